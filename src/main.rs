@@ -1,0 +1,2 @@
+//! The `kubefold` binary.
+fn main() {}
