@@ -1,1 +1,163 @@
-//! Room `config`.
+//! `clusters.yaml`: raw serde types become validated ones; whoever holds a [`Config`] holds a good one.
+//!
+//! May name: `wire`.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+/// The name of a member: a DNS label, so that it never holds an `@`, a dot or a slash.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberName(Arc<str>);
+
+impl MemberName {
+    /// Takes a DNS label (RFC 1123: lower case letters, digits and `-`, at most 63 bytes).
+    pub fn new(name: &str) -> Option<Self> {
+        let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let bytes = name.as_bytes();
+        let good = bytes.len() <= 63
+            && bytes.first().is_some_and(edge)
+            && bytes.last().is_some_and(edge)
+            && bytes.iter().all(|byte| edge(byte) || *byte == b'-');
+        good.then(|| Self(name.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for MemberName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for MemberName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Share of a member in a division, relative to the others'. Zero takes none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(pub u32);
+
+/// How kubefold reaches and logs in to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A kubeconfig file and, unless it is the current one, a context.
+    Kubeconfig {
+        /// The file; relative paths were resolved against the folder of `clusters.yaml`.
+        path: PathBuf,
+        /// The context, or the file's current one.
+        context: Option<String>,
+    },
+    /// An address and a credential, written out.
+    Server(Box<ServerAccess>),
+    /// The service account of the pod that kubefold runs in.
+    InCluster,
+}
+
+/// A member given by its address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerAccess {
+    /// `https://host:port`, optionally with a path.
+    pub server: String,
+    /// PEM bundle, from the file or inline.
+    pub certificate_authority: Option<PemSource>,
+    /// Client certificate and key.
+    pub client_certificate: Option<(PemSource, PemSource)>,
+    /// A static token.
+    pub token: Option<String>,
+    /// A file with a token, read again as it changes.
+    pub token_file: Option<PathBuf>,
+    /// Name to verify in the member's certificate, when not the host's.
+    pub tls_server_name: Option<String>,
+    /// `http://` or `socks5://` proxy.
+    pub proxy_url: Option<String>,
+}
+
+/// PEM text, and the file that it came from if it came from one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PemSource {
+    /// The text.
+    pub pem: String,
+    /// The file, read again as it changes.
+    pub file: Option<PathBuf>,
+}
+
+/// Time limits toward one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// To connect, TLS included.
+    pub connect: Duration,
+    /// For a read to give its answer's head, and for each page of a list.
+    pub read: Duration,
+    /// For a write; a kube-apiserver works on one for up to 34 s.
+    pub write: Duration,
+    /// Between two health probes.
+    pub probe: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            read: Duration::from_secs(30),
+            write: Duration::from_secs(40),
+            probe: Duration::from_secs(2),
+        }
+    }
+}
+
+/// One member as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberConfig {
+    /// Its name in the fleet.
+    pub name: MemberName,
+    /// How to reach it.
+    pub access: Access,
+    /// Its share in divisions.
+    pub weight: Weight,
+    /// Labels for policies.
+    pub labels: BTreeMap<String, String>,
+    /// Declared absent by the operator: reads do not wait for it.
+    pub absent: bool,
+    /// Time limits.
+    pub deadlines: Deadlines,
+    /// How many requests may be under way to it at once, watches apart.
+    pub in_flight_max: usize,
+}
+
+/// How native objects are named in the fleet view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// `web-0@east`.
+    Suffixed,
+    /// `web-0`: for a fleet of one member only.
+    Plain,
+}
+
+/// Objects that every cluster has under one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedRule {
+    /// API group; empty is core.
+    pub group: String,
+    /// Plural resource.
+    pub resource: String,
+    /// Only in this namespace; all where `None`.
+    pub namespace: Option<String>,
+    /// Only this name, or with a last `*` this prefix; all where `None`.
+    pub name: Option<String>,
+}
+
+/// A whole valid configuration. Two equal ones mean the same fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The members, in the order that breaks ties.
+    pub members: Vec<MemberConfig>,
+    /// How natives are named.
+    pub names: Names,
+    /// What is shared; defaults as DESIGN.md section 4.
+    pub shared: Vec<SharedRule>,
+}

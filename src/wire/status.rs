@@ -1,0 +1,215 @@
+//! `metav1.Status`: what Kubernetes clients branch on when something fails.
+//!
+//! Source: kubernetes/apimachinery `pkg/api/errors/errors.go` for reasons, codes and messages.
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use serde::Serialize;
+
+use crate::wire::body::{Body, full};
+
+/// The machine-readable `reason` of a failure, in Kubernetes' own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are Kubernetes' own and say it all")]
+pub enum Reason {
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    AlreadyExists,
+    Conflict,
+    Gone,
+    Invalid,
+    ServerTimeout,
+    Timeout,
+    TooManyRequests,
+    BadRequest,
+    MethodNotAllowed,
+    NotAcceptable,
+    RequestEntityTooLarge,
+    UnsupportedMediaType,
+    InternalError,
+    Expired,
+    ServiceUnavailable,
+}
+
+/// One of several causes inside `details`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// Machine-readable cause.
+    pub reason: String,
+    /// What happened, for people.
+    pub message: String,
+    /// The field at fault, if one is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+/// What the failure is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Details {
+    /// Name of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// API group of the kind.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Kubernetes writes the plural resource here.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// UID of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Several causes, for field errors and conflicts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// Units: seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u32>,
+}
+
+/// A failure as a Kubernetes client expects it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// HTTP status code.
+    pub code: StatusCode,
+    /// Machine-readable reason.
+    pub reason: Reason,
+    /// For people: what failed, at which member, the likely cause, what to do.
+    pub message: String,
+    /// What it is about.
+    pub details: Details,
+    /// A fresh continue token (only with an expired one).
+    pub continue_token: String,
+}
+
+#[derive(Serialize)]
+struct StatusJson<'a> {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    metadata: Meta<'a>,
+    status: &'static str,
+    message: &'a str,
+    reason: Reason,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Details>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct Meta<'a> {
+    #[serde(rename = "continue", skip_serializing_if = "str::is_empty")]
+    continue_token: &'a str,
+}
+
+impl Status {
+    /// Makes a status without details.
+    pub fn new(code: StatusCode, reason: Reason, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: Details::default(), continue_token: String::new() }
+    }
+
+    /// 404 for an object, in Kubernetes' words: `pods "x" not found`.
+    pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
+        let qualified = qualified(group, resource);
+        Self::new(StatusCode::NOT_FOUND, Reason::NotFound, format!("{qualified} \"{name}\" not found"))
+            .about(group, resource, name)
+    }
+
+    /// 404 for a path that nobody serves.
+    pub fn no_such_path() -> Self {
+        Self::new(StatusCode::NOT_FOUND, Reason::NotFound, "the server could not find the requested resource")
+    }
+
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, Reason::BadRequest, message)
+    }
+
+    /// 403 that is not about one object.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, Reason::Forbidden, message)
+    }
+
+    /// 405.
+    pub fn method_not_allowed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, Reason::MethodNotAllowed, message)
+    }
+
+    /// 409 `Conflict` about one object.
+    pub fn conflict(group: &str, resource: &str, name: &str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, Reason::Conflict, message).about(group, resource, name)
+    }
+
+    /// 410 `Expired`.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, Reason::Expired, message)
+    }
+
+    /// 503 without `Retry-After`: on a write a client would repeat it (client-go `rest/with_retry.go`).
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, Reason::ServiceUnavailable, message)
+    }
+
+    /// 500.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, Reason::InternalError, message)
+    }
+
+    /// Says which object the status is about.
+    #[must_use]
+    pub fn about(mut self, group: &str, resource: &str, name: &str) -> Self {
+        self.details.group = group.to_owned();
+        self.details.kind = resource.to_owned();
+        self.details.name = name.to_owned();
+        self
+    }
+
+    /// The status as JSON, in Kubernetes' field order.
+    pub fn to_json(&self) -> Bytes {
+        let details = (self.details != Details::default()).then_some(&self.details);
+        let json = StatusJson {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Meta { continue_token: &self.continue_token },
+            status: "Failure",
+            message: &self.message,
+            reason: self.reason,
+            details,
+            code: self.code.as_u16(),
+        };
+        // Strings and numbers only: serialization has no way to fail.
+        serde_json::to_vec(&json).map_or_else(|_| Bytes::from_static(b"{}"), Bytes::from)
+    }
+
+    /// The status as a whole response.
+    pub fn into_response(self) -> Response<Body> {
+        let mut body = self.to_json().to_vec();
+        body.push(b'\n');
+        let mut response = Response::new(full(body));
+        *response.status_mut() = self.code;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-cache, private"));
+        response
+    }
+}
+
+/// `deployments.apps`, or `pods` for the core group.
+pub fn qualified(group: &str, resource: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_has_the_fields_and_order_of_a_kube_apiserver() {
+        let json = Status::not_found("apps", "deployments", "web").to_json();
+        assert_eq!(
+            std::str::from_utf8(&json).unwrap(),
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"deployments.apps \"web\" not found","reason":"NotFound","details":{"name":"web","group":"apps","kind":"deployments"},"code":404}"#
+        );
+    }
+}

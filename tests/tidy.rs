@@ -1,0 +1,99 @@
+//! Structure checks rustc cannot make: which room names which, and file length.
+//! Same idea as TigerBeetle's `src/tidy.zig`: the shape of the code is itself under test.
+use std::{fs, path::Path, path::PathBuf};
+
+/// Rooms, lowest first. A room may name itself and rooms on earlier lines, nothing else.
+const LAYERS: &[&[&str]] = &[
+    &["wire"],
+    &["config", "observe"],
+    &["placement"],
+    &["store"],
+    &["member"],
+    &["discovery", "read", "write"],
+    &["route"],
+    &["serve"],
+    &["app"],
+    &["cli"],
+    &["main"],
+];
+/// Lines above an inline `#[cfg(test)] mod`, comments and blanks included.
+const FILE_LINES_MAX: usize = 600;
+
+fn layer(room: &str) -> Option<usize> {
+    LAYERS.iter().position(|peers| peers.contains(&room))
+}
+
+fn rust_files(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, out);
+        } else if path.extension().is_some_and(|x| x == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+/// The file without its trailing inline test module and without `//` comments.
+fn production(text: &str) -> (usize, String) {
+    let lines: Vec<&str> = text.lines().collect();
+    let end = lines
+        .windows(2)
+        .position(|w| w[0].starts_with("#[cfg(test)]") && w[1].contains("mod ") && w[1].ends_with('{'))
+        .unwrap_or(lines.len());
+    let code = lines[..end].iter().map(|l| l.split("//").next().unwrap()).collect::<Vec<_>>().join("\n");
+    (end, code)
+}
+
+/// First path segment after every `crate::`, including each arm of `crate::{a::x, b}`.
+fn named_rooms(code: &str) -> Vec<String> {
+    let ident = |s: &str| s.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut rooms = Vec::new();
+    for part in code.split("crate::").skip(1) {
+        let Some(group) = part.strip_prefix('{') else {
+            rooms.push(ident(part));
+            continue;
+        };
+        let (mut depth, mut arm_start) = (1, 0);
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if (c == ',' && depth == 1) || depth == 0 {
+                rooms.push(ident(group[arm_start..at].trim()));
+                arm_start = at + 1;
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    rooms
+}
+
+#[test]
+fn tidy() {
+    let src = std::env::var("TIDY_SRC").unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/src").into());
+    let (src, mut files, mut errors) = (PathBuf::from(src), Vec::new(), Vec::new());
+    rust_files(&src, &mut files);
+    for file in files {
+        let shown = file.strip_prefix(&src).unwrap().display().to_string();
+        let room = shown.split(['/', '.']).next().unwrap();
+        let (line_count, code) = production(&fs::read_to_string(&file).unwrap());
+        if line_count > FILE_LINES_MAX {
+            errors.push(format!("{shown}: {line_count} lines, max {FILE_LINES_MAX}"));
+        }
+        let Some(here) = layer(room) else { continue };
+        for name in named_rooms(&code) {
+            if layer(&name).is_some_and(|there| name != room && there >= here) {
+                errors.push(format!("{shown}: room `{room}` may not name `{name}`"));
+            }
+        }
+        if code.contains("super::super::") {
+            errors.push(format!("{shown}: write `crate::`, not `super::super::`"));
+        }
+    }
+    assert!(errors.is_empty(), "{} tidy errors:\n{}", errors.len(), errors.join("\n"));
+}
