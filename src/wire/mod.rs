@@ -3,4 +3,6 @@
 //! No IO and no clock. This is the lowest room: it names no other.
 
 pub mod body;
+pub mod locate;
+pub mod splice;
 pub mod status;
