@@ -3,6 +3,10 @@
 //! No IO and no clock. This is the lowest room: it names no other.
 
 pub mod body;
+pub mod list;
 pub mod locate;
+pub mod selector;
 pub mod splice;
 pub mod status;
+pub mod token;
+pub mod watch;
