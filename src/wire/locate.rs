@@ -30,6 +30,7 @@ struct Node {
     children: Vec<(Box<str>, usize)>,
     elements: Option<usize>,
     id: Option<u16>,
+    mark: Option<u16>,
 }
 
 /// The document is not JSON, or not of the shape that a path needs.
@@ -48,13 +49,26 @@ impl Paths {
     }
 
     fn add(&mut self, id: u16, path: &[&str]) {
+        let at = self.at(path);
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.id = Some(id);
+        }
+    }
+
+    /// Makes the walk say, by an empty range, where it enters an object: what follows until the next mark is inside it.
+    pub fn mark(&mut self, id: u16, path: &[&str]) {
+        let at = self.at(path);
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.mark = Some(id);
+        }
+    }
+
+    fn at(&mut self, path: &[&str]) -> usize {
         let mut at = 0;
         for key in path {
             at = self.child(at, key);
         }
-        if let Some(node) = self.nodes.get_mut(at) {
-            node.id = Some(id);
-        }
+        at
     }
 
     fn child(&mut self, at: usize, key: &str) -> usize {
@@ -133,6 +147,9 @@ impl<'de> Visitor<'de> for Walk<'_, '_> {
         let Some(node) = self.node() else { return Ok(()) };
         if node.elements.is_some() {
             return Err(A::Error::custom("an object where an array belongs"));
+        }
+        if let Some(id) = node.mark {
+            self.found.push(Found { id, range: 0..0 });
         }
         while let Some(child) = map.next_key_seed(Key { node })? {
             match child {

@@ -1,0 +1,440 @@
+//! One visible object: its final bytes, spliced once, and the few facts that reads need.
+
+use std::{
+    borrow::Borrow,
+    cmp::Ordering,
+    hash::{Hash, Hasher},
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use smallvec::SmallVec;
+
+use crate::{config::MemberName, store::revision::Revision, wire::splice::Edit};
+
+/// The members that hold an object: one for a native object.
+pub type Holders = SmallVec<[MemberName; 1]>;
+
+/// A visible object.
+///
+/// One buffer holds the key (`namespace/name`, or `name`), the final JSON, and what was replaced in it, so that the
+/// member's own bytes can be had again without keeping them twice.
+#[derive(Debug)]
+pub struct Entry {
+    buffer: Box<[u8]>,
+    key_len: u32,
+    namespace_len: u32,
+    json_len: u32,
+    type_meta_len: u32,
+    labels: Range<u32>,
+    resource_version: Range<u32>,
+    uid: Range<u32>,
+    /// The event that brought this state.
+    pub revision: Revision,
+    /// Who holds it.
+    pub holders: Holders,
+    /// Says whether it is one object made of several members' parts.
+    pub folded: bool,
+    /// Says whether its own label selects it as a part's bearer of deletion: it carries a `deletionTimestamp`.
+    pub deleting: bool,
+    pub(super) provenance: Provenance,
+}
+
+/// Where the bytes came from. Changed under the sequencer's lock only; readers never look.
+#[derive(Debug, Default)]
+pub(super) struct Provenance {
+    member_rv: AtomicU64,
+    incarnation: AtomicU32,
+    seen: AtomicU32,
+}
+
+impl Provenance {
+    pub(super) fn set(&self, member_rv: u64, incarnation: u32, seen: u32) {
+        self.member_rv.store(member_rv, Relaxed);
+        self.incarnation.store(incarnation, Relaxed);
+        self.seen.store(seen, Relaxed);
+    }
+
+    pub(super) fn member_rv(&self) -> u64 {
+        self.member_rv.load(Relaxed)
+    }
+
+    pub(super) fn incarnation(&self) -> u32 {
+        self.incarnation.load(Relaxed)
+    }
+
+    pub(super) fn seen(&self) -> u32 {
+        self.seen.load(Relaxed)
+    }
+
+    pub(super) fn see(&self, seen: u32) {
+        self.seen.store(seen, Relaxed);
+    }
+}
+
+impl Entry {
+    /// `namespace/name` in Kubernetes' storage order, or `name`.
+    pub fn key(&self) -> &[u8] {
+        self.slice(0, self.key_len)
+    }
+
+    /// Empty for cluster-scoped kinds.
+    pub fn namespace(&self) -> &str {
+        text(self.slice(0, self.namespace_len))
+    }
+
+    /// The visible name.
+    pub fn name(&self) -> &str {
+        let start = if self.namespace_len == 0 { 0 } else { self.namespace_len + 1 };
+        text(self.slice(start, self.key_len))
+    }
+
+    /// The whole object as get and watch give it, `kind` and `apiVersion` included.
+    pub fn json(&self) -> &[u8] {
+        self.slice(self.key_len, self.key_len + self.json_len)
+    }
+
+    /// The labels' JSON, if it has any.
+    pub fn labels(&self) -> Option<&str> {
+        self.part(&self.labels)
+    }
+
+    /// The visible UID.
+    pub fn uid(&self) -> &str {
+        self.part(&self.uid).unwrap_or_default().trim_matches('"')
+    }
+
+    /// Bytes that the object costs to hold.
+    pub fn size(&self) -> usize {
+        self.buffer.len() + size_of::<Self>()
+    }
+
+    /// Appends the object as an item of a list: built-in kinds leave `kind` and `apiVersion` out there, as Kubernetes does.
+    pub fn write_item(&self, out: &mut Vec<u8>) {
+        let json = self.json();
+        if self.type_meta_len == 0 {
+            out.extend_from_slice(json);
+        } else {
+            out.push(b'{');
+            out.extend_from_slice(json.get(1 + self.type_meta_len as usize..).unwrap_or_default());
+        }
+    }
+
+    /// Appends the whole object as of `revision`: its own, or that of its deletion.
+    pub fn write_at(&self, revision: Revision, out: &mut Vec<u8>) {
+        let json = self.json();
+        if revision == self.revision {
+            out.extend_from_slice(json);
+            return;
+        }
+        let at = self.resource_version.start as usize..self.resource_version.end as usize;
+        out.extend_from_slice(json.get(..at.start).unwrap_or_default());
+        out.push(b'"');
+        out.extend_from_slice(revision.to_string().as_bytes());
+        out.push(b'"');
+        out.extend_from_slice(json.get(at.end..).unwrap_or_default());
+    }
+
+    /// Appends the whole object under another name, for an answer that echoes the name asked.
+    ///
+    /// `metadata.name` is found again, as this happens once an answer and not once an object.
+    pub fn write_named(&self, name: &str, revision: Revision, out: &mut Vec<u8>) {
+        let mut plain = Vec::with_capacity(self.json_len as usize);
+        self.write_at(revision, &mut plain);
+        if name == self.name() {
+            out.append(&mut plain);
+            return;
+        }
+        let paths = crate::wire::locate::Paths::new([(0, ["metadata", "name"].as_slice())]);
+        let mut found = Vec::new();
+        let located = std::str::from_utf8(&plain).is_ok_and(|json| paths.locate(json, &mut found).is_ok());
+        let mut edits: Vec<Edit<'_>> = match found.first() {
+            Some(at) if located => vec![Edit::new(at.range.clone(), crate::wire::splice::string(name))],
+            _ => Vec::new(),
+        };
+        crate::wire::splice::splice(&plain, &mut edits, out);
+    }
+
+    /// Appends the member's own bytes, as they were before any splice. For native objects only.
+    pub(super) fn write_original(&self, out: &mut Vec<u8>) {
+        let json = self.json();
+        let mut undo = self.buffer.get((self.key_len + self.json_len) as usize..).unwrap_or_default();
+        let mut copied = 0;
+        while let Some((head, rest)) = undo.split_at_checked(12) {
+            let number = |at: usize| {
+                head.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes) as usize
+            };
+            let (start, len, original) = (number(0), number(4), number(8));
+            out.extend_from_slice(json.get(copied..start).unwrap_or_default());
+            out.extend_from_slice(rest.get(..original).unwrap_or_default());
+            copied = start + len;
+            undo = rest.get(original..).unwrap_or_default();
+        }
+        out.extend_from_slice(json.get(copied..).unwrap_or_default());
+    }
+
+    fn part(&self, range: &Range<u32>) -> Option<&str> {
+        (range.start < range.end).then(|| text(self.slice(self.key_len + range.start, self.key_len + range.end)))
+    }
+
+    fn slice(&self, start: u32, end: u32) -> &[u8] {
+        self.buffer.get(start as usize..end as usize).unwrap_or_default()
+    }
+}
+
+/// Keys and documents were text when they came in.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+/// An entry in an ordered set, by its key.
+#[derive(Clone, Debug)]
+pub struct Slot(pub Arc<Entry>);
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl Eq for Slot {}
+
+impl PartialOrd for Slot {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Slot {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key().cmp(other.0.key())
+    }
+}
+
+impl Hash for Slot {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key().hash(state);
+    }
+}
+
+impl Borrow<[u8]> for Slot {
+    fn borrow(&self) -> &[u8] {
+        self.0.key()
+    }
+}
+
+/// Edits of one document, collected without an allocation per edit.
+#[derive(Debug, Default)]
+pub(super) struct Edits {
+    list: Vec<(Range<u32>, Range<u32>)>,
+    text: Vec<u8>,
+}
+
+impl Edits {
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.text.clear();
+    }
+
+    /// Replaces `at` by what `write` appends.
+    pub(super) fn put(&mut self, at: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.text.len();
+        write(&mut self.text);
+        self.list.push((narrow(at), narrow(start..self.text.len())));
+    }
+
+    pub(super) fn add(&mut self, edit: &Edit<'_>) {
+        self.put(edit.at.clone(), |out| out.extend_from_slice(&edit.with));
+    }
+}
+
+fn narrow(range: Range<usize>) -> Range<u32> {
+    // Documents are bounded far below 4 GiB (`EVENT_BYTES_MAX`).
+    let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    number(range.start)..number(range.end)
+}
+
+/// What an entry is made from.
+pub(super) struct Draft<'a> {
+    pub(super) namespace: &'a str,
+    /// The visible name.
+    pub(super) name: &'a str,
+    /// The member's document in its whole form.
+    pub(super) document: &'a str,
+    /// Length of a leading `"kind":..,"apiVersion":..,` that list items leave out.
+    pub(super) type_meta_len: usize,
+    /// Where labels, resourceVersion and UID lie in the document. Edits may replace or contain them.
+    pub(super) labels: Option<Range<usize>>,
+    pub(super) resource_version: Range<usize>,
+    pub(super) uid: Range<usize>,
+    pub(super) revision: Revision,
+    pub(super) holders: Holders,
+    pub(super) folded: bool,
+    pub(super) deleting: bool,
+}
+
+impl Draft<'_> {
+    /// Splices the document once: one buffer of the exact size.
+    pub(super) fn build(self, edits: &mut Edits) -> Entry {
+        edits.list.sort_by_key(|(at, _)| (at.start, at.end));
+        let document = self.document.as_bytes();
+        let key_len = if self.namespace.is_empty() { 0 } else { self.namespace.len() + 1 } + self.name.len();
+        let grown: usize = edits.list.iter().map(|(_, text)| text.len()).sum();
+        let replaced: usize = edits.list.iter().map(|(at, _)| at.len()).sum();
+        let json_len = document.len() + grown - replaced;
+        let mut buffer = Vec::with_capacity(key_len + json_len + replaced + 12 * edits.list.len());
+        if !self.namespace.is_empty() {
+            buffer.extend_from_slice(self.namespace.as_bytes());
+            buffer.push(b'/');
+        }
+        buffer.extend_from_slice(self.name.as_bytes());
+
+        let mut places = Places::new(&self);
+        let mut copied = 0;
+        for (at, text) in &edits.list {
+            let (start, end) = (at.start as usize, at.end as usize);
+            buffer.extend_from_slice(document.get(copied..start).unwrap_or_default());
+            let out = buffer.len() - key_len;
+            let text = edits.text.get(text.start as usize..text.end as usize).unwrap_or_default();
+            places.edited(start, end, out, text.len());
+            buffer.extend_from_slice(text);
+            copied = end;
+        }
+        buffer.extend_from_slice(document.get(copied..).unwrap_or_default());
+        let json_len = buffer.len() - key_len;
+        push_undo(document, edits, &mut buffer);
+
+        Entry {
+            buffer: buffer.into_boxed_slice(),
+            key_len: narrow(0..key_len).end,
+            namespace_len: narrow(0..self.namespace.len()).end,
+            json_len: narrow(0..json_len).end,
+            type_meta_len: narrow(0..self.type_meta_len).end,
+            labels: narrow(places.labels.out.clone()),
+            resource_version: narrow(places.resource_version.out.clone()),
+            uid: narrow(places.uid.out.clone()),
+            revision: self.revision,
+            holders: self.holders,
+            folded: self.folded,
+            deleting: self.deleting,
+            provenance: Provenance::default(),
+        }
+    }
+}
+
+fn push_undo(document: &[u8], edits: &Edits, buffer: &mut Vec<u8>) {
+    let mut shift = 0i64;
+    for (at, text) in &edits.list {
+        let original = document.get(at.start as usize..at.end as usize).unwrap_or_default();
+        let start = u32::try_from(i64::from(at.start) + shift).unwrap_or_default();
+        for number in [start, text.end - text.start, narrow(0..original.len()).end] {
+            buffer.extend_from_slice(&number.to_le_bytes());
+        }
+        buffer.extend_from_slice(original);
+        shift += i64::from(text.end - text.start) - i64::from(at.end - at.start);
+    }
+}
+
+/// Follows three ranges of the document to where they lie after the edits.
+struct Places {
+    labels: Place,
+    resource_version: Place,
+    uid: Place,
+}
+
+#[derive(Clone)]
+struct Place {
+    at: Range<usize>,
+    out: Range<usize>,
+}
+
+impl Places {
+    fn new(draft: &Draft<'_>) -> Self {
+        let place = |at: Range<usize>| Place { out: at.clone(), at };
+        Self {
+            labels: place(draft.labels.clone().unwrap_or(0..0)),
+            resource_version: place(draft.resource_version.clone()),
+            uid: place(draft.uid.clone()),
+        }
+    }
+
+    /// Notes that `start..end` became `len` bytes at `out`. Edits come in order.
+    fn edited(&mut self, start: usize, end: usize, out: usize, len: usize) {
+        for place in [&mut self.labels, &mut self.resource_version, &mut self.uid] {
+            place.edited(start, end, out, len);
+        }
+    }
+}
+
+impl Place {
+    fn edited(&mut self, start: usize, end: usize, out: usize, len: usize) {
+        if self.at.is_empty() || start >= self.at.end {
+            return;
+        }
+        let after = out + len;
+        if end <= self.at.start {
+            // The edit lies wholly before: everything behind it moves.
+            self.out = after + (self.at.start - end)..after + (self.at.end - end);
+        } else if start <= self.at.start && end >= self.at.end {
+            // Replaced as a whole (or removed, when nothing comes in its place).
+            self.out = out..after;
+            self.at = 0..0;
+        } else {
+            // Inside: it grows or shrinks.
+            self.out.end = after + (self.at.end - end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(document: &str, edits: &[(Range<usize>, &str)]) -> Entry {
+        let mut list = Edits::default();
+        for (at, with) in edits {
+            list.put(at.clone(), |out| out.extend_from_slice(with.as_bytes()));
+        }
+        let range = |text: &str| document.find(text).map(|at| at..at + text.len()).unwrap();
+        Draft {
+            namespace: "ns",
+            name: "a@east",
+            document,
+            type_meta_len: r#""kind":"Pod","#.len(),
+            labels: Some(range(r#"{"l":"1"}"#)),
+            resource_version: range("\"77\""),
+            uid: range("\"u-1\""),
+            revision: Revision(5),
+            holders: Holders::new(),
+            folded: false,
+            deleting: false,
+        }
+        .build(&mut list)
+    }
+
+    #[test]
+    fn an_entry_is_spliced_once_and_gives_the_original_back() {
+        let document = r#"{"kind":"Pod","metadata":{"name":"a","labels":{"l":"1"},"uid":"u-1","resourceVersion":"77"},"x":"é"}"#;
+        let name = document.find("\"a\"").unwrap();
+        let rv = document.find("\"77\"").unwrap();
+        let label = document.find("\"1\"").unwrap();
+        let entry = entry(document, &[(rv..rv + 4, "\"5\""), (name..name + 3, "\"a@east\""), (label..label, "\"k\":0,")]);
+        let expected =
+            r#"{"kind":"Pod","metadata":{"name":"a@east","labels":{"l":"k":0,"1"},"uid":"u-1","resourceVersion":"5"},"x":"é"}"#;
+        assert_eq!(std::str::from_utf8(entry.json()).unwrap(), expected);
+        assert_eq!((entry.key(), entry.namespace(), entry.name()), (b"ns/a@east".as_slice(), "ns", "a@east"));
+        assert_eq!((entry.uid(), entry.labels()), ("u-1", Some(r#"{"l":"k":0,"1"}"#)));
+        let mut original = Vec::new();
+        entry.write_original(&mut original);
+        assert_eq!(std::str::from_utf8(&original).unwrap(), document);
+        let mut out = Vec::new();
+        entry.write_at(Revision(123_456), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected.replace("\"5\"", "\"123456\""));
+        let mut item = Vec::new();
+        entry.write_item(&mut item);
+        assert_eq!(String::from_utf8(item).unwrap(), expected.replace(r#""kind":"Pod","#, ""));
+    }
+}

@@ -1,0 +1,135 @@
+//! Fleet revisions: one counter per process, over all kinds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// The only kind of `resourceVersion` that the fleet view emits: a decimal integer below 2^53.
+///
+/// Units: (microseconds since 2025-01-01T00:00:00Z) * 8 + replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl std::fmt::Display for Revision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// 2025-01-01T00:00:00Z in microseconds of Unix time.
+const EPOCH_MICROS: u64 = 1_735_689_600_000_000;
+/// Revisions of several replicas never meet.
+const REPLICAS: u64 = 8;
+/// How far ahead the high-water mark is written, so that it is written about once a minute.
+const RESERVED: u64 = 60_000_000 * REPLICAS;
+
+/// Writes the high-water mark to where a later process finds it.
+pub type Reserve = Box<dyn Fn(Revision) -> std::io::Result<()> + Send + Sync>;
+
+/// The counter. It never falls behind the clock, and never behind what an earlier process gave out.
+pub struct Revisions {
+    last: AtomicU64,
+    replica: u64,
+    clock: fn() -> u64,
+    reserved: AtomicU64,
+    reserve: Mutex<Reserve>,
+}
+
+impl std::fmt::Debug for Revisions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Revisions").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+impl Revisions {
+    /// Begins above `high_water`, which an earlier process reserved.
+    ///
+    /// `clock` gives microseconds of Unix time; `replica` is below 8.
+    pub fn new(high_water: Revision, replica: u8, clock: fn() -> u64, reserve: Reserve) -> Self {
+        let this = Self {
+            last: AtomicU64::new(high_water.0),
+            replica: u64::from(replica) % REPLICAS,
+            clock,
+            reserved: AtomicU64::new(high_water.0),
+            reserve: Mutex::new(reserve),
+        };
+        this.next();
+        this
+    }
+
+    /// Begins at the clock and reserves nothing: for tests and for stores that live no longer than their process.
+    pub fn volatile() -> Self {
+        Self::new(Revision(0), 0, unix_micros, Box::new(|_| Ok(())))
+    }
+
+    /// Gives the next revision.
+    pub fn next(&self) -> Revision {
+        let now = (self.clock)().saturating_sub(EPOCH_MICROS);
+        let advance = |last: u64| Some((last / REPLICAS + 1).max(now) * REPLICAS + self.replica);
+        let last = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, advance).unwrap_or_else(|last| last);
+        let next = advance(last).unwrap_or(last);
+        if next > self.reserved.load(Ordering::Acquire) {
+            self.reserve(next);
+        }
+        Revision(next)
+    }
+
+    /// The latest revision given out, for any kind.
+    pub fn last(&self) -> Revision {
+        Revision(self.last.load(Ordering::Acquire))
+    }
+
+    fn reserve(&self, at_least: u64) {
+        let write = self.reserve.lock();
+        if at_least <= self.reserved.load(Ordering::Acquire) {
+            return;
+        }
+        let mark = at_least + RESERVED;
+        if let Err(error) = write(Revision(mark)) {
+            // The clock still keeps revisions rising; only a clock that also jumps back could now repeat one.
+            tracing::error!(%error, "the revision high-water mark could not be written to the state directory");
+        }
+        self.reserved.store(mark, Ordering::Release);
+    }
+}
+
+/// Microseconds of Unix time.
+pub fn unix_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, atomic::AtomicU64};
+
+    use super::*;
+
+    #[test]
+    fn revisions_rise_even_when_the_clock_stands_or_falls() {
+        let revisions = Revisions::new(Revision(0), 3, || EPOCH_MICROS + 10, Box::new(|_| Ok(())));
+        let first = revisions.next();
+        let second = revisions.next();
+        assert!(second > first && second.0 % 8 == 3 && second == revisions.last());
+    }
+
+    #[test]
+    fn a_later_process_begins_above_all_that_an_earlier_one_gave() {
+        let mark = Arc::new(AtomicU64::new(0));
+        let keep = Arc::clone(&mark);
+        let reserve = move |revision: Revision| {
+            keep.store(revision.0, Ordering::SeqCst);
+            Ok(())
+        };
+        let earlier = Revisions::new(Revision(0), 0, unix_micros, Box::new(reserve));
+        let given = (0..1000).map(|_| earlier.next()).max().unwrap();
+        let later = Revisions::new(Revision(mark.load(Ordering::SeqCst)), 0, || 0, Box::new(|_| Ok(())));
+        assert!(later.next() > given);
+    }
+
+    #[test]
+    fn revisions_stay_below_2_to_the_53_until_2060() {
+        let in_2060: u64 = 2_840_140_800_000_000;
+        assert!((in_2060 - EPOCH_MICROS) * REPLICAS < 1 << 53);
+    }
+}
