@@ -5,6 +5,7 @@
 pub mod body;
 pub mod list;
 pub mod locate;
+pub mod resource;
 pub mod selector;
 pub mod splice;
 pub mod status;

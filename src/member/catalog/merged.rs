@@ -1,0 +1,171 @@
+//! The fleet's catalogue: one API of all members', with who serves what.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{Freshness, MemberCatalog, ResponseKind, Scope, ServerVersion, Subresource};
+use crate::{
+    config::MemberName,
+    wire::resource::{Gvk, Gvr},
+};
+
+/// What the fleet serves, merged over its members. A value: a new one replaces it when a member changes.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    /// The groups in order of priority; the core group is the one without a name.
+    pub groups: Vec<MergedGroup>,
+    /// Members whose catalogue was never seen, in configuration order.
+    pub unknown: Vec<MemberName>,
+    /// The lowest version among members, for `/version`.
+    pub server: Option<Arc<ServerVersion>>,
+    pub(super) by_group: HashMap<Arc<str>, usize>,
+}
+
+/// One API group of the fleet.
+#[derive(Clone, Debug)]
+pub struct MergedGroup {
+    /// Its name; empty is core.
+    pub name: Arc<str>,
+    /// Its versions. The first is the preferred one: the highest that every member holding the group serves.
+    pub versions: Vec<MergedVersion>,
+}
+
+/// One version of a group.
+#[derive(Clone, Debug)]
+pub struct MergedVersion {
+    /// `v1`, `v1beta1`, ...
+    pub version: Arc<str>,
+    /// `Stale` when no member that can be reached serves it.
+    pub freshness: Freshness,
+    /// Its resources.
+    pub resources: Vec<MergedResource>,
+    pub(super) by_resource: HashMap<Arc<str>, usize>,
+    pub(super) by_kind: HashMap<Arc<str>, usize>,
+}
+
+/// One resource of the fleet, and who serves it.
+#[derive(Clone, Debug)]
+pub struct MergedResource {
+    /// Where it is.
+    pub gvr: Gvr,
+    /// The kind of its objects, in full.
+    pub gvk: Gvk,
+    /// The kind as discovery prints it.
+    pub response_kind: Option<ResponseKind>,
+    /// Whether its objects live in namespaces.
+    pub scope: Scope,
+    /// Singular, for people.
+    pub singular: Arc<str>,
+    /// What every member that serves it allows.
+    pub verbs: Vec<Arc<str>>,
+    /// Of all members.
+    pub short_names: Vec<Arc<str>>,
+    /// Of all members.
+    pub categories: Vec<Arc<str>>,
+    /// Of all members; the verbs of each are what every member that has it allows.
+    pub subresources: Vec<Subresource>,
+    /// Who serves it in this version with this kind and scope, in configuration order.
+    pub members: Vec<MemberName>,
+    /// Who serves something else under the same group, version and resource, in configuration order.
+    pub conflicting: Vec<MemberName>,
+    /// Whether every member can list and watch it.
+    pub watchable: bool,
+}
+
+impl Catalogue {
+    /// Merges what members serve.
+    ///
+    /// Shape: members in configuration order, each with its last known catalogue and whether it answers now.
+    pub fn merge(_members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) -> Self {
+        Self::default()
+    }
+
+    /// Whether the catalogue of every member is known.
+    pub fn complete(&self) -> bool {
+        self.unknown.is_empty()
+    }
+
+    /// The group of this name; empty is core.
+    pub fn group(&self, name: &str) -> Option<&MergedGroup> {
+        self.groups.get(*self.by_group.get(name)?)
+    }
+
+    /// The version of a group.
+    pub fn version(&self, group: &str, version: &str) -> Option<&MergedVersion> {
+        self.group(group)?.version(version)
+    }
+
+    /// The resource in this very version.
+    pub fn resource(&self, group: &str, version: &str, resource: &str) -> Option<&MergedResource> {
+        let version = self.version(group, version)?;
+        version.resources.get(*version.by_resource.get(resource)?)
+    }
+
+    /// The resource in this very version.
+    pub fn get(&self, gvr: &Gvr) -> Option<&MergedResource> {
+        self.resource(&gvr.group, &gvr.version, &gvr.resource)
+    }
+
+    /// The resource whose objects have this kind (an owner reference names those).
+    pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&MergedResource> {
+        let version = self.version(group, version)?;
+        version.resources.get(*version.by_kind.get(kind)?)
+    }
+
+    /// Who serves the resource in this very version, in configuration order.
+    pub fn serving_members(&self, gvr: &Gvr) -> &[MemberName] {
+        self.get(gvr).map_or(&[], |resource| &resource.members)
+    }
+
+    /// Who serves the resource of this group in other versions only, each with the first of those.
+    pub fn members_serving_other_version(&self, gvr: &Gvr) -> Vec<(&MemberName, &Arc<str>)> {
+        let here = self.get(gvr);
+        let mut others: Vec<(&MemberName, &Arc<str>)> = Vec::new();
+        for resource in self.versions_of(&gvr.group, &gvr.resource) {
+            for member in &resource.members {
+                let in_asked =
+                    here.is_some_and(|here| here.members.contains(member) || here.conflicting.contains(member));
+                if !in_asked && others.iter().all(|(seen, _)| *seen != member) {
+                    others.push((member, &resource.gvr.version));
+                }
+            }
+        }
+        others
+    }
+
+    /// The resource in every version of its group that serves it, in the group's order.
+    pub fn versions_of(&self, group: &str, resource: &str) -> impl Iterator<Item = &MergedResource> {
+        self.group(group)
+            .into_iter()
+            .flat_map(|group| &group.versions)
+            .filter_map(move |version| version.resources.get(*version.by_resource.get(resource)?))
+    }
+
+    /// Every resource of every version.
+    pub fn resources(&self) -> impl Iterator<Item = &MergedResource> {
+        self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
+    }
+}
+
+impl MergedGroup {
+    /// The version of this name.
+    pub fn version(&self, name: &str) -> Option<&MergedVersion> {
+        self.versions.iter().find(|version| &*version.version == name)
+    }
+
+    /// The version to use when none is asked for.
+    pub fn preferred(&self) -> Option<&MergedVersion> {
+        self.versions.first()
+    }
+}
+
+impl MergedResource {
+    /// Whether every member that serves it allows this verb.
+    pub fn allows(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|one| &**one == verb)
+    }
+
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|one| &*one.subresource == name)
+    }
+}

@@ -1,0 +1,179 @@
+//! Visible names and UIDs: a function of the object and its member alone.
+
+use uuid::Uuid;
+
+use crate::config::{Config, MemberName, Names, SharedRule};
+
+/// Namespace of the UIDs that shared objects bear in a fleet of several members.
+const SHARED_UIDS: Uuid = Uuid::from_u128(0x6b75_6265_666f_6c64_0000_0000_0000_0001);
+
+/// How objects are named in this fleet.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    names: Names,
+    shared: Vec<SharedRule>,
+    /// In configuration order.
+    members: Vec<MemberName>,
+}
+
+impl Naming {
+    /// Takes what the configuration says about names.
+    pub fn new(config: &Config) -> Self {
+        let members = config.members.iter().map(|member| member.name.clone()).collect();
+        Self { names: config.names, shared: config.shared.clone(), members }
+    }
+
+    /// The members, in configuration order.
+    pub fn members(&self) -> &[MemberName] {
+        &self.members
+    }
+
+    /// Says whether that name is a member's.
+    pub fn is_member(&self, name: &str) -> bool {
+        self.member(name).is_some()
+    }
+
+    /// The member of that name.
+    pub fn member(&self, name: &str) -> Option<&MemberName> {
+        self.members.iter().find(|member| member.as_str() == name)
+    }
+
+    /// Splits `web-0@east` at its last `@` when a member's name follows.
+    pub fn split<'a>(&self, visible: &'a str) -> Option<(&'a str, &MemberName)> {
+        if self.names == Names::Plain {
+            return None;
+        }
+        let (own, member) = visible.rsplit_once('@')?;
+        (!own.is_empty()).then_some(())?;
+        Some((own, self.member(member)?))
+    }
+
+    /// Says whether natives keep their own names.
+    pub fn is_plain(&self) -> bool {
+        self.names == Names::Plain
+    }
+
+    /// Appends the visible name of a native object.
+    pub fn push_native(&self, own: &str, member: &MemberName, out: &mut Vec<u8>) {
+        out.extend_from_slice(own.as_bytes());
+        if self.names == Names::Suffixed {
+            out.push(b'@');
+            out.extend_from_slice(member.as_str().as_bytes());
+        }
+    }
+
+    /// Says whether an object of that resource is one that every cluster has under this name.
+    ///
+    /// A name that ends in `@<member>` never is: it could not be told from a native object's.
+    pub fn is_shared(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
+        self.shared.iter().any(|rule| {
+            rule.group == group && rule.resource == resource && self.rule_holds(rule, namespace, name)
+        })
+    }
+
+    /// The same for an object that is referred to by its kind. A rule's resource is compared with the kind's plural as
+    /// Kubernetes guesses it (apimachinery `pkg/api/meta/restmapper.go`, `UnsafeGuessKindToResource`).
+    pub fn shared_kind(&self, group: &str, kind: &str, namespace: &str, name: &str) -> Option<String> {
+        let mut candidates = self.shared.iter().filter(|rule| rule.group == group).peekable();
+        candidates.peek()?;
+        let plural = plural(kind);
+        candidates
+            .any(|rule| rule.resource == plural && self.rule_holds(rule, namespace, name))
+            .then_some(plural)
+    }
+
+    fn rule_holds(&self, rule: &SharedRule, namespace: &str, name: &str) -> bool {
+        let name_fits = match rule.name.as_deref() {
+            None => true,
+            Some(pattern) => match pattern.strip_suffix('*') {
+                Some(prefix) => name.starts_with(prefix),
+                None => name == pattern,
+            },
+        };
+        name_fits
+            && rule.namespace.as_deref().is_none_or(|only| only == namespace)
+            && self.split(name).is_none()
+    }
+
+    /// The UID that a shared object bears: its own in a fleet of one member, otherwise one that is made of its resource,
+    /// key and life number, so that it is the same after a restart and another after the object was gone.
+    pub fn shared_uid(&self, group: &str, resource: &str, key: &str, life: u32) -> Option<String> {
+        if self.members.len() < 2 {
+            return None;
+        }
+        let name = format!("{group}/{resource}/{key}/{life}");
+        Some(Uuid::new_v5(&SHARED_UIDS, name.as_bytes()).to_string())
+    }
+}
+
+fn plural(kind: &str) -> String {
+    let lower = kind.to_ascii_lowercase();
+    match lower.as_str() {
+        "endpoints" => lower,
+        _ if lower.ends_with('s') => lower + "es",
+        _ => match lower.strip_suffix('y') {
+            Some(stem) => format!("{stem}ies"),
+            None => lower + "s",
+        },
+    }
+}
+
+/// `namespace/name`, or `name`: how a store keys an object.
+pub fn key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn naming(names: Names, members: &[&str]) -> Naming {
+        let rule = |group: &str, resource: &str, name: Option<&str>| SharedRule {
+            group: group.into(),
+            resource: resource.into(),
+            namespace: None,
+            name: name.map(Into::into),
+        };
+        Naming {
+            names,
+            shared: vec![
+                rule("", "namespaces", None),
+                rule("", "endpoints", Some("kubernetes")),
+                rule("rbac.authorization.k8s.io", "clusterroles", Some("system:*")),
+            ],
+            members: members.iter().map(|name| MemberName::new(name).unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn the_last_at_sign_before_a_members_name_decides() {
+        let naming = naming(Names::Suffixed, &["east", "west"]);
+        let split = |name| naming.split(name).map(|(own, member)| (own, member.as_str()));
+        assert_eq!(split("web-0@east"), Some(("web-0", "east")));
+        assert_eq!(split("joe@example.com-admin"), None);
+        assert_eq!(split("joe@example.com@west"), Some(("joe@example.com", "west")));
+        assert_eq!(split("a@east@west"), Some(("a@east", "west")));
+        assert_eq!(split("@east"), None);
+    }
+
+    #[test]
+    fn shared_objects_by_resource_and_by_kind() {
+        let naming = naming(Names::Suffixed, &["east", "west"]);
+        let rbac = "rbac.authorization.k8s.io";
+        assert!(naming.is_shared("", "namespaces", "", "default") && !naming.is_shared("", "pods", "", "default"));
+        assert!(naming.is_shared(rbac, "clusterroles", "", "system:node"));
+        assert!(!naming.is_shared(rbac, "clusterroles", "", "admin"));
+        assert!(!naming.is_shared(rbac, "clusterroles", "", "system:x@east"));
+        assert_eq!(naming.shared_kind("", "Namespace", "", "x").as_deref(), Some("namespaces"));
+        assert_eq!(naming.shared_kind("", "Endpoints", "default", "kubernetes").as_deref(), Some("endpoints"));
+        assert_eq!(naming.shared_kind("apps", "Namespace", "", "x"), None);
+    }
+
+    #[test]
+    fn shared_uids_are_stable_for_a_life() {
+        let two = naming(Names::Suffixed, &["east", "west"]);
+        assert_eq!(two.shared_uid("", "namespaces", "x", 1), two.shared_uid("", "namespaces", "x", 1));
+        assert_ne!(two.shared_uid("", "namespaces", "x", 1), two.shared_uid("", "namespaces", "x", 2));
+        assert_eq!(naming(Names::Suffixed, &["east"]).shared_uid("", "namespaces", "x", 1), None);
+    }
+}
