@@ -48,7 +48,8 @@ impl Paths {
         this
     }
 
-    fn add(&mut self, id: u16, path: &[&str]) {
+    /// Adds one path.
+    pub fn add(&mut self, id: u16, path: &[&str]) {
         let at = self.at(path);
         if let Some(node) = self.nodes.get_mut(at) {
             node.id = Some(id);

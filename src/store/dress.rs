@@ -1,0 +1,264 @@
+//! Turns a member's document into a visible one: which values are found in it, and what is put in their place.
+
+use std::{borrow::Cow, hash::Hasher, ops::Range};
+
+use crate::{
+    config::MemberName,
+    store::{
+        entry::Edits,
+        identities::{Identities, Referent},
+        kind::{KindSpec, id},
+        naming::Naming,
+    },
+    wire::{
+        locate::{Found, NotAnObject},
+        resource::split_api_version,
+        splice::{ObjectEdits, push_string},
+    },
+};
+
+/// Prefix of everything that kubefold adds.
+const OWN_PREFIX: &str = "kubefold.io/";
+
+/// Why a member's object cannot be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum BadObject {
+    /// Not an object.
+    #[error(transparent)]
+    Shape(#[from] NotAnObject),
+    /// A field that every stored object has is missing.
+    #[error("an object without metadata.{0}")]
+    Missing(&'static str),
+    /// The revision is no decimal number, so nothing can be ordered by it.
+    #[error("metadata.resourceVersion {0:?} is not a decimal number")]
+    Revision(String),
+}
+
+/// The facts of one document, borrowed from it.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) namespace: Cow<'a, str>,
+    pub(super) uid: &'a str,
+    pub(super) member_rv: u64,
+    pub(super) created: &'a str,
+    pub(super) deleting: bool,
+    pub(super) has_kind: bool,
+    name_at: Range<usize>,
+    pub(super) uid_at: Range<usize>,
+    pub(super) resource_version_at: Range<usize>,
+    pub(super) labels_at: Option<Range<usize>>,
+    pub(super) annotations_at: Option<Range<usize>>,
+}
+
+/// A JSON string's text. Names have no escapes; what has is decoded.
+fn unquote(raw: &str) -> Cow<'_, str> {
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+        return Cow::Borrowed(inner);
+    }
+    serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
+}
+
+impl<'a> Facts<'a> {
+    /// Walks a document once. What else was found stays in `found` for [`dress`].
+    pub(super) fn read(spec: &KindSpec, document: &'a str, found: &mut Vec<Found>) -> Result<Self, BadObject> {
+        found.clear();
+        spec.paths.locate(document, found)?;
+        let at = |number: u16| found.iter().find(|found| found.id == number).map(|found| found.range.clone());
+        let raw = |range: &Range<usize>| document.get(range.clone()).unwrap_or_default();
+        let string = |number: u16| at(number).filter(|range| raw(range).starts_with('"'));
+        let name_at = string(id::NAME).ok_or(BadObject::Missing("name"))?;
+        let uid_at = string(id::UID).ok_or(BadObject::Missing("uid"))?;
+        let resource_version_at = string(id::RESOURCE_VERSION).ok_or(BadObject::Missing("resourceVersion"))?;
+        let revision = raw(&resource_version_at).trim_matches('"');
+        let namespace = match string(id::NAMESPACE) {
+            Some(range) => unquote(raw_of(document, range)),
+            None if spec.namespaced => return Err(BadObject::Missing("namespace")),
+            None => Cow::Borrowed(""),
+        };
+        Ok(Self {
+            name: unquote(raw_of(document, name_at.clone())),
+            namespace: if spec.namespaced { namespace } else { Cow::Borrowed("") },
+            uid: raw_of(document, uid_at.clone()).trim_matches('"'),
+            member_rv: revision.parse().map_err(|_| BadObject::Revision(revision.to_owned()))?,
+            created: at(id::CREATION).map_or("", |range| raw_of(document, range).trim_matches('"')),
+            deleting: string(id::DELETION).is_some(),
+            has_kind: at(id::KIND).is_some(),
+            name_at,
+            uid_at,
+            resource_version_at,
+            labels_at: at(id::LABELS),
+            annotations_at: at(id::ANNOTATIONS),
+        })
+    }
+
+    pub(super) fn labels(&self, document: &'a str) -> Option<&'a str> {
+        self.labels_at.clone().map(|range| raw_of(document, range))
+    }
+
+    pub(super) fn annotations(&self, document: &'a str) -> Option<&'a str> {
+        self.annotations_at.clone().map(|range| raw_of(document, range))
+    }
+}
+
+fn raw_of(document: &str, range: Range<usize>) -> &str {
+    document.get(range).unwrap_or_default()
+}
+
+/// What dressing needs to know beside the document.
+pub(super) struct Wardrobe<'a> {
+    pub(super) naming: &'a Naming,
+    pub(super) identities: &'a Identities,
+    /// The member whose document it is.
+    pub(super) member: &'a MemberName,
+    /// Hashes of all referents that documents of this member have named.
+    pub(super) refs: &'a mut std::collections::HashSet<u64>,
+    /// A buffer to use again.
+    pub(super) buffer: Vec<u8>,
+}
+
+impl Wardrobe<'_> {
+    /// Puts the visible name in the place of the own one.
+    pub(super) fn name(&self, facts: &Facts<'_>, visible: &str, edits: &mut Edits) {
+        edits.put(facts.name_at.clone(), |out| push_string(visible, out));
+    }
+
+    /// Puts kubefold's annotation in, and every other `kubefold.io/` annotation out.
+    pub(super) fn annotate(document: &str, facts: &Facts<'_>, key: &str, value: &str, edits: &mut Edits) {
+        let pair = |out: &mut Vec<u8>| {
+            push_string(key, out);
+            out.push(b':');
+            push_string(value, out);
+        };
+        let Some(at) = facts.annotations_at.clone() else {
+            // Every object has a name: what follows it is a good place.
+            edits.put(facts.name_at.end..facts.name_at.end, |out| {
+                out.extend_from_slice(b",\"annotations\":{");
+                pair(out);
+                out.push(b'}');
+            });
+            return;
+        };
+        let annotations = raw_of(document, at.clone());
+        let may_hold_own = memchr::memmem::find(annotations.as_bytes(), b"kubefold").is_some()
+            || memchr::memmem::find(annotations.as_bytes(), b"\\u").is_some();
+        let is_empty = annotations.get(1..).is_none_or(|rest| rest.trim_start().starts_with('}'));
+        if may_hold_own || is_empty || !annotations.starts_with('{') {
+            if let Ok(mut object) = ObjectEdits::new(annotations, at.start) {
+                object.remove(|key| key.starts_with(OWN_PREFIX));
+                object.set(key, crate::wire::splice::string(value));
+                object.finish().iter().for_each(|edit| edits.add(edit));
+            }
+            return;
+        }
+        edits.put(at.start + 1..at.start + 1, |out| {
+            pair(out);
+            out.push(b',');
+        });
+    }
+
+    /// Rewrites every reference to another object: DESIGN.md section 4, joins.
+    pub(super) fn references(&mut self, document: &str, facts: &Facts<'_>, found: &[Found], edits: &mut Edits) {
+        let mut reference = Reference::default();
+        for item in found {
+            let range = item.range.clone();
+            match item.id {
+                id::OWNER | id::OBJECT => {
+                    self.reference(document, facts, &reference, edits);
+                    reference = Reference { owner: item.id == id::OWNER, ..Reference::default() };
+                }
+                id::REF_API_VERSION => reference.api_version = Some(range),
+                id::REF_KIND => reference.kind = Some(range),
+                id::REF_NAMESPACE => reference.namespace = Some(range),
+                id::REF_NAME => reference.name = Some(range),
+                id::REF_UID => reference.uid = Some(range),
+                id::NODE => self.bare(document, "Node", range, edits),
+                id::VOLUME => self.bare(document, "PersistentVolume", range, edits),
+                _ => {}
+            }
+        }
+        self.reference(document, facts, &reference, edits);
+    }
+
+    /// A reference that is a bare name of a cluster-scoped core kind.
+    fn bare(&mut self, document: &str, kind: &str, at: Range<usize>, edits: &mut Edits) {
+        let name = unquote(raw_of(document, at.clone()));
+        if !name.is_empty() && self.identity("", kind, "", &name, None).is_none() {
+            self.rename(&name, at, edits);
+        }
+    }
+
+    fn reference(&mut self, document: &str, facts: &Facts<'_>, reference: &Reference, edits: &mut Edits) {
+        let text = |range: &Option<Range<usize>>| {
+            range.clone().map_or(Cow::Borrowed(""), |range| unquote(raw_of(document, range)))
+        };
+        let (kind, name) = (text(&reference.kind), text(&reference.name));
+        let Some(name_at) = reference.name.clone().filter(|_| !name.is_empty() && !kind.is_empty()) else { return };
+        let api_version = text(&reference.api_version);
+        let group = split_api_version(&api_version).map_or("", |(group, _)| group);
+        let uid = text(&reference.uid);
+        let known_uid = (!uid.is_empty()).then_some(uid.as_ref());
+        // An owner is in the object's own namespace, or cluster-scoped.
+        let stated = text(&reference.namespace);
+        let namespaces = if reference.owner { [facts.namespace.as_ref(), ""] } else { [stated.as_ref(), ""] };
+        for namespace in namespaces {
+            if let Some(resource) = self.naming.shared_kind(group, &kind, namespace, &name) {
+                let key = crate::store::naming::key(namespace, &name);
+                let life = self.identities.life(&format!("{group}/{resource}/{key}"));
+                let shared = self.naming.shared_uid(group, &resource, &key, life);
+                if let (Some(at), Some(uid), Some(_)) = (reference.uid.clone(), shared, known_uid) {
+                    edits.put(at, |out| push_string(&uid, out));
+                }
+                return;
+            }
+            if let Some(identity) = self.identity(group, &kind, namespace, &name, known_uid) {
+                if let (Some(at), Some(_)) = (reference.uid.clone(), known_uid) {
+                    edits.put(at, |out| push_string(&identity, out));
+                }
+                return;
+            }
+            if namespace.is_empty() {
+                break;
+            }
+        }
+        self.rename(&name, name_at, edits);
+    }
+
+    /// The visible UID of a placed object's part, and a note that this member's documents name it.
+    fn identity(&mut self, group: &str, kind: &str, namespace: &str, name: &str, uid: Option<&str>) -> Option<String> {
+        Referent::write(self.member, group, kind, namespace, name, &mut self.buffer);
+        self.refs.insert(hash(&self.buffer));
+        if self.identities.is_empty() {
+            return None;
+        }
+        self.identities.get(&self.buffer, uid).map(|identity| identity.visible_uid)
+    }
+
+    fn rename(&self, name: &str, at: Range<usize>, edits: &mut Edits) {
+        if self.naming.is_plain() {
+            return;
+        }
+        let mut visible = Vec::with_capacity(name.len() + 16);
+        self.naming.push_native(name, self.member, &mut visible);
+        edits.put(at, |out| push_string(&String::from_utf8_lossy(&visible), out));
+    }
+}
+
+/// Hash of a referent, for the filter that spares a store the search for references.
+pub(super) fn hash(referent: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(referent);
+    hasher.finish()
+}
+
+/// Where the fields of one reference lie.
+#[derive(Default)]
+struct Reference {
+    owner: bool,
+    api_version: Option<Range<usize>>,
+    kind: Option<Range<usize>>,
+    namespace: Option<Range<usize>>,
+    name: Option<Range<usize>>,
+    uid: Option<Range<usize>>,
+}
