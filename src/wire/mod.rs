@@ -3,6 +3,7 @@
 //! No IO and no clock. This is the lowest room: it names no other.
 
 pub mod body;
+pub mod caller;
 pub mod locate;
 pub mod splice;
 pub mod status;
