@@ -1,1 +1,7 @@
-//! Room `placement`.
+//! Where objects of the fleet view go, and how their parts become one object again.
+//!
+//! Pure: values in, values out; no clock, no IO. May name `wire`, `config` and `observe`.
+
+pub mod fold;
+pub mod marker;
+pub mod stamp;

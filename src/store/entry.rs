@@ -38,7 +38,7 @@ pub struct Entry {
     pub holders: Holders,
     /// Says whether it is one object made of several members' parts.
     pub folded: bool,
-    /// Says whether its own label selects it as a part's bearer of deletion: it carries a `deletionTimestamp`.
+    /// It carries a `deletionTimestamp`.
     pub deleting: bool,
     pub(super) provenance: Provenance,
 }
@@ -174,6 +174,11 @@ impl Entry {
             undo = rest.get(original..).unwrap_or_default();
         }
         out.extend_from_slice(json.get(copied..).unwrap_or_default());
+    }
+
+    fn around_revision(&self) -> (Option<&[u8]>, Option<&[u8]>) {
+        let at = &self.resource_version;
+        (self.json().get(..at.start as usize), self.json().get(at.end as usize..))
     }
 
     fn part(&self, range: &Range<u32>) -> Option<&str> {

@@ -31,6 +31,11 @@ impl Referent {
         }
     }
 
+    /// The object's own name.
+    pub fn own_name(&self) -> Option<&[u8]> {
+        self.0.strip_suffix(&[0])?.rsplit(|byte| *byte == 0).next()
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0

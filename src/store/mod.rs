@@ -1,1 +1,23 @@
-//! Room `store`.
+//! The fleet store: per kind, the merged, versioned set of objects and its event log. Pure: no IO.
+//!
+//! May name: `wire`, `config`, `observe`, `placement`.
+
+mod dress;
+mod entry;
+mod fold;
+mod identities;
+mod kind;
+mod log;
+mod naming;
+mod revision;
+mod sequencer;
+
+pub use dress::BadObject;
+pub use entry::{Entry, Holders, Slot};
+pub use fold::Part;
+pub use identities::{Identities, Identity, Referent};
+pub use kind::KindSpec;
+pub use log::{LogLimits, ReadAfter, Record};
+pub use naming::{Naming, key};
+pub use revision::{Reserve, Revision, Revisions, unix_micros};
+pub use sequencer::{Ingested, Shared, Source};

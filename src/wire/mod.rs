@@ -4,6 +4,7 @@
 
 pub mod body;
 pub mod list;
+pub mod caller;
 pub mod locate;
 pub mod resource;
 pub mod selector;

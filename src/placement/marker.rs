@@ -1,0 +1,228 @@
+//! The marker: what tells a part of a placed object from a native object.
+//!
+//! A label `kubefold.io/placement: <uid>`, to find parts by, and an annotation of the same key that names its bearer and
+//! the members. It is static: nothing in it ages. Kubernetes copies annotations (a Deployment's to its ReplicaSets), and
+//! people copy whole manifests; so a marker counts only on the object that it names, in the member and cluster it names.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::MemberName,
+    wire::{locate::entries, splice::string},
+};
+
+/// Label and annotation that every part bears, and nothing else that kubefold puts into a member.
+pub const MARKER_KEY: &str = "kubefold.io/placement";
+
+/// Prefix of the keys that are kubefold's own, in labels and annotations.
+pub const OWN_PREFIX: &str = "kubefold.io/";
+
+/// Input annotations: what a client may say about placement. They never reach a member.
+pub const INPUT_ANNOTATIONS: [&str; 2] = ["kubefold.io/placement-policy", "kubefold.io/place-on"];
+
+/// A placement marker as one part bears it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// The placed object's minted UID.
+    pub uid: String,
+    /// API group of the bearer; empty is core.
+    pub group: String,
+    /// Kind of the bearer.
+    pub kind: String,
+    /// Namespace of the bearer; empty if it is cluster-scoped.
+    pub namespace: String,
+    /// Name of the bearer, plain.
+    pub name: String,
+    /// The member whose part bears this marker.
+    pub member: MemberName,
+    /// The members of the placement, in order, each with its cluster's UID.
+    pub members: Vec<(MemberName, String)>,
+}
+
+/// The annotation's JSON. The UID stands in the label alone, so that the two cannot disagree.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written<'a> {
+    #[serde(borrow)]
+    group: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    member: Cow<'a, str>,
+    #[serde(borrow)]
+    members: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+impl Marker {
+    /// Reads the marker from an object's `metadata.labels` and `metadata.annotations`, as JSON text.
+    ///
+    /// One that is malformed in any way is none. Whether it counts is what [`Marker::bears`] says.
+    pub fn read(labels_json: Option<&str>, annotations_json: Option<&str>) -> Option<Self> {
+        let (labels, annotations) = (labels_json?, annotations_json?);
+        memchr::memmem::find(labels.as_bytes(), MARKER_KEY.as_bytes())?;
+        let uid = text_of(labels)?;
+        if uuid::Uuid::parse_str(&uid).ok()?.as_hyphenated().to_string() != uid {
+            return None;
+        }
+        let json = text_of(annotations)?;
+        let written: Written<'_> = serde_json::from_str(&json).ok()?;
+        let members = written
+            .members
+            .into_iter()
+            .map(|(name, cluster)| Some((MemberName::new(&name)?, cluster.into_owned())))
+            .collect::<Option<Vec<_>>>()?;
+        let distinct: BTreeSet<_> = members.iter().map(|(name, _)| name).collect();
+        let member = MemberName::new(&written.member)?;
+        if distinct.len() != members.len() || !distinct.contains(&member) {
+            return None;
+        }
+        Some(Self {
+            uid,
+            group: written.group.into_owned(),
+            kind: written.kind.into_owned(),
+            namespace: written.namespace.into_owned(),
+            name: written.name.into_owned(),
+            member,
+            members,
+        })
+    }
+
+    /// Says whether this marker counts on the object that was found bearing it.
+    pub fn bears(
+        &self,
+        group: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        member: &MemberName,
+        cluster_uid: &str,
+    ) -> bool {
+        self.group == group
+            && self.kind == kind
+            && self.namespace == namespace
+            && self.name == name
+            && self.member == *member
+            && self.members.iter().any(|(listed, cluster)| listed == member && cluster == cluster_uid)
+    }
+
+    /// The home: the first listed member for which `holds` says that it is configured, not declared absent, and holds a
+    /// part, healthy or not.
+    pub fn home(&self, holds: impl Fn(&MemberName) -> bool) -> Option<&MemberName> {
+        self.members.iter().map(|(name, _)| name).find(|name| holds(name))
+    }
+
+    /// The marker of the same placement as the part in `member` bears it.
+    #[must_use]
+    pub fn of(&self, member: &MemberName) -> Self {
+        Self { member: member.clone(), ..self.clone() }
+    }
+
+    /// The label's value as a JSON string.
+    pub(crate) fn label_json(&self) -> Vec<u8> {
+        string(&self.uid)
+    }
+
+    /// The annotation's value as a JSON string.
+    pub(crate) fn annotation_json(&self) -> Vec<u8> {
+        let written = Written {
+            group: Cow::Borrowed(&self.group),
+            kind: Cow::Borrowed(&self.kind),
+            namespace: Cow::Borrowed(&self.namespace),
+            name: Cow::Borrowed(&self.name),
+            member: Cow::Borrowed(self.member.as_str()),
+            members: self
+                .members
+                .iter()
+                .map(|(name, cluster)| (Cow::Borrowed(name.as_str()), Cow::Borrowed(cluster.as_str())))
+                .collect(),
+        };
+        // Strings only: serialization has no way to fail.
+        string(&serde_json::to_string(&written).unwrap_or_default())
+    }
+}
+
+/// The marker's value in a string map. A key that stands twice makes it ambiguous: none.
+fn text_of(map: &str) -> Option<String> {
+    let entries = entries(map).ok()?;
+    let mut found = entries.iter().filter(|entry| entry.name == MARKER_KEY);
+    let text = found.next()?.text()?;
+    found.next().is_none().then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "6f1c2d5e-0b1a-4c3d-8e9f-001122334455";
+
+    fn member(name: &str) -> MemberName {
+        MemberName::new(name).unwrap()
+    }
+
+    fn marker() -> Marker {
+        Marker {
+            uid: UID.into(),
+            group: "apps".into(),
+            kind: "Deployment".into(),
+            namespace: "default".into(),
+            name: "web".into(),
+            member: member("west"),
+            members: vec![(member("east"), "c-e".into()), (member("west"), "c-w".into())],
+        }
+    }
+
+    fn maps(marker: &Marker) -> (String, String) {
+        let map = |value: Vec<u8>| format!(r#"{{"a":"b","{MARKER_KEY}":{}}}"#, String::from_utf8(value).unwrap());
+        (map(marker.label_json()), map(marker.annotation_json()))
+    }
+
+    #[test]
+    fn reads_what_it_writes() {
+        let (labels, annotations) = maps(&marker());
+        assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(marker()));
+    }
+
+    #[test]
+    fn the_annotation_alone_is_no_marker() {
+        let (_, annotations) = maps(&marker());
+        assert_eq!(Marker::read(None, Some(&annotations)), None);
+        assert_eq!(Marker::read(Some(r#"{"app":"web"}"#), Some(&annotations)), None);
+    }
+
+    #[test]
+    fn a_malformed_one_is_none() {
+        let (labels, annotations) = maps(&marker());
+        assert_eq!(Marker::read(Some(&labels.replace("6f1c", "XXXX")), Some(&annotations)), None);
+        assert_eq!(Marker::read(Some(&labels.replace("6f1c", "6F1C")), Some(&annotations)), None);
+        assert_eq!(Marker::read(Some(&labels), Some(&annotations.replace(r#"\"kind\""#, r#"\"kinds\""#))), None);
+        assert_eq!(Marker::read(Some(&labels), Some(&annotations.replace(r#"\"east\""#, r#"\"west\""#))), None);
+        let elsewhere = Marker { member: member("north"), ..marker() };
+        let (labels, annotations) = maps(&elsewhere);
+        assert_eq!(Marker::read(Some(&labels), Some(&annotations)), None);
+    }
+
+    #[test]
+    fn it_counts_only_on_the_object_it_names() {
+        let m = marker();
+        assert!(m.bears("apps", "Deployment", "default", "web", &member("west"), "c-w"));
+        assert!(!m.bears("apps", "ReplicaSet", "default", "web", &member("west"), "c-w"));
+        assert!(!m.bears("apps", "Deployment", "other", "web", &member("west"), "c-w"));
+        assert!(!m.bears("apps", "Deployment", "default", "web-2", &member("west"), "c-w"));
+        assert!(!m.bears("apps", "Deployment", "default", "web", &member("east"), "c-e"), "copied between members");
+        assert!(!m.bears("apps", "Deployment", "default", "web", &member("west"), "c-new"), "another cluster");
+    }
+
+    #[test]
+    fn home_is_the_first_that_holds() {
+        let m = marker();
+        assert_eq!(m.home(|_| true), Some(&member("east")));
+        assert_eq!(m.home(|name| name.as_str() == "west"), Some(&member("west")));
+        assert_eq!(m.home(|_| false), None);
+    }
+}
