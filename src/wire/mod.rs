@@ -1,1 +1,3 @@
 //! Room `wire`.
+
+pub mod protobuf;
