@@ -5,13 +5,14 @@
 //! kubefold speaks JSON, so such a body is translated once, here, into what Go's own API server
 //! would print for it: same fields, same order, same omissions.
 //!
-//! The message types come from [`schema`], a text that a Go program derives from the published
+//! The message types come from `schema.txt`, which a Go program derives from the published
 //! API packages. This module names no other room; it does no IO and reads no clock.
 //!
-//! - [`envelope`]: the `k8s\0` prefix and `runtime.Unknown`
-//! - [`records`]: protobuf's tags, varints and lengths
-//! - [`decode`]: messages to JSON objects
-//! - [`values`]: the types whose JSON is written by hand in Go
+//! - `envelope`: the `k8s\0` prefix and `runtime.Unknown`
+//! - `records`: protobuf's tags, varints and lengths
+//! - `schema`: the message types
+//! - `decode`: messages to JSON objects
+//! - `values`: the types whose JSON is written by hand in Go
 
 mod decode;
 mod envelope;

@@ -155,7 +155,7 @@ fn the_last_of_equal_map_keys_wins_and_keys_are_sorted() {
 
 #[test]
 fn packed_numbers_are_accepted() {
-    // SecurityContext is deep; DaemonSet spec is not: use PodSecurityContext.supplementalGroups (4).
+    // PodSecurityContext.supplementalGroups is field 4: packed, and one by one.
     for groups in [
         vec![4 << 3 | 2, 3, 1, 0x80, 1],
         vec![4 << 3, 1, 4 << 3, 0x80, 1],

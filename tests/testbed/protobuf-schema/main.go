@@ -5,8 +5,11 @@
 //
 // The schema is read from the struct tags of the published API packages, by reflection, so that
 // it cannot differ from what Go's own encoder writes. The vectors are objects that Go encoded,
-// with the JSON that Go prints after decoding them again. `vectors -all` covers every kind and
-// several seeds; it is for a check by hand after a version bump and too large to commit.
+// with the JSON that Go prints after decoding them again. Those of every kind are too large to
+// commit; after a version bump, check them by hand with a few seeds:
+//
+//	go run . vectors -all -seed 7 > /tmp/all.txt
+//	KUBEFOLD_PROTOBUF_VECTORS=/tmp/all.txt cargo test --lib wire::protobuf
 package main
 
 import (

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
@@ -18,14 +20,14 @@ const vectorsHeader = `# Golden vectors for src/wire/protobuf: what Go encodes, 
 #     go run . vectors > ../../../src/wire/protobuf/testdata/vectors.txt
 #
 # Three lines each: apiVersion, kind and how it was filled; the body in base64; the JSON of
-# json(decode(encode(object))), without HTML escapes.
+# json(decode(body)), without HTML escapes. A "damaged" body had records dropped, doubled,
+# emptied and moved before Go decoded it.
 `
 
 // committedKinds are the kinds that clients create most; one line per apiVersion.
 var committedKinds = map[string][]string{
 	"v1": {"Binding", "ConfigMap", "Endpoints", "Event", "LimitRange", "List", "Namespace", "Node",
-		"PersistentVolume", "PersistentVolumeClaim", "Pod", "PodList", "PodTemplate", "ReplicationController",
-		"ResourceQuota", "Secret", "Service", "ServiceAccount", "Status", "DeleteOptions"},
+		"PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceQuota", "Secret", "Service", "ServiceAccount", "ServiceList", "Status", "DeleteOptions"},
 	"apps/v1":                         {"ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"},
 	"batch/v1":                        {"CronJob", "Job"},
 	"autoscaling/v1":                  {"HorizontalPodAutoscaler", "Scale"},
@@ -50,11 +52,14 @@ var committedKinds = map[string][]string{
 	"meta.k8s.io/v1":                  {"PartialObjectMetadata"},
 }
 
-// fillings are how many of an object's fields are set, from all to none.
-var fillings = []struct {
-	name   string
-	chance float64
-}{{"full", 1}, {"sparse", 0.5}, {"empty", 0}}
+// filling is how many of an object's fields are set, from all to none, and what happens then.
+type filling struct {
+	name    string
+	chance  float64
+	damaged bool
+}
+
+var fillings = []filling{{"full", 1, false}, {"sparse", 0.5, false}, {"empty", 0, false}, {"damaged", 0.6, true}}
 
 func writeVectors(out io.Writer, all bool, seed uint64) error {
 	scheme, err := newScheme()
@@ -75,17 +80,9 @@ func writeVectors(out io.Writer, all bool, seed uint64) error {
 		}
 		delete(wanted, name)
 		for _, filling := range fillings {
-			obj, err := scheme.New(kind.gvk)
-			if err != nil {
-				return err
-			}
-			newFiller(seed, filling.chance).object(obj)
-			obj.GetObjectKind().SetGroupVersionKind(kind.gvk)
-			encoded, printed, err := roundTrip(scheme, obj)
-			if err != nil {
+			if err := writeVector(out, scheme, kind.gvk, filling, seed); err != nil {
 				return fmt.Errorf("%s %s: %w", name, filling.name, err)
 			}
-			fmt.Fprintf(out, "%s %s\n%s\n%s", name, filling.name, base64.StdEncoding.EncodeToString(encoded), printed)
 		}
 	}
 	if len(wanted) > 0 {
@@ -94,25 +91,71 @@ func writeVectors(out io.Writer, all bool, seed uint64) error {
 	return nil
 }
 
+func writeVector(out io.Writer, scheme *runtime.Scheme, gvk schema.GroupVersionKind, filling filling, seed uint64) error {
+	obj, err := scheme.New(gvk)
+	if err != nil {
+		return err
+	}
+	newFiller(seed, filling.chance).object(obj)
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	body, err := encode(scheme, obj)
+	if err != nil {
+		return err
+	}
+	printed, err := decode(scheme, body)
+	if err == nil && filling.damaged {
+		body, printed, err = damaged(scheme, seed, gvk, body)
+	}
+	if err != nil {
+		return err
+	}
+	name := gvk.GroupVersion().String() + " " + gvk.Kind
+	_, err = fmt.Fprintf(out, "%s %s\n%s\n%s", name, filling.name, base64.StdEncoding.EncodeToString(body), printed)
+	return err
+}
+
 // withoutHTMLEscapes undoes what hand-written MarshalJSON methods escape inside their values.
 var withoutHTMLEscapes = strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
 
-// roundTrip returns what Go sends, and the JSON line of what a Go server reads from it.
-func roundTrip(scheme *runtime.Scheme, obj runtime.Object) ([]byte, []byte, error) {
-	codec := protobuf.NewSerializer(scheme, scheme)
+// encode returns what Go sends for an object.
+func encode(scheme *runtime.Scheme, obj runtime.Object) ([]byte, error) {
 	var encoded bytes.Buffer
-	if err := codec.Encode(obj, &encoded); err != nil {
-		return nil, nil, err
-	}
-	decoded, _, err := codec.Decode(encoded.Bytes(), nil, nil)
+	err := protobuf.NewSerializer(scheme, scheme).Encode(obj, &encoded)
+	return encoded.Bytes(), err
+}
+
+// decode returns the JSON line of what a Go server reads from a body.
+func decode(scheme *runtime.Scheme, body []byte) ([]byte, error) {
+	decoded, _, err := protobuf.NewSerializer(scheme, scheme).Decode(body, nil, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var printed bytes.Buffer
 	encoder := json.NewEncoder(&printed)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(decoded); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return encoded.Bytes(), []byte(withoutHTMLEscapes.Replace(printed.String())), nil
+	return []byte(withoutHTMLEscapes.Replace(printed.String())), nil
+}
+
+// damaged returns a damaged form of a body that Go still reads and prints without loss.
+func damaged(scheme *runtime.Scheme, seed uint64, gvk schema.GroupVersionKind, body []byte) ([]byte, []byte, error) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	for range 1000 {
+		var envelope runtime.Unknown
+		if err := envelope.Unmarshal(body[4:]); err != nil {
+			return nil, nil, err
+		}
+		envelope.Raw = damage(random, envelope.Raw)
+		out, err := encode(scheme, &envelope)
+		if err != nil {
+			return nil, nil, err
+		}
+		printed, err := decode(scheme, out)
+		if err == nil && !bytes.Contains(printed, []byte("\\ufffd")) {
+			return out, printed, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("%s: every damage was refused", gvk)
 }
