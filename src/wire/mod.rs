@@ -12,3 +12,6 @@ pub mod splice;
 pub mod status;
 pub mod token;
 pub mod watch;
+//! Room `wire`.
+
+pub mod protobuf;
