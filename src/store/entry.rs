@@ -158,6 +158,16 @@ impl Entry {
         crate::wire::splice::splice(&plain, &mut edits, out);
     }
 
+    /// Says whether two states differ in nothing but their revision.
+    pub(super) fn is_same_but_for_revision(&self, other: &Self) -> bool {
+        self.around_revision() == other.around_revision()
+    }
+
+    fn around_revision(&self) -> (Option<&[u8]>, Option<&[u8]>) {
+        let at = &self.resource_version;
+        (self.json().get(..at.start as usize), self.json().get(at.end as usize..))
+    }
+
     /// Appends the member's own bytes, as they were before any splice. For native objects only.
     pub(super) fn write_original(&self, out: &mut Vec<u8>) {
         let json = self.json();
@@ -174,11 +184,6 @@ impl Entry {
             undo = rest.get(original..).unwrap_or_default();
         }
         out.extend_from_slice(json.get(copied..).unwrap_or_default());
-    }
-
-    fn around_revision(&self) -> (Option<&[u8]>, Option<&[u8]>) {
-        let at = &self.resource_version;
-        (self.json().get(..at.start as usize), self.json().get(at.end as usize..))
     }
 
     fn part(&self, range: &Range<u32>) -> Option<&str> {
@@ -422,13 +427,14 @@ mod tests {
 
     #[test]
     fn an_entry_is_spliced_once_and_gives_the_original_back() {
-        let document = r#"{"kind":"Pod","metadata":{"name":"a","labels":{"l":"1"},"uid":"u-1","resourceVersion":"77"},"x":"é"}"#;
+        let document =
+            r#"{"kind":"Pod","metadata":{"name":"a","labels":{"l":"1"},"uid":"u-1","resourceVersion":"77"},"x":"é"}"#;
         let name = document.find("\"a\"").unwrap();
         let rv = document.find("\"77\"").unwrap();
         let label = document.find("\"1\"").unwrap();
-        let entry = entry(document, &[(rv..rv + 4, "\"5\""), (name..name + 3, "\"a@east\""), (label..label, "\"k\":0,")]);
-        let expected =
-            r#"{"kind":"Pod","metadata":{"name":"a@east","labels":{"l":"k":0,"1"},"uid":"u-1","resourceVersion":"5"},"x":"é"}"#;
+        let entry =
+            entry(document, &[(rv..rv + 4, "\"5\""), (name..name + 3, "\"a@east\""), (label..label, "\"k\":0,")]);
+        let expected = r#"{"kind":"Pod","metadata":{"name":"a@east","labels":{"l":"k":0,"1"},"uid":"u-1","resourceVersion":"5"},"x":"é"}"#;
         assert_eq!(std::str::from_utf8(entry.json()).unwrap(), expected);
         assert_eq!((entry.key(), entry.namespace(), entry.name()), (b"ns/a@east".as_slice(), "ns", "a@east"));
         assert_eq!((entry.uid(), entry.labels()), ("u-1", Some(r#"{"l":"k":0,"1"}"#)));

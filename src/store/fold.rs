@@ -277,7 +277,9 @@ impl Sequencer {
             Some(held) if held.is_same_but_for_revision(&entry) => {}
             Some(held) if held.uid() != entry.uid() => {
                 self.remove_visible(held.key());
-                self.put(Entry { revision: self.shared.revisions.next(), ..entry });
+                if let Some(entry) = self.dress_native(at, &part.document, &facts, &found) {
+                    self.put(entry);
+                }
             }
             Some(_) | None => self.put(entry),
         }

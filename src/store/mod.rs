@@ -4,6 +4,7 @@
 
 mod dress;
 mod entry;
+mod fleet_store;
 mod fold;
 mod identities;
 mod kind;
@@ -14,6 +15,7 @@ mod sequencer;
 
 pub use dress::BadObject;
 pub use entry::{Entry, Holders, Slot};
+pub use fleet_store::{Cursor, Expired, FleetStore, Hold, RETAINED_FOR, SLICE_ITEMS_MAX, Snapshot};
 pub use fold::Part;
 pub use identities::{Identities, Identity, Referent};
 pub use kind::KindSpec;

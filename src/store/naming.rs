@@ -66,9 +66,9 @@ impl Naming {
     ///
     /// A name that ends in `@<member>` never is: it could not be told from a native object's.
     pub fn is_shared(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
-        self.shared.iter().any(|rule| {
-            rule.group == group && rule.resource == resource && self.rule_holds(rule, namespace, name)
-        })
+        self.shared
+            .iter()
+            .any(|rule| rule.group == group && rule.resource == resource && self.rule_holds(rule, namespace, name))
     }
 
     /// The same for an object that is referred to by its kind. A rule's resource is compared with the kind's plural as
@@ -77,9 +77,7 @@ impl Naming {
         let mut candidates = self.shared.iter().filter(|rule| rule.group == group).peekable();
         candidates.peek()?;
         let plural = plural(kind);
-        candidates
-            .any(|rule| rule.resource == plural && self.rule_holds(rule, namespace, name))
-            .then_some(plural)
+        candidates.any(|rule| rule.resource == plural && self.rule_holds(rule, namespace, name)).then_some(plural)
     }
 
     fn rule_holds(&self, rule: &SharedRule, namespace: &str, name: &str) -> bool {
@@ -90,9 +88,7 @@ impl Naming {
                 None => name == pattern,
             },
         };
-        name_fits
-            && rule.namespace.as_deref().is_none_or(|only| only == namespace)
-            && self.split(name).is_none()
+        name_fits && rule.namespace.as_deref().is_none_or(|only| only == namespace) && self.split(name).is_none()
     }
 
     /// The UID that a shared object bears: its own in a fleet of one member, otherwise one that is made of its resource,

@@ -526,12 +526,8 @@ impl Sequencer {
 
     /// Everything native of a member, and its parts gone: the operator removed it, or it serves the kind no more.
     pub(super) fn leave(&mut self, member: &MemberName) -> Vec<Slot> {
-        let keys: Vec<String> = self
-            .folds
-            .iter()
-            .filter(|(_, fold)| fold.part(member).is_some())
-            .map(|(key, _)| key.clone())
-            .collect();
+        let keys: Vec<String> =
+            self.folds.iter().filter(|(_, fold)| fold.part(member).is_some()).map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.remove_part(&key, member);
         }

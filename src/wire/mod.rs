@@ -3,15 +3,13 @@
 //! No IO and no clock. This is the lowest room: it names no other.
 
 pub mod body;
-pub mod list;
 pub mod caller;
+pub mod list;
 pub mod locate;
+pub mod protobuf;
 pub mod resource;
 pub mod selector;
 pub mod splice;
 pub mod status;
 pub mod token;
 pub mod watch;
-//! Room `wire`.
-
-pub mod protobuf;

@@ -27,14 +27,7 @@ pub(super) struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     pub(super) fn new(schema: &'static Schema, api_version: &'a str, kind: &'a str) -> Self {
-        Self {
-            schema,
-            api_version,
-            kind,
-            out: Vec::new(),
-            path: Vec::new(),
-            nesting: 0,
-        }
+        Self { schema, api_version, kind, out: Vec::new(), path: Vec::new(), nesting: 0 }
     }
 
     /// Prints the message `raw` as the object that the envelope named.
@@ -230,9 +223,7 @@ fn gather<'a>(message: &Message, parts: &[&'a [u8]]) -> Result<Vec<Entry<'a>>, P
     for part in parts {
         for record in Records::new(part) {
             let (number, payload) = record?;
-            let position = message
-                .position(number)
-                .ok_or(Problem::UnknownField(number))?;
+            let position = message.position(number).ok_or(Problem::UnknownField(number))?;
             entries.push((position, payload));
         }
     }
@@ -246,28 +237,18 @@ fn grouped<'e, 'a>(
     entries: &'e [Entry<'a>],
 ) -> impl Iterator<Item = (&'static Field, &'e [Entry<'a>])> {
     let mut rest = entries;
-    message
-        .fields
-        .iter()
-        .enumerate()
-        .map(move |(position, field)| {
-            let count = rest.partition_point(|&(other, _)| other <= position);
-            let (group, after) = rest.split_at_checked(count).unwrap_or((rest, &[]));
-            rest = after;
-            (field, group)
-        })
+    message.fields.iter().enumerate().map(move |(position, field)| {
+        let count = rest.partition_point(|&(other, _)| other <= position);
+        let (group, after) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        rest = after;
+        (field, group)
+    })
 }
 
 /// Accepts a retired field only where it says nothing.
 fn retired(field: &Field, group: &[Entry<'_>]) -> Result<(), Problem> {
-    let silent = group
-        .iter()
-        .all(|(_, payload)| matches!(payload, Payload::Bytes([]) | Payload::Varint(0)));
-    if silent {
-        Ok(())
-    } else {
-        Err(Problem::UnknownField(field.number))
-    }
+    let silent = group.iter().all(|(_, payload)| matches!(payload, Payload::Bytes([]) | Payload::Varint(0)));
+    if silent { Ok(()) } else { Err(Problem::UnknownField(field.number)) }
 }
 
 /// Says whether Go leaves out a field that would print so. Structs are never empty to Go, and

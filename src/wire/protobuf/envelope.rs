@@ -59,17 +59,9 @@ impl<'a> Envelope<'a> {
             }
         };
         if matches!(content, Content::Protobuf) && (api_version.is_empty() || kind.is_empty()) {
-            return Err(ProtobufError::MissingKind {
-                api_version: api_version.to_owned(),
-                kind: kind.to_owned(),
-            });
+            return Err(ProtobufError::MissingKind { api_version: api_version.to_owned(), kind: kind.to_owned() });
         }
-        Ok(Self {
-            api_version,
-            kind,
-            raw,
-            content,
-        })
+        Ok(Self { api_version, kind, raw, content })
     }
 }
 
@@ -78,30 +70,18 @@ fn fields<'a>(message: &'a [u8], path: &str) -> Result<Vec<(u32, &'a [u8])>, Pro
     Records::new(message)
         .map(|record| match record {
             Ok((number, Payload::Bytes(bytes))) => Ok((number, bytes)),
-            Ok(_) => Err(ProtobufError::WireType {
-                kind: ENVELOPE_KIND.to_owned(),
-                path: path.to_owned(),
-            }),
-            Err(source) => Err(ProtobufError::Malformed {
-                kind: ENVELOPE_KIND.to_owned(),
-                path: path.to_owned(),
-                source,
-            }),
+            Ok(_) => Err(ProtobufError::WireType { kind: ENVELOPE_KIND.to_owned(), path: path.to_owned() }),
+            Err(source) => {
+                Err(ProtobufError::Malformed { kind: ENVELOPE_KIND.to_owned(), path: path.to_owned(), source })
+            }
         })
         .collect()
 }
 
 fn text<'a>(bytes: &'a [u8], path: &str) -> Result<&'a str, ProtobufError> {
-    str::from_utf8(bytes).map_err(|_| ProtobufError::Utf8 {
-        kind: ENVELOPE_KIND.to_owned(),
-        path: path.to_owned(),
-    })
+    str::from_utf8(bytes).map_err(|_| ProtobufError::Utf8 { kind: ENVELOPE_KIND.to_owned(), path: path.to_owned() })
 }
 
 fn unknown_field(path: &str, number: u32) -> ProtobufError {
-    ProtobufError::UnknownField {
-        kind: ENVELOPE_KIND.to_owned(),
-        path: path.to_owned(),
-        number,
-    }
+    ProtobufError::UnknownField { kind: ENVELOPE_KIND.to_owned(), path: path.to_owned(), number }
 }

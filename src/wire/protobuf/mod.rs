@@ -60,9 +60,7 @@ pub enum ProtobufError {
         source: MalformedRecord,
     },
     /// The envelope does not say what it holds.
-    #[error(
-        "the protobuf body names no apiVersion or kind (apiVersion {api_version:?}, kind {kind:?})"
-    )]
+    #[error("the protobuf body names no apiVersion or kind (apiVersion {api_version:?}, kind {kind:?})")]
     MissingKind {
         /// As the envelope has it.
         api_version: String,
@@ -70,9 +68,7 @@ pub enum ProtobufError {
         kind: String,
     },
     /// No built-in type has this name; custom resources have no protobuf encoding.
-    #[error(
-        "{api_version} {kind} has no protobuf encoding known to this build of kubefold; send JSON"
-    )]
+    #[error("{api_version} {kind} has no protobuf encoding known to this build of kubefold; send JSON")]
     UnknownKind {
         /// apiVersion of the object.
         api_version: String,
@@ -172,8 +168,6 @@ pub fn to_json(body: &[u8]) -> Result<Vec<u8>, ProtobufError> {
         Content::Json => values::checked_json(envelope.raw)
             .map(|text| text.as_bytes().to_vec())
             .map_err(|problem| problem.at(envelope.kind, "")),
-        Content::Protobuf => {
-            Decoder::new(Schema::get()?, envelope.api_version, envelope.kind).object(envelope.raw)
-        }
+        Content::Protobuf => Decoder::new(Schema::get()?, envelope.api_version, envelope.kind).object(envelope.raw),
     }
 }

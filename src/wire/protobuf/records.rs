@@ -51,8 +51,7 @@ impl<'a> Records<'a> {
             0 => Payload::Varint(self.varint()?),
             1 => Payload::Fixed64(self.fixed64()?),
             2 => {
-                let length =
-                    usize::try_from(self.varint()?).map_err(|_| MalformedRecord::Truncated)?;
+                let length = usize::try_from(self.varint()?).map_err(|_| MalformedRecord::Truncated)?;
                 Payload::Bytes(self.take(length)?)
             }
             5 => {
@@ -79,10 +78,7 @@ impl<'a> Records<'a> {
     }
 
     pub(super) fn fixed64(&mut self) -> Result<u64, MalformedRecord> {
-        let (bytes, rest) = self
-            .rest
-            .split_first_chunk()
-            .ok_or(MalformedRecord::Truncated)?;
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(MalformedRecord::Truncated)?;
         self.rest = rest;
         Ok(u64::from_le_bytes(*bytes))
     }
@@ -92,10 +88,7 @@ impl<'a> Records<'a> {
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], MalformedRecord> {
-        let (bytes, rest) = self
-            .rest
-            .split_at_checked(length)
-            .ok_or(MalformedRecord::Truncated)?;
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(MalformedRecord::Truncated)?;
         self.rest = rest;
         Ok(bytes)
     }

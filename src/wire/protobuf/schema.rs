@@ -118,16 +118,11 @@ impl Schema {
     }
 
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Option<MessageId> {
-        self.kinds
-            .get(&(api_version, kind))
-            .or_else(|| self.kinds.get(&(ANY_API_VERSION, kind)))
-            .copied()
+        self.kinds.get(&(api_version, kind)).or_else(|| self.kinds.get(&(ANY_API_VERSION, kind))).copied()
     }
 
     pub(super) fn message(&self, id: MessageId) -> Result<&Message, SchemaError> {
-        self.messages
-            .get(id.0)
-            .ok_or_else(|| SchemaError::Undefined(format!("{id:?}")))
+        self.messages.get(id.0).ok_or_else(|| SchemaError::Undefined(format!("{id:?}")))
     }
 
     fn parse(text: &'static str) -> Result<Self, SchemaError> {
@@ -149,10 +144,7 @@ impl Schema {
 impl Message {
     /// Finds a field by its number.
     pub(super) fn position(&self, number: u32) -> Option<usize> {
-        let found = self
-            .positions
-            .binary_search_by_key(&number, |&(number, _)| number)
-            .ok()?;
+        let found = self.positions.binary_search_by_key(&number, |&(number, _)| number).ok()?;
         self.positions.get(found).map(|&(_, position)| position)
     }
 }
@@ -203,11 +195,7 @@ impl Parser {
     fn define(&mut self, name: &str, style: Style) -> MessageId {
         let id = self.named(name);
         if let Some(slot) = self.messages.get_mut(id.0) {
-            *slot = Some(Message {
-                style,
-                fields: Vec::new(),
-                positions: Vec::new(),
-            });
+            *slot = Some(Message { style, fields: Vec::new(), positions: Vec::new() });
         }
         self.current = Some(id);
         id
@@ -215,11 +203,7 @@ impl Parser {
 
     /// Returns the id of `PACKAGE.NAME`, or of `NAME` in the current package.
     fn named(&mut self, name: &str) -> MessageId {
-        let full = if name.contains('.') {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.package)
-        };
+        let full = if name.contains('.') { name.to_owned() } else { format!("{}.{name}", self.package) };
         let next = MessageId(self.messages.len());
         let id = *self.ids.entry(full).or_insert(next);
         if id == next {
@@ -247,19 +231,9 @@ impl Parser {
         };
         let value = self.value(value);
         let message = self.messages.get_mut(self.current?.0)?.as_mut()?;
-        let slot = message
-            .positions
-            .partition_point(|&(other, _)| other < number);
-        message
-            .positions
-            .insert(slot, (number, message.fields.len()));
-        message.fields.push(Field {
-            number,
-            name,
-            mark,
-            shape,
-            value,
-        });
+        let slot = message.positions.partition_point(|&(other, _)| other < number);
+        message.positions.insert(slot, (number, message.fields.len()));
+        message.fields.push(Field { number, name, mark, shape, value });
         Some(())
     }
 
@@ -284,11 +258,7 @@ impl Parser {
 
     fn finish(self) -> Result<Schema, SchemaError> {
         let undefined = |id: usize| {
-            let name = self
-                .ids
-                .iter()
-                .find(|(_, other)| other.0 == id)
-                .map(|(name, _)| name.clone());
+            let name = self.ids.iter().find(|(_, other)| other.0 == id).map(|(name, _)| name.clone());
             SchemaError::Undefined(name.unwrap_or_default())
         };
         let messages = self
@@ -297,9 +267,6 @@ impl Parser {
             .enumerate()
             .map(|(id, message)| message.ok_or_else(|| undefined(id)))
             .collect::<Result<_, _>>()?;
-        Ok(Schema {
-            messages,
-            kinds: self.kinds,
-        })
+        Ok(Schema { messages, kinds: self.kinds })
     }
 }

@@ -39,15 +39,12 @@ fn prints_what_go_prints() {
     for vector in vectors {
         let json = to_json(&vector.body).unwrap_or_else(|error| panic!("{}: {error}", vector.name));
         let json = String::from_utf8(json).expect("JSON is UTF-8");
-        let ours: Value = serde_json::from_str(&json)
-            .unwrap_or_else(|error| panic!("{}: {error}: {json}", vector.name));
+        let ours: Value =
+            serde_json::from_str(&json).unwrap_or_else(|error| panic!("{}: {error}: {json}", vector.name));
         let theirs: Value = serde_json::from_str(&vector.json).expect("Go prints JSON");
         assert_eq!(ours, theirs, "{}", vector.name);
         // Not only the same value: the same order of fields, and the same digits.
-        let differs = json
-            .bytes()
-            .zip(vector.json.bytes())
-            .position(|(a, b)| a != b);
+        let differs = json.bytes().zip(vector.json.bytes()).position(|(a, b)| a != b);
         assert_eq!(
             differs.map(|at| (&json[at - 40..at + 20], &vector.json[at - 40..at + 20])),
             None,
@@ -73,14 +70,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 /// Wraps a message as Go's serializer does.
 fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
-    [
-        b"k8s\0".to_vec(),
-        field(1, &type_meta),
-        field(2, raw),
-        field(3, b""),
-        field(4, b""),
-    ]
-    .concat()
+    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, raw), field(3, b""), field(4, b"")].concat()
 }
 
 fn printed(api_version: &str, kind: &str, raw: &[u8]) -> String {
@@ -98,19 +88,14 @@ fn every_kind_has_its_messages() {
     assert!(schema.kinds().count() > 300);
     for (api_version, kind) in schema.kinds() {
         let empty: Value = serde_json::from_str(&printed(api_version, kind, b"")).expect("JSON");
-        assert_eq!(
-            (&empty["apiVersion"], &empty["kind"]),
-            (&api_version.into(), &kind.into())
-        );
+        assert_eq!((&empty["apiVersion"], &empty["kind"]), (&api_version.into(), &kind.into()));
     }
 }
 
 #[test]
 fn knows_its_media_type() {
     assert!(is_protobuf("application/vnd.kubernetes.protobuf"));
-    assert!(is_protobuf(
-        " Application/vnd.kubernetes.protobuf ; charset=x"
-    ));
+    assert!(is_protobuf(" Application/vnd.kubernetes.protobuf ; charset=x"));
     assert!(!is_protobuf("application/vnd.kubernetes.protobuf+x"));
     assert!(!is_protobuf("application/json"));
     assert!(!is_protobuf(""));
@@ -119,10 +104,7 @@ fn knows_its_media_type() {
 #[test]
 fn delete_options_are_found_under_any_group() {
     let json = printed("example.com/v1", "DeleteOptions", &field(4, b"Foreground"));
-    assert_eq!(
-        json,
-        r#"{"kind":"DeleteOptions","apiVersion":"example.com/v1","propagationPolicy":"Foreground"}"#
-    );
+    assert_eq!(json, r#"{"kind":"DeleteOptions","apiVersion":"example.com/v1","propagationPolicy":"Foreground"}"#);
 }
 
 #[test]
@@ -130,87 +112,43 @@ fn repeated_messages_merge_and_the_last_scalar_wins() {
     let first = field(1, &[field(1, b"old"), field(3, b"ns")].concat());
     let second = field(1, &field(1, b"new"));
     let json = printed("v1", "ConfigMap", &[first, second].concat());
-    assert_eq!(
-        json,
-        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"new","namespace":"ns"}}"#
-    );
+    assert_eq!(json, r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"new","namespace":"ns"}}"#);
 }
 
 #[test]
 fn the_last_of_equal_map_keys_wins_and_keys_are_sorted() {
     let entry = |key: &[u8], value: &[u8]| field(2, &[field(1, key), field(2, value)].concat());
-    let raw = [
-        entry(b"b", b"1"),
-        entry(b"a", b"2"),
-        entry(b"b", b"3"),
-        field(2, &field(1, b"c")),
-    ]
-    .concat();
+    let raw = [entry(b"b", b"1"), entry(b"a", b"2"), entry(b"b", b"3"), field(2, &field(1, b"c"))].concat();
     let json = printed("v1", "ConfigMap", &raw);
-    assert!(
-        json.ends_with(r#""data":{"a":"2","b":"3","c":""}}"#),
-        "{json}"
-    );
+    assert!(json.ends_with(r#""data":{"a":"2","b":"3","c":""}}"#), "{json}");
 }
 
 #[test]
 fn packed_numbers_are_accepted() {
     // PodSecurityContext.supplementalGroups is field 4: packed, and one by one.
-    for groups in [
-        vec![4 << 3 | 2, 3, 1, 0x80, 1],
-        vec![4 << 3, 1, 4 << 3, 0x80, 1],
-    ] {
+    for groups in [vec![4 << 3 | 2, 3, 1, 0x80, 1], vec![4 << 3, 1, 4 << 3, 0x80, 1]] {
         let pod = field(2, &field(14, &groups));
         let json: Value = serde_json::from_str(&printed("v1", "Pod", &pod)).expect("JSON");
-        assert_eq!(
-            json["spec"]["securityContext"],
-            serde_json::json!({"supplementalGroups": [1, 128]})
-        );
+        assert_eq!(json["spec"]["securityContext"], serde_json::json!({"supplementalGroups": [1, 128]}));
     }
 }
 
 #[test]
 fn json_in_the_envelope_is_passed_on() {
     let with = |text: &[u8], content_type: &[u8], encoding: &[u8]| {
-        to_json(
-            &[
-                b"k8s\0".to_vec(),
-                field(2, text),
-                field(3, encoding),
-                field(4, content_type),
-            ]
-            .concat(),
-        )
+        to_json(&[b"k8s\0".to_vec(), field(2, text), field(3, encoding), field(4, content_type)].concat())
     };
-    assert_eq!(
-        with(b"{\"a\": 1}", b"application/json", b"").expect("good"),
-        b"{\"a\": 1}"
-    );
-    assert!(matches!(
-        with(b"{", b"application/json", b""),
-        Err(ProtobufError::Json { .. })
-    ));
-    assert!(matches!(
-        with(b"{}", b"application/yaml", b""),
-        Err(ProtobufError::Content { .. })
-    ));
-    assert!(matches!(
-        with(b"{}", b"", b"gzip"),
-        Err(ProtobufError::Content { .. })
-    ));
-    assert!(matches!(
-        with(b"", b"", b""),
-        Err(ProtobufError::MissingKind { .. })
-    ));
+    assert_eq!(with(b"{\"a\": 1}", b"application/json", b"").expect("good"), b"{\"a\": 1}");
+    assert!(matches!(with(b"{", b"application/json", b""), Err(ProtobufError::Json { .. })));
+    assert!(matches!(with(b"{}", b"application/yaml", b""), Err(ProtobufError::Content { .. })));
+    assert!(matches!(with(b"{}", b"", b"gzip"), Err(ProtobufError::Content { .. })));
+    assert!(matches!(with(b"", b"", b""), Err(ProtobufError::MissingKind { .. })));
 }
 
 #[test]
 fn refusals_name_the_place() {
     assert!(matches!(to_json(b"{}"), Err(ProtobufError::Prefix)));
-    assert!(matches!(
-        refused("example.com/v1", "Thing", b""),
-        ProtobufError::UnknownKind { .. }
-    ));
+    assert!(matches!(refused("example.com/v1", "Thing", b""), ProtobufError::UnknownKind { .. }));
 
     let error = refused("v1", "ConfigMap", &field(1, &[0xf8, 0x7f, 1]));
     assert!(
@@ -218,43 +156,21 @@ fn refusals_name_the_place() {
         "{error}"
     );
     let error = refused("v1", "ConfigMap", &field(1, &field(1, b"\xff")));
-    assert!(
-        matches!(&error, ProtobufError::Utf8 { path, .. } if path == "metadata.name"),
-        "{error}"
-    );
+    assert!(matches!(&error, ProtobufError::Utf8 { path, .. } if path == "metadata.name"), "{error}");
     let error = refused("v1", "ConfigMap", &field(1, &[1 << 3, 1]));
-    assert!(
-        matches!(&error, ProtobufError::WireType { path, .. } if path == "metadata.name"),
-        "{error}"
-    );
+    assert!(matches!(&error, ProtobufError::WireType { path, .. } if path == "metadata.name"), "{error}");
     let error = refused("v1", "ConfigMap", &field(1, &[1 << 3 | 2, 9]));
-    assert!(
-        matches!(&error, ProtobufError::Malformed { path, .. } if path == "metadata"),
-        "{error}"
-    );
-    let error = refused(
-        "apps/v1",
-        "ControllerRevision",
-        &field(2, &field(1, b"{\"a\":")),
-    );
-    assert!(
-        matches!(&error, ProtobufError::Json { path, .. } if path == "data"),
-        "{error}"
-    );
+    assert!(matches!(&error, ProtobufError::Malformed { path, .. } if path == "metadata"), "{error}");
+    let error = refused("apps/v1", "ControllerRevision", &field(2, &field(1, b"{\"a\":")));
+    assert!(matches!(&error, ProtobufError::Json { path, .. } if path == "data"), "{error}");
 }
 
 #[test]
 fn a_retired_field_is_accepted_empty_and_refused_otherwise() {
     let json = printed("v1", "ConfigMap", &field(1, &field(15, b"")));
-    assert_eq!(
-        json,
-        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{}}"#
-    );
+    assert_eq!(json, r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{}}"#);
     let error = refused("v1", "ConfigMap", &field(1, &field(15, b"east")));
-    assert!(
-        matches!(error, ProtobufError::UnknownField { number: 15, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, ProtobufError::UnknownField { number: 15, .. }), "{error}");
 }
 
 #[test]
@@ -262,10 +178,7 @@ fn times_without_a_json_form_are_refused() {
     // metadata.deletionTimestamp, one second after the year 9999.
     let seconds = [1 << 3, 0x80, 0x83, 0xd1, 0xff, 0xaf, 0x07];
     let error = refused("v1", "ConfigMap", &field(1, &field(9, &seconds)));
-    assert!(
-        matches!(&error, ProtobufError::Value { path, .. } if path == "metadata.deletionTimestamp"),
-        "{error}"
-    );
+    assert!(matches!(&error, ProtobufError::Value { path, .. } if path == "metadata.deletionTimestamp"), "{error}");
 }
 
 #[test]
@@ -284,19 +197,12 @@ fn deep_and_swelling_bodies_are_refused() {
 
     // Two bytes for each empty Pod.
     let pods = field(2, b"").repeat(JSON_BYTES_MAX / 50);
-    assert!(matches!(
-        refused("v1", "PodList", &pods),
-        ProtobufError::TooLarge { .. }
-    ));
+    assert!(matches!(refused("v1", "PodList", &pods), ProtobufError::TooLarge { .. }));
 }
 
 /// Returns bodies small enough to damage many times over.
 fn small_bodies() -> Vec<Vec<u8>> {
-    vectors()
-        .into_iter()
-        .map(|vector| vector.body)
-        .filter(|body| body.len() < 4096)
-        .collect()
+    vectors().into_iter().map(|vector| vector.body).filter(|body| body.len() < 4096).collect()
 }
 
 /// Good or bad, an answer must be JSON or an error.
@@ -339,10 +245,7 @@ proptest! {
 /// A cut is noticed anywhere but between two fields of the envelope, where Go does not either.
 #[test]
 fn every_cut_of_a_pod_is_refused() {
-    let pod = vectors()
-        .into_iter()
-        .find(|vector| vector.name == "v1 Pod sparse")
-        .expect("it is committed");
+    let pod = vectors().into_iter().find(|vector| vector.name == "v1 Pod sparse").expect("it is committed");
     let type_meta_end = b"k8s\0".len() + 2 + usize::from(pod.body[5]);
     for cut in (0..pod.body.len() - 4).filter(|&cut| cut != type_meta_end) {
         assert!(to_json(&pod.body[..cut]).is_err(), "cut at {cut}");

@@ -45,11 +45,7 @@ impl Problem {
             Self::UnknownField(number) => ProtobufError::UnknownField { kind, path, number },
             Self::WireType => ProtobufError::WireType { kind, path },
             Self::Utf8 => ProtobufError::Utf8 { kind, path },
-            Self::Value(problem) => ProtobufError::Value {
-                kind,
-                path,
-                problem,
-            },
+            Self::Value(problem) => ProtobufError::Value { kind, path, problem },
             Self::TooDeep => ProtobufError::TooDeep { kind },
             Self::TooLarge => ProtobufError::TooLarge { kind },
         }
@@ -115,9 +111,7 @@ pub(super) fn parts<'a>(group: &[Entry<'a>]) -> Result<Vec<&'a [u8]>, Problem> {
 }
 
 /// Reads a message of the fields 1 to N, of each the last occurrence.
-pub(super) fn last_fields<'a, const N: usize>(
-    parts: &[&'a [u8]],
-) -> Result<[Option<Payload<'a>>; N], Problem> {
+pub(super) fn last_fields<'a, const N: usize>(parts: &[&'a [u8]]) -> Result<[Option<Payload<'a>>; N], Problem> {
     let mut found = [None; N];
     for part in parts {
         for record in Records::new(part) {
@@ -188,11 +182,7 @@ fn go_float(value: f64) -> Result<String, Problem> {
         return Ok(value.to_string());
     }
     let text = format!("{value:e}");
-    Ok(if size >= 1e21 {
-        text.replace('e', "e+")
-    } else {
-        text
-    })
+    Ok(if size >= 1e21 { text.replace('e', "e+") } else { text })
 }
 
 /// Seconds of 0001-01-01T00:00:00Z, which Go takes for "not set".
@@ -242,9 +232,7 @@ fn format_time(seconds: i64, nanos: i32, format: &str) -> Result<String, Problem
         return Err(OUT_OF_RANGE);
     }
     // Not jiff's Timestamp, which ends a day before the year 9999 does.
-    let time = UNIX_EPOCH
-        .checked_add(SignedDuration::new(seconds, nanos))
-        .map_err(|_| OUT_OF_RANGE)?;
+    let time = UNIX_EPOCH.checked_add(SignedDuration::new(seconds, nanos)).map_err(|_| OUT_OF_RANGE)?;
     Ok(time.strftime(format).to_string())
 }
 
@@ -293,9 +281,7 @@ fn int_or_string(out: &mut Vec<u8>, parts: &[&[u8]]) -> Result<(), Problem> {
         0 => print(out, &int32(number)?.to_string()),
         1 => string(out, name.map_or(Ok(""), text)?)?,
         _ => {
-            return Err(Problem::Value(
-                "an IntOrString is neither an int nor a string",
-            ));
+            return Err(Problem::Value("an IntOrString is neither an int nor a string"));
         }
     }
     Ok(())

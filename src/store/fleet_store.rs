@@ -1,0 +1,405 @@
+//! One kind's store as others use it: a lock around the sequencer, snapshots, cursors and holds.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use imbl::OrdSet;
+use parking_lot::{Mutex, RwLock};
+use tokio::{sync::watch, time::Instant};
+
+use crate::{
+    config::MemberName,
+    store::{
+        dress::BadObject,
+        entry::{Entry, Slot},
+        fold::Part,
+        identities::Referent,
+        kind::KindSpec,
+        log::{ReadAfter, Record},
+        revision::Revision,
+        sequencer::{Ingested, Sequencer, Shared, Source},
+    },
+    wire::watch::{Event, EventType},
+};
+
+/// Objects that enter or leave under one lock, so that readers and watchers get their turn in between.
+pub const SLICE_ITEMS_MAX: usize = 256;
+/// Snapshots that paged lists hold on to.
+const RETAINED_MAX: usize = 128;
+/// How long a continue token lives. Source: etcd's default compaction, five minutes.
+pub const RETAINED_FOR: Duration = Duration::from_mins(5);
+/// A watcher that has not moved for so long is no longer waited for.
+const STALLED_AFTER: Duration = Duration::from_secs(2);
+
+/// A kind's objects at one revision. Cheap to clone, and never changes.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// In key order.
+    pub objects: OrdSet<Slot>,
+    counts: imbl::HashMap<Arc<str>, u64>,
+    /// The revision that it stands for.
+    pub revision: Revision,
+}
+
+impl Snapshot {
+    /// Objects in a namespace, or in all (empty). Constant time.
+    pub fn count(&self, namespace: &str) -> u64 {
+        if namespace.is_empty() {
+            return self.objects.len() as u64;
+        }
+        self.counts.get(namespace).copied().unwrap_or_default()
+    }
+
+    /// The object of that key.
+    pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
+        self.objects.get(key).map(|Slot(entry)| entry)
+    }
+
+    /// The objects whose key is above `after` and, where `namespace` is not empty, that lie in it.
+    pub fn range<'a>(&'a self, namespace: &'a str, after: &[u8]) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
+        let prefix = if namespace.is_empty() { Vec::new() } else { [namespace.as_bytes(), b"/"].concat() };
+        let start = if after > prefix.as_slice() { after } else { prefix.as_slice() };
+        let exclusive = after.to_vec();
+        self.objects
+            .range::<_, [u8]>((std::ops::Bound::Included(start), std::ops::Bound::Unbounded))
+            .map(|Slot(entry)| entry)
+            .skip_while(move |entry| !exclusive.is_empty() && entry.key() <= exclusive.as_slice())
+            .take_while(move |entry| entry.key().starts_with(&prefix))
+    }
+}
+
+struct Retained {
+    snapshot: Snapshot,
+    since: Instant,
+}
+
+/// A watcher's place in the log, as the sequencer sees it.
+#[derive(Debug)]
+struct Place {
+    offset: AtomicU64,
+    moved: Mutex<Instant>,
+}
+
+/// A watcher's cursor. Dropped, it is forgotten.
+#[derive(Debug)]
+pub struct Cursor {
+    /// Everything up to here was read.
+    pub revision: Revision,
+    place: Arc<Place>,
+}
+
+impl Cursor {
+    fn moved_to(&mut self, record: &Record) {
+        self.revision = record.revision;
+        self.place.offset.store(record.offset, Ordering::Release);
+        *self.place.moved.lock() = Instant::now();
+    }
+}
+
+/// One kind's store.
+pub struct FleetStore {
+    spec: Arc<KindSpec>,
+    inner: RwLock<Sequencer>,
+    /// Rises whenever something changed: an event, a member filled, an end.
+    changed: watch::Sender<u64>,
+    places: Mutex<Vec<Weak<Place>>>,
+    retained: Mutex<VecDeque<Retained>>,
+    /// No member serves the kind any more: watches end.
+    ended: AtomicBool,
+    /// Hears of identities that changed, so that other stores are dressed anew.
+    on_identities: Box<dyn Fn(&[Referent]) + Send + Sync>,
+}
+
+impl std::fmt::Debug for FleetStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FleetStore").field("kind", &self.spec.label()).finish_non_exhaustive()
+    }
+}
+
+/// A watch from a revision that the log does not reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The oldest revision that a watch may begin at.
+    pub floor: Revision,
+}
+
+impl FleetStore {
+    /// Makes an empty store. `on_identities` is called without any lock of this store.
+    pub fn new(
+        spec: Arc<KindSpec>,
+        shared: Shared,
+        on_identities: impl Fn(&[Referent]) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            inner: RwLock::new(Sequencer::new(Arc::clone(&spec), shared)),
+            spec,
+            changed: watch::Sender::new(0),
+            places: Mutex::default(),
+            retained: Mutex::default(),
+            ended: AtomicBool::new(false),
+            on_identities: Box::new(on_identities),
+        }
+    }
+
+    /// What kind it holds.
+    pub fn spec(&self) -> &KindSpec {
+        &self.spec
+    }
+
+    /// Tells of every change: wait on it, then look.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut Sequencer) -> T) -> T {
+        let mut inner = self.inner.write();
+        let outcome = change(&mut inner);
+        let identities = std::mem::take(&mut inner.changed);
+        drop(inner);
+        if !identities.is_empty() {
+            (self.on_identities)(&identities);
+        }
+        self.changed.send_modify(|version| *version += 1);
+        outcome
+    }
+
+    /// Makes room for a member.
+    pub fn join(&self, member: &MemberName, cluster_uid: &str) {
+        self.write(|inner| inner.join(member, cluster_uid));
+    }
+
+    /// Begins another life of a member (another cluster, or a restored one): the next full list decides what lives.
+    pub fn reset(&self, member: &MemberName) {
+        self.write(|inner| inner.reset(member));
+    }
+
+    /// The member's life, for [`Self::ingest_live`].
+    pub fn incarnation(&self, member: &MemberName) -> u32 {
+        self.inner.read().member(member).map_or(0, |state| state.incarnation)
+    }
+
+    /// The member's position.
+    pub fn position(&self, member: &MemberName) -> u64 {
+        self.inner.read().member(member).map_or(0, |state| state.position)
+    }
+
+    /// Says whether the member's objects have been held completely since the store started.
+    pub fn is_filled(&self, member: &MemberName) -> bool {
+        self.inner.read().member(member).is_some_and(|state| state.filled)
+    }
+
+    /// Begins a full list of a member.
+    pub fn begin_list(&self, member: &MemberName) {
+        self.write(|inner| inner.begin_list(member));
+    }
+
+    /// Takes a slice of a full list in, at most [`SLICE_ITEMS_MAX`] items. A bad object is left out and told of.
+    pub fn list_slice(&self, member: &MemberName, items: &[&str]) -> Vec<BadObject> {
+        self.write(|inner| items.iter().filter_map(|item| inner.ingest(member, item, Source::List).err()).collect())
+    }
+
+    /// Ends a full list that was read at `revision`: gives what it did not see, for [`Self::remove_slice`].
+    pub fn end_list(&self, member: &MemberName, revision: u64) -> Vec<Slot> {
+        self.write(|inner| inner.end_list(member, revision))
+    }
+
+    /// Removes a slice of doomed objects.
+    pub fn remove_slice(&self, doomed: &[Slot]) {
+        self.write(|inner| inner.remove_doomed(doomed));
+    }
+
+    /// Takes a member's parts away and gives its natives, for [`Self::remove_slice`].
+    pub fn leave(&self, member: &MemberName) -> Vec<Slot> {
+        self.write(|inner| inner.leave(member))
+    }
+
+    /// Forgets a member that has left.
+    pub fn forget(&self, member: &MemberName) {
+        self.write(|inner| inner.forget(member));
+    }
+
+    /// Takes one event of the member's watch in. `Error` is the reflector's to handle.
+    ///
+    /// Errors: a document that is no object.
+    pub fn watch_event(&self, member: &MemberName, event: &Event<'_>) -> Result<(), BadObject> {
+        match event.event_type {
+            EventType::Added | EventType::Modified => {
+                self.write(|inner| inner.ingest(member, event.object, Source::Watch)).map(|_| ())
+            }
+            EventType::Deleted => self.write(|inner| inner.deleted(member, event.object)),
+            EventType::Bookmark | EventType::Error => Ok(()),
+        }
+    }
+
+    /// Notes the revision of a member's bookmark.
+    pub fn bookmark(&self, member: &MemberName, revision: u64) {
+        self.inner.write().bookmark(member, revision);
+    }
+
+    /// Takes the object of a live answer in, if the member still is in the life in which the request began.
+    ///
+    /// Errors: a document that is no object.
+    pub fn ingest_live(
+        &self,
+        member: &MemberName,
+        incarnation: u32,
+        document: &str,
+    ) -> Result<Option<Ingested>, BadObject> {
+        self.write(|inner| {
+            if inner.member(member).is_none_or(|state| state.incarnation != incarnation) {
+                return Ok(None);
+            }
+            inner.ingest(member, document, Source::Live)
+        })
+    }
+
+    /// Dresses what refers to these anew.
+    pub fn redress(&self, changed: &[Referent]) {
+        self.write(|inner| inner.redress(changed));
+    }
+
+    /// Lets watches and paged lists begin. From here on every change is logged.
+    pub fn open(&self) {
+        self.write(Sequencer::open);
+    }
+
+    /// Ends every watch cleanly: no member serves the kind any more.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.changed.send_modify(|version| *version += 1);
+    }
+
+    /// Says whether the store has ended.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// The objects now.
+    pub fn snapshot(&self) -> Snapshot {
+        let inner = self.inner.read();
+        Snapshot { objects: inner.objects.clone(), counts: inner.counts.clone(), revision: inner.head }
+    }
+
+    /// The object of that key now.
+    pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
+        self.inner.read().objects.get(key.as_bytes()).map(|Slot(entry)| Arc::clone(entry))
+    }
+
+    /// The parts under a plain key, in configuration order.
+    pub fn parts(&self, key: &str) -> Vec<Part> {
+        self.inner.read().folds.get(key).map(|fold| fold.parts().to_vec()).unwrap_or_default()
+    }
+
+    /// The natives of a plain key, whichever members hold one.
+    pub fn natives(&self, key: &str) -> Vec<Arc<Entry>> {
+        let inner = self.inner.read();
+        let native = |state: &super::sequencer::MemberState| {
+            let Slot(entry) = inner.objects.get(inner.native_key(key, &state.name).as_bytes())?;
+            (!entry.folded && entry.holders.first() == Some(&state.name)).then(|| Arc::clone(entry))
+        };
+        inner.members.iter().filter_map(native).collect()
+    }
+
+    /// Keeps a snapshot for the later pages of a list.
+    pub fn retain(&self, snapshot: &Snapshot) {
+        let now = Instant::now();
+        let mut retained = self.retained.lock();
+        retained.retain(|kept| now.duration_since(kept.since) < RETAINED_FOR);
+        if let Some(kept) = retained.iter_mut().find(|kept| kept.snapshot.revision == snapshot.revision) {
+            kept.since = now;
+            return;
+        }
+        if retained.len() >= RETAINED_MAX {
+            retained.pop_front();
+        }
+        retained.push_back(Retained { snapshot: snapshot.clone(), since: now });
+    }
+
+    /// The snapshot that a continue token names, if it is still kept.
+    pub fn retained(&self, revision: Revision) -> Option<Snapshot> {
+        let now = Instant::now();
+        let retained = self.retained.lock();
+        let kept = retained.iter().find(|kept| kept.snapshot.revision == revision)?;
+        (now.duration_since(kept.since) < RETAINED_FOR).then(|| kept.snapshot.clone())
+    }
+
+    /// Begins a watch after `revision`.
+    ///
+    /// Errors: the log does not reach so far back.
+    pub fn cursor(&self, revision: Revision) -> Result<Cursor, Expired> {
+        let inner = self.inner.read();
+        if revision < inner.log.floor() {
+            return Err(Expired { floor: inner.log.floor() });
+        }
+        Ok(self.place(revision, inner.log.offset()))
+    }
+
+    /// Begins a watch at the objects of now: nothing is missed between the two.
+    pub fn snapshot_and_cursor(&self) -> (Snapshot, Cursor) {
+        let inner = self.inner.read();
+        let snapshot = Snapshot { objects: inner.objects.clone(), counts: inner.counts.clone(), revision: inner.head };
+        let cursor = self.place(inner.head, inner.log.offset());
+        (snapshot, cursor)
+    }
+
+    fn place(&self, revision: Revision, offset: u64) -> Cursor {
+        let place = Arc::new(Place { offset: AtomicU64::new(offset), moved: Mutex::new(Instant::now()) });
+        let mut places = self.places.lock();
+        places.retain(|place| place.strong_count() > 0);
+        places.push(Arc::downgrade(&place));
+        Cursor { revision, place }
+    }
+
+    /// Appends up to `max` records that the cursor has not read, and moves it.
+    pub fn read(&self, cursor: &mut Cursor, max: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
+        let outcome = self.inner.read().log.read_after(cursor.revision, max, out);
+        if let Some(last) = out.last() {
+            cursor.moved_to(last);
+        } else {
+            *cursor.place.moved.lock() = Instant::now();
+        }
+        outcome
+    }
+
+    /// Says whether a bulk change may go on: no watcher that still moves is more than half a ring behind.
+    pub fn has_room(&self) -> bool {
+        let inner = self.inner.read();
+        let (head, bound) = (inner.log.offset(), inner.log.limits().kind_bytes_max as u64 / 2);
+        drop(inner);
+        let now = Instant::now();
+        !self.places.lock().iter().filter_map(Weak::upgrade).any(|place| {
+            let behind = head.saturating_sub(place.offset.load(Ordering::Acquire));
+            behind > bound && now.duration_since(*place.moved.lock()) < STALLED_AFTER
+        })
+    }
+
+    /// Says how many watchers there are.
+    pub fn watchers(&self) -> usize {
+        self.places.lock().iter().filter(|place| place.strong_count() > 0).count()
+    }
+
+    /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.
+    pub fn hold(self: &Arc<Self>, key: &str) -> Hold {
+        self.inner.write().hold(key);
+        Hold { store: Arc::clone(self), key: key.to_owned() }
+    }
+}
+
+/// Ends a hold when dropped.
+#[derive(Debug)]
+pub struct Hold {
+    store: Arc<FleetStore>,
+    key: String,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.store.write(|inner| inner.release(&self.key));
+    }
+}
