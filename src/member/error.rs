@@ -77,7 +77,7 @@ pub enum Failure {
     #[error("connection refused")]
     Refused(#[source] Source),
     /// No connection, for another reason.
-    #[error("cannot connect: {}", root(source))]
+    #[error("cannot connect: {}", root(&**source))]
     Connect {
         /// What the system or the proxy said.
         #[source]
@@ -87,7 +87,7 @@ pub enum Failure {
     #[error("no connection in {} s: dropped packets, or a firewall", .0.as_secs_f32())]
     ConnectTimeout(Duration),
     /// The TLS handshake failed.
-    #[error("{}", tls_cause(source))]
+    #[error("{}", tls_cause(&**source))]
     Tls {
         /// What rustls said.
         #[source]
@@ -97,14 +97,14 @@ pub enum Failure {
     #[error("the connection closed before the request was sent")]
     Closed(#[source] Source),
     /// The connection broke while the request, or its answer's head, was on the way.
-    #[error("the connection broke before an answer: {}", root(source))]
+    #[error("the connection broke before an answer: {}", root(&**source))]
     Send {
         /// What hyper said.
         #[source]
         source: Source,
     },
     /// The answer is no HTTP.
-    #[error("the answer is not HTTP: {}", root(source))]
+    #[error("the answer is not HTTP: {}", root(&**source))]
     Protocol {
         /// What hyper said.
         #[source]
@@ -117,7 +117,7 @@ pub enum Failure {
     #[error("the answer stalled for {} s", .0.as_secs_f32())]
     BodyTimeout(Duration),
     /// The answer broke off.
-    #[error("the answer broke off: {}", root(source))]
+    #[error("the answer broke off: {}", root(&**source))]
     Body {
         /// What hyper said.
         #[source]
@@ -259,7 +259,10 @@ pub(super) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> 
 fn tls_cause(error: &(dyn Error + 'static)) -> String {
     use rustls::{CertificateError as Certificate, Error as Tls};
     match find::<Tls>(error) {
-        Some(Tls::InvalidCertificate(Certificate::UnknownIssuer)) => "certificate signed by unknown authority".into(),
+        // Every kubeadm cluster calls its CA `kubernetes`: another one's has the name, and not the key.
+        Some(Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature)) => {
+            "certificate signed by unknown authority".into()
+        }
         Some(Tls::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. })) => {
             "its certificate has expired".into()
         }

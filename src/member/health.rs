@@ -208,3 +208,81 @@ fn degraded(before: &Health, cause: Arc<str>, now: Instant) -> Health {
         Health::Unknown | Health::Ready | Health::Down { .. } => Health::Degraded { cause, since: now },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(machine: Machine, input: Input) -> (Machine, Output) {
+        machine.step(input, Instant::now())
+    }
+
+    fn ready() -> Machine {
+        step(Machine::default(), Input::ProbeReady).0
+    }
+
+    fn failed(certain: bool) -> Input {
+        Input::ProbeFailed { cause: "silence".into(), certain }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_lost_probe_is_asked_again_at_once_and_two_are_down() {
+        let (machine, output) = step(ready(), failed(false));
+        assert_eq!((machine.health(), output), (&Health::Ready, Output { changed: false, probe_now: true }));
+        let (machine, output) = step(machine, failed(false));
+        assert!(machine.health().is_down() && output.changed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_connection_is_down_at_once() {
+        assert!(step(ready(), failed(true)).0.health().is_down());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn traffic_alone_takes_nobody_down_but_shortens_the_way() {
+        let mut machine = ready();
+        for _ in 0..100 {
+            let (after, output) = step(machine, Input::TrafficFailed);
+            assert_eq!((after.health(), output.probe_now), (&Health::Ready, true));
+            machine = after;
+        }
+        assert!(step(machine.clone(), failed(false)).0.health().is_down());
+        let (answered, _) = step(machine, Input::TrafficAnswered);
+        assert_eq!(step(answered, failed(false)).0.health(), &Health::Ready);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_never_reached_is_down_after_the_first_try() {
+        let (machine, output) = step(Machine::default(), failed(false));
+        assert!(machine.health().is_down() && machine.tried() && output.changed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn down_keeps_its_beginning_and_tells_the_newest_cause() {
+        let (machine, _) = step(ready(), failed(true));
+        tokio::time::advance(Duration::from_secs(12)).await;
+        let (machine, output) = step(machine, Input::ProbeFailed { cause: "connection refused".into(), certain: true });
+        assert!(output.changed);
+        let line = machine.health().describe("west", Instant::now());
+        assert_eq!(line, "west is down since 12s: connection refused");
+        let (machine, _) = step(machine, Input::ProbeReady);
+        assert_eq!(machine.health(), &Health::Ready);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_from_a_member_that_is_down_asks_for_a_probe() {
+        let (machine, _) = step(ready(), failed(true));
+        let (machine, output) = step(machine, Input::TrafficAnswered);
+        assert!(machine.health().is_down() && output.probe_now);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn held_is_down_whatever_a_probe_says_and_unknown_when_lifted() {
+        let (machine, _) = step(ready(), Input::Held(Some("same cluster as east".into())));
+        let (machine, output) = step(machine, Input::ProbeReady);
+        assert!(!output.changed);
+        assert_eq!(machine.health().cause().unwrap().as_ref(), "same cluster as east");
+        let (machine, output) = step(machine, Input::Held(None));
+        assert_eq!((machine.health(), output.probe_now), (&Health::Unknown, true));
+    }
+}
