@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use crate::wire::resource::Gvk;
 
+mod merge;
 mod merged;
+mod order;
 
 pub use self::merged::{Catalogue, MergedGroup, MergedResource, MergedVersion};
 
@@ -135,7 +137,7 @@ impl MemberCatalog {
 
     /// The resource, if the member serves it in this very version.
     pub fn resource(&self, group: &str, version: &str, resource: &str) -> Option<&Resource> {
-        self.group(group)?.version(version)?.resources.iter().find(|one| &*one.resource == resource)
+        self.group(group)?.version(version)?.resource(resource)
     }
 }
 
@@ -143,5 +145,19 @@ impl Group {
     /// The version of this name.
     pub fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|version| &*version.version == name)
+    }
+}
+
+impl Version {
+    /// The resource of this plural name.
+    pub fn resource(&self, name: &str) -> Option<&Resource> {
+        self.resources.iter().find(|one| &*one.resource == name)
+    }
+}
+
+impl Resource {
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|one| &*one.subresource == name)
     }
 }
