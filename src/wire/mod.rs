@@ -3,4 +3,5 @@
 //! No IO and no clock. This is the lowest room: it names no other.
 
 pub mod body;
+pub mod caller;
 pub mod status;
