@@ -8,6 +8,10 @@ use std::{
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use crate::support::{Api, Informer, Member, MemberOptions, Output, Process, Relay, Testbed, eventually};
 
@@ -67,6 +71,18 @@ async fn a_deployment_becomes_running_pods_with_logs() {
     assert_eq!(logs.ok(), "hello from east\n");
     let exec = member.kubectl(&["exec", "deployment/web", "--", "echo", "here"]).await;
     assert_eq!(exec.ok(), "here\n");
+    let forward = member.as_admin().start(&["port-forward", "deployment/web", ":80"]);
+    let port = eventually(SOON, async || {
+        let output = forward.output();
+        let port = output.split_once("127.0.0.1:").and_then(|(_, rest)| rest.split_once(' ')?.0.parse::<u16>().ok());
+        port.ok_or(output)
+    })
+    .await;
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    stream.write_all(b"ping").await.unwrap();
+    let mut echo = [0; 4];
+    tokio::time::timeout(SOON, stream.read_exact(&mut echo)).await.unwrap().unwrap();
+    assert_eq!(&echo, b"ping");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +124,7 @@ async fn a_watch_from_before_a_compaction_is_gone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_member_goes_backwards_and_a_replaced_one_is_another_cluster() {
-    let member = Member::start("east", MemberOptions::default()).await;
+    let member = Member::start("east", MemberOptions::with_workloads(1)).await;
     create_config_map(&member, "old").await;
     let (uid, snapshot) = (cluster_uid(&member).await, member.dir().join("snapshot"));
     member.snapshot_etcd(&snapshot).await;

@@ -167,6 +167,17 @@ impl Kubefold {
         self.ready().await;
     }
 
+    /// Waits until it ends of itself.
+    pub(crate) async fn ended(&self) -> ExitStatus {
+        loop {
+            let status = self.process.lock().as_mut().expect("a started kubefold").exited();
+            if let Some(status) = status {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// Everything that it has logged, over all its lives.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
@@ -215,9 +226,13 @@ impl Kubefold {
     }
 }
 
-/// The program under test: what cargo built for this test, or what `KUBEFOLD_BIN` says (an example has no such build).
+/// The program under test: what `KUBEFOLD_BIN` says, or what cargo built for this test. An example has no build of its
+/// own, and takes the one that lies above it in the target directory.
 fn program() -> PathBuf {
     let told = std::env::var_os("KUBEFOLD_BIN").map(PathBuf::from);
-    let built = option_env!("CARGO_BIN_EXE_kubefold").map(PathBuf::from);
-    told.or(built).expect("KUBEFOLD_BIN, the path of kubefold")
+    let built = || option_env!("CARGO_BIN_EXE_kubefold").map(PathBuf::from);
+    let above = || std::env::current_exe().ok()?.ancestors().nth(2).map(|target| target.join("kubefold"));
+    let program = told.or_else(built).or_else(above).expect("a place for kubefold");
+    assert!(program.exists(), "no kubefold at {}; KUBEFOLD_BIN may name another place", program.display());
+    program
 }

@@ -42,7 +42,8 @@ impl Place {
         place.write_kubeconfig("controllers", "system:kube-controller-manager", None);
         place.write_kubeconfig("scheduler", "system:kube-scheduler", None);
         place.write("kwok.yaml", &kwok_config(&place.path("pod.log")));
-        place.write("pod.log", &format!("hello from {name}\n"));
+        // In the format of the container runtime interface, which kwok takes apart.
+        place.write("pod.log", &format!("2026-01-01T00:00:00.000000000Z stdout F hello from {name}\n"));
         place.write("audit-policy.yaml", AUDIT_POLICY);
         place
     }
