@@ -120,7 +120,7 @@ pub(super) fn runs_plugin(access: &Access) -> bool {
 
 fn kube_config(access: &Access) -> Result<Config, BoxError> {
     let mut config = match access {
-        Access::Kubeconfig { path, context } => from_kubeconfig(path, context.as_deref())?,
+        Access::Kubeconfig { path, context, .. } => from_kubeconfig(path, context.as_deref())?,
         Access::Server(server) => from_server(server)?,
         Access::InCluster => Config::incluster()?,
     };
