@@ -15,7 +15,9 @@ mod identity;
 mod impersonate;
 mod pool;
 mod probe;
+mod reflector;
 mod registry;
+pub mod stores;
 pub mod upstream;
 pub mod view;
 
