@@ -16,6 +16,10 @@ mod merge;
 mod merged;
 mod order;
 mod parse;
+#[cfg(test)]
+pub(crate) mod testdata;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     fetch::{CatalogError, FetchError, Fetched, Fetcher},
