@@ -74,11 +74,11 @@ impl Documents {
     }
 
     /// `/apis/<group>/<version>`, `/api/<version>`
-    pub(super) fn resource_list(&self, group: &str, version: &str) -> Result<Bytes, Status> {
-        let merged = self.catalogue.version(group, version).ok_or_else(Status::no_such_path)?;
+    pub(super) fn resource_list(&self, group: &str, version: &str) -> Result<Bytes, Box<Status>> {
+        let merged = self.catalogue.version(group, version).ok_or_else(|| Box::new(Status::no_such_path()))?;
         if merged.resources.is_empty() && merged.freshness == Freshness::Stale {
             // Whoever serves it is away, and never told: as a kube-apiserver says of an aggregated API that is down.
-            return Err(Status::unavailable("the server is currently unable to handle the request"));
+            return Err(Box::new(Status::unavailable("the server is currently unable to handle the request")));
         }
         let mut lists = self.resource_lists.lock();
         let list =

@@ -71,7 +71,7 @@ impl Discovery {
             return Some(Status::method_not_allowed(message).into_response());
         }
         let answer = self.answer(target, query, headers, catalogue);
-        let mut response = answer.unwrap_or_else(Status::into_response);
+        let mut response = answer.unwrap_or_else(|status| status.into_response());
         warn_of_unknown(catalogue, &mut response);
         Some(response)
     }
@@ -82,9 +82,9 @@ impl Discovery {
         query: Option<&str>,
         headers: &HeaderMap,
         catalogue: &Arc<Catalogue>,
-    ) -> Result<Response<Body>, Status> {
+    ) -> Result<Response<Body>, Box<Status>> {
         if target == Target::Nothing {
-            return Err(Status::no_such_path());
+            return Err(no_such_path());
         }
         if catalogue.groups.is_empty() {
             return Err(none_known(catalogue));
@@ -95,14 +95,14 @@ impl Discovery {
             Target::Groups if wants_aggregated(headers) => Ok(aggregated_response(documents.named(), query, headers)),
             Target::Version => version(catalogue, headers),
             _ => {
-                let accepted = negotiate(accept_header(headers), &[]).ok_or_else(not_acceptable)?;
+                let accepted = negotiate(accept_header(headers), &[]).ok_or_else(|| Box::new(not_acceptable()))?;
                 let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
                 let document = match target {
                     Target::Core => legacy::api_versions(catalogue, host),
                     Target::Groups => documents.group_list(),
-                    Target::Group(group) => documents.group(group).ok_or_else(Status::no_such_path)?,
+                    Target::Group(group) => documents.group(group).ok_or_else(no_such_path)?,
                     Target::GroupVersion(group, version) => documents.resource_list(group, version)?,
-                    Target::Version | Target::Nothing => return Err(Status::no_such_path()),
+                    Target::Version | Target::Nothing => return Err(no_such_path()),
                 };
                 let pretty = accepted.pretty || wants_pretty(query, headers);
                 Ok(json_response(if pretty { documents::indented(&document) } else { document }))
@@ -174,10 +174,10 @@ fn aggregated_response(document: &documents::Aggregated, query: Option<&str>, he
 }
 
 /// The lowest version in the fleet: clients choose what to send by it, and every member must understand that.
-fn version(catalogue: &Catalogue, headers: &HeaderMap) -> Result<Response<Body>, Status> {
+fn version(catalogue: &Catalogue, headers: &HeaderMap) -> Result<Response<Body>, Box<Status>> {
     let accept = accept_header(headers);
     if !accept.is_empty() && !parse_accept(accept).iter().any(|clause| clause.takes("application/json")) {
-        return Err(not_acceptable());
+        return Err(Box::new(not_acceptable()));
     }
     let server = catalogue.server.as_ref().ok_or_else(|| none_known(catalogue))?;
     Ok(json_response(documents::pretty(&server.document)))
@@ -191,11 +191,15 @@ fn json_response(document: bytes::Bytes) -> Response<Body> {
     response
 }
 
-fn none_known(catalogue: &Catalogue) -> Status {
-    Status::unavailable(format!(
+fn no_such_path() -> Box<Status> {
+    Box::new(Status::no_such_path())
+}
+
+fn none_known(catalogue: &Catalogue) -> Box<Status> {
+    Box::new(Status::unavailable(format!(
         "no member has told what it serves since kubefold started (unknown: {}); see /readyz?verbose for the causes",
         names(catalogue)
-    ))
+    )))
 }
 
 /// Kinds that only an unknown member serves are missing, which must not pass in silence.

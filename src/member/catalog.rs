@@ -26,8 +26,8 @@ pub use self::{
     fleet::{FleetCatalogue, POLL_PERIOD},
     merged::{Catalogue, MergedGroup, MergedResource, MergedVersion},
     parse::{
-        ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list, parse_resource_list,
-        parse_server_version,
+        ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,
+        parse_resource_list, parse_server_version,
     },
 };
 

@@ -122,9 +122,7 @@ impl Clause {
     /// The kind that it asks for, if it is not the endpoint's own.
     pub fn transform(&self) -> Option<Transform<'_>> {
         let [group, version, kind] = ["g", "v", "as"].map(|name| self.param(name));
-        if group.or(version).or(kind).is_none() {
-            return None;
-        }
+        group.or(version).or(kind)?;
         let [group, version, kind] = [group, version, kind].map(Option::unwrap_or_default);
         Some(Transform { group, version, kind })
     }
