@@ -28,10 +28,16 @@ pub(super) fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) 
         .filter_map(|(member, has, reachable)| Some(Holder { member, reachable: *reachable, has: has.as_deref()? }))
         .collect();
     let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect());
-    let groups: Vec<MergedGroup> = in_order(lists, str::cmp)
-        .into_iter()
-        .map(|name| merge_group(name, &narrow(&known, |catalog| catalog.group(name))))
-        .collect();
+    let names = in_order(lists, str::cmp);
+    // Clusters with a thousand groups exist; looking each up in each member's list would be felt.
+    let mut holders: HashMap<&str, Vec<Holder<'_, Group>>> = HashMap::new();
+    for Holder { member, reachable, has } in &known {
+        for group in &has.groups {
+            holders.entry(&group.name).or_default().push(Holder { member, reachable: *reachable, has: group });
+        }
+    }
+    let groups: Vec<MergedGroup> =
+        names.into_iter().filter_map(|name| Some(merge_group(name, holders.get(name)?))).collect();
     let servers = known.iter().filter_map(|holder| holder.has.server.as_ref());
     Catalogue {
         by_group: index(groups.iter().map(|group| &group.name)),
