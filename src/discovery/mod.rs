@@ -48,7 +48,7 @@ enum Target<'a> {
     Nothing,
 }
 
-/// Whether this path is answered by [`Discovery::handle`]. `None` of it has a resource.
+/// Whether [`Discovery::handle`] answers this path.
 pub fn is_discovery_path(path: &str) -> bool {
     Target::of(path).is_some()
 }
