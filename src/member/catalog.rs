@@ -16,14 +16,18 @@ mod merge;
 mod merged;
 mod order;
 mod parse;
+#[cfg(test)]
+pub(crate) mod testdata;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     fetch::{CatalogError, FetchError, Fetched, Fetcher},
     fleet::{FleetCatalogue, POLL_PERIOD},
     merged::{Catalogue, MergedGroup, MergedResource, MergedVersion},
     parse::{
-        ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list, parse_resource_list,
-        parse_server_version,
+        ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,
+        parse_resource_list, parse_server_version,
     },
 };
 

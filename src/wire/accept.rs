@@ -122,9 +122,7 @@ impl Clause {
     /// The kind that it asks for, if it is not the endpoint's own.
     pub fn transform(&self) -> Option<Transform<'_>> {
         let [group, version, kind] = ["g", "v", "as"].map(|name| self.param(name));
-        if group.or(version).or(kind).is_none() {
-            return None;
-        }
+        group.or(version).or(kind)?;
         let [group, version, kind] = [group, version, kind].map(Option::unwrap_or_default);
         Some(Transform { group, version, kind })
     }
@@ -180,6 +178,8 @@ fn before(a: &Clause, b: &Clause) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn types(accept: &str) -> Vec<String> {
@@ -240,5 +240,14 @@ mod tests {
         headers.insert(header::USER_AGENT, http::HeaderValue::from_static("curl/8.0"));
         assert!(wants_pretty(Some("pretty="), &headers));
         assert!(!wants_pretty(Some("pretty=false"), &headers));
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_parses_and_anyone_who_takes_anything_is_answered(accept in "[ -~]{0,60}", known in "([a*]/?[b*]?;?q?=?[0-9.]{0,3},? ?){0,20}") {
+            prop_assert!(parse_accept(&accept).len() <= CLAUSES_MAX && parse_accept(&known).len() <= CLAUSES_MAX);
+            let anything = format!("{accept},*/*");
+            prop_assert!(negotiate(&anything, &[TABLE_V1]).is_some());
+        }
     }
 }

@@ -72,6 +72,8 @@ fn header_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn values(texts: &[&str]) -> Vec<String> {
@@ -101,5 +103,31 @@ mod tests {
         let said = values(&texts.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(said.len(), TOTAL_CHARS_MAX / CUT_CHARS);
         assert!(said.iter().all(|value| value.len() == CUT_CHARS + r#"299 - """#.len()));
+    }
+
+    /// `parseQuotedString` of kubernetes/apimachinery `pkg/util/net/http.go`.
+    fn as_client_go_reads(value: &str) -> String {
+        let (mut text, mut chars) = (String::new(), value.strip_prefix("299 - \"").unwrap().chars());
+        while let Some(c) = chars.next() {
+            match c {
+                '"' => break,
+                '\\' => text.extend(chars.next()),
+                c => text.push(c),
+            }
+        }
+        assert_eq!(chars.next(), None);
+        text
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_reaches_the_client(text in "\\PC{1,60}") {
+            prop_assert_eq!(as_client_go_reads(&values(&[&text])[0]), text);
+        }
+
+        #[test]
+        fn no_text_is_refused_as_a_header(text in any::<String>()) {
+            prop_assert_eq!(values(&[&text]).len(), usize::from(!text.is_empty()));
+        }
     }
 }

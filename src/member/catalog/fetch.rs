@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use super::{
     Freshness, Group, MemberCatalog, ServerVersion, Version,
     parse::{
-        ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list, parse_resource_list,
-        parse_server_version,
+        ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,
+        parse_resource_list, parse_server_version,
     },
 };
 use crate::wire::resource::group_version_path;
@@ -103,7 +103,7 @@ struct Document {
     etag: Option<HeaderValue>,
     /// The answer that the groups came from, in the older way.
     legacy: Option<(Bytes, u32)>,
-    groups: Arc<Vec<Group>>,
+    groups: Arc<[Group]>,
 }
 
 impl Fetched {
@@ -184,7 +184,7 @@ impl Document {
         {
             return Ok(Self { legacy: Some((list, age_polls + 1)), ..self.clone() });
         }
-        let listed: Vec<(Arc<str>, Vec<Arc<str>>)> = if root == "/api" {
+        let listed: Vec<ListedGroup> = if root == "/api" {
             vec![("".into(), parse_api_versions(&list).map_err(unreadable(root))?)]
         } else {
             parse_group_list(&list).map_err(unreadable(root))?
@@ -206,8 +206,8 @@ impl Document {
         Ok(Self { etag: None, legacy: Some((list, 0)), groups: self.same_or(groups) })
     }
 
-    fn same_or(&self, groups: Vec<Group>) -> Arc<Vec<Group>> {
-        if *self.groups == groups { self.groups.clone() } else { Arc::new(groups) }
+    fn same_or(&self, groups: Vec<Group>) -> Arc<[Group]> {
+        if *self.groups == *groups { self.groups.clone() } else { groups.into() }
     }
 }
 

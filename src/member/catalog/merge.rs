@@ -27,11 +27,17 @@ pub(super) fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) 
         .iter()
         .filter_map(|(member, has, reachable)| Some(Holder { member, reachable: *reachable, has: has.as_deref()? }))
         .collect();
-    let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect()).collect();
-    let groups: Vec<MergedGroup> = in_order(lists, str::cmp)
-        .into_iter()
-        .map(|name| merge_group(name, &narrow(&known, |catalog| catalog.group(name))))
-        .collect();
+    let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect());
+    let names = in_order(lists, str::cmp);
+    // Clusters with a thousand groups exist; looking each up in each member's list would be felt.
+    let mut holders: HashMap<&str, Vec<Holder<'_, Group>>> = HashMap::new();
+    for Holder { member, reachable, has } in &known {
+        for group in &has.groups {
+            holders.entry(&group.name).or_default().push(Holder { member, reachable: *reachable, has: group });
+        }
+    }
+    let groups: Vec<MergedGroup> =
+        names.into_iter().filter_map(|name| Some(merge_group(name, holders.get(name)?))).collect();
     let servers = known.iter().filter_map(|holder| holder.has.server.as_ref());
     Catalogue {
         by_group: index(groups.iter().map(|group| &group.name)),
@@ -42,7 +48,7 @@ pub(super) fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) 
 }
 
 fn merge_group(name: &str, holders: &[Holder<'_, Group>]) -> MergedGroup {
-    let lists = holders.iter().map(|holder| version_names(holder.has)).collect();
+    let lists = holders.iter().map(|holder| version_names(holder.has));
     let mut names = in_order(lists, by_version_priority);
     if let Some(preferred) = preferred_version(holders) {
         // Clients take the first version that is not stale for the preferred one.
@@ -80,7 +86,7 @@ fn preferred_version<'a>(holders: &[Holder<'a, Group>]) -> Option<&'a str> {
 fn merge_version(group: &Arc<str>, version: &str, holders: &[Holder<'_, Version>]) -> MergedVersion {
     let version: Arc<str> = version.into();
     let current = |holder: &Holder<'_, Version>| holder.reachable && holder.has.freshness == Freshness::Current;
-    let lists = holders.iter().map(|holder| holder.has.resources.iter().map(|one| &*one.resource).collect()).collect();
+    let lists = holders.iter().map(|holder| holder.has.resources.iter().map(|one| &*one.resource).collect());
     let resources: Vec<MergedResource> = in_order(lists, str::cmp)
         .into_iter()
         .filter_map(|name| {
@@ -131,7 +137,7 @@ fn merge_resource(gvr: Gvr, holders: &[Holder<'_, Resource>]) -> Option<MergedRe
 }
 
 fn merge_subresources(resources: &[&Resource]) -> Vec<Subresource> {
-    let lists = resources.iter().map(|one| one.subresources.iter().map(|sub| &*sub.subresource).collect()).collect();
+    let lists = resources.iter().map(|one| one.subresources.iter().map(|sub| &*sub.subresource).collect());
     let merge_one = |name: &str| {
         let all: Vec<&Subresource> = resources.iter().filter_map(|one| one.subresource(name)).collect();
         let first = *all.first()?;
@@ -157,10 +163,8 @@ fn narrow<'a, T, U>(holders: &[Holder<'a, T>], part: impl Fn(&'a T) -> Option<&'
     holders.iter().filter_map(narrower).collect()
 }
 
-// It takes the lists by value, since only this needs them.
-#[allow(clippy::needless_pass_by_value, reason = "callers build the lists for this call")]
-fn in_order<'a>(lists: Vec<Vec<&'a str>>, tie: fn(&str, &str) -> std::cmp::Ordering) -> Vec<&'a str> {
-    merge_preserving_relative_order(&lists, tie)
+fn in_order<'a>(lists: impl Iterator<Item = Vec<&'a str>>, tie: fn(&str, &str) -> std::cmp::Ordering) -> Vec<&'a str> {
+    merge_preserving_relative_order(&lists.collect::<Vec<_>>(), tie)
 }
 
 /// What all lists have, in the first one's order.

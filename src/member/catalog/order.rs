@@ -34,14 +34,16 @@ pub(super) fn merge_preserving_relative_order<'a>(
         }
     }
     let mut ready: BTreeSet<usize> = (0..ranked.len()).filter(|at| waits_for[*at] == 0).collect();
-    let mut left: Vec<usize> = mentioned.iter().filter_map(|item| rank.get(item).copied()).collect();
+    let mut by_mention = mentioned.iter().filter_map(|item| rank.get(item).copied());
+    let mut placed = vec![false; ranked.len()];
     let mut merged = Vec::with_capacity(ranked.len());
-    while let Some(next) = ready.pop_first().or_else(|| left.first().copied()) {
-        left.retain(|at| *at != next);
+    // With nothing ready and something left, lists contradict each other: the earliest mention goes first.
+    while let Some(next) = ready.pop_first().or_else(|| by_mention.find(|at| !placed[*at])) {
+        placed[next] = true;
         merged.push(ranked[next]);
         for &follower in &after[next] {
             waits_for[follower] -= 1;
-            if waits_for[follower] == 0 && left.contains(&follower) {
+            if waits_for[follower] == 0 && !placed[follower] {
                 ready.insert(follower);
             }
         }

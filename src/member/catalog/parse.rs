@@ -43,8 +43,11 @@ pub fn parse_api_versions(bytes: &[u8]) -> Result<Vec<Arc<str>>, ParseError> {
     Ok(words(parse::<ApiVersions>("APIVersions", bytes)?.versions))
 }
 
+/// A group's name and the names of its versions, the preferred one first.
+pub type ListedGroup = (Arc<str>, Vec<Arc<str>>);
+
 /// Parses an `APIGroupList` (`/apis`) into groups and their versions, the preferred one first.
-pub fn parse_group_list(bytes: &[u8]) -> Result<Vec<(Arc<str>, Vec<Arc<str>>)>, ParseError> {
+pub fn parse_group_list(bytes: &[u8]) -> Result<Vec<ListedGroup>, ParseError> {
     let in_order = |group: ApiGroup| {
         let preferred = group.preferred_version.version;
         let mut versions: Vec<String> = group.versions.into_iter().map(|one| one.version).collect();
