@@ -46,7 +46,8 @@ impl FleetFile {
 
     /// The text of the file.
     pub(crate) fn text(&self) -> String {
-        format!("members:\n{}{}", self.members, self.rest)
+        let members = if self.members.is_empty() { " []" } else { "" };
+        format!("members:{members}\n{}{}", self.members, self.rest)
     }
 }
 
