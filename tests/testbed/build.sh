@@ -17,6 +17,7 @@ export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false"
 say() { echo "testbed: $*" >&2; }
 digest() { cat "$@" | sha256sum | cut -c1-16; }
 
+command -v go >/dev/null || { say "needs Go ($(grep '^go ' go.mod) or later) on the PATH"; exit 1; }
 key=$(digest go.mod go.sum build.sh <(go version))
 root=${KUBEFOLD_TESTBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kubefold}/testbed/$key
 bin=$root/bin

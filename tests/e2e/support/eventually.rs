@@ -9,7 +9,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Probes until the probe succeeds and returns its value; panics at the deadline with the probe's last error.
 ///
-/// A probe that hangs is cut off at the deadline.
+/// A probe that hangs is cut off at the deadline. To wait for one thing while doing another, use `tokio::join!`: the
+/// compiler cannot show that the future of an async closure is `Send`, so it cannot go into a task of its own.
 #[track_caller]
 pub(crate) fn eventually<T, E: Display>(
     deadline: Duration,

@@ -4,7 +4,7 @@ use std::{io::Write, path::Path, process::ChildStdin, process::Stdio, time::Dura
 
 use serde_json::Value;
 
-use super::{Process, binary, eventually};
+use super::{Process, binary, directory, eventually};
 
 /// A running informer and every line that it has printed.
 pub(crate) struct Informer {
@@ -16,7 +16,7 @@ pub(crate) struct Informer {
 impl Informer {
     /// Starts one; `watchlist` says whether it fills its store by a streaming list or by pages.
     pub(crate) fn start(kubeconfig: &Path, context: Option<&str>, resource: &str, watchlist: bool) -> Self {
-        let home = tempfile::Builder::new().prefix("kubefold-informer-").tempdir().expect("a directory");
+        let home = directory::temporary("informer");
         let mut args = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--resource={resource}"),

@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::{Answer, Api, Kubectl, Member, Output, Port, Process, eventually};
+use super::{Answer, Api, Kubectl, Member, Output, Port, Process, directory, eventually};
 
 /// For `/readyz` to be 200 after a start.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -46,7 +46,8 @@ impl FleetFile {
 
     /// The text of the file.
     pub(crate) fn text(&self) -> String {
-        format!("members:\n{}{}", self.members, self.rest)
+        let members = if self.members.is_empty() { " []" } else { "" };
+        format!("members:{members}\n{}{}", self.members, self.rest)
     }
 }
 
@@ -72,8 +73,7 @@ impl Kubefold {
 
     /// Starts it and does not wait: for members that are down, which may keep it from being ready.
     pub(crate) fn launch(file: &FleetFile) -> Self {
-        let mut dir = tempfile::Builder::new().prefix("kubefold-proxy-").tempdir().expect("a directory");
-        dir.disable_cleanup(std::env::var_os("KUBEFOLD_TESTBED_KEEP").is_some());
+        let dir = directory::temporary("kubefold");
         let kubefold = Self { process: Mutex::new(None), port: Port::reserve(), dir };
         kubefold.configure(file);
         kubefold.run();

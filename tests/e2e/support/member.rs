@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::{net::TcpStream, time::Instant};
 
 use super::{
-    Answer, Api, Kubectl, Output, Process, Relay, eventually,
+    Answer, Api, Kubectl, Output, Process, Relay, directory,
     servers::{self, Place},
 };
 
@@ -79,8 +79,7 @@ impl Member {
     /// Panics with the end of the log of the server that failed.
     pub(crate) async fn start(name: &str, options: MemberOptions) -> Self {
         for attempt in 1.. {
-            let mut dir = tempfile::Builder::new().prefix(&format!("kubefold-{name}-")).tempdir().expect("a directory");
-            dir.disable_cleanup(std::env::var_os("KUBEFOLD_TESTBED_KEEP").is_some());
+            let dir = directory::temporary(name);
             let place = Place::lay_out(name, options.clone(), dir.path().to_owned());
             let member = Self { servers: Mutex::default(), place, _dir: dir };
             match member.boot().await {

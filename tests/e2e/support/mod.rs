@@ -24,6 +24,7 @@
 
 mod api;
 mod binaries;
+mod directory;
 mod etcd;
 mod eventually;
 mod informer;
