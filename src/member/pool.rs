@@ -145,7 +145,8 @@ impl Pool {
     }
 
     async fn open(self: &Arc<Self>) -> Result<Lease, Failure> {
-        match self.dialer.dial().await? {
+        // Rare and large (TLS state): boxed, so that the path of every other request stays small.
+        match Box::pin(self.dialer.dial()).await? {
             Opened::Http2(sender, streams_max) => {
                 let line = Line { sender, streams: Arc::default(), streams_max };
                 let lease = line.lease();

@@ -230,7 +230,7 @@ impl Upstream {
         if let Some((_, failure)) = last.as_ref().filter(|(at, _)| at.elapsed() < CREDENTIALS_RETRY) {
             return Err(failure.clone());
         }
-        match self.open_session().await {
+        match Box::pin(self.open_session()).await {
             Ok(session) => {
                 *last = None;
                 self.session.store(Arc::new(Some(session.clone())));
@@ -296,7 +296,7 @@ impl Upstream {
 
     /// Replaces a session if the new one can be opened. Requests under way end in peace, unless it leads elsewhere.
     async fn renew(&self, old: &Arc<Session>) -> bool {
-        let new = match self.open_session().await {
+        let new = match Box::pin(self.open_session()).await {
             Ok(new) => new,
             Err(failure) => {
                 tracing::warn!(member = %self.name, error = %failure, "keeps the credentials it has");
