@@ -150,7 +150,9 @@ impl Pool {
             Opened::Http2(sender, streams_max) => {
                 let line = Line { sender, streams: Arc::default(), streams_max };
                 let lease = line.lease();
-                self.lines.lock().http2.push(line);
+                let mut lines = self.lines.lock();
+                lines.http2.push(line);
+                lines.speaks_http1 = false;
                 Ok(lease)
             }
             Opened::Http1(sender) => {

@@ -62,6 +62,7 @@ impl Vitals {
             | Failure::Refused(_)
             | Failure::Connect { .. }
             | Failure::ConnectTimeout(_)
+            | Failure::HandshakeTimeout(_)
             | Failure::Tls { .. }
             | Failure::Closed(_)
             | Failure::Send { .. }
@@ -95,7 +96,7 @@ impl Vitals {
     }
 }
 
-/// Probes until the member is removed.
+/// Probes without end: whoever runs it drops it when the member is removed.
 pub(super) async fn run(member: Arc<Member>) {
     let mut twin = member.twin.subscribe();
     loop {
@@ -105,7 +106,6 @@ pub(super) async fn run(member: Arc<Member>) {
         member.vitals.feed(probe(&member).await);
         let pace = member.upstream.deadlines().probe;
         tokio::select! {
-            () = member.cancel.cancelled() => return,
             () = sleep(pace) => {}
             () = member.vitals.nudge.notified() => sleep(PROBE_GAP).await,
             _ = twin.changed() => member.hold_twin(),

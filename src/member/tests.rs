@@ -1,5 +1,7 @@
 //! The room against members of this process, over real sockets and TLS.
 
+mod access;
+
 use std::{
     sync::{
         Arc,
