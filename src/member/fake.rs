@@ -41,6 +41,7 @@ pub(super) struct Fake {
 /// What a test may change and see.
 pub(super) struct State {
     pub(super) uid: Mutex<String>,
+    /// The code that `/readyz` answers; 0 is silence.
     pub(super) ready: AtomicU16,
     /// Connections accepted so far.
     pub(super) accepted: AtomicUsize,
@@ -177,6 +178,7 @@ async fn accept(listener: TcpListener, tls: Arc<rustls::ServerConfig>, state: Ar
 
 async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Body>, BodyError> {
     match request.uri().path() {
+        "/readyz" if state.ready.load(Ordering::Relaxed) == 0 => futures::future::pending().await,
         "/readyz" => {
             let mut response = Response::new(full("[-]etcd failed: reason withheld\n"));
             *response.status_mut() = StatusCode::from_u16(state.ready.load(Ordering::Relaxed)).unwrap();

@@ -90,14 +90,14 @@ impl Pool {
         if let Some(lease) = self.free_place()? {
             return Ok(lease);
         }
-        if self.lines.lock().speaks_http1 {
+        if self.speaks_http1() {
             return self.open().await;
         }
         let mut last = self.opening.lock().await;
         if let Some(lease) = self.free_place()? {
             return Ok(lease);
         }
-        if self.lines.lock().speaks_http1 {
+        if self.speaks_http1() {
             drop(last);
             return self.open().await;
         }
@@ -115,6 +115,11 @@ impl Pool {
         let mut lines = self.lines.lock();
         lines.http2.clear();
         lines.idle.clear();
+    }
+
+    /// True if the member agreed on nothing better than HTTP/1.1.
+    pub(super) fn speaks_http1(&self) -> bool {
+        self.lines.lock().speaks_http1
     }
 
     /// HTTP/2 connections open now.

@@ -103,7 +103,12 @@ pub(super) async fn run(member: Arc<Member>) {
         if member.upstream.follow_files().await {
             member.moved();
         }
+        let was_down = member.health().is_down();
         member.vitals.feed(probe(&member).await);
+        if !was_down && member.health().is_down() {
+            tracing::warn!(member = %member.name, "{}", member.describe());
+            member.upstream.cut_http1();
+        }
         let pace = member.upstream.deadlines().probe;
         tokio::select! {
             () = sleep(pace) => {}

@@ -535,3 +535,21 @@ async fn a_connection_that_closed_while_idle_costs_nobody_a_request() {
     }
     assert_eq!(served.load(Ordering::Relaxed), 5, "each exactly once");
 }
+
+#[tokio::test]
+async fn a_watch_over_http1_ends_with_its_members_health() {
+    let fake = Fake::http1(watch()).await;
+    let mut config = eager(fake.config("east"));
+    config.deadlines.connect = Duration::from_millis(200);
+    let registry = registry();
+    registry.apply(&fleet(vec![config])).unwrap();
+    let member = registry.get("east").unwrap();
+    until(&member, |health| *health == Health::Ready).await;
+    let mut watch = member.send(get("/x?watch=1"), Class::Watch).await.unwrap().into_body();
+    fake.state.ready.store(0, Ordering::Relaxed);
+    let end = watch.frame().await.unwrap();
+    assert!(end.is_err(), "{end:?}");
+    assert_eq!(until(&member, Health::is_down).await.cause().unwrap().as_ref(), "no answer in 0.2 s");
+    fake.state.ready.store(200, Ordering::Relaxed);
+    until(&member, |health| *health == Health::Ready).await;
+}

@@ -341,6 +341,16 @@ impl Upstream {
         }
     }
 
+    /// Cuts HTTP/1.1 connections of a member that went down: it has no pings, so a watch on one would wait for ever.
+    pub(super) fn cut_http1(&self) {
+        let session = self.session.load();
+        let Some(session) = session.as_ref() else { return };
+        if session.requests.speaks_http1() || session.watches.speaks_http1() {
+            self.session.store(Arc::new(None));
+            session.cancel.cancel();
+        }
+    }
+
     /// HTTP/2 connections open now: for requests, and for watches.
     pub fn connections(&self) -> (usize, usize) {
         let session = self.session.load();
