@@ -141,3 +141,28 @@ fn refusal(status: Status) -> Response<Body> {
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_running_requests_are_told_as_a_kube_apiserver_tells_them() {
+        let cases = [
+            (Method::GET, "/api/v1/pods?watch=true", Class::Watch),
+            (Method::GET, "/api/v1/pods?limit=1&watch", Class::Watch),
+            (Method::GET, "/api/v1/pods?watch=false", Class::Read),
+            (Method::GET, "/apis/apps/v1/watch/deployments", Class::Watch),
+            (Method::GET, "/api/v1/namespaces/a/pods/b/log?follow=true", Class::Stream),
+            (Method::POST, "/api/v1/namespaces/a/services/b/proxy/upload", Class::Stream),
+            (Method::GET, "/api/v1/nodes/n/proxy/metrics", Class::Stream),
+            (Method::GET, "/api/v1/namespaces/a/configmaps/log", Class::Read),
+            (Method::GET, "/apis/example.com/v1/namespaces/a/things/b/log", Class::Read),
+            (Method::HEAD, "/healthz", Class::Read),
+            (Method::PATCH, "/api/v1/namespaces/a/pods/b", Class::Write),
+        ];
+        for (method, path, class) in cases {
+            assert_eq!(classify(&method, &target(path).unwrap()), class, "{method} {path}");
+        }
+    }
+}

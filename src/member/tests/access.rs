@@ -5,7 +5,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::*;
+use super::{
+    registry::{eager, fleet, registry, until},
+    *,
+};
 use crate::config::{Access, ServerAccess};
 
 async fn seen(member: &Member) -> Result<String, UpstreamError> {
