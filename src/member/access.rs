@@ -35,6 +35,8 @@ pub(super) struct Credentials {
     pub(super) server_name: Option<String>,
     /// An `http` or `socks5` proxy on the way.
     pub(super) proxy: Option<Uri>,
+    /// True if a program gave it, which may know a newer one by now.
+    pub(super) from_plugin: bool,
     authorizer: Option<Authorizer>,
 }
 
@@ -62,6 +64,7 @@ impl Credentials {
             BoxCloneSyncService::new(layer.layer(inner))
         });
         Ok(Self {
+            from_plugin: config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some(),
             base: config.cluster_url,
             tls: Arc::new(tls),
             server_name: config.tls_server_name,
@@ -80,12 +83,25 @@ impl Credentials {
 }
 
 /// The state of every file that credentials were read from: another one means to read them again.
-pub(super) type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
 
-/// Looks at every file that `access` names. Projected volumes swap symbolic links, which this follows.
-pub(super) fn fingerprint(access: &Access) -> Fingerprint {
-    let state = |path: &PathBuf| fs::metadata(path).ok().and_then(|file| Some((file.modified().ok()?, file.len())));
-    files(access).into_iter().map(|path| (path.clone(), state(&path))).collect()
+impl Fingerprint {
+    /// Looks at every file that `access` names, and at those that its kubeconfig names.
+    pub(super) fn of(access: &Access) -> Self {
+        Self(files(access).into_iter().map(|path| (path.clone(), state(&path))).collect())
+    }
+
+    /// Looks at the same files again: no file is read.
+    pub(super) fn again(&self) -> Self {
+        Self(self.0.iter().map(|(path, _)| (path.clone(), state(path))).collect())
+    }
+}
+
+/// Projected volumes swap symbolic links, which this follows.
+fn state(path: &PathBuf) -> Option<(SystemTime, u64)> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.modified().ok()?, file.len()))
 }
 
 fn files(access: &Access) -> Vec<PathBuf> {
@@ -108,14 +124,6 @@ fn files(access: &Access) -> Vec<PathBuf> {
             files
         }
     }
-}
-
-/// True if the credential comes from a program, which may know a newer one.
-pub(super) fn runs_plugin(access: &Access) -> bool {
-    let Access::Kubeconfig { path, .. } = access else { return false };
-    let Ok(kubeconfig) = Kubeconfig::read_from(path) else { return false };
-    let mut users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
-    users.any(|user| user.exec.is_some() || user.auth_provider.is_some())
 }
 
 fn kube_config(access: &Access) -> Result<Config, BoxError> {

@@ -15,7 +15,10 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
 };
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout_at},
+};
 use tokio_rustls::TlsConnector;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
@@ -59,12 +62,14 @@ impl Dialer {
     ///
     /// Cancel: safe; the half-open connection is closed.
     pub(super) async fn dial(&self) -> Result<Opened, Failure> {
-        let timeout = Failure::ConnectTimeout(self.connect_max);
-        tokio::time::timeout(self.connect_max, self.open()).await.map_err(|_| timeout)?
+        let deadline = Instant::now() + self.connect_max;
+        let tcp = timeout_at(deadline, self.reach()).await;
+        let tcp = tcp.map_err(|_| Failure::ConnectTimeout(self.connect_max))??;
+        let opened = timeout_at(deadline, self.open(tcp)).await;
+        opened.map_err(|_| Failure::HandshakeTimeout(self.connect_max))?
     }
 
-    async fn open(&self) -> Result<Opened, Failure> {
-        let tcp = self.reach().await?;
+    async fn open(&self, tcp: TcpStream) -> Result<Opened, Failure> {
         if self.credentials.base.scheme_str() != Some("https") {
             return self.http1(TokioIo::new(tcp)).await;
         }

@@ -86,6 +86,9 @@ pub enum Failure {
     /// No connection in time.
     #[error("no connection in {} s: dropped packets, or a firewall", .0.as_secs_f32())]
     ConnectTimeout(Duration),
+    /// A connection, but no TLS handshake in time: what a stopped or overloaded server looks like.
+    #[error("it accepts connections but does not speak: no TLS handshake in {} s", .0.as_secs_f32())]
+    HandshakeTimeout(Duration),
     /// The TLS handshake failed.
     #[error("{}", tls_cause(&**source))]
     Tls {
@@ -97,7 +100,7 @@ pub enum Failure {
     #[error("the connection closed before the request was sent")]
     Closed(#[source] Source),
     /// The connection broke while the request, or its answer's head, was on the way.
-    #[error("the connection broke before an answer: {}", root(&**source))]
+    #[error("the connection broke before an answer: {}", lost(&**source))]
     Send {
         /// What hyper said.
         #[source]
@@ -117,7 +120,7 @@ pub enum Failure {
     #[error("the answer stalled for {} s", .0.as_secs_f32())]
     BodyTimeout(Duration),
     /// The answer broke off.
-    #[error("the answer broke off: {}", root(&**source))]
+    #[error("the answer broke off: {}", lost(&**source))]
     Body {
         /// What hyper said.
         #[source]
@@ -155,6 +158,7 @@ impl UpstreamError {
             | Failure::Refused(_)
             | Failure::Connect { .. }
             | Failure::ConnectTimeout(_)
+            | Failure::HandshakeTimeout(_)
             | Failure::Tls { .. }
             | Failure::Closed(_)
             | Failure::Send { .. }
@@ -184,6 +188,7 @@ impl UpstreamError {
             | Failure::Refused(_)
             | Failure::Connect { .. }
             | Failure::ConnectTimeout(_)
+            | Failure::HandshakeTimeout(_)
             | Failure::Tls { .. }
             | Failure::Closed(_) => false,
         }
@@ -224,6 +229,7 @@ impl UpstreamError {
             | Failure::Refused(_)
             | Failure::Connect { .. }
             | Failure::ConnectTimeout(_)
+            | Failure::HandshakeTimeout(_)
             | Failure::Tls { .. }
             | Failure::Closed(_) => Status::unavailable(message),
         }
@@ -237,6 +243,14 @@ pub(super) fn root(error: &(dyn Error + 'static)) -> String {
         innermost = source;
     }
     innermost.to_string()
+}
+
+/// As [`root`], in words for h2's when a connection ends under its streams.
+fn lost(error: &(dyn Error + 'static)) -> String {
+    match root(error).as_str() {
+        "stream closed because of a broken pipe" => "the connection was cut, or went silent".to_owned(),
+        other => other.to_owned(),
+    }
 }
 
 /// Finds an error of one type in the chain. An [`std::io::Error`] hides the one it wraps from `source()`.

@@ -17,7 +17,7 @@ use hyper_util::{
 };
 use parking_lot::Mutex;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -41,11 +41,11 @@ pub(super) struct Fake {
 /// What a test may change and see.
 pub(super) struct State {
     pub(super) uid: Mutex<String>,
+    /// The code that `/readyz` answers; 0 is silence.
     pub(super) ready: AtomicU16,
     /// Connections accepted so far.
     pub(super) accepted: AtomicUsize,
-    /// Connections open now.
-    pub(super) open: watch::Sender<usize>,
+    streams_max: u32,
     handler: Handler,
 }
 
@@ -61,15 +61,20 @@ where
 impl Fake {
     /// One that speaks HTTP/2 with 100 streams per connection, as a kube-apiserver does.
     pub(super) async fn http2(handler: Handler) -> Self {
-        Self::start(handler, b"h2").await
+        Self::start(handler, b"h2", 100).await
+    }
+
+    /// One that speaks HTTP/2 with that many streams per connection.
+    pub(super) async fn with_streams(handler: Handler, streams_max: u32) -> Self {
+        Self::start(handler, b"h2", streams_max).await
     }
 
     /// One that speaks HTTP/1.1 only.
     pub(super) async fn http1(handler: Handler) -> Self {
-        Self::start(handler, b"http/1.1").await
+        Self::start(handler, b"http/1.1", 1).await
     }
 
-    async fn start(handler: Handler, protocol: &[u8]) -> Self {
+    async fn start(handler: Handler, protocol: &[u8], streams_max: u32) -> Self {
         let (ca, tls) = identity(protocol);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -77,7 +82,7 @@ impl Fake {
             uid: Mutex::new(format!("uid-{}", address.port())),
             ready: AtomicU16::new(200),
             accepted: AtomicUsize::new(0),
-            open: watch::Sender::new(0),
+            streams_max,
             handler,
         });
         let cut = CancellationToken::new();
@@ -163,13 +168,11 @@ async fn accept(listener: TcpListener, tls: Arc<rustls::ServerConfig>, state: Ar
         let connection = async move {
             let Ok(tls) = acceptor.accept(tcp).await else { return };
             state.accepted.fetch_add(1, Ordering::Relaxed);
-            state.open.send_modify(|open| *open += 1);
             let service = hyper::service::service_fn(|request| answer(state.clone(), request));
             let mut builder = auto::Builder::new(TokioExecutor::new());
-            builder.http2().max_concurrent_streams(100);
+            builder.http2().max_concurrent_streams(state.streams_max);
             // A handler's error cuts the connection: that is how a test breaks it.
             let _broken = builder.serve_connection(TokioIo::new(tls), service).await;
-            state.open.send_modify(|open| *open -= 1);
         };
         tasks.spawn(cut.clone().run_until_cancelled_owned(connection));
     }
@@ -177,6 +180,7 @@ async fn accept(listener: TcpListener, tls: Arc<rustls::ServerConfig>, state: Ar
 
 async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Body>, BodyError> {
     match request.uri().path() {
+        "/readyz" if state.ready.load(Ordering::Relaxed) == 0 => futures::future::pending().await,
         "/readyz" => {
             let mut response = Response::new(full("[-]etcd failed: reason withheld\n"));
             *response.status_mut() = StatusCode::from_u16(state.ready.load(Ordering::Relaxed)).unwrap();

@@ -184,7 +184,7 @@ mod tests {
         let (east, west) = (watch::Sender::new(None), watch::Sender::new(None));
         let east_entry = (MemberId(1), name("east"), east.clone());
         let west_entry = (MemberId(2), name("west"), west.clone());
-        census.arrange(&[east_entry.clone(), west_entry.clone()]);
+        census.arrange(&[east_entry, west_entry.clone()]);
         census.report(MemberId(2), Some("a".into()));
         assert_eq!(*west.borrow(), None);
         census.report(MemberId(1), Some("a".into()));

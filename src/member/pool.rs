@@ -90,14 +90,14 @@ impl Pool {
         if let Some(lease) = self.free_place()? {
             return Ok(lease);
         }
-        if self.lines.lock().speaks_http1 {
+        if self.speaks_http1() {
             return self.open().await;
         }
         let mut last = self.opening.lock().await;
         if let Some(lease) = self.free_place()? {
             return Ok(lease);
         }
-        if self.lines.lock().speaks_http1 {
+        if self.speaks_http1() {
             drop(last);
             return self.open().await;
         }
@@ -115,6 +115,11 @@ impl Pool {
         let mut lines = self.lines.lock();
         lines.http2.clear();
         lines.idle.clear();
+    }
+
+    /// True if the member agreed on nothing better than HTTP/1.1.
+    pub(super) fn speaks_http1(&self) -> bool {
+        self.lines.lock().speaks_http1
     }
 
     /// HTTP/2 connections open now.
@@ -145,11 +150,14 @@ impl Pool {
     }
 
     async fn open(self: &Arc<Self>) -> Result<Lease, Failure> {
-        match self.dialer.dial().await? {
+        // Rare and large (TLS state): boxed, so that the path of every other request stays small.
+        match Box::pin(self.dialer.dial()).await? {
             Opened::Http2(sender, streams_max) => {
                 let line = Line { sender, streams: Arc::default(), streams_max };
                 let lease = line.lease();
-                self.lines.lock().http2.push(line);
+                let mut lines = self.lines.lock();
+                lines.http2.push(line);
+                lines.speaks_http1 = false;
                 Ok(lease)
             }
             Opened::Http1(sender) => {

@@ -62,6 +62,7 @@ impl Vitals {
             | Failure::Refused(_)
             | Failure::Connect { .. }
             | Failure::ConnectTimeout(_)
+            | Failure::HandshakeTimeout(_)
             | Failure::Tls { .. }
             | Failure::Closed(_)
             | Failure::Send { .. }
@@ -95,17 +96,21 @@ impl Vitals {
     }
 }
 
-/// Probes until the member is removed.
+/// Probes without end: whoever runs it drops it when the member is removed.
 pub(super) async fn run(member: Arc<Member>) {
     let mut twin = member.twin.subscribe();
     loop {
         if member.upstream.follow_files().await {
             member.moved();
         }
+        let was_down = member.health().is_down();
         member.vitals.feed(probe(&member).await);
+        if !was_down && member.health().is_down() {
+            tracing::warn!(member = %member.name, "{}", member.describe());
+            member.upstream.cut_http1();
+        }
         let pace = member.upstream.deadlines().probe;
         tokio::select! {
-            () = member.cancel.cancelled() => return,
             () = sleep(pace) => {}
             () = member.vitals.nudge.notified() => sleep(PROBE_GAP).await,
             _ = twin.changed() => member.hold_twin(),

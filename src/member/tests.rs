@@ -1,5 +1,8 @@
 //! The room against members of this process, over real sockets and TLS.
 
+mod access;
+mod registry;
+
 use std::{
     sync::{
         Arc,
@@ -21,12 +24,9 @@ use super::{
     view::pass_body,
     *,
 };
-use crate::{
-    config::{Config, Names},
-    wire::{
-        body::{Body, BodyError, empty, full},
-        caller::Caller,
-    },
+use crate::wire::{
+    body::{Body, BodyError, empty, full},
+    caller::Caller,
 };
 
 type Sender = mpsc::Sender<Result<Frame<Bytes>, BodyError>>;
@@ -314,6 +314,48 @@ async fn watches_spread_over_connections_and_requests_have_their_own() {
 }
 
 #[tokio::test]
+async fn a_member_that_allows_fewer_streams_is_believed() {
+    let fake = Fake::with_streams(watch(), 10).await;
+    let member = fake.member();
+    let mut watches = Vec::new();
+    for _ in 0..25 {
+        watches.push(member.send(get("/x?watch=1"), Class::Watch).await.unwrap());
+    }
+    assert_eq!(member.upstream().connections(), (0, 3));
+}
+
+#[tokio::test]
+async fn a_slow_reader_slows_the_member_down_and_nobody_else() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = sent.clone();
+    let fake = Fake::http2(handler(move |request: Request<Incoming>| {
+        let count = count.clone();
+        async move {
+            if request.uri().path() == "/small" {
+                return Ok(Response::new(full("small")));
+            }
+            let endless = futures::stream::repeat_with(move || {
+                count.fetch_add(1 << 16, Ordering::Relaxed);
+                Ok::<_, BodyError>(Frame::data(Bytes::from_static(&[0; 1 << 16])))
+            });
+            Ok(Response::new(StreamBody::new(endless).boxed_unsync()))
+        }
+    }))
+    .await;
+    let member = fake.member();
+    let jane = jane();
+    let open = (0..20).map(|_| pass_body(&member, &jane, get("/"), "/endless"));
+    let unread = futures::future::join_all(open).await;
+    for _ in 0..20 {
+        let small = pass_body(&member, &jane, get("/"), "/small").await;
+        assert_eq!(text(small).await, "small");
+    }
+    assert_eq!(member.upstream().connections(), (1, 0), "all on one connection");
+    let buffered_max = unread.len() * (4 << 20);
+    assert!(sent.load(Ordering::Relaxed) < buffered_max, "it stops when nobody reads");
+}
+
+#[tokio::test]
 async fn http1_takes_a_connection_per_request_and_keeps_it() {
     let fake = Fake::http1(mirror()).await;
     let member = fake.member();
@@ -397,118 +439,6 @@ async fn a_token_file_is_followed() {
     std::fs::remove_file(&file).unwrap();
     member.upstream.follow_files().await;
     assert!(seen().await.contains("second-one"), "the last one that could be read is kept");
-}
-
-fn registry() -> Registry {
-    Registry::new(TaskTracker::new(), CancellationToken::new())
-}
-
-fn fleet(members: Vec<MemberConfig>) -> Config {
-    Config { members, names: Names::Suffixed, shared: Vec::new() }
-}
-
-fn eager(mut config: MemberConfig) -> MemberConfig {
-    config.deadlines.probe = Duration::from_millis(20);
-    config
-}
-
-async fn until(member: &Member, wanted: impl FnMut(&Health) -> bool) -> Health {
-    member.health_changes().wait_for(wanted).await.unwrap().clone()
-}
-
-#[tokio::test]
-async fn a_member_becomes_ready_degrades_and_goes_down() {
-    let fake = Fake::http2(mirror()).await;
-    let registry = registry();
-    registry.apply(&fleet(vec![eager(fake.config("east"))])).unwrap();
-    let member = registry.get("east").unwrap();
-    assert_eq!(member.health(), Health::Unknown);
-    until(&member, |health| *health == Health::Ready).await;
-    assert!(member.tried() && registry.all_tried());
-    assert_eq!(member.cluster_uid().as_deref(), Some(fake.state.uid.lock().as_str()));
-
-    fake.state.ready.store(500, Ordering::Relaxed);
-    let degraded = until(&member, |health| matches!(health, Health::Degraded { .. })).await;
-    assert_eq!(degraded.cause().unwrap().as_ref(), "not ready (500): etcd");
-    assert!(member.send(get("/x"), Class::Read).await.is_ok(), "it is still asked");
-
-    drop(fake);
-    let down = until(&member, Health::is_down).await;
-    assert_eq!(down.cause().unwrap().as_ref(), "connection refused");
-    assert_eq!(member.describe(), "east is down since 0s: connection refused");
-    let refused = pass_body(&member, &jane(), get("/"), "/x").await;
-    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(text(refused).await.contains("member east: down since 0s: connection refused"));
-}
-
-#[tokio::test]
-async fn another_cluster_behind_the_name_is_another_incarnation() {
-    let fake = Fake::http2(mirror()).await;
-    let registry = registry();
-    registry.apply(&fleet(vec![eager(fake.config("east"))])).unwrap();
-    let member = registry.get("east").unwrap();
-    until(&member, |health| *health == Health::Ready).await;
-    assert_eq!(member.incarnation(), 1);
-    *fake.state.uid.lock() = "replaced".into();
-    // It was away meanwhile, so it is asked again.
-    fake.state.ready.store(503, Ordering::Relaxed);
-    until(&member, |health| matches!(health, Health::Degraded { .. })).await;
-    fake.state.ready.store(200, Ordering::Relaxed);
-    until(&member, |health| *health == Health::Ready).await;
-    assert_eq!((member.incarnation(), member.cluster_uid().as_deref()), (2, Some("replaced")));
-}
-
-#[tokio::test]
-async fn the_second_of_two_members_that_are_one_cluster_is_not_served() {
-    let (east, west) = (Fake::http2(mirror()).await, Fake::http2(mirror()).await);
-    *west.state.uid.lock() = east.state.uid.lock().clone();
-    let registry = registry();
-    let both = vec![eager(east.config("east")), eager(west.config("west"))];
-    registry.apply(&fleet(both.clone())).unwrap();
-    let (first, second) = (registry.get("east").unwrap(), registry.get("west").unwrap());
-    let down = until(&second, Health::is_down).await;
-    assert_eq!(down.cause().unwrap().as_ref(), "same cluster as east");
-    until(&first, |health| *health == Health::Ready).await;
-    assert!(first.usable() && !second.usable());
-    assert!(second.send(get("/x"), Class::Read).await.is_err());
-
-    registry.apply(&fleet(both[1..].to_vec())).unwrap();
-    until(&second, |health| *health == Health::Ready).await;
-    assert!(second.usable());
-    assert!(first.removed().is_cancelled());
-}
-
-#[tokio::test]
-async fn a_reload_keeps_what_it_does_not_change() {
-    let (fake, other) = (Fake::http2(mirror()).await, Fake::http2(mirror()).await);
-    let registry = registry();
-    let mut changes = registry.changes();
-    registry.apply(&fleet(vec![eager(fake.config("east")), eager(other.config("west"))])).unwrap();
-    changes.changed().await.unwrap();
-    let east = registry.get("east").unwrap();
-    until(&east, |health| *health == Health::Ready).await;
-
-    let mut heavier = eager(fake.config("east"));
-    heavier.weight = crate::config::Weight(5);
-    registry.apply(&fleet(vec![eager(other.config("west")), heavier.clone()])).unwrap();
-    changes.changed().await.unwrap();
-    let kept = registry.get("east").unwrap();
-    assert!(Arc::ptr_eq(&east, &kept));
-    assert_eq!(kept.config().weight, heavier.weight);
-    assert_eq!((kept.health(), kept.incarnation()), (Health::Ready, 1));
-    let names: Vec<_> = registry.members().iter().map(|member| member.name().to_string()).collect();
-    assert_eq!(names, ["west", "east"]);
-
-    // Somewhere else now: the same member, but nothing that was read counts.
-    let third = Fake::http2(mirror()).await;
-    let mut ended = east.send(get("/x"), Class::Watch).await.unwrap().into_body();
-    registry.apply(&fleet(vec![eager(third.config("east"))])).unwrap();
-    while ended.frame().await.is_some_and(|frame| frame.is_ok()) {}
-    let mut incarnations = east.incarnations();
-    incarnations.wait_for(|incarnation| *incarnation >= 2).await.unwrap();
-    until(&east, |health| *health == Health::Ready).await;
-    assert_eq!(east.cluster_uid().as_deref(), Some(third.state.uid.lock().as_str()));
-    assert_eq!(east.id(), kept.id());
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use std::{error::Error as _, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
@@ -17,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName},
     member::{
-        access::{self, Credentials, Fingerprint},
+        access::{Credentials, Fingerprint},
         answer::Held,
         dial::Dialer,
         error::{Failure, UpstreamError},
@@ -92,7 +93,8 @@ impl Settings {
 /// One set of credentials and the connections that were opened with it.
 struct Session {
     credentials: Arc<Credentials>,
-    fingerprint: Fingerprint,
+    /// Of the files as they were read, or as they were when reading them again failed.
+    fingerprint: Mutex<Fingerprint>,
     requests: Arc<Pool>,
     watches: Arc<Pool>,
     cancel: CancellationToken,
@@ -179,7 +181,9 @@ impl Upstream {
         head_max: Option<Duration>,
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let session = self.session().await?;
-        if let Some(authorization) = session.credentials.authorization().await? {
+        // A plugin may have to run for it.
+        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization()).await;
+        if let Some(authorization) = authorization.map_err(|_| late_credential())?? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
         let uri = target(&session.credentials.base, request.uri())?;
@@ -230,7 +234,7 @@ impl Upstream {
         if let Some((_, failure)) = last.as_ref().filter(|(at, _)| at.elapsed() < CREDENTIALS_RETRY) {
             return Err(failure.clone());
         }
-        match self.open_session().await {
+        match Box::pin(self.open_session()).await {
             Ok(session) => {
                 *last = None;
                 self.session.store(Arc::new(Some(session.clone())));
@@ -248,11 +252,10 @@ impl Upstream {
         let access = settings.access.clone();
         // Exec plugins and files block.
         let read = self.tasks.spawn_blocking(move || {
-            let fingerprint = access::fingerprint(&access);
+            let fingerprint = Fingerprint::of(&access);
             Credentials::read(&access).map(|credentials| (credentials, fingerprint))
         });
-        let late = || Failure::Credential(format!("not read in {} s", CREDENTIALS_MAX.as_secs()).into());
-        let read = timeout(CREDENTIALS_MAX, read).await.map_err(|_| late())?;
+        let read = timeout(CREDENTIALS_MAX, read).await.map_err(|_| late_credential())?;
         let (credentials, fingerprint) = read.map_err(|panic| Failure::Credential(panic.to_string().into()))??;
         let credentials = Arc::new(credentials);
         let cancel = self.cancel.child_token();
@@ -267,7 +270,7 @@ impl Upstream {
             requests: Pool::new(dialer(), request_connections_max, "requests"),
             watches: Pool::new(dialer(), WATCH_CONNECTIONS_MAX, "watches"),
             credentials,
-            fingerprint,
+            fingerprint: Mutex::new(fingerprint),
             cancel,
             opened: Instant::now(),
         }))
@@ -276,19 +279,23 @@ impl Upstream {
     /// Follows the files that credentials were read from. True if the member is somewhere else now.
     pub(super) async fn follow_files(&self) -> bool {
         let Some(session) = self.session.load().as_ref().clone() else { return false };
-        let access = self.settings.load().access.clone();
-        let seen = self.tasks.spawn_blocking(move || access::fingerprint(&access)).await;
-        if seen.is_ok_and(|seen| seen == session.fingerprint) {
+        let known = session.fingerprint.lock().clone();
+        let looked = known.clone();
+        let Ok(seen) = self.tasks.spawn_blocking(move || looked.again()).await else { return false };
+        if seen == known {
             return false;
         }
         tracing::info!(member = %self.name, "credential files changed");
-        self.renew(&session).await
+        let moved = self.renew(&session).await;
+        // What failed to be read is not read again before it changes again.
+        *session.fingerprint.lock() = seen;
+        moved
     }
 
     /// Runs an exec plugin again after the member refused what it gave.
     pub(super) async fn credential_refused(&self) {
         let Some(session) = self.session.load().as_ref().clone() else { return };
-        if session.opened.elapsed() >= REFUSED_RETRY && access::runs_plugin(&self.settings.load().access) {
+        if session.credentials.from_plugin && session.opened.elapsed() >= REFUSED_RETRY {
             tracing::info!(member = %self.name, "credential refused, asks the plugin again");
             self.renew(&session).await;
         }
@@ -296,7 +303,7 @@ impl Upstream {
 
     /// Replaces a session if the new one can be opened. Requests under way end in peace, unless it leads elsewhere.
     async fn renew(&self, old: &Arc<Session>) -> bool {
-        let new = match self.open_session().await {
+        let new = match Box::pin(self.open_session()).await {
             Ok(new) => new,
             Err(failure) => {
                 tracing::warn!(member = %self.name, error = %failure, "keeps the credentials it has");
@@ -313,11 +320,14 @@ impl Upstream {
 
     /// Takes another configuration. True if the member may be somewhere else now; then its old connections are cut.
     pub(super) fn reconfigure(&self, config: &MemberConfig) -> bool {
-        let before = self.settings.swap(Arc::new(Settings::new(config)));
-        let moved = before.access != config.access;
-        if moved {
+        let after = Arc::new(Settings::new(config));
+        let before = self.settings.swap(after.clone());
+        let moved = before.access != after.access;
+        let limits = |settings: &Settings| (settings.deadlines.connect, settings.in_flight_max);
+        if moved || limits(&before) != limits(&after) {
+            // Requests under way end in peace on the connections of a session that is only forgotten.
             let session = self.session.swap(Arc::new(None));
-            if let Some(session) = session.as_ref() {
+            if let Some(session) = session.as_ref().as_ref().filter(|_| moved) {
                 session.cancel.cancel();
             }
         }
@@ -331,6 +341,16 @@ impl Upstream {
         }
     }
 
+    /// Cuts HTTP/1.1 connections of a member that went down: it has no pings, so a watch on one would wait for ever.
+    pub(super) fn cut_http1(&self) {
+        let session = self.session.load();
+        let Some(session) = session.as_ref() else { return };
+        if session.requests.speaks_http1() || session.watches.speaks_http1() {
+            self.session.store(Arc::new(None));
+            session.cancel.cancel();
+        }
+    }
+
     /// HTTP/2 connections open now: for requests, and for watches.
     pub fn connections(&self) -> (usize, usize) {
         let session = self.session.load();
@@ -339,6 +359,10 @@ impl Upstream {
             .as_ref()
             .map_or((0, 0), |session| (session.requests.connections(), session.watches.connections()))
     }
+}
+
+fn late_credential() -> Failure {
+    Failure::Credential(format!("its plugin or files gave none in {} s", CREDENTIALS_MAX.as_secs()).into())
 }
 
 fn head_max(deadlines: &Deadlines, class: Class) -> Option<Duration> {

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use crate::{
     member::{
-        Class, Member, UpstreamError,
+        Class, Member,
         impersonate::{impersonate, strip_hop_by_hop},
     },
     wire::{
@@ -31,7 +31,7 @@ pub async fn pass(member: &Member, caller: &Caller, request: Request<Incoming>, 
 pub async fn pass_body(member: &Member, caller: &Caller, request: Request<Body>, rest: &str) -> Response<Body> {
     match forward(member, caller, request, rest).await {
         Ok(response) => response,
-        Err(status) => refusal(status),
+        Err(status) => refusal(*status),
     }
 }
 
@@ -40,7 +40,7 @@ async fn forward(
     caller: &Caller,
     request: Request<Body>,
     rest: &str,
-) -> Result<Response<Body>, Status> {
+) -> Result<Response<Body>, Box<Status>> {
     refuse_upgrade(request.method(), request.headers())?;
     let uri = target(rest)?;
     let class = classify(request.method(), &uri);
@@ -49,10 +49,10 @@ async fn forward(
     *request.method_mut() = parts.method;
     *request.uri_mut() = uri;
     *request.headers_mut() = parts.headers;
-    impersonate(request.headers_mut(), caller)?;
+    impersonate(request.headers_mut(), caller).map_err(Status::from)?;
     // kubefold's own server has answered it when the body is read.
     request.headers_mut().remove(header::EXPECT);
-    let response = member.send(request, class).await.map_err(|error: UpstreamError| error.status())?;
+    let response = member.send(request, class).await.map_err(|error| error.status())?;
     refuse_redirect(member, response.status(), response.headers())?;
     let (mut parts, body) = response.into_parts();
     strip_hop_by_hop(&mut parts.headers);
@@ -64,7 +64,7 @@ async fn forward(
 
 /// The path and query as the client wrote them. Segments that mean another folder are refused: behind a server
 /// with a path prefix they would lead out of the member.
-fn target(rest: &str) -> Result<Uri, Status> {
+fn target(rest: &str) -> Result<Uri, Box<Status>> {
     let rest = match rest {
         "" => "/".to_owned(),
         query if query.starts_with('?') => format!("/{query}"),
@@ -73,7 +73,7 @@ fn target(rest: &str) -> Result<Uri, Status> {
     let uri = Uri::try_from(rest).map_err(|error| Status::bad_request(format!("invalid path: {error}")))?;
     let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
     if !uri.path().starts_with('/') || uri.authority().is_some() || uri.path().split('/').any(dots) {
-        return Err(Status::bad_request("invalid path: segments `.` and `..` are not allowed"));
+        return Err(Status::bad_request("invalid path: segments `.` and `..` are not allowed").into());
     }
     Ok(uri)
 }
@@ -106,7 +106,7 @@ fn classify(method: &Method, uri: &Uri) -> Class {
     }
 }
 
-fn refuse_upgrade(method: &Method, headers: &HeaderMap) -> Result<(), Status> {
+fn refuse_upgrade(method: &Method, headers: &HeaderMap) -> Result<(), Box<Status>> {
     let wanted = headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
     // An upgrade to HTTP/2 may be ignored (RFC 9113 section 3.1).
     let wanted: Vec<_> = wanted.filter(|protocol| !protocol.eq_ignore_ascii_case("h2c")).collect();
@@ -116,19 +116,20 @@ fn refuse_upgrade(method: &Method, headers: &HeaderMap) -> Result<(), Status> {
     Err(Status::method_not_allowed(format!(
         "kubefold does not pass upgrades ({}) yet: exec, attach and port-forward come later; use the member's own kubeconfig for them",
         wanted.join(", ")
-    )))
+    ))
+    .into())
 }
 
 /// A redirect would lead the client, credentials in hand, to wherever the member says.
 ///
 /// Source: kubernetes/apimachinery `pkg/util/proxy/upgradeaware.go` (CVE-2022-3172, CVE-2020-8559).
-fn refuse_redirect(member: &Member, code: StatusCode, headers: &HeaderMap) -> Result<(), Status> {
+fn refuse_redirect(member: &Member, code: StatusCode, headers: &HeaderMap) -> Result<(), Box<Status>> {
     if !code.is_redirection() || !headers.contains_key(header::LOCATION) {
         return Ok(());
     }
     let name = member.name();
     let message = format!("member {name}: attempted to redirect this request ({code}), which is not permitted");
-    Err(Status::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message))
+    Err(Status::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message).into())
 }
 
 /// A failure as a response. Only a 429, where nothing was sent, may be repeated by a client.
@@ -139,4 +140,29 @@ fn refusal(status: Status) -> Response<Body> {
         response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_running_requests_are_told_as_a_kube_apiserver_tells_them() {
+        let cases = [
+            (Method::GET, "/api/v1/pods?watch=true", Class::Watch),
+            (Method::GET, "/api/v1/pods?limit=1&watch", Class::Watch),
+            (Method::GET, "/api/v1/pods?watch=false", Class::Read),
+            (Method::GET, "/apis/apps/v1/watch/deployments", Class::Watch),
+            (Method::GET, "/api/v1/namespaces/a/pods/b/log?follow=true", Class::Stream),
+            (Method::POST, "/api/v1/namespaces/a/services/b/proxy/upload", Class::Stream),
+            (Method::GET, "/api/v1/nodes/n/proxy/metrics", Class::Stream),
+            (Method::GET, "/api/v1/namespaces/a/configmaps/log", Class::Read),
+            (Method::GET, "/apis/example.com/v1/namespaces/a/things/b/log", Class::Read),
+            (Method::HEAD, "/healthz", Class::Read),
+            (Method::PATCH, "/api/v1/namespaces/a/pods/b", Class::Write),
+        ];
+        for (method, path, class) in cases {
+            assert_eq!(classify(&method, &target(path).unwrap()), class, "{method} {path}");
+        }
+    }
 }
