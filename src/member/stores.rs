@@ -10,19 +10,22 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
 use parking_lot::Mutex;
-use tokio::{sync::watch, time::Instant};
+use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    config::MemberName,
+    config::{Config, MemberName},
     member::{
-        Member, Registry,
-        catalog::{Catalogue, MergedResource, Scope},
+        Class, Member, Registry,
+        catalog::{Catalogue, FetchError, Fetcher, FleetCatalogue, MergedResource, Scope},
+        collect,
         reflector::{Reflector, ReflectorState},
     },
-    store::{FleetStore, KindSpec, Referent, SLICE_ITEMS_MAX, Shared},
-    wire::{resource::Gvr, status::Status},
+    store::{FleetStore, KindSpec, Naming, Referent, SLICE_ITEMS_MAX, Shared},
+    wire::{body::empty, resource::Gvr, status::Status},
 };
 
 /// How long a read waits for members that are not known yet.
@@ -37,8 +40,9 @@ const PLACEABLE: &[(&str, &str, &str)] = &[("apps", "v1", "deployments")];
 /// The stores of a fleet.
 pub struct Stores {
     registry: Arc<Registry>,
-    catalogue: watch::Receiver<Arc<Catalogue>>,
+    catalogue: FleetCatalogue,
     shared: ArcSwap<Shared>,
+    polled: Mutex<HashMap<MemberName, Polled>>,
     running: Mutex<HashMap<Gvr, Arc<Running>>>,
     tasks: TaskTracker,
     cancel: CancellationToken,
@@ -58,6 +62,28 @@ struct Feed {
     member: Arc<Member>,
     state: Arc<ReflectorState>,
     cancel: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Whose discovery is read again and again, until cancelled.
+struct Polled {
+    member: Arc<Member>,
+    cancel: CancellationToken,
+}
+
+/// Largest discovery document that is read.
+const DISCOVERY_BYTES_MAX: usize = 64 << 20;
+
+/// Reads discovery of one member, as kubefold itself.
+struct DiscoveryFetcher(Arc<Member>);
+
+impl Fetcher for DiscoveryFetcher {
+    async fn get(&self, path: &str, headers: HeaderMap) -> Result<Response<Bytes>, FetchError> {
+        let mut request = Request::builder().method(Method::GET).uri(path).body(empty())?;
+        request.headers_mut().extend(headers);
+        let (head, body) = self.0.send(request, Class::Read).await?.into_parts();
+        Ok(Response::from_parts(head, collect(body, DISCOVERY_BYTES_MAX).await?))
+    }
 }
 
 /// A store that may be read, and what a reader must be told.
@@ -80,15 +106,15 @@ impl Stores {
     /// Makes no store yet.
     pub fn new(
         registry: Arc<Registry>,
-        catalogue: watch::Receiver<Arc<Catalogue>>,
         shared: Shared,
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             registry,
-            catalogue,
+            catalogue: FleetCatalogue::new(Vec::new()),
             shared: ArcSwap::from_pointee(shared),
+            polled: Mutex::default(),
             running: Mutex::default(),
             tasks,
             cancel,
@@ -103,7 +129,7 @@ impl Stores {
 
     /// The merged catalogue now.
     pub fn catalogue(&self) -> Arc<Catalogue> {
-        Arc::clone(&self.catalogue.borrow())
+        self.catalogue.current()
     }
 
     /// The members.
@@ -111,9 +137,59 @@ impl Stores {
         &self.registry
     }
 
+    /// Takes a new configuration: names first, then who is asked what it serves. The registry has it already.
+    pub fn configure(&self, config: &Config) {
+        let naming = Arc::new(Naming::new(config));
+        let shared = Shared { naming: Arc::clone(&naming), ..Shared::clone(&self.shared.load()) };
+        self.shared.store(Arc::new(shared));
+        let all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
+        for running in all {
+            running.store.rename(&naming);
+        }
+        let present = config.members.iter().filter(|member| !member.absent);
+        self.catalogue.set_members(present.map(|member| member.name.clone()).collect());
+        self.poll();
+        self.reconcile();
+    }
+
+    /// Reads the discovery of every member that is not declared absent.
+    fn poll(&self) {
+        let members = self.registry.members();
+        let wanted = |member: &&Arc<Member>| !member.config().absent;
+        let mut polled = self.polled.lock();
+        polled.retain(|_, polled| {
+            let stays = members.iter().filter(wanted).any(|member| Arc::ptr_eq(member, &polled.member));
+            if !stays {
+                polled.cancel.cancel();
+            }
+            stays
+        });
+        for member in members.iter().filter(wanted) {
+            if polled.contains_key(member.name()) {
+                continue;
+            }
+            let Some(this) = self.this.upgrade() else { return };
+            let cancel = self.cancel.child_token();
+            let (asked, until) = (Arc::clone(member), cancel.clone());
+            self.tasks.spawn(async move {
+                let name = asked.name().clone();
+                this.catalogue.poll(&name, &DiscoveryFetcher(asked), &until).await;
+            });
+            polled.insert(member.name().clone(), Polled { member: Arc::clone(member), cancel });
+        }
+    }
+
+    /// Asks a member now what it serves, as something was written that may have changed it.
+    pub async fn refresh(&self, member: Arc<Member>) {
+        let name = member.name().clone();
+        if let Err(error) = self.catalogue.refresh(&name, &DiscoveryFetcher(member)).await {
+            tracing::debug!(member = %name, %error, "API catalogue not read");
+        }
+    }
+
     /// Follows members and catalogue until cancelled: reflectors begin and end with them.
     pub async fn follow(self: Arc<Self>) {
-        let mut catalogue = self.catalogue.clone();
+        let mut catalogue = self.catalogue.changes();
         let mut members = self.registry.changes();
         loop {
             self.reconcile();
@@ -126,16 +202,25 @@ impl Stores {
         }
     }
 
+    /// Members that a watcher of this store sees the last known state of.
+    pub fn stale(&self, running: &Running) -> Vec<String> {
+        let feeds = running.feeds.lock();
+        let mut names: Vec<String> = feeds
+            .values()
+            .filter(|feed| stale(&feed.member, &feed.state).is_some())
+            .map(|feed| feed.member.name().to_string())
+            .collect();
+        names.sort();
+        names
+    }
+
     /// The store of a kind, with every member in that serves it.
     ///
     /// `only` names the one member that the reader asks about, if it is one.
     /// Errors: nobody serves the kind (404), or a member is still unknown when the wait is over (503).
     pub async fn ready(&self, gvr: &Gvr, only: Option<&MemberName>) -> Result<Ready, Status> {
         let deadline = Instant::now() + UNKNOWN_WAIT_MAX;
-        let mut catalogue = self.catalogue.clone();
-        // A member that has never answered may serve the kind: what it serves is waited for.
-        let settled = tokio::time::timeout_at(deadline, catalogue.wait_for(|now| self.is_settled(now, gvr, only))).await;
-        drop(settled);
+        self.settled(gvr, only, deadline).await;
         let running = self.start(gvr)?;
         let mut needed = vec![Arc::clone(&running)];
         for (group, version, resource) in PLACEABLE {
@@ -151,6 +236,21 @@ impl Stores {
             running.store.open();
         }
         Ok(Ready { warnings: self.warnings(&needed, only), running })
+    }
+
+    /// Waits until it is known what the members serve that are asked about: one that has never answered may serve the
+    /// kind as well.
+    async fn settled(&self, gvr: &Gvr, only: Option<&MemberName>, deadline: Instant) {
+        let mut changes = self.catalogue.changes();
+        loop {
+            changes.borrow_and_update();
+            if self.is_settled(&self.catalogue(), gvr, only) {
+                return;
+            }
+            if tokio::time::timeout_at(deadline, changes.changed()).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Says whether the catalogue is known of every member that is asked about.
@@ -317,27 +417,22 @@ impl Stores {
             .collect();
         for name in gone {
             if let Some(feed) = feeds.remove(&name) {
-                feed.cancel.cancel();
-                self.tasks.spawn(leave(Arc::clone(running), name, running.cancel.clone()));
+                self.tasks.spawn(leave(Arc::clone(running), name, feed, running.cancel.clone()));
             }
         }
         for member in members.iter().filter(|member| wanted(member)) {
             if feeds.contains_key(member.name()) {
                 continue;
             }
-            let feed = Feed {
-                member: Arc::clone(member),
-                state: Arc::default(),
-                cancel: running.cancel.child_token(),
-            };
+            let (state, cancel) = (Arc::default(), running.cancel.child_token());
             let reflector = Reflector {
                 member: Arc::clone(member),
                 store: Arc::clone(&running.store),
-                state: Arc::clone(&feed.state),
-                cancel: feed.cancel.clone(),
+                state: Arc::clone(&state),
+                cancel: cancel.clone(),
             };
-            feeds.insert(member.name().clone(), feed);
-            self.tasks.spawn(reflector.run());
+            let task = self.tasks.spawn(reflector.run());
+            feeds.insert(member.name().clone(), Feed { member: Arc::clone(member), state, cancel, task });
         }
     }
 
@@ -385,9 +480,11 @@ fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
     ))
 }
 
-/// Takes a member's objects out of a store, in slices. It may come back while that goes on: then its new reflector's
-/// list decides.
-async fn leave(running: Arc<Running>, name: MemberName, cancel: CancellationToken) {
+/// Takes a member's objects out of a store, in slices, once its reflector is silent. It may come back while that goes
+/// on: then its new reflector's list decides.
+async fn leave(running: Arc<Running>, name: MemberName, feed: Feed, cancel: CancellationToken) {
+    feed.cancel.cancel();
+    let _ended = feed.task.await;
     let doomed = running.store.leave(&name);
     for slice in doomed.chunks(SLICE_ITEMS_MAX) {
         while !running.store.has_room() && !cancel.is_cancelled() {
@@ -395,5 +492,9 @@ async fn leave(running: Arc<Running>, name: MemberName, cancel: CancellationToke
         }
         running.store.remove_slice(slice);
         tokio::task::yield_now().await;
+    }
+    let feeds = running.feeds.lock();
+    if !feeds.contains_key(&name) {
+        running.store.forget(&name);
     }
 }

@@ -4,61 +4,133 @@
 
 mod info;
 
-use arc_swap::ArcSwap;
-use http::{Request, Response, StatusCode};
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
-    config::Config,
+    discovery::Discovery,
+    member::{stores::Stores, view},
+    read::{Asked, Reader, Target},
     wire::{
         body::Body,
+        caller::Caller,
+        resource::Gvr,
         status::{Reason, Status},
     },
 };
 
 pub use info::{PathError, RequestInfo, View};
 
+/// Until reads from the store are authorized per member, only this group may see the fleet view.
+const ADMINS: &str = "system:masters";
+
 /// Picks who answers a request.
 pub struct Router {
-    config: ArcSwap<Config>,
+    stores: Arc<Stores>,
+    discovery: Discovery,
+    reader: Reader,
 }
 
 impl Router {
-    /// Routes for this fleet.
-    pub fn new(config: Config) -> Self {
-        Self { config: ArcSwap::from_pointee(config) }
-    }
-
-    /// Routes for another fleet from now on.
-    pub fn apply(&self, config: Config) {
-        self.config.store(config.into());
+    /// Routes to these rooms.
+    pub fn new(stores: Arc<Stores>, reader: Reader) -> Self {
+        Self { stores, discovery: Discovery::default(), reader }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
-    pub async fn route<B: Send>(&self, request: Request<B>) -> Response<Body> {
+    pub async fn route(&self, request: Request<Body>) -> Response<Body> {
+        self.answer(request).await.unwrap_or_else(Status::into_response)
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Status> {
         let target = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        match View::of(target) {
-            Ok(View::Member { name, rest }) => self.member_view(&name, &rest, request),
-            Ok(View::Fleet) => match RequestInfo::of(request.method(), request.uri().path(), request.uri().query()) {
-                Ok(info) => self.fleet_view(&info, request),
-                Err(error) => Status::bad_request(error.to_string()).into_response(),
-            },
-            Err(error) => Status::bad_request(error.to_string()).into_response(),
+        // Nobody comes here without an identity; who would, has none.
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+        match View::of(target).map_err(|error| Status::bad_request(error.to_string()))? {
+            View::Member { name, rest } => self.member_view(&name, &rest, &caller, request).await,
+            View::Fleet => self.fleet_view(&caller, request).await,
         }
     }
 
     /// The member's own API answers.
-    fn member_view<B>(&self, name: &str, _rest: &str, _request: Request<B>) -> Response<Body> {
-        let config = self.config.load();
-        let known: Vec<_> = config.members.iter().map(|member| member.name.as_str()).collect();
-        if !known.contains(&name) {
-            let message = format!("there is no member {name:?}; the members are {}", known.join(", "));
-            return Status::new(StatusCode::NOT_FOUND, Reason::NotFound, message).into_response();
+    async fn member_view(
+        &self,
+        name: &str,
+        rest: &str,
+        caller: &Caller,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, Status> {
+        if let Some(member) = self.stores.registry().get(name) {
+            return Ok(view::pass_body(&member, caller, request, rest).await);
         }
-        Status::no_such_path().into_response()
+        let members = self.stores.registry().members();
+        let known: Vec<&str> = members.iter().map(|member| member.name().as_str()).collect();
+        let message = format!("there is no member {name:?}; the members are {}", known.join(", "));
+        Err(Status::new(StatusCode::NOT_FOUND, Reason::NotFound, message))
     }
 
     /// Discovery, read and write answer.
-    fn fleet_view<B>(&self, _info: &RequestInfo, _request: Request<B>) -> Response<Body> {
-        Status::no_such_path().into_response()
+    async fn fleet_view(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
+        if !caller.is_in(ADMINS) {
+            return Err(Status::forbidden(format!(
+                "user {:?} is not in group {ADMINS}: until kubefold asks every member what a caller may read, the fleet \
+                 view serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) \
+                 are open to whom the members allow",
+                caller.user
+            )));
+        }
+        let (parts, body) = request.into_parts();
+        let (path, query) = (parts.uri.path(), parts.uri.query());
+        let mut headers = parts.headers.clone();
+        // HTTP/2 names the host in its pseudo header; discovery tells clients the address that they used.
+        if let (None, Some(host)) = (headers.get(header::HOST), parts.uri.authority())
+            && let Ok(host) = header::HeaderValue::from_str(host.as_str())
+        {
+            headers.insert(header::HOST, host);
+        }
+        if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalogue()) {
+            return Ok(response);
+        }
+        let info = RequestInfo::of(&parts.method, path, query).map_err(|error| Status::bad_request(error.to_string()))?;
+        if !info.is_resource_request || info.resource.is_empty() {
+            return Err(Status::no_such_path());
+        }
+        self.resource(&info, caller, &parts, body).await
+    }
+
+    async fn resource(
+        &self,
+        info: &RequestInfo,
+        caller: &Caller,
+        parts: &Parts,
+        _body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+        let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers };
+        let target = Target { gvr, namespace: info.namespace.clone(), name: info.name.clone() };
+        match (info.verb.as_str(), info.subresource.as_str()) {
+            ("get", "") => self.reader.get(&target, asked).await,
+            ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
+            ("watch", "") => self.reader.list_or_watch(&target, true, asked).await,
+            _ => Err(self.not_built(info, parts)),
+        }
+    }
+
+    /// What later versions answer: the member view does it today.
+    fn not_built(&self, info: &RequestInfo, parts: &Parts) -> Status {
+        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let member = naming.split(&info.name).map_or("<member>", |(_, member)| member.as_str());
+        let what = if info.subresource.is_empty() {
+            format!("{} of {}", info.verb, gvr.qualified())
+        } else {
+            format!("{} of {}/{}", info.verb, gvr.qualified(), info.subresource)
+        };
+        Status::method_not_allowed(format!(
+            "{what} is not supported in the fleet view yet; use the member view /clusters/{member}{} (kubectl --context \
+             fleet-{member})",
+            parts.uri.path()
+        ))
     }
 }

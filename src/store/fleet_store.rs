@@ -22,6 +22,7 @@ use crate::{
         identities::Referent,
         kind::KindSpec,
         log::{ReadAfter, Record},
+        naming::Naming,
         revision::Revision,
         sequencer::{Ingested, Sequencer, Shared, Source},
     },
@@ -172,6 +173,11 @@ impl FleetStore {
     /// Makes room for a member.
     pub fn join(&self, member: &MemberName, cluster_uid: &str) {
         self.write(|inner| inner.join(member, cluster_uid));
+    }
+
+    /// Takes new names: the configuration changed.
+    pub fn rename(&self, naming: &Arc<Naming>) {
+        self.write(|inner| inner.rename(naming));
     }
 
     /// Begins another life of a member (another cluster, or a restored one): the next full list decides what lives.

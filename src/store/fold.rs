@@ -73,9 +73,14 @@ impl Fold {
             Some(held) => *held = part,
             None => {
                 self.parts.push(part);
-                self.parts.sort_by_key(|part| order.iter().position(|name| *name == part.member));
+                self.sort(order);
             }
         }
+    }
+
+    /// Puts the parts in configuration order; one of a member that is leaving comes last.
+    pub(super) fn sort(&mut self, order: &[MemberName]) {
+        self.parts.sort_by_key(|part| order.iter().position(|name| *name == part.member).unwrap_or(usize::MAX));
     }
 
     /// The parts that make the visible object, its body's first; the others are a younger placement's.
