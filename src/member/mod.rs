@@ -150,7 +150,8 @@ impl Member {
         self.health().describe(self.name.as_str(), Instant::now())
     }
 
-    /// False if it must not be used at all: it is a cluster that another member is already.
+    /// False if it must not be used at all: it is a cluster that another member is already. Health tells of every
+    /// change of it: it is down then, and unknown once that is lifted.
     pub fn usable(&self) -> bool {
         self.twin.borrow().is_none() && !self.vitals.held()
     }

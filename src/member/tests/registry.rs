@@ -119,7 +119,7 @@ async fn a_reload_keeps_what_it_does_not_change() {
 async fn a_watch_over_http1_ends_with_its_members_health() {
     let fake = Fake::http1(watch()).await;
     let mut config = eager(fake.config("east"));
-    config.deadlines.connect = Duration::from_millis(200);
+    config.deadlines.connect = Duration::from_millis(500);
     let registry = registry();
     registry.apply(&fleet(vec![config])).unwrap();
     let member = registry.get("east").unwrap();
@@ -128,7 +128,7 @@ async fn a_watch_over_http1_ends_with_its_members_health() {
     fake.state.ready.store(0, Ordering::Relaxed);
     let end = watch.frame().await.unwrap();
     assert!(end.is_err(), "{end:?}");
-    assert_eq!(until(&member, Health::is_down).await.cause().unwrap().as_ref(), "no answer in 0.2 s");
+    assert_eq!(until(&member, Health::is_down).await.cause().unwrap().as_ref(), "no answer in 0.5 s");
     fake.state.ready.store(200, Ordering::Relaxed);
     until(&member, |health| *health == Health::Ready).await;
 }
