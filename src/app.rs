@@ -5,25 +5,32 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::Context;
 use http::{Request, Response, Uri};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, Nudge, Reloads},
+    member::{Member, Registry, stores::Stores},
+    read::Reader,
     route::Router,
     serve::{
         Gate, Handler, Limits, Listener, Published, StateDir, authority,
         health::Check,
         tls::{Tls, TlsFiles, read_given},
     },
-    wire::body::Body,
+    store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
+    wire::body::{Body, BodyError},
 };
+
+/// How soon a shared object's end is written down.
+const LIVES_EVERY: Duration = Duration::from_secs(1);
 
 /// What `kubefold serve` is told on its command line.
 #[derive(Clone, Debug)]
@@ -96,11 +103,20 @@ impl App {
         tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
 
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let router = Arc::new(Router::new(config));
-        let gate = Gate::new(Arc::new(Routed(Arc::clone(&router))), Arc::new(checks), draining.clone());
+        let registry = Arc::new(Registry::new(tasks.clone(), draining.clone()));
+        registry.apply(&config)?;
+        let shared = shared(&config, &state)?;
+        let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
+        stores.configure(&config);
+        tasks.spawn(Arc::clone(&stores).follow());
+        tasks.spawn(keep_lives(Arc::clone(&stores), Arc::clone(&state), draining.clone()));
+        let reader = Reader::new(Arc::clone(&stores), draining.clone());
+        let router = Arc::new(Router::new(Arc::clone(&stores), reader));
+        let readiness = move || checks(&registry);
+        let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone());
         tasks.spawn(listener.serve(gate, draining.clone()));
         let nudge = reloads.nudge();
-        let following = follow(reloads, router, published, Arc::clone(&state));
+        let following = follow(reloads, stores, published, Arc::clone(&state));
         let until = draining.clone();
         tasks.spawn(async move { until.run_until_cancelled_owned(following).await });
         tasks.close();
@@ -125,19 +141,75 @@ impl App {
 }
 
 /// Applies every later good configuration.
-async fn follow(mut reloads: Reloads, router: Arc<Router>, mut published: Published, state: Arc<StateDir>) {
+async fn follow(mut reloads: Reloads, stores: Arc<Stores>, mut published: Published, state: Arc<StateDir>) {
     while let Some(config) = reloads.next().await {
+        if let Err(error) = stores.registry().apply(&config) {
+            tracing::error!("the new configuration is not applied: {error}");
+            continue;
+        }
+        stores.configure(&config);
         published.members = member_names(&config);
         if let Err(error) = published.write(&state) {
             tracing::error!("kubeconfigs will name the former members: {error}");
         }
-        router.apply(config);
     }
 }
 
-/// What readiness depends on beyond the process itself.
-fn checks() -> Vec<Check> {
-    Vec::new()
+/// kubefold is ready when every member has been tried, with whatever result.
+fn checks(registry: &Registry) -> Vec<Check> {
+    let check = |member: &Arc<Member>| Check {
+        name: member.name().to_string(),
+        ready: member.tried(),
+        note: member.describe(),
+    };
+    registry.members().iter().map(check).collect()
+}
+
+/// Names of files in the state directory.
+const HIGH_WATER: &str = "revision";
+const LIVES: &str = "lives.json";
+
+/// What all stores share; the counter begins above what an earlier process gave out.
+fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
+    let high_water = match state.read(HIGH_WATER)? {
+        None => 0,
+        Some(text) => text.trim().parse().with_context(|| {
+            format!(
+                "{}/{HIGH_WATER} holds {text:?} and not a number; if no client holds a revision any more, remove the file",
+                state.path().display()
+            )
+        })?,
+    };
+    let keep = Arc::clone(state);
+    let reserve = move |mark: Revision| {
+        keep.write(HIGH_WATER, &mark.to_string(), false).map_err(std::io::Error::other)
+    };
+    let identities = Identities::default();
+    if let Some(text) = state.read(LIVES)? {
+        identities.restore_lives(serde_json::from_str(&text).with_context(|| format!("{LIVES} is damaged"))?);
+    }
+    Ok(Shared {
+        naming: Arc::new(Naming::new(config)),
+        identities: Arc::new(identities),
+        revisions: Arc::new(Revisions::new(Revision(high_water), 0, unix_micros, Box::new(reserve))),
+        log_limits: LogLimits::default(),
+    })
+}
+
+/// Writes down how often shared objects have lived, whenever one is gone.
+async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: CancellationToken) {
+    let mut written = stores.shared().identities.lives();
+    while until.run_until_cancelled(tokio::time::sleep(LIVES_EVERY)).await.is_some() {
+        let lives = stores.shared().identities.lives();
+        if lives == written {
+            continue;
+        }
+        let text = serde_json::to_string(&lives).unwrap_or_default();
+        match state.write(LIVES, &text, false) {
+            Ok(()) => written = lives,
+            Err(error) => tracing::error!("a shared object that is made again may bear its old UID after a restart: {error}"),
+        }
+    }
 }
 
 /// Lets the gate hand requests to the router, which does not know the gate.
@@ -145,7 +217,7 @@ struct Routed(Arc<Router>);
 
 impl Handler for Routed {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        self.0.route(request).await
+        self.0.route(request.map(|body| body.map_err(BodyError::from).boxed_unsync())).await
     }
 }
 
