@@ -181,9 +181,7 @@ fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
         })?,
     };
     let keep = Arc::clone(state);
-    let reserve = move |mark: Revision| {
-        keep.write(HIGH_WATER, &mark.to_string(), false).map_err(std::io::Error::other)
-    };
+    let reserve = move |mark: Revision| keep.write(HIGH_WATER, &mark.to_string(), false).map_err(std::io::Error::other);
     let identities = Identities::default();
     if let Some(text) = state.read(LIVES)? {
         identities.restore_lives(serde_json::from_str(&text).with_context(|| format!("{LIVES} is damaged"))?);
@@ -207,7 +205,9 @@ async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: Cancellati
         let text = serde_json::to_string(&lives).unwrap_or_default();
         match state.write(LIVES, &text, false) {
             Ok(()) => written = lives,
-            Err(error) => tracing::error!("a shared object that is made again may bear its old UID after a restart: {error}"),
+            Err(error) => {
+                tracing::error!("a shared object that is made again may bear its old UID after a restart: {error}")
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ mod identity;
 mod impersonate;
 mod pool;
 mod probe;
-mod reflector;
+pub(crate) mod reflector;
 mod registry;
 pub mod stores;
 pub mod upstream;

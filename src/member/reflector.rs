@@ -33,7 +33,7 @@ const WATCH_SECONDS: u64 = 300;
 
 /// Why a reflector does not follow its member now.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub(crate) struct Trouble {
     /// For operators.
     pub cause: Arc<str>,
     /// Since when.
@@ -42,13 +42,13 @@ pub struct Trouble {
 
 /// What a reflector says about itself.
 #[derive(Debug, Default)]
-pub struct ReflectorState {
+pub(crate) struct ReflectorState {
     trouble: Mutex<Option<Trouble>>,
 }
 
 impl ReflectorState {
     /// Why it does not follow its member now; `None` while it does.
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().clone()
     }
 

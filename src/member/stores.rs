@@ -104,12 +104,7 @@ impl Ready {
 
 impl Stores {
     /// Makes no store yet.
-    pub fn new(
-        registry: Arc<Registry>,
-        shared: Shared,
-        tasks: TaskTracker,
-        cancel: CancellationToken,
-    ) -> Arc<Self> {
+    pub fn new(registry: Arc<Registry>, shared: Shared, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             registry,
             catalogue: FleetCatalogue::new(Vec::new()),

@@ -88,12 +88,7 @@ async fn pinned(
 }
 
 /// A plain name: of a folded object all its holders are asked, of a native the one that it is short for.
-async fn plain(
-    stores: &Stores,
-    ready: &Ready,
-    target: &Target,
-    asked: Asked<'_>,
-) -> Result<Response<Body>, Status> {
+async fn plain(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
     let entry = match resolve(&naming, ready.store(), target)? {
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
@@ -131,14 +126,7 @@ enum Live {
     Failed(String),
 }
 
-async fn ask(
-    stores: &Stores,
-    ready: &Ready,
-    target: &Target,
-    asked: Asked<'_>,
-    own: &str,
-    name: &MemberName,
-) -> Live {
+async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, own: &str, name: &MemberName) -> Live {
     let Some(member) = stores.registry().get(name.as_str()) else {
         return Live::Failed(format!("member {name} is being removed; its last known state is shown"));
     };
@@ -199,12 +187,7 @@ enum Answer {
     Part(Box<Part>, Revision),
 }
 
-fn shown(
-    stores: &Stores,
-    ready: &Ready,
-    target: &Target,
-    only: Option<&MemberName>,
-) -> Result<Option<Answer>, Status> {
+fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberName>) -> Result<Option<Answer>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
     match resolve(&naming, ready.store(), target)? {
         Named::Visible(entry) | Named::Shorthand(entry) => return Ok(Some(Answer::Entry(entry))),

@@ -34,7 +34,12 @@ const PAGE_ITEMS_MAX: usize = 100_000;
 const NEWEST: u64 = 0;
 
 /// Answers a list.
-pub(super) fn list(store: &Arc<FleetStore>, options: &Options, filter: Filter, last: Revision) -> Result<Response<Body>, Status> {
+pub(super) fn list(
+    store: &Arc<FleetStore>,
+    options: &Options,
+    filter: Filter,
+    last: Revision,
+) -> Result<Response<Body>, Status> {
     let spec = store.spec();
     let token = read_token(spec, options)?;
     let snapshot = snapshot(store, options, token.as_ref(), last)?;
@@ -85,7 +90,10 @@ fn snapshot(
         return Ok(now);
     }
     store.retained(asked).ok_or_else(|| {
-        Status::expired(format!("The resourceVersion for the provided list is too old: {asked}, current: {}", now.revision))
+        Status::expired(format!(
+            "The resourceVersion for the provided list is too old: {asked}, current: {}",
+            now.revision
+        ))
     })
 }
 

@@ -81,7 +81,12 @@ impl Reader {
     /// Answers a list or a watch.
     ///
     /// Errors: as a kube-apiserver, and 503 while a member is unknown.
-    pub async fn list_or_watch(&self, target: &Target, watch: bool, asked: Asked<'_>) -> Result<Response<Body>, Status> {
+    pub async fn list_or_watch(
+        &self,
+        target: &Target,
+        watch: bool,
+        asked: Asked<'_>,
+    ) -> Result<Response<Body>, Status> {
         acceptable(asked.headers)?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let options = Options::parse(asked.query, watch, |name| naming.is_member(name))?;

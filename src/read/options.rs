@@ -96,12 +96,14 @@ impl Options {
         if self.watch {
             return match (self.send_initial_events, self.matching) {
                 (Some(_), Match::NotOlderThan) | (None, Match::Unset) => Ok(()),
-                (Some(_), Match::Unset | Match::Exact) => {
-                    refuse("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-                }
-                (None, Match::NotOlderThan | Match::Exact) => {
-                    refuse("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-                }
+                (Some(_), Match::Unset | Match::Exact) => refuse(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ),
+                (None, Match::NotOlderThan | Match::Exact) => refuse(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ),
             };
         }
         if self.send_initial_events.is_some() {
@@ -109,13 +111,19 @@ impl Options {
         }
         let set = self.matching != Match::Unset;
         if set && self.at == At::Newest {
-            return refuse("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided");
+            return refuse(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            );
         }
         if set && !self.continue_token.is_empty() {
             return refuse("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
         }
         if self.matching == Match::Exact && self.at == At::Any {
-            return refuse("resourceVersionMatch", "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"");
+            return refuse(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+            );
         }
         if !self.continue_token.is_empty() && matches!(self.at, At::Revision(_)) {
             return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
@@ -221,7 +229,8 @@ mod tests {
     fn good_options_are_taken() {
         let options = parse("limit=500&resourceVersion=0&labelSelector=a%3Db", false).unwrap();
         assert_eq!((options.limit, options.at), (Some(500), At::Any));
-        let options = parse("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1", true).unwrap();
+        let options =
+            parse("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1", true).unwrap();
         assert_eq!((options.send_initial_events, options.bookmarks), (Some(true), true));
         assert_eq!(parse("limit=0", false).unwrap().limit, None);
     }

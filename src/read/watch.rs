@@ -50,7 +50,12 @@ pub(super) struct Surroundings {
 
 /// Answers a watch. One that cannot begin where it wants to is told so in the stream: on an HTTP 410 clients would try
 /// the same revision for ever (client-go `tools/watch/retrywatcher.go`).
-pub(super) fn watch(store: &Arc<FleetStore>, options: &Options, filter: Filter, around: Surroundings) -> Response<Body> {
+pub(super) fn watch(
+    store: &Arc<FleetStore>,
+    options: &Options,
+    filter: Filter,
+    around: Surroundings,
+) -> Response<Body> {
     let Surroundings { last, stale, drain } = around;
     let initial = match (options.at, options.send_initial_events) {
         (_, Some(wanted)) => wanted,

@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
     discovery::Discovery,
-    member::{stores::Stores, view},
+    member::{catalog::Scope, stores::Stores, view},
     read::{Asked, Reader, Target},
     wire::{
         body::Body,
@@ -92,7 +92,8 @@ impl Router {
         if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalogue()) {
             return Ok(response);
         }
-        let info = RequestInfo::of(&parts.method, path, query).map_err(|error| Status::bad_request(error.to_string()))?;
+        let info =
+            RequestInfo::of(&parts.method, path, query).map_err(|error| Status::bad_request(error.to_string()))?;
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(Status::no_such_path());
         }
@@ -108,29 +109,35 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers };
-        let target = Target { gvr, namespace: info.namespace.clone(), name: info.name.clone() };
+        let catalogue = self.stores.catalogue();
+        // A request for one namespace names it twice: as itself, and as the namespace that it is in.
+        let cluster_scoped = catalogue.get(&gvr).is_some_and(|resource| resource.scope == Scope::Cluster);
+        let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
+        let target = Target { gvr, namespace, name: info.name.clone() };
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("get", "") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
             ("watch", "") => self.reader.list_or_watch(&target, true, asked).await,
-            _ => Err(self.not_built(info, parts)),
+            _ => Err(self.not_built(info)),
         }
     }
 
     /// What later versions answer: the member view does it today.
-    fn not_built(&self, info: &RequestInfo, parts: &Parts) -> Status {
+    fn not_built(&self, info: &RequestInfo) -> Status {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let naming = Arc::clone(&self.stores.shared().naming);
-        let member = naming.split(&info.name).map_or("<member>", |(_, member)| member.as_str());
+        let (member, path) = match naming.split(&info.name) {
+            Some((own, member)) => (member.as_str(), info.path.replace(&info.name, own)),
+            None => ("<member>", info.path.clone()),
+        };
         let what = if info.subresource.is_empty() {
             format!("{} of {}", info.verb, gvr.qualified())
         } else {
             format!("{} of {}/{}", info.verb, gvr.qualified(), info.subresource)
         };
         Status::method_not_allowed(format!(
-            "{what} is not supported in the fleet view yet; use the member view /clusters/{member}{} (kubectl --context \
-             fleet-{member})",
-            parts.uri.path()
+            "{what} is not supported in the fleet view yet; use the member view /clusters/{member}{path} (kubectl --context \
+             fleet-{member})"
         ))
     }
 }

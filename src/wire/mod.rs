@@ -13,5 +13,5 @@ pub mod selector;
 pub mod splice;
 pub mod status;
 pub mod token;
-pub mod watch;
 pub mod warning;
+pub mod watch;
