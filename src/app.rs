@@ -267,3 +267,60 @@ fn local_url(address: SocketAddr) -> String {
 fn bare(url: &str) -> String {
     url.trim_end_matches('/').to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn options(folder: &std::path::Path) -> Options {
+        Options {
+            config: folder.join("clusters.yaml"),
+            listen: ([127, 0, 0, 1], 0).into(),
+            state_dir: folder.join("state"),
+            serving_certificate: None,
+            client_ca: None,
+            names: Vec::new(),
+            external_url: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reload_reaches_the_kubeconfig_and_a_drain_ends_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        fs::write(&options.config, "members: [{name: east, inCluster: true}]\n").unwrap();
+        let app = App::start(options.clone()).await.unwrap();
+        let published = Published::read(&options.state_dir).unwrap();
+        assert_eq!(published.members, ["east"]);
+        assert_eq!(published.url, format!("https://{}", app.address()));
+
+        fs::write(&options.config, "members: [{name: west, inCluster: true}]\n").unwrap();
+        app.reload();
+        while Published::read(&options.state_dir).unwrap().members != ["west"] {
+            tokio::task::yield_now().await;
+        }
+        app.drain().await;
+        drop(app);
+        App::start(options).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refused_configuration_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        fs::write(&options.config, "members: []\n").unwrap();
+        assert!(App::start(options.clone()).await.is_err());
+        assert!(!options.state_dir.exists());
+    }
+
+    #[test]
+    fn nobody_dials_all_addresses() {
+        let cases =
+            [("0.0.0.0:1", "https://127.0.0.1:1"), ("[::]:1", "https://[::1]:1"), ("10.0.0.1:1", "https://10.0.0.1:1")];
+        for (address, url) in cases {
+            assert_eq!(local_url(address.parse().unwrap()), url);
+        }
+    }
+}

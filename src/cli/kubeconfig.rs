@@ -48,7 +48,9 @@ fn render(published: &Published, url: &str, (certificate, key): &(String, String
         contexts,
         users: vec![NamedUser { name: USER, user }],
     };
-    Ok(serde_saphyr::to_string(&file)?)
+    // A credential stays on its line: people and scripts look for it there.
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    Ok(serde_saphyr::to_string_with_options(&file, options)?)
 }
 
 #[derive(Serialize)]
@@ -115,9 +117,10 @@ mod tests {
             certificate_authority: "CA".into(),
             own_logins: true,
         };
-        let text = render(&published, &published.url, &("CERT".into(), "KEY".into())).unwrap();
+        let text = render(&published, &published.url, &("CERT".into(), "KEY".repeat(99))).unwrap();
         let read = Kubeconfig::from_yaml(&text).unwrap();
         assert_eq!(read.current_context.as_deref(), Some("fleet"));
+        assert!(text.contains("    client-key-data: "), "{text}");
         let seen: Vec<_> = read
             .contexts
             .iter()

@@ -56,7 +56,7 @@ struct Serve {
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
     /// Another name or address for the made serving certificate; may be repeated.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = server_name)]
     tls_san: Vec<String>,
     /// What clients call this kubefold, for the kubeconfig.
     #[arg(long, value_name = "URL", value_parser = https_url)]
@@ -142,6 +142,15 @@ fn complain(error: &anyhow::Error) {
     eprintln!("kubefold: {sentence}");
 }
 
+/// A DNS name, its first label perhaps a `*`, or an IP address.
+fn server_name(text: &str) -> Result<String, String> {
+    let fixed = text.strip_prefix("*.").unwrap_or(text);
+    match rustls::pki_types::ServerName::try_from(fixed) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("write a DNS name or an IP address".to_owned()),
+    }
+}
+
 fn https_url(text: &str) -> Result<Uri, String> {
     let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
     let sound = url.scheme_str() == Some("https") && url.query().is_none() && url.authority().is_some();
@@ -165,9 +174,13 @@ mod tests {
         let cli = Cli::try_parse_from(serve).unwrap();
         let Command::Serve(flags) = cli.command else { panic!("serve") };
         assert_eq!(flags.listen.to_string(), "127.0.0.1:6443");
-        for extra in [["--tls-cert-file", "x"], ["--tls-key-file", "x"], ["--external-url", "http://x"]] {
+        for extra in
+            [["--tls-cert-file", "x"], ["--tls-key-file", "x"], ["--external-url", "http://x"], ["--tls-san", "a b"]]
+        {
             assert!(Cli::try_parse_from(serve.into_iter().chain(extra)).is_err(), "{extra:?}");
         }
-        assert!(Cli::try_parse_from(serve.into_iter().chain(["--external-url", "https://x:1"])).is_ok());
+        for extra in [["--external-url", "https://x:1"], ["--tls-san", "*.x.example"], ["--tls-san", "::1"]] {
+            assert!(Cli::try_parse_from(serve.into_iter().chain(extra)).is_ok(), "{extra:?}");
+        }
     }
 }

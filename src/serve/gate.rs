@@ -53,20 +53,20 @@ impl<H: Handler> Gate<H> {
         let mut response = match AssertUnwindSafe(self.admit(request, identity)).catch_unwind().await {
             Ok(response) => response,
             Err(panic) => {
-                tracing::error!(audit_id = ?audit_id, panic = panic_text(&*panic), "a request's handler panicked");
+                tracing::error!(audit = ?audit_id, panic = panic_text(&*panic), "a request's handler panicked");
                 Status::internal("kubefold failed at this request; its log has the cause under the Audit-Id")
                     .into_response()
             }
         };
-        tracing::info!(
-            %method,
-            path = %class,
-            status = response.status().as_u16(),
-            // To the answer's head: a watch goes on after it.
-            ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            audit_id = audit_id.to_str().unwrap_or_default(),
-            "request"
-        );
+        let status = response.status();
+        // To the answer's head: a watch goes on after it.
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let audit = audit_id.to_str().unwrap_or_default();
+        if status.is_client_error() || status.is_server_error() {
+            tracing::info!(%method, path = class, status = status.as_u16(), ms, audit, "request");
+        } else {
+            tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
+        }
         response.headers_mut().insert(headers::AUDIT_ID, audit_id);
         response
     }

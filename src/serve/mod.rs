@@ -11,6 +11,8 @@ pub mod health;
 mod listener;
 mod published;
 mod state;
+#[cfg(test)]
+mod tests;
 pub mod tls;
 
 pub use gate::{Gate, Handler};
