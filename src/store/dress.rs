@@ -1,6 +1,6 @@
 //! Turns a member's document into a visible one: which values are found in it, and what is put in their place.
 
-use std::{borrow::Cow, hash::Hasher, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use crate::{
     config::MemberName,
@@ -9,6 +9,7 @@ use crate::{
         identities::{Identities, Referent},
         kind::{KindSpec, id},
         naming::Naming,
+        redress::Referred,
     },
     wire::{
         locate::{Found, NotAnObject},
@@ -72,16 +73,23 @@ impl<'a> Facts<'a> {
         let uid_at = string(id::UID).ok_or(BadObject::Missing("uid"))?;
         let resource_version_at = string(id::RESOURCE_VERSION).ok_or(BadObject::Missing("resourceVersion"))?;
         let revision = raw(&resource_version_at).trim_matches('"');
+        let digits = revision.bytes().all(|byte| byte.is_ascii_digit());
         let namespace = match string(id::NAMESPACE) {
             Some(range) => unquote(raw_of(document, range)),
             None if spec.namespaced => return Err(BadObject::Missing("namespace")),
             None => Cow::Borrowed(""),
         };
+        if name_at.len() <= 2 {
+            return Err(BadObject::Missing("name"));
+        }
         Ok(Self {
             name: unquote(raw_of(document, name_at.clone())),
             namespace: if spec.namespaced { namespace } else { Cow::Borrowed("") },
             uid: raw_of(document, uid_at.clone()).trim_matches('"'),
-            member_rv: revision.parse().map_err(|_| BadObject::Revision(revision.to_owned()))?,
+            member_rv: digits
+                .then(|| revision.parse().ok())
+                .flatten()
+                .ok_or_else(|| BadObject::Revision(revision.to_owned()))?,
             created: at(id::CREATION).map_or("", |range| raw_of(document, range).trim_matches('"')),
             deleting: string(id::DELETION).is_some(),
             has_kind: at(id::KIND).is_some(),
@@ -112,24 +120,38 @@ pub(super) struct Wardrobe<'a> {
     pub(super) identities: &'a Identities,
     /// The member whose document it is.
     pub(super) member: &'a MemberName,
-    /// Hashes of all referents that documents of this member have named.
-    pub(super) refs: &'a mut std::collections::HashSet<u64>,
+    /// All referents that documents of this member have named.
+    pub(super) refs: &'a mut Referred,
     /// A buffer to use again.
-    pub(super) buffer: Vec<u8>,
+    pub(super) referent: &'a mut Vec<u8>,
 }
 
 impl Wardrobe<'_> {
     /// Puts the visible name in the place of the own one.
-    pub(super) fn name(&self, facts: &Facts<'_>, visible: &str, edits: &mut Edits) {
-        edits.put(facts.name_at.clone(), |out| push_string(visible, out));
+    pub(super) fn name(&self, facts: &Facts<'_>, edits: &mut Edits) {
+        self.rename(&facts.name, facts.name_at.clone(), edits);
     }
 
     /// Puts kubefold's annotation in, and every other `kubefold.io/` annotation out.
-    pub(super) fn annotate(document: &str, facts: &Facts<'_>, key: &str, value: &str, edits: &mut Edits) {
+    pub(super) fn annotate<'n>(
+        document: &str,
+        facts: &Facts<'_>,
+        key: &str,
+        members: impl IntoIterator<Item = &'n str> + Clone,
+        edits: &mut Edits,
+    ) {
+        // Members' names are DNS labels: nothing in them is escaped.
+        let value = |out: &mut Vec<u8>| {
+            for (at, member) in members.clone().into_iter().enumerate() {
+                out.push(if at == 0 { b'"' } else { b',' });
+                out.extend_from_slice(member.as_bytes());
+            }
+            out.push(b'"');
+        };
         let pair = |out: &mut Vec<u8>| {
             push_string(key, out);
             out.push(b':');
-            push_string(value, out);
+            value(out);
         };
         let Some(at) = facts.annotations_at.clone() else {
             // Every object has a name: what follows it is a good place.
@@ -147,7 +169,9 @@ impl Wardrobe<'_> {
         if may_hold_own || is_empty || !annotations.starts_with('{') {
             if let Ok(mut object) = ObjectEdits::new(annotations, at.start) {
                 object.remove(|key| key.starts_with(OWN_PREFIX));
-                object.set(key, crate::wire::splice::string(value));
+                let mut text = Vec::new();
+                value(&mut text);
+                object.set(key, text);
                 object.finish().iter().for_each(|edit| edits.add(edit));
             }
             return;
@@ -206,7 +230,9 @@ impl Wardrobe<'_> {
             if let Some(resource) = self.naming.shared_kind(group, &kind, namespace, &name) {
                 let key = crate::store::naming::key(namespace, &name);
                 let life = self.identities.life(&format!("{group}/{resource}/{key}"));
-                let shared = self.naming.shared_uid(group, &resource, &key, life);
+                let shared = self.naming.shared_uid(group, resource, &key, life);
+                Referent::write(self.member, group, &kind, namespace, &name, self.referent);
+                self.refs.insert(self.referent);
                 if let (Some(at), Some(uid), Some(_)) = (reference.uid.clone(), shared, known_uid) {
                     edits.put(at, |out| push_string(&uid, out));
                 }
@@ -226,30 +252,34 @@ impl Wardrobe<'_> {
     }
 
     /// The visible UID of a placed object's part, and a note that this member's documents name it.
-    fn identity(&mut self, group: &str, kind: &str, namespace: &str, name: &str, uid: Option<&str>) -> Option<String> {
-        Referent::write(self.member, group, kind, namespace, name, &mut self.buffer);
-        self.refs.insert(hash(&self.buffer));
+    fn identity(
+        &mut self,
+        group: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Option<Arc<str>> {
+        Referent::write(self.member, group, kind, namespace, name, self.referent);
+        self.refs.insert(self.referent);
         if self.identities.is_empty() {
             return None;
         }
-        self.identities.get(&self.buffer, uid).map(|identity| identity.visible_uid)
+        self.identities.get(self.referent, uid).map(|identity| identity.visible_uid)
     }
 
     fn rename(&self, name: &str, at: Range<usize>, edits: &mut Edits) {
         if self.naming.is_plain() {
             return;
         }
-        let mut visible = Vec::with_capacity(name.len() + 16);
-        self.naming.push_native(name, self.member, &mut visible);
-        edits.put(at, |out| push_string(&String::from_utf8_lossy(&visible), out));
+        edits.put(at, |out| {
+            push_string(name, out);
+            // Before the closing quote.
+            out.pop();
+            self.naming.suffix(self.member).iter().for_each(|word| out.extend_from_slice(word.as_bytes()));
+            out.push(b'"');
+        });
     }
-}
-
-/// Hash of a referent, for the filter that spares a store the search for references.
-pub(super) fn hash(referent: &[u8]) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(referent);
-    hasher.finish()
 }
 
 /// Where the fields of one reference lie.

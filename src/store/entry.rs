@@ -170,20 +170,50 @@ impl Entry {
 
     /// Appends the member's own bytes, as they were before any splice. For native objects only.
     pub(super) fn write_original(&self, out: &mut Vec<u8>) {
+        self.original().for_each(|piece| out.extend_from_slice(piece));
+    }
+
+    /// Says whether `text`, with `lead` behind its brace, is the member's own document.
+    pub(super) fn is_original(&self, text: &str, lead: &str) -> bool {
+        let mut wanted = [b"{".as_slice(), lead.as_bytes(), text.as_bytes().get(1..).unwrap_or_default()].into_iter();
+        let mut rest: &[u8] = &[];
+        for mut piece in self.original() {
+            while !piece.is_empty() {
+                if rest.is_empty() {
+                    let Some(next) = wanted.next() else { return false };
+                    rest = next;
+                    continue;
+                }
+                let len = piece.len().min(rest.len());
+                if piece.get(..len) != rest.get(..len) {
+                    return false;
+                }
+                (piece, rest) = (piece.get(len..).unwrap_or_default(), rest.get(len..).unwrap_or_default());
+            }
+        }
+        rest.is_empty() && wanted.all(<[u8]>::is_empty)
+    }
+
+    /// The pieces that the member's own document is made of.
+    fn original(&self) -> impl Iterator<Item = &[u8]> {
         let json = self.json();
-        let mut undo = self.buffer.get((self.key_len + self.json_len) as usize..).unwrap_or_default();
-        let mut copied = 0;
-        while let Some((head, rest)) = undo.split_at_checked(12) {
+        let undo = self.buffer.get((self.key_len + self.json_len) as usize..).unwrap_or_default();
+        let mut state = Some((undo, 0));
+        std::iter::from_fn(move || {
+            let (undo, copied) = state?;
+            let Some((head, rest)) = undo.split_at_checked(12) else {
+                state = None;
+                return Some([json.get(copied..).unwrap_or_default(), &[]]);
+            };
             let number = |at: usize| {
                 head.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes) as usize
             };
             let (start, len, original) = (number(0), number(4), number(8));
-            out.extend_from_slice(json.get(copied..start).unwrap_or_default());
-            out.extend_from_slice(rest.get(..original).unwrap_or_default());
-            copied = start + len;
-            undo = rest.get(original..).unwrap_or_default();
-        }
-        out.extend_from_slice(json.get(copied..).unwrap_or_default());
+            let (original, rest) = rest.split_at_checked(original).unwrap_or_default();
+            state = Some((rest, start + len));
+            Some([json.get(copied..start).unwrap_or_default(), original])
+        })
+        .flatten()
     }
 
     fn part(&self, range: &Range<u32>) -> Option<&str> {
@@ -270,10 +300,13 @@ fn narrow(range: Range<usize>) -> Range<u32> {
 /// What an entry is made from.
 pub(super) struct Draft<'a> {
     pub(super) namespace: &'a str,
-    /// The visible name.
+    /// The visible name, in two halves.
     pub(super) name: &'a str,
-    /// The member's document in its whole form.
+    pub(super) suffix: [&'a str; 2],
+    /// The member's document.
     pub(super) document: &'a str,
+    /// What comes behind its brace to make it whole, and is no edit: the original is the whole form.
+    pub(super) lead: &'a str,
     /// Length of a leading `"kind":..,"apiVersion":..,` that list items leave out.
     pub(super) type_meta_len: usize,
     /// Where labels, resourceVersion and UID lie in the document. Edits may replace or contain them.
@@ -289,21 +322,28 @@ pub(super) struct Draft<'a> {
 impl Draft<'_> {
     /// Splices the document once: one buffer of the exact size.
     pub(super) fn build(self, edits: &mut Edits) -> Entry {
-        edits.list.sort_by_key(|(at, _)| (at.start, at.end));
+        edits.list.sort_unstable_by_key(|(at, _)| (at.start, at.end));
         let document = self.document.as_bytes();
-        let key_len = if self.namespace.is_empty() { 0 } else { self.namespace.len() + 1 } + self.name.len();
+        let name_len: usize = self.name.len() + self.suffix.iter().map(|word| word.len()).sum::<usize>();
+        let key_len = if self.namespace.is_empty() { 0 } else { self.namespace.len() + 1 } + name_len;
         let grown: usize = edits.list.iter().map(|(_, text)| text.len()).sum();
         let replaced: usize = edits.list.iter().map(|(at, _)| at.len()).sum();
-        let json_len = document.len() + grown - replaced;
+        let json_len = document.len() + self.lead.len() + grown - replaced;
         let mut buffer = Vec::with_capacity(key_len + json_len + replaced + 12 * edits.list.len());
         if !self.namespace.is_empty() {
             buffer.extend_from_slice(self.namespace.as_bytes());
             buffer.push(b'/');
         }
         buffer.extend_from_slice(self.name.as_bytes());
+        self.suffix.iter().for_each(|word| buffer.extend_from_slice(word.as_bytes()));
 
         let mut places = Places::new(&self);
         let mut copied = 0;
+        if !self.lead.is_empty() {
+            buffer.push(b'{');
+            buffer.extend_from_slice(self.lead.as_bytes());
+            copied = 1;
+        }
         for (at, text) in &edits.list {
             let (start, end) = (at.start as usize, at.end as usize);
             buffer.extend_from_slice(document.get(copied..start).unwrap_or_default());
@@ -315,7 +355,7 @@ impl Draft<'_> {
         }
         buffer.extend_from_slice(document.get(copied..).unwrap_or_default());
         let json_len = buffer.len() - key_len;
-        push_undo(document, edits, &mut buffer);
+        push_undo(document, self.lead.len(), edits, &mut buffer);
 
         Entry {
             buffer: buffer.into_boxed_slice(),
@@ -335,8 +375,8 @@ impl Draft<'_> {
     }
 }
 
-fn push_undo(document: &[u8], edits: &Edits, buffer: &mut Vec<u8>) {
-    let mut shift = 0i64;
+fn push_undo(document: &[u8], lead: usize, edits: &Edits, buffer: &mut Vec<u8>) {
+    let mut shift = i64::from(narrow(0..lead).end);
     for (at, text) in &edits.list {
         let original = document.get(at.start as usize..at.end as usize).unwrap_or_default();
         let start = u32::try_from(i64::from(at.start) + shift).unwrap_or_default();
@@ -363,7 +403,11 @@ struct Place {
 
 impl Places {
     fn new(draft: &Draft<'_>) -> Self {
-        let place = |at: Range<usize>| Place { out: at.clone(), at };
+        let lead = draft.lead.len();
+        let place = |at: Range<usize>| match at.is_empty() {
+            true => Place { out: 0..0, at },
+            false => Place { out: at.start + lead..at.end + lead, at },
+        };
         Self {
             labels: place(draft.labels.clone().unwrap_or(0..0)),
             resource_version: place(draft.resource_version.clone()),
@@ -411,8 +455,10 @@ mod tests {
         let range = |text: &str| document.find(text).map(|at| at..at + text.len()).unwrap();
         Draft {
             namespace: "ns",
-            name: "a@east",
+            name: "a",
+            suffix: ["@", "east"],
             document,
+            lead: "",
             type_meta_len: r#""kind":"Pod","#.len(),
             labels: Some(range(r#"{"l":"1"}"#)),
             resource_version: range("\"77\""),
@@ -441,6 +487,10 @@ mod tests {
         let mut original = Vec::new();
         entry.write_original(&mut original);
         assert_eq!(std::str::from_utf8(&original).unwrap(), document);
+        assert!(entry.is_original(document, ""));
+        assert!(entry.is_original(&document.replace(r#""kind":"Pod","#, ""), r#""kind":"Pod","#));
+        assert!(!entry.is_original(&document.replace("77", "78"), ""));
+        assert!(!entry.is_original(&document[..document.len() - 1], "") && !entry.is_original("{", ""));
         let mut out = Vec::new();
         entry.write_at(Revision(123_456), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected.replace("\"5\"", "\"123456\""));

@@ -124,6 +124,7 @@ impl std::fmt::Debug for FleetStore {
 }
 
 /// A watch from a revision that the log does not reach.
+/// A watch from a revision that the log does not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
     /// The oldest revision that a watch may begin at.
@@ -258,7 +259,7 @@ impl FleetStore {
         document: &str,
     ) -> Result<Option<Ingested>, BadObject> {
         self.write(|inner| {
-            if inner.member(member).is_none_or(|state| state.incarnation != incarnation) {
+            if inner.member(member).is_none_or(|state| state.incarnation != incarnation || state.left) {
                 return Ok(None);
             }
             inner.ingest(member, document, Source::Live)
@@ -337,13 +338,13 @@ impl FleetStore {
 
     /// Begins a watch after `revision`.
     ///
-    /// Errors: the log does not reach so far back.
+    /// Errors: the log does not reach so far back, or this store never gave that revision out.
     pub fn cursor(&self, revision: Revision) -> Result<Cursor, Expired> {
         let inner = self.inner.read();
-        if revision < inner.log.floor() {
+        if revision < inner.log.floor() || revision > inner.head {
             return Err(Expired { floor: inner.log.floor() });
         }
-        Ok(self.place(revision, inner.log.offset()))
+        Ok(self.place(revision, inner.log.offset_at(revision)))
     }
 
     /// Begins a watch at the objects of now: nothing is missed between the two.
@@ -364,8 +365,9 @@ impl FleetStore {
 
     /// Appends up to `max` records that the cursor has not read, and moves it.
     pub fn read(&self, cursor: &mut Cursor, max: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
+        let before = out.len();
         let outcome = self.inner.read().log.read_after(cursor.revision, max, out);
-        if let Some(last) = out.last() {
+        if let Some(last) = out.get(before..).and_then(<[_]>::last) {
             cursor.moved_to(last);
         } else {
             *cursor.place.moved.lock() = Instant::now();

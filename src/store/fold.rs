@@ -9,11 +9,12 @@ use crate::{
         marker::Marker,
     },
     store::{
-        dress::{Facts, Wardrobe},
+        dress::Wardrobe,
         entry::{Draft, Entry, Holders},
         identities::{Identity, Referent},
+        ingest::{Incoming, push_revision},
         revision::Revision,
-        sequencer::{Sequencer, push_revision, type_meta_len},
+        sequencer::{Scratch, Sequencer},
     },
 };
 
@@ -47,7 +48,8 @@ pub(super) struct Fold {
     parts: Vec<Part>,
     /// How many writers ask that nothing be shown yet.
     pub(super) held: u32,
-    /// Parts of a second placement under this key: they are shown as natives.
+    /// Members whose part is shown as a native: those of a second placement under this key, and while a writer holds the
+    /// key those that were natives until now.
     exposed: Vec<MemberName>,
 }
 
@@ -81,6 +83,22 @@ impl Fold {
     /// Puts the parts in configuration order; one of a member that is leaving comes last.
     pub(super) fn sort(&mut self, order: &[MemberName]) {
         self.parts.sort_by_key(|part| order.iter().position(|name| *name == part.member).unwrap_or(usize::MAX));
+    }
+
+    /// Says whether the member's part is in the fold that is shown, and not beside it.
+    pub(super) fn shows(&self, member: &MemberName) -> bool {
+        self.part(member).is_some() && !self.exposed.contains(member)
+    }
+
+    fn take(&mut self, member: &MemberName) -> Option<Part> {
+        let at = self.parts.iter().position(|part| part.member == *member)?;
+        Some(self.parts.remove(at))
+    }
+
+    fn unexpose(&mut self, member: &MemberName) -> bool {
+        let before = self.exposed.len();
+        self.exposed.retain(|name| name != member);
+        self.exposed.len() < before
     }
 
     /// The parts that make the visible object, its body's first; the others are a younger placement's.
@@ -117,16 +135,66 @@ impl Fold {
 }
 
 impl Sequencer {
-    /// Drops one part and shows what is left.
+    /// Puts a part in and shows what that makes.
+    pub(super) fn put_part(&mut self, key: &str, part: Part) {
+        let order = Arc::clone(&self.shared.naming);
+        let fold = match self.folds.get_mut(key) {
+            Some(fold) => fold,
+            None => self.folds.entry(key.to_owned()).or_default(),
+        };
+        fold.put(part, order.members());
+        self.refold(key);
+    }
+
+    /// Drops a part that is gone and shows what is left.
     pub(super) fn remove_part(&mut self, key: &str, member: &MemberName) {
-        let referent = self.referent(key, member);
         let Some(fold) = self.folds.get_mut(key) else { return };
-        let placed = fold.part(member).is_some_and(|part| part.marker.is_some());
-        fold.parts.retain(|part| part.member != *member);
-        if placed {
-            self.shared.identities.gone(referent);
+        let Some(part) = fold.take(member) else { return };
+        let exposed = fold.unexpose(member);
+        if part.marker.is_some() {
+            self.shared.identities.gone(self.referent(key, member));
+        }
+        if exposed {
+            let native = self.native_key(key, member);
+            self.remove_visible(native.as_bytes());
         }
         self.refold(key);
+    }
+
+    /// Takes a part out, as its object lives on as a native: what is shown of it stays until that is put. What refers to
+    /// it shall do so by the native's name.
+    pub(super) fn part_turns_native(&mut self, key: &str, member: &MemberName, uid: &str) {
+        let referent = self.referent(key, member);
+        let Some(fold) = self.folds.get_mut(key) else { return };
+        let Some(part) = fold.take(member) else { return };
+        fold.unexpose(member);
+        if part.uid != uid {
+            self.shared.identities.gone(referent);
+        } else if self.shared.identities.unset(&referent, uid) {
+            self.changed.push(referent);
+        }
+        self.refold(key);
+    }
+
+    /// Leaves a native visible until the fold that its object is now a part of is shown.
+    pub(super) fn native_turns_part(&mut self, key: &str, native_key: &str, part: &Part) {
+        let Some(slot) = self.objects.get(native_key.as_bytes()).cloned() else { return };
+        if native_key == key || slot.0.uid() != part.uid {
+            self.remove_visible(native_key.as_bytes());
+            return;
+        }
+        if let Some(state) = self.member_mut(&part.member) {
+            state.natives.remove(&slot);
+        }
+        self.folds.entry(key.to_owned()).or_default().exposed.push(part.member.clone());
+    }
+
+    /// Ends a shared object's life when its only holder has another object in its place.
+    pub(super) fn last_part_goes(&mut self, key: &str, successor: &Part) {
+        let is_last = self.folds.get(key).is_some_and(|fold| fold.parts.len() == 1 && fold.held == 0);
+        if successor.marker.is_none() && is_last {
+            self.remove_part(key, &successor.member);
+        }
     }
 
     fn referent(&self, key: &str, member: &MemberName) -> Referent {
@@ -137,18 +205,22 @@ impl Sequencer {
     /// Shows what the parts under a key make, unless a writer holds it back.
     pub(super) fn refold(&mut self, key: &str) {
         let Some(fold) = self.folds.get(key) else { return };
-        if fold.held > 0 {
+        let held = fold.held > 0;
+        let chosen: Vec<Part> = fold.chosen().into_iter().cloned().collect();
+        let is_chosen = |part: &&Part| chosen.iter().any(|chosen| chosen.member == part.member);
+        let losers: Vec<Part> = fold.parts.iter().filter(|part| !is_chosen(part)).cloned().collect();
+        // Also while it is held: what refers to a part shall know who that is from the first.
+        self.identify(key, &chosen, &losers);
+        if held {
             return;
         }
-        let chosen: Vec<Part> = fold.chosen().into_iter().cloned().collect();
-        let exposed_before = fold.exposed.clone();
-        let losers: Vec<Part> = fold
-            .parts
-            .iter()
-            .filter(|part| !chosen.iter().any(|chosen| chosen.member == part.member))
-            .cloned()
-            .collect();
         self.show_fold(key, &chosen);
+        let Some(fold) = self.folds.get_mut(key) else { return };
+        let exposed_before = std::mem::take(&mut fold.exposed);
+        fold.exposed = losers.iter().map(|part| part.member.clone()).collect();
+        if fold.parts.is_empty() {
+            self.folds.remove(key);
+        }
         for member in exposed_before.iter().filter(|name| !losers.iter().any(|part| part.member == **name)) {
             let native = self.native_key(key, member);
             self.remove_visible(native.as_bytes());
@@ -156,52 +228,58 @@ impl Sequencer {
         for loser in &losers {
             self.expose(loser);
         }
-        if let Some(fold) = self.folds.get_mut(key) {
-            fold.exposed = losers.into_iter().map(|part| part.member).collect();
-            if fold.parts.is_empty() {
-                self.folds.remove(key);
+    }
+
+    fn identify(&mut self, key: &str, chosen: &[Part], losers: &[Part]) {
+        for part in chosen {
+            let Some(marker) = &part.marker else { continue };
+            let referent = self.referent(key, &part.member);
+            let identity = Identity { own_uid: part.uid.as_str().into(), visible_uid: marker.uid.as_str().into() };
+            if self.shared.identities.set(&referent, identity) {
+                self.changed.push(referent);
+            }
+        }
+        for part in losers {
+            let referent = self.referent(key, &part.member);
+            if self.shared.identities.unset(&referent, &part.uid) {
+                self.changed.push(referent);
             }
         }
     }
 
     fn show_fold(&mut self, key: &str, chosen: &[Part]) {
-        let held = self.objects.get(key.as_bytes()).map(|slot| Arc::clone(&slot.0));
+        let held = self.objects.get(key.as_bytes()).map(|slot| Arc::clone(&slot.0)).filter(|entry| entry.folded);
         let Some(body) = chosen.first() else {
-            let shared = self.is_shared_key(key);
             if held.is_some() {
                 self.remove_visible(key.as_bytes());
-                if shared {
-                    self.shared.identities.raise_life(&self.life_key(key));
-                }
+                self.end_life(key);
             }
             return;
         };
-        for part in chosen {
-            if let Some(marker) = &part.marker {
-                let referent = self.referent(key, &part.member);
-                let identity = Identity { own_uid: part.uid.clone(), visible_uid: marker.uid.clone() };
-                if self.shared.identities.set(&referent, identity) {
-                    self.changed.push(referent);
-                }
-            }
-        }
-        // First with the revision that is shown: when nothing else differs, nothing happened.
-        let shown = held.as_ref().map_or(Revision(0), |entry| entry.revision);
-        let Some(trial) = self.dress_fold(key, body, chosen, shown) else { return };
+        // Should another object's deletion come first, its revision does.
+        let deletion = self.shared.revisions.next();
+        let revision = self.shared.revisions.next();
+        let Some(entry) = self.dress_fold(key, body, chosen, revision) else { return };
         match held {
-            Some(held) if held.is_same_but_for_revision(&trial) => {}
-            Some(held) if held.uid() != trial.uid() => {
-                self.remove_visible(key.as_bytes());
-                self.put_fold(key, body, chosen);
+            Some(held) if held.is_same_but_for_revision(&entry) => {}
+            Some(held) if held.uid() != entry.uid() => {
+                self.remove_visible_at(key.as_bytes(), deletion);
+                self.put(entry);
             }
-            Some(_) | None => self.put_fold(key, body, chosen),
+            Some(_) | None => self.put(entry),
         }
     }
 
-    fn put_fold(&mut self, key: &str, body: &Part, chosen: &[Part]) {
-        let revision = self.shared.revisions.next();
-        if let Some(entry) = self.dress_fold(key, body, chosen, revision) {
-            self.put(entry);
+    /// The last holder of a shared object is gone: should it come back it is another one, and bears another UID.
+    fn end_life(&mut self, key: &str) {
+        if !self.is_shared_key(key) {
+            return;
+        }
+        self.shared.identities.raise_life(&self.life_key(key));
+        let members: Vec<MemberName> = self.members.iter().map(|member| member.name.clone()).collect();
+        for member in members {
+            let referent = self.referent(key, &member);
+            self.changed.push(referent);
         }
     }
 
@@ -215,76 +293,90 @@ impl Sequencer {
     }
 
     fn dress_fold(&mut self, key: &str, body: &Part, chosen: &[Part], revision: Revision) -> Option<Entry> {
-        let (mut edits, mut found, buffer) = self.scratch();
-        let mut refs = self.refs_of(&body.member);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let entry = self.dress_fold_with(key, body, chosen, revision, &mut scratch);
+        self.scratch = scratch;
+        entry
+    }
+
+    fn dress_fold_with(
+        &mut self,
+        key: &str,
+        body: &Part,
+        chosen: &[Part],
+        revision: Revision,
+        scratch: &mut Scratch,
+    ) -> Option<Entry> {
         let spec = Arc::clone(&self.spec);
+        let at = self.members.iter().position(|member| member.name == body.member)?;
         let document: &str = &body.document;
-        let entry = Facts::read(&spec, document, &mut found).ok().map(|facts| {
-            edits.clear();
-            let mut wardrobe = Wardrobe {
-                naming: &self.shared.naming,
-                identities: &self.shared.identities,
-                member: &body.member,
-                refs: &mut refs,
-                buffer,
-            };
-            let holders: Holders = chosen.iter().map(|part| part.member.clone()).collect();
-            let names: Vec<&str> = holders.iter().map(MemberName::as_str).collect();
-            Wardrobe::annotate(document, &facts, CLUSTERS, &names.join(","), &mut edits);
-            wardrobe.references(document, &facts, &found, &mut edits);
-            edits.put(facts.resource_version_at.clone(), |out| push_revision(revision, out));
-            match &body.marker {
-                Some(marker) => {
-                    let views: Vec<PartView<'_>> =
-                        chosen.iter().map(|part| PartView { member: &part.member, json: &part.document }).collect();
-                    // A body that was read a line above is an object.
-                    for edit in fold(&views, self.fold_kind(), &marker.uid).unwrap_or_default() {
-                        edits.add(&edit);
-                    }
-                }
-                None => {
-                    let life = self.shared.identities.life(&self.life_key(key));
-                    let gvr = &spec.gvr;
-                    if let Some(uid) = self.shared.naming.shared_uid(&gvr.group, &gvr.resource, key, life) {
-                        edits.put(facts.uid_at.clone(), |out| crate::wire::splice::push_string(&uid, out));
-                    }
+        let Scratch { edits, found, referent, .. } = scratch;
+        let incoming = Incoming::read(at, &spec, document, found).ok()?;
+        let facts = &incoming.facts;
+        edits.clear();
+        let holders: Holders = chosen.iter().map(|part| part.member.clone()).collect();
+        Wardrobe::annotate(document, facts, CLUSTERS, holders.iter().map(MemberName::as_str), edits);
+        let mut wardrobe = Wardrobe {
+            naming: &self.shared.naming,
+            identities: &self.shared.identities,
+            member: &body.member,
+            refs: &mut self.members.get_mut(at)?.refs,
+            referent,
+        };
+        wardrobe.references(document, facts, found, edits);
+        edits.put(facts.resource_version_at.clone(), |out| push_revision(revision, out));
+        match &body.marker {
+            Some(marker) => {
+                let views: Vec<PartView<'_>> =
+                    chosen.iter().map(|part| PartView { member: &part.member, json: &part.document }).collect();
+                // A body that was read a line above is an object.
+                for edit in fold(&views, self.fold_kind(), &marker.uid).unwrap_or_default() {
+                    edits.add(&edit);
                 }
             }
-            let draft = Draft {
-                namespace: &facts.namespace,
-                name: &facts.name,
-                document,
-                type_meta_len: type_meta_len(&spec, document),
-                labels: facts.labels_at.clone(),
-                resource_version: facts.resource_version_at.clone(),
-                uid: facts.uid_at.clone(),
-                revision,
-                holders,
-                folded: true,
-                deleting: facts.deleting,
-            };
-            draft.build(&mut edits)
-        });
-        self.give_back((edits, found, Vec::new()));
-        self.give_refs(&body.member, refs);
-        entry
+            None => {
+                let life = self.shared.identities.life(&self.life_key(key));
+                if let Some(uid) = self.shared.naming.shared_uid(&spec.gvr.group, &spec.gvr.resource, key, life) {
+                    edits.put(facts.uid_at.clone(), |out| crate::wire::splice::push_string(&uid, out));
+                }
+            }
+        }
+        let draft = Draft {
+            namespace: &facts.namespace,
+            name: &facts.name,
+            suffix: ["", ""],
+            document,
+            lead: "",
+            type_meta_len: incoming.type_meta_len(&spec),
+            labels: facts.labels_at.clone(),
+            resource_version: facts.resource_version_at.clone(),
+            uid: facts.uid_at.clone(),
+            revision,
+            holders,
+            folded: true,
+            deleting: facts.deleting,
+        };
+        Some(draft.build(edits))
     }
 
     /// Shows a part of a younger placement as the native object that it is in its member.
     fn expose(&mut self, part: &Part) {
         let Some(at) = self.members.iter().position(|member| member.name == part.member) else { return };
-        let mut found = Vec::new();
+        let mut scratch = std::mem::take(&mut self.scratch);
         let spec = Arc::clone(&self.spec);
-        let Ok(facts) = Facts::read(&spec, &part.document, &mut found) else { return };
-        let Some(entry) = self.dress_native(at, &part.document, &facts, &found) else { return };
+        let deletion = self.shared.revisions.next();
+        let entry = Incoming::read(at, &spec, &part.document, &mut scratch.found).ok().and_then(|incoming| {
+            let Scratch { edits, found, referent, .. } = &mut scratch;
+            self.dress_native(&incoming, part.seen, found, edits, referent)
+        });
+        self.scratch = scratch;
+        let Some(entry) = entry else { return };
         let held = self.objects.get(entry.key()).map(|slot| Arc::clone(&slot.0));
         match held {
             Some(held) if held.is_same_but_for_revision(&entry) => {}
             Some(held) if held.uid() != entry.uid() => {
-                self.remove_visible(held.key());
-                if let Some(entry) = self.dress_native(at, &part.document, &facts, &found) {
-                    self.put(entry);
-                }
+                self.remove_visible_at(held.key(), deletion);
+                self.put(entry);
             }
             Some(_) | None => self.put(entry),
         }

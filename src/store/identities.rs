@@ -3,6 +3,7 @@
 use std::{
     borrow::Borrow,
     collections::{HashMap, VecDeque},
+    sync::Arc,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -52,9 +53,9 @@ impl Borrow<[u8]> for Referent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The part's UID in its member.
-    pub own_uid: String,
+    pub own_uid: Arc<str>,
     /// The UID of the whole.
-    pub visible_uid: String,
+    pub visible_uid: Arc<str>,
 }
 
 /// Parts that are gone are still referred to for a while (by events, and by what the garbage collector has yet to take).
@@ -69,39 +70,65 @@ pub struct Identities {
 
 #[derive(Debug, Default)]
 struct Parts {
-    by_referent: HashMap<Referent, Identity>,
-    gone: VecDeque<Referent>,
+    by_referent: HashMap<Referent, Known>,
+    /// Who went, in that order, each with the number of its going: one that came back since bears another or none.
+    gone: VecDeque<(u64, Referent)>,
+    goings: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    identity: Identity,
+    gone: Option<u64>,
 }
 
 impl Identities {
     /// Notes a part. Says whether that changed anything.
     pub fn set(&self, referent: &Referent, identity: Identity) -> bool {
         let mut parts = self.parts.write();
-        parts.gone.retain(|gone| gone != referent);
-        parts.by_referent.insert(referent.clone(), identity.clone()).is_none_or(|earlier| earlier != identity)
+        if let Some(known) = parts.by_referent.get_mut(referent.bytes()) {
+            // A part that comes back changes what references without a UID mean.
+            let changed = known.gone.take().is_some() || known.identity != identity;
+            known.identity = identity;
+            return changed;
+        }
+        parts.by_referent.insert(referent.clone(), Known { identity, gone: None });
+        true
+    }
+
+    /// Notes that the object with that UID is no part, but lives: its name leads to a native now. Says whether that
+    /// changed anything.
+    pub fn unset(&self, referent: &Referent, own_uid: &str) -> bool {
+        let mut parts = self.parts.write();
+        let is_it = parts.by_referent.get(referent.bytes()).is_some_and(|known| *known.identity.own_uid == *own_uid);
+        is_it && parts.by_referent.remove(referent.bytes()).is_some()
     }
 
     /// Notes that a part is gone: references that name its UID keep their meaning for a while.
     pub fn gone(&self, referent: Referent) {
         let mut parts = self.parts.write();
-        parts.gone.push_back(referent);
+        parts.goings += 1;
+        let number = parts.goings;
+        let Some(known) = parts.by_referent.get_mut(referent.bytes()) else { return };
+        known.gone = Some(number);
+        parts.gone.push_back((number, referent));
         if parts.gone.len() > GONE_MAX
-            && let Some(oldest) = parts.gone.pop_front()
+            && let Some((number, oldest)) = parts.gone.pop_front()
+            && parts.by_referent.get(oldest.bytes()).is_some_and(|known| known.gone == Some(number))
         {
-            parts.by_referent.remove(&oldest);
+            parts.by_referent.remove(oldest.bytes());
         }
     }
 
     /// The identity behind a reference, when it is a part's. A reference with the UID of another object is not.
     pub fn get(&self, referent: &[u8], uid: Option<&str>) -> Option<Identity> {
         let parts = self.parts.read();
-        let identity = parts.by_referent.get(referent)?;
-        match uid {
-            Some(uid) if uid == identity.own_uid => Some(identity.clone()),
-            Some(_) => None,
-            None if parts.gone.iter().any(|gone| gone.bytes() == referent) => None,
-            None => Some(identity.clone()),
-        }
+        let known = parts.by_referent.get(referent)?;
+        let is_it = match uid {
+            Some(uid) => *known.identity.own_uid == *uid,
+            None => known.gone.is_none(),
+        };
+        is_it.then(|| known.identity.clone())
     }
 
     /// Says whether there is no part at all, so that nothing needs a look.
@@ -127,5 +154,48 @@ impl Identities {
     /// Takes the lives that an earlier process counted.
     pub fn restore_lives(&self, lives: HashMap<String, u32>) {
         *self.lives.lock() = lives;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn referent(name: &str) -> Referent {
+        Referent::new(&MemberName::new("east").unwrap(), "apps", "Deployment", "default", name)
+    }
+
+    fn identity(own: &str) -> Identity {
+        Identity { own_uid: own.into(), visible_uid: "v".into() }
+    }
+
+    #[test]
+    fn what_is_gone_is_known_by_its_uid_alone() {
+        let identities = Identities::default();
+        let web = referent("web");
+        assert!(identities.set(&web, identity("a")) && !identities.set(&web, identity("a")));
+        identities.gone(web.clone());
+        assert_eq!(identities.get(web.bytes(), Some("a")), Some(identity("a")));
+        assert_eq!(identities.get(web.bytes(), None), None);
+        assert!(identities.set(&web, identity("a")), "it came back, which bare names show");
+        assert_eq!(identities.get(web.bytes(), None), Some(identity("a")));
+        assert!(!identities.unset(&web, "b") && identities.unset(&web, "a") && identities.is_empty());
+    }
+
+    #[test]
+    fn the_dead_are_forgotten_one_by_one_and_the_living_never() {
+        let identities = Identities::default();
+        let back = referent("back");
+        identities.set(&back, identity("b"));
+        identities.gone(back.clone());
+        identities.set(&back, identity("b"));
+        for at in 0..=GONE_MAX {
+            let dead = referent(&format!("d{at}"));
+            identities.set(&dead, identity("d"));
+            identities.gone(dead);
+        }
+        assert!(identities.get(back.bytes(), None).is_some());
+        assert!(identities.get(referent("d0").bytes(), Some("d")).is_none());
+        assert!(identities.get(referent("d2").bytes(), Some("d")).is_some());
     }
 }

@@ -142,6 +142,12 @@ impl Log {
         self.offset
     }
 
+    /// Bytes logged up to and with `revision`.
+    pub(super) fn offset_at(&self, revision: Revision) -> u64 {
+        let first = self.records.partition_point(|record| record.revision <= revision);
+        self.records.get(first).map_or(self.offset, |record| record.offset - record.size() as u64)
+    }
+
     pub(super) fn limits(&self) -> &LogLimits {
         &self.limits
     }

@@ -7,9 +7,11 @@ mod entry;
 mod fleet_store;
 mod fold;
 mod identities;
+mod ingest;
 mod kind;
 mod log;
 mod naming;
+mod redress;
 mod revision;
 mod sequencer;
 

@@ -53,13 +53,24 @@ impl Naming {
         self.names == Names::Plain
     }
 
+    /// What follows a native's own name: an `@` and its member, or nothing.
+    pub fn suffix<'a>(&self, member: &'a MemberName) -> [&'a str; 2] {
+        match self.names {
+            Names::Suffixed => ["@", member.as_str()],
+            Names::Plain => ["", ""],
+        }
+    }
+
     /// Appends the visible name of a native object.
     pub fn push_native(&self, own: &str, member: &MemberName, out: &mut Vec<u8>) {
         out.extend_from_slice(own.as_bytes());
-        if self.names == Names::Suffixed {
-            out.push(b'@');
-            out.extend_from_slice(member.as_str().as_bytes());
-        }
+        self.suffix(member).iter().for_each(|word| out.extend_from_slice(word.as_bytes()));
+    }
+
+    /// Appends the visible name of a native object.
+    pub(super) fn write_native(&self, own: &str, member: &MemberName, out: &mut String) {
+        out.push_str(own);
+        out.extend(self.suffix(member));
     }
 
     /// Says whether an object of that resource is one that every cluster has under this name.
@@ -71,13 +82,16 @@ impl Naming {
             .any(|rule| rule.group == group && rule.resource == resource && self.rule_holds(rule, namespace, name))
     }
 
-    /// The same for an object that is referred to by its kind. A rule's resource is compared with the kind's plural as
-    /// Kubernetes guesses it (apimachinery `pkg/api/meta/restmapper.go`, `UnsafeGuessKindToResource`).
-    pub fn shared_kind(&self, group: &str, kind: &str, namespace: &str, name: &str) -> Option<String> {
-        let mut candidates = self.shared.iter().filter(|rule| rule.group == group).peekable();
-        candidates.peek()?;
-        let plural = plural(kind);
-        candidates.any(|rule| rule.resource == plural && self.rule_holds(rule, namespace, name)).then_some(plural)
+    /// The same for an object that is referred to by its kind: its resource, if it is shared. A rule's resource is compared
+    /// with the kind's plural as Kubernetes guesses it (apimachinery `pkg/api/meta/restmapper.go`,
+    /// `UnsafeGuessKindToResource`).
+    pub fn shared_kind(&self, group: &str, kind: &str, namespace: &str, name: &str) -> Option<&str> {
+        self.shared
+            .iter()
+            .find(|rule| {
+                rule.group == group && is_plural_of(&rule.resource, kind) && self.rule_holds(rule, namespace, name)
+            })
+            .map(|rule| rule.resource.as_str())
     }
 
     fn rule_holds(&self, rule: &SharedRule, namespace: &str, name: &str) -> bool {
@@ -102,15 +116,18 @@ impl Naming {
     }
 }
 
-fn plural(kind: &str) -> String {
-    let lower = kind.to_ascii_lowercase();
-    match lower.as_str() {
-        "endpoints" => lower,
-        _ if lower.ends_with('s') => lower + "es",
-        _ => match lower.strip_suffix('y') {
-            Some(stem) => format!("{stem}ies"),
-            None => lower + "s",
-        },
+/// Says whether `resource` is what Kubernetes guesses from `kind`, without making the guess: every reference asks.
+fn is_plural_of(resource: &str, kind: &str) -> bool {
+    let is = |stem: &str, ending: &str| {
+        resource.len() == stem.len() + ending.len()
+            && resource.get(..stem.len()).is_some_and(|start| start.eq_ignore_ascii_case(stem))
+            && resource.ends_with(ending)
+    };
+    match kind.as_bytes().last() {
+        _ if kind.eq_ignore_ascii_case("endpoints") => is(kind, ""),
+        Some(b's' | b'S') => is(kind, "es"),
+        Some(b'y' | b'Y') => is(kind.get(..kind.len() - 1).unwrap_or_default(), "ies"),
+        _ => is(kind, "s"),
     }
 }
 
@@ -160,9 +177,22 @@ mod tests {
         assert!(naming.is_shared(rbac, "clusterroles", "", "system:node"));
         assert!(!naming.is_shared(rbac, "clusterroles", "", "admin"));
         assert!(!naming.is_shared(rbac, "clusterroles", "", "system:x@east"));
-        assert_eq!(naming.shared_kind("", "Namespace", "", "x").as_deref(), Some("namespaces"));
-        assert_eq!(naming.shared_kind("", "Endpoints", "default", "kubernetes").as_deref(), Some("endpoints"));
+        assert_eq!(naming.shared_kind("", "Namespace", "", "x"), Some("namespaces"));
+        assert_eq!(naming.shared_kind("", "Endpoints", "default", "kubernetes"), Some("endpoints"));
         assert_eq!(naming.shared_kind("apps", "Namespace", "", "x"), None);
+    }
+
+    #[test]
+    fn plurals_as_kubernetes_guesses_them() {
+        for (kind, resource) in [
+            ("Pod", "pods"),
+            ("Ingress", "ingresses"),
+            ("NetworkPolicy", "networkpolicies"),
+            ("Endpoints", "endpoints"),
+        ] {
+            assert!(is_plural_of(resource, kind), "{kind}");
+            assert!(!is_plural_of(&resource[1..], kind) && !is_plural_of("", kind));
+        }
     }
 
     #[test]

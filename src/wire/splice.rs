@@ -52,12 +52,12 @@ pub fn string(text: &str) -> Vec<u8> {
 /// `set` on a key that is there replaces its value in place; a new one is inserted at the front.
 #[derive(Debug)]
 pub struct ObjectEdits<'a> {
+    json: &'a str,
     members: Vec<Member<'a>>,
     removed: Vec<bool>,
     replaced: Vec<Option<Vec<u8>>>,
     inserted: Vec<(String, Vec<u8>)>,
     start: usize,
-    len: usize,
     null: bool,
 }
 
@@ -69,12 +69,12 @@ impl<'a> ObjectEdits<'a> {
         let members = entries(json)?;
         let count = members.len();
         Ok(Self {
+            json,
             members,
             removed: vec![false; count],
             replaced: vec![None; count],
             inserted: Vec::new(),
             start,
-            len: json.len(),
             null: json.trim_start().starts_with('n'),
         })
     }
@@ -129,7 +129,7 @@ impl<'a> ObjectEdits<'a> {
         }
         if self.null || self.removed.contains(&true) {
             // Commas move when entries go: the object is written anew from its own bytes.
-            return vec![Edit::new(self.start..self.start + self.len, self.rewritten())];
+            return vec![Edit::new(self.start..self.start + self.json.len(), self.rewritten())];
         }
         let mut edits = Vec::new();
         let mut front = Vec::new();
@@ -173,7 +173,7 @@ impl<'a> ObjectEdits<'a> {
                 continue;
             }
             comma(&mut out);
-            push_string(&member.name, &mut out);
+            out.extend_from_slice(self.json.get(member.key.clone()).unwrap_or_default().as_bytes());
             out.push(b':');
             out.extend_from_slice(replaced.as_deref().unwrap_or(member.raw.as_bytes()));
         }
@@ -213,5 +213,7 @@ mod tests {
             r#"{"z":4,"a":3,"b":2}"#
         );
         assert_eq!(edited(r#"{ "a" : 1 }"#, |_| ()), r#"{ "a" : 1 }"#);
+        // Go writes `<` as an escape; a key that stays keeps its bytes.
+        assert_eq!(edited(r#"{"a":1,"b\u003cc":2}"#, |o| o.remove(|k| k == "a")), r#"{"b\u003cc":2}"#);
     }
 }

@@ -29,7 +29,7 @@ fn kubeconfig(folder: &std::path::Path, fake: &Fake, user: &str) -> MemberConfig
         access.server
     );
     std::fs::write(&path, text).unwrap();
-    MemberConfig { access: Access::Kubeconfig { path, context: None }, ..fake.config("east") }
+    MemberConfig { access: Access::Kubeconfig { path, context: None, digest: 0 }, ..fake.config("east") }
 }
 
 #[tokio::test]

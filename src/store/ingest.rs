@@ -1,0 +1,348 @@
+//! How one document of a member enters the store: compared with what is held, dressed, and put where it belongs.
+
+use std::sync::Arc;
+
+use crate::{
+    config::MemberName,
+    placement::marker::Marker,
+    store::{
+        dress::{BadObject, Facts, Wardrobe},
+        entry::{Draft, Edits, Entry, Holders, Slot},
+        fold::Part,
+        kind::KindSpec,
+        revision::Revision,
+        sequencer::{Ingested, Scratch, Sequencer, Source},
+    },
+    wire::locate::Found,
+};
+
+/// Annotation that names the member of a native object.
+const CLUSTER: &str = "kubefold.io/cluster";
+
+/// A document on its way in. Its whole form, which is the one that is kept and compared, has `lead` behind the brace: the
+/// kind and apiVersion that items of built-in kinds' lists lack.
+pub(super) struct Incoming<'a> {
+    /// The member's place among the members.
+    pub(super) at: usize,
+    pub(super) text: &'a str,
+    pub(super) lead: &'a str,
+    pub(super) facts: Facts<'a>,
+}
+
+impl<'a> Incoming<'a> {
+    /// Walks a document once; what else was found stays in `found`.
+    pub(super) fn read(
+        at: usize,
+        spec: &'a KindSpec,
+        text: &'a str,
+        found: &mut Vec<Found>,
+    ) -> Result<Self, BadObject> {
+        // A kube-apiserver ends an answer with a line feed, which is no part of the object.
+        let text = text.trim_ascii();
+        let facts = Facts::read(spec, text, found)?;
+        let lead = if facts.has_kind { "" } else { spec.type_meta.as_str() };
+        Ok(Self { at, text, lead, facts })
+    }
+
+    /// Length of the kind and apiVersion that a built-in kind's whole document begins with, and its list items lack.
+    pub(super) fn type_meta_len(&self, spec: &KindSpec) -> usize {
+        let leads = !self.lead.is_empty() || self.text.get(1..).is_some_and(|rest| rest.starts_with(&spec.type_meta));
+        if leads { spec.type_meta.len() } else { 0 }
+    }
+
+    fn whole(&self) -> Arc<str> {
+        if self.lead.is_empty() {
+            return self.text.into();
+        }
+        ["{", self.lead, self.text.get(1..).unwrap_or_default()].concat().into()
+    }
+
+    fn is_whole(&self, whole: &str) -> bool {
+        if self.lead.is_empty() {
+            return self.text == whole;
+        }
+        whole.get(1..).and_then(|rest| rest.strip_prefix(self.lead)) == self.text.get(1..)
+    }
+}
+
+/// How an incoming state compares with the one that is held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Older than what is held.
+    Stale,
+    /// Of an object that lived before the one that is held.
+    Dead,
+    /// Nothing new; the provenance is refreshed.
+    Same,
+    /// A newer state of the same object.
+    Newer,
+    /// Another object under the same name.
+    Reborn,
+    /// Nothing is held.
+    New,
+}
+
+/// Where the state that is held came from.
+struct Held<'a> {
+    uid: &'a str,
+    member_rv: u64,
+    incarnation: u32,
+}
+
+impl Held<'_> {
+    fn judge(&self, facts: &Facts<'_>, incarnation: u32, is_same: impl FnOnce() -> bool) -> Verdict {
+        // Revisions of two lives do not compare.
+        let current = self.incarnation == incarnation;
+        let is_older = current && facts.member_rv < self.member_rv;
+        match self.uid == facts.uid {
+            false if is_older => Verdict::Dead,
+            false => Verdict::Reborn,
+            true if is_older => Verdict::Stale,
+            true if current && facts.member_rv > self.member_rv => Verdict::Newer,
+            // Otherwise the bytes decide.
+            true if is_same() => Verdict::Same,
+            true => Verdict::Newer,
+        }
+    }
+}
+
+/// How an object is shown.
+enum Class {
+    Native,
+    Folded(Option<Marker>),
+}
+
+impl Sequencer {
+    /// Takes one object in. For a live answer, gives where it is visible; `None` where it tells of the past.
+    ///
+    /// Errors: a document that is no object; nothing is changed then.
+    pub(super) fn ingest(
+        &mut self,
+        member: &MemberName,
+        document: &str,
+        source: Source,
+    ) -> Result<Option<Ingested>, BadObject> {
+        let Some(at) = self.members.iter().position(|known| known.name == *member) else { return Ok(None) };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let spec = Arc::clone(&self.spec);
+        let outcome = Incoming::read(at, &spec, document, &mut scratch.found).map(|incoming| {
+            let taken = self.take_in(&incoming, source, &mut scratch);
+            if source == Source::Watch
+                && let Some(member) = self.members.get_mut(at)
+            {
+                member.position = member.position.max(incoming.facts.member_rv);
+            }
+            (taken && source == Source::Live).then(|| self.ingested(&incoming, &scratch))
+        });
+        self.scratch = scratch;
+        outcome
+    }
+
+    fn ingested(&self, incoming: &Incoming<'_>, scratch: &Scratch) -> Ingested {
+        let fold = self.folds.get(&scratch.own_key);
+        let member = self.members.get(incoming.at).map(|state| &state.name);
+        let in_fold = fold.zip(member).is_some_and(|(fold, member)| fold.shows(member));
+        let key = if in_fold { &scratch.own_key } else { &scratch.native_key };
+        Ingested { key: key.clone(), own_uid: incoming.facts.uid.to_owned() }
+    }
+
+    /// Says whether the store holds this state of the object now, or a later one.
+    fn take_in(&mut self, incoming: &Incoming<'_>, source: Source, scratch: &mut Scratch) -> bool {
+        let Some(state) = self.members.get(incoming.at) else { return false };
+        let (member, position) = (state.name.clone(), state.position);
+        self.write_keys(incoming, &member, scratch);
+        let class = self.class(incoming);
+        let is_part =
+            !self.folds.is_empty() && self.folds.get(&scratch.own_key).is_some_and(|fold| fold.part(&member).is_some());
+        let (mut verdict, seen) = if is_part {
+            self.judge_part(incoming, source, &scratch.own_key)
+        } else {
+            self.judge_native(incoming, source, &scratch.native_key)
+        };
+        if verdict == Verdict::Same && is_part != matches!(class, Class::Folded(_)) {
+            // The same bytes may count otherwise: a marker does in one cluster and not in another.
+            verdict = Verdict::Newer;
+        }
+        let is_past = source == Source::Live && incoming.facts.member_rv <= position;
+        match verdict {
+            Verdict::Stale | Verdict::Same => return true,
+            Verdict::Dead => return false,
+            // What is absent, and not above the position, was deleted since.
+            Verdict::New | Verdict::Reborn if is_past => return false,
+            Verdict::New | Verdict::Reborn | Verdict::Newer => {}
+        }
+        let is_reborn = verdict == Verdict::Reborn;
+        match class {
+            Class::Native => {
+                if is_part {
+                    self.part_turns_native(&scratch.own_key, &member, incoming.facts.uid);
+                }
+                if is_reborn || is_part || self.shared.naming.is_plain() {
+                    self.make_way(&scratch.native_key, incoming.facts.uid);
+                }
+                let Scratch { edits, found, referent, .. } = scratch;
+                if let Some(entry) = self.dress_native(incoming, seen, found, edits, referent) {
+                    self.put_own(entry);
+                }
+            }
+            Class::Folded(marker) => {
+                let part = self.part(incoming, &member, seen, marker);
+                if is_part && is_reborn {
+                    self.last_part_goes(&scratch.own_key, &part);
+                } else if !is_part && self.is_native_of(&scratch.native_key, &member) {
+                    self.native_turns_part(&scratch.own_key, &scratch.native_key, &part);
+                }
+                self.put_part(&scratch.own_key, part);
+            }
+        }
+        true
+    }
+
+    fn write_keys(&self, incoming: &Incoming<'_>, member: &MemberName, scratch: &mut Scratch) {
+        let (own, native) = (&mut scratch.own_key, &mut scratch.native_key);
+        own.clear();
+        if !incoming.facts.namespace.is_empty() {
+            own.push_str(&incoming.facts.namespace);
+            own.push('/');
+        }
+        own.push_str(&incoming.facts.name);
+        native.clear();
+        self.shared.naming.write_native(own, member, native);
+    }
+
+    /// Removes what is visible under a native's key and is another object.
+    fn make_way(&mut self, native_key: &str, uid: &str) {
+        if self.objects.get(native_key.as_bytes()).is_some_and(|slot| slot.0.folded || slot.0.uid() != uid) {
+            self.remove_visible(native_key.as_bytes());
+        }
+    }
+
+    fn part(&self, incoming: &Incoming<'_>, member: &MemberName, seen: u32, marker: Option<Marker>) -> Part {
+        let facts = &incoming.facts;
+        Part {
+            member: member.clone(),
+            document: incoming.whole(),
+            uid: facts.uid.to_owned(),
+            member_rv: facts.member_rv,
+            incarnation: self.members.get(incoming.at).map_or(0, |state| state.incarnation),
+            seen,
+            marker,
+            deleting: facts.deleting,
+            created: facts.created.to_owned(),
+        }
+    }
+
+    fn class(&self, incoming: &Incoming<'_>) -> Class {
+        let naming = &self.shared.naming;
+        let (gvr, gvk, facts) = (&self.spec.gvr, &self.spec.gvk, &incoming.facts);
+        if naming.is_shared(&gvr.group, &gvr.resource, &facts.namespace, &facts.name) {
+            return Class::Folded(None);
+        }
+        if naming.split(&facts.name).is_some() {
+            return Class::Native;
+        }
+        let Some(marker) = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text)) else {
+            return Class::Native;
+        };
+        let bears = self.members.get(incoming.at).is_some_and(|member| {
+            marker.bears(&gvk.group, &gvk.kind, &facts.namespace, &facts.name, &member.name, &member.cluster_uid)
+        });
+        if bears { Class::Folded(Some(marker)) } else { Class::Native }
+    }
+
+    /// Compares with the native object that is held, and says which list saw that. Only a list sees: a live answer may be
+    /// older than the list that is being read, and would keep alive what the list no longer holds.
+    fn judge_native(&self, incoming: &Incoming<'_>, source: Source, native_key: &str) -> (Verdict, u32) {
+        let Some(member) = self.members.get(incoming.at) else { return (Verdict::Dead, 0) };
+        let list = if source == Source::List { member.seen } else { 0 };
+        let held = self.objects.get(native_key.as_bytes()).filter(|slot| !slot.0.folded);
+        let Some(Slot(entry)) = held else { return (Verdict::New, list) };
+        let from = &entry.provenance;
+        let held = Held { uid: entry.uid(), member_rv: from.member_rv(), incarnation: from.incarnation() };
+        let is_same = || entry.is_original(incoming.text, incoming.lead);
+        let verdict = held.judge(&incoming.facts, member.incarnation, is_same);
+        if matches!(verdict, Verdict::Dead | Verdict::Reborn) {
+            return (verdict, list);
+        }
+        let seen = if source == Source::List { member.seen } else { from.seen() };
+        from.see(seen);
+        if verdict == Verdict::Same {
+            from.set(incoming.facts.member_rv, member.incarnation, seen);
+        }
+        (verdict, seen)
+    }
+
+    /// The same for a part.
+    fn judge_part(&mut self, incoming: &Incoming<'_>, source: Source, own_key: &str) -> (Verdict, u32) {
+        let Some(member) = self.members.get(incoming.at) else { return (Verdict::Dead, 0) };
+        let list = if source == Source::List { member.seen } else { 0 };
+        let Some(part) = self.folds.get_mut(own_key).and_then(|fold| fold.part_mut(&member.name)) else {
+            return (Verdict::New, list);
+        };
+        let held = Held { uid: &part.uid, member_rv: part.member_rv, incarnation: part.incarnation };
+        let verdict = held.judge(&incoming.facts, member.incarnation, || incoming.is_whole(&part.document));
+        if matches!(verdict, Verdict::Dead | Verdict::Reborn) {
+            return (verdict, list);
+        }
+        if source == Source::List {
+            part.seen = member.seen;
+        }
+        if verdict == Verdict::Same {
+            part.member_rv = incoming.facts.member_rv;
+            part.incarnation = member.incarnation;
+        }
+        (verdict, part.seen)
+    }
+
+    /// Splices one native document. The entry bears a revision of its own.
+    pub(super) fn dress_native(
+        &mut self,
+        incoming: &Incoming<'_>,
+        seen: u32,
+        found: &[Found],
+        edits: &mut Edits,
+        referent: &mut Vec<u8>,
+    ) -> Option<Entry> {
+        let revision = self.shared.revisions.next();
+        let Self { spec, shared, members, .. } = self;
+        let member = members.get_mut(incoming.at)?;
+        let (document, facts) = (incoming.text, &incoming.facts);
+        edits.clear();
+        let mut wardrobe = Wardrobe {
+            naming: &shared.naming,
+            identities: &shared.identities,
+            member: &member.name,
+            refs: &mut member.refs,
+            referent,
+        };
+        wardrobe.name(facts, edits);
+        Wardrobe::annotate(document, facts, CLUSTER, [member.name.as_str()], edits);
+        wardrobe.references(document, facts, found, edits);
+        edits.put(facts.resource_version_at.clone(), |out| push_revision(revision, out));
+        let draft = Draft {
+            namespace: &facts.namespace,
+            name: &facts.name,
+            suffix: shared.naming.suffix(&member.name),
+            document,
+            lead: incoming.lead,
+            type_meta_len: incoming.type_meta_len(spec),
+            labels: facts.labels_at.clone(),
+            resource_version: facts.resource_version_at.clone(),
+            uid: facts.uid_at.clone(),
+            revision,
+            holders: Holders::from_elem(member.name.clone(), 1),
+            folded: false,
+            deleting: facts.deleting,
+        };
+        let entry = draft.build(edits);
+        entry.provenance.set(facts.member_rv, member.incarnation, seen);
+        Some(entry)
+    }
+}
+
+/// Writes a revision as Kubernetes does: a string of digits.
+pub(super) fn push_revision(revision: Revision, out: &mut Vec<u8>) {
+    use std::io::Write as _;
+    // Writing to memory has no way to fail.
+    let _infallible = write!(out, "\"{revision}\"");
+}
