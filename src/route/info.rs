@@ -40,12 +40,11 @@ pub enum PathError {
 }
 
 impl View {
-    /// Splits a member's prefix off. `rest` keeps raw bytes: `%40` stays `%40`.
+    /// Splits a member's prefix off. `rest` keeps raw bytes, dots and encoded slashes included: the member alone reads it,
+    /// with the caller's own rights, and a service proxy's paths may hold anything.
     ///
-    /// Errors: a path that a member could read otherwise than kubefold does.
+    /// Errors: a member's name that is no text.
     pub fn of(path_and_query: &str) -> Result<Self, PathError> {
-        let path = path_and_query.split('?').next().unwrap_or_default();
-        segments(path)?;
         let Some(inner) = path_and_query.strip_prefix("/clusters/") else { return Ok(Self::Fleet) };
         let end = inner.find(['/', '?']).unwrap_or(inner.len());
         let (name, rest) = inner.split_at(end);
