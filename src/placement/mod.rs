@@ -5,4 +5,6 @@
 pub mod division;
 pub mod fold;
 pub mod marker;
+pub mod plan;
+pub mod scheduling;
 pub mod stamp;
