@@ -26,6 +26,11 @@ impl Warnings {
         }
     }
 
+    /// Adds another's warnings.
+    pub fn merge(&mut self, other: &Self) {
+        other.texts.iter().for_each(|text| self.add(text));
+    }
+
     /// Whether there is nothing to say.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
