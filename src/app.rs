@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    config::{Config, Nudge, Reloads},
+    config::{Config, MemberName, Nudge, Reloads},
     member::{Member, Registry, stores::Stores},
     read::Reader,
     route::Router,
@@ -27,6 +27,7 @@ use crate::{
     },
     store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
     wire::body::{Body, BodyError},
+    write::{Writer, journal::Journal, live::LiveFleet},
 };
 
 /// How soon a shared object's end is written down.
@@ -111,7 +112,10 @@ impl App {
         tasks.spawn(Arc::clone(&stores).follow());
         tasks.spawn(keep_lives(Arc::clone(&stores), Arc::clone(&state), draining.clone()));
         let reader = Reader::new(Arc::clone(&stores), draining.clone());
-        let router = Arc::new(Router::new(Arc::clone(&stores), reader));
+        let journal = Journal::open(state.path()).context("cannot open the journal in the state directory")?;
+        let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
+        tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
+        let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer));
         let readiness = move || checks(&registry);
         let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone());
         tasks.spawn(listener.serve(gate, draining.clone()));
@@ -194,6 +198,29 @@ fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
     })
 }
 
+/// How often it is looked whether a member has recovered.
+const RECOVERY_EVERY: Duration = Duration::from_secs(1);
+
+/// Goes on with unfinished writes: once every member was tried, and whenever one that was down is not any more.
+async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: CancellationToken) {
+    let mut down_before: Option<BTreeSet<MemberName>> = None;
+    while until.run_until_cancelled(tokio::time::sleep(RECOVERY_EVERY)).await.is_some() {
+        if !registry.all_tried() {
+            continue;
+        }
+        let down: BTreeSet<MemberName> = registry
+            .members()
+            .iter()
+            .filter(|member| !member.health().is_reachable())
+            .map(|member| member.name().clone())
+            .collect();
+        if down_before.as_ref().is_none_or(|before| before.difference(&down).next().is_some()) {
+            writer.replay();
+        }
+        down_before = Some(down);
+    }
+}
+
 /// Writes down how often shared objects have lived, whenever one is gone.
 async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: CancellationToken) {
     let mut written = stores.shared().identities.lives();
@@ -217,7 +244,7 @@ struct Routed(Arc<Router>);
 
 impl Handler for Routed {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        self.0.route(request.map(|body| body.map_err(BodyError::from).boxed_unsync())).await
+        self.0.route(request.map(|body| body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync())).await
     }
 }
 

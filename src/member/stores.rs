@@ -291,6 +291,26 @@ impl Stores {
             .collect()
     }
 
+    /// The store of a kind if it runs.
+    pub fn peek(&self, gvr: &Gvr) -> Option<Arc<Running>> {
+        self.running.lock().get(gvr).map(Arc::clone)
+    }
+
+    /// The store of a kind, started where it is not; it may be empty yet.
+    ///
+    /// Errors: nobody serves the kind, or it is not known whether somebody does.
+    pub fn running(&self, gvr: &Gvr) -> Result<Arc<Running>, Status> {
+        self.start(gvr)
+    }
+
+    /// The store of a kind after the bounded wait for its members, of whom some may be unknown still. `None`: nobody is
+    /// known to serve the kind.
+    pub async fn known(&self, gvr: &Gvr) -> Option<Arc<Running>> {
+        // Whoever is unknown after the wait is asked for by name.
+        let _waited = self.ready(gvr, None).await;
+        self.peek(gvr)
+    }
+
     fn unknown_status(&self, running: &Running, unknown: &[Arc<Member>]) -> Status {
         let resource = &running.store.spec().gvr.resource;
         let each: Vec<String> = unknown.iter().map(|member| running.describe(member)).collect();

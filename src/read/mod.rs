@@ -78,6 +78,16 @@ impl Reader {
         get::get(&self.stores, target, asked).await
     }
 
+    /// Says whether a name is one of this kind's.
+    ///
+    /// Errors: 404 or 409 as a get answers.
+    pub fn exists(&self, ready: &Ready, target: &Target) -> Result<(), Status> {
+        match resolve(&self.stores.shared().naming, ready.store(), target)? {
+            Named::Visible(_) | Named::Shorthand(_) => Ok(()),
+            Named::Nothing => Err(resolve::not_found(ready.store(), target)),
+        }
+    }
+
     /// Answers a list or a watch.
     ///
     /// Errors: as a kube-apiserver, and 503 while a member is unknown.

@@ -6,18 +6,28 @@ mod info;
 
 use std::sync::Arc;
 
-use http::{Request, Response, StatusCode, header, request::Parts};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Request, Response, StatusCode, header, request::Parts};
+use http_body_util::BodyExt;
 
 use crate::{
     discovery::Discovery,
-    member::{catalog::Scope, stores::Stores, view},
+    member::{
+        catalog::Scope,
+        stores::{Ready, Stores},
+        view,
+    },
     read::{Asked, Reader, Target},
+    store::key,
     wire::{
         body::Body,
         caller::Caller,
+        locate::Paths,
+        protobuf,
         resource::Gvr,
         status::{Reason, Status},
     },
+    write::{self, Writer, live::LiveFleet},
 };
 
 pub use info::{PathError, RequestInfo, View};
@@ -30,12 +40,13 @@ pub struct Router {
     stores: Arc<Stores>,
     discovery: Discovery,
     reader: Reader,
+    writer: Arc<Writer<LiveFleet>>,
 }
 
 impl Router {
     /// Routes to these rooms.
-    pub fn new(stores: Arc<Stores>, reader: Reader) -> Self {
-        Self { stores, discovery: Discovery::default(), reader }
+    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>) -> Self {
+        Self { stores, discovery: Discovery::default(), reader, writer }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -105,7 +116,7 @@ impl Router {
         info: &RequestInfo,
         caller: &Caller,
         parts: &Parts,
-        _body: Body,
+        body: Body,
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers };
@@ -118,8 +129,55 @@ impl Router {
             ("get", "") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
             ("watch", "") => self.reader.list_or_watch(&target, true, asked).await,
+            ("create", "") => self.create(&target, asked, body).await,
+            ("delete", "") => self.delete(info, &target, asked, body).await,
             _ => Err(self.not_built(info)),
         }
+    }
+
+    /// A `POST` to a collection. What the writer does not build yet it refuses itself.
+    async fn create(&self, target: &Target, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let body = read_json(asked.headers, body).await?;
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
+        // A pin waits for its own member, everything else for all: a name is promised once.
+        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        let request = write_request(target, asked, &ready, body);
+        Ok(self.writer.create(request).await.into_response())
+    }
+
+    /// A `DELETE` of one object: of a placed one here; of others in their member.
+    async fn delete(
+        &self,
+        info: &RequestInfo,
+        target: &Target,
+        asked: Asked<'_>,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let body = read_json(asked.headers, body).await?;
+        let ready = self.stores.ready(&target.gvr, None).await?;
+        let plain = key(&target.namespace, &target.name);
+        if ready.store().shown_parts(&plain).iter().any(|part| part.marker.is_some()) {
+            let request = write_request(target, asked, &ready, body);
+            return Ok(self.writer.delete(request, target.name.clone()).await.into_response());
+        }
+        let naming = Arc::clone(&self.stores.shared().naming);
+        if let Some((own, member)) = naming.split(&target.name) {
+            let whole = key(&target.namespace, own);
+            if ready.store().shown_parts(&whole).iter().any(|part| part.marker.is_some() && part.member == *member) {
+                let gvr = &target.gvr;
+                let message = format!(
+                    "{:?} is the part in member {member} of {} {own:?}: write to {own:?} as a whole, or to the part in \
+                     its member (kubectl --context fleet-{member})",
+                    target.name,
+                    gvr.qualified()
+                );
+                return Err(Status::conflict(&gvr.group, &gvr.resource, &target.name, message));
+            }
+        }
+        // Nothing of that name: as the get says it, natives that are meant perhaps included.
+        self.reader.exists(&ready, target)?;
+        Err(self.not_built(info))
     }
 
     /// What later versions answer: the member view does it today.
@@ -139,5 +197,71 @@ impl Router {
             "{what} is not supported in the fleet view yet; use the member view /clusters/{member}{path} (kubectl --context \
              fleet-{member})"
         ))
+    }
+}
+
+/// Largest body of a write, as a kube-apiserver has it. Source: kubernetes/apiserver `pkg/server/config.go`.
+const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Reads a write's body as JSON: typed clients send protobuf.
+///
+/// Errors: 413, 415, or 400 when it cannot be read.
+async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+    let body = whole(body).await?;
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    match media_type {
+        _ if body.is_empty() => Ok(body),
+        "" | "application/json" => Ok(body),
+        _ if protobuf::is_protobuf(content_type) => {
+            protobuf::to_json(&body).map(Bytes::from).map_err(|error| Status::bad_request(error.to_string()))
+        }
+        other => Err(Status::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Reason::UnsupportedMediaType,
+            format!(
+                "the body of the request was in an unknown format ({other}) - accepted media types include: \
+                 application/json, application/vnd.kubernetes.protobuf"
+            ),
+        )),
+    }
+}
+
+/// The whole of a body, up to the limit.
+async fn whole(mut body: Body) -> Result<Bytes, Status> {
+    let mut out = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Status::bad_request(format!("the body broke off: {error}")))?;
+        let Ok(chunk) = frame.into_data() else { continue };
+        if out.len() + chunk.len() > BODY_BYTES_MAX {
+            return Err(Status::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                Reason::RequestEntityTooLarge,
+                format!("Request entity too large: limit is {BODY_BYTES_MAX}"),
+            ));
+        }
+        out.extend_from_slice(&chunk);
+    }
+    Ok(out.freeze())
+}
+
+/// `metadata.name` of a body.
+fn body_name(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut found = Vec::new();
+    Paths::new([(0, ["metadata", "name"].as_slice())]).locate(text, &mut found).ok()?;
+    serde_json::from_str(text.get(found.first()?.range.clone())?).ok()
+}
+
+fn write_request(target: &Target, asked: Asked<'_>, ready: &Ready, body: Bytes) -> write::request::Request {
+    let agent = asked.headers.get(header::USER_AGENT);
+    write::request::Request {
+        caller: asked.caller.clone(),
+        gvr: target.gvr.clone(),
+        gvk: ready.store().spec().gvk.clone(),
+        namespace: target.namespace.clone(),
+        query: asked.query.to_owned(),
+        user_agent: agent.and_then(|value| value.to_str().ok()).map(str::to_owned),
+        body,
     }
 }

@@ -102,7 +102,7 @@ impl Fold {
     }
 
     /// The parts that make the visible object, its body's first; the others are a younger placement's.
-    fn chosen(&self) -> Vec<&Part> {
+    pub(super) fn chosen(&self) -> Vec<&Part> {
         let Some(marker) = self.winner() else {
             // Shared: the first holder that is not deleting it, healthy or not; the first of all when all are.
             let first = self.parts.iter().position(|part| !part.deleting).unwrap_or_default();

@@ -5,8 +5,10 @@
 //! it in between, the journal has it finished or undone: see [`settle`]. May name `placement`, `store`, `member`, `config`,
 //! `observe` and `wire`; the fleet is reached through [`fleet::Fleet`] alone, so that every step can be made to fail.
 
+mod facts;
 pub mod fleet;
 pub mod journal;
+pub mod live;
 pub mod reply;
 pub mod request;
 pub mod settle;
