@@ -49,10 +49,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_interleaving_keeps_the_promises(ops in prop::collection::vec(op(), 1..120)) {
+    fn any_interleaving_keeps_the_promises(
+        focus in prop::collection::vec(target(), 0..4),
+        ops in prop::collection::vec(op(), 1..120),
+    ) {
         let mut world = World::new();
         let mut last = Revision(0);
         for op in ops {
+            let op = op.at(&focus);
             world.step(op);
             check(&world.check(), &mut world, op, &mut last);
         }

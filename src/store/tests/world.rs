@@ -50,6 +50,42 @@ pub(super) struct Target {
     pub(super) name: usize,
 }
 
+impl Op {
+    /// The same about one of a few objects, so that more of it meets. No few objects are all.
+    pub(super) fn at(self, few: &[Target]) -> Self {
+        let target = |target: Target| {
+            let number = target.member + 3 * target.kind + 12 * target.name;
+            few.get(number % few.len().max(1)).copied().unwrap_or(target)
+        };
+        let place = |member: usize, kind: usize| {
+            let target = target(Target { member, kind, name: 0 });
+            (target.member, target.kind)
+        };
+        match self {
+            Self::Mutate(about, what) => Self::Mutate(target(about), what),
+            Self::Write(about, what) => Self::Write(target(about), what),
+            Self::Answer(about) => Self::Answer(target(about)),
+            Self::Deliver(member, kind, count) => {
+                let (member, kind) = place(member, kind);
+                Self::Deliver(member, kind, count)
+            }
+            Self::List(member, kind, when) => {
+                let (member, kind) = place(member, kind);
+                Self::List(member, kind, when)
+            }
+            Self::ListGoesOn(member, kind) => {
+                let (member, kind) = place(member, kind);
+                Self::ListGoesOn(member, kind)
+            }
+            Self::RemoveSlice(member, kind) => {
+                let (member, kind) = place(member, kind);
+                Self::RemoveSlice(member, kind)
+            }
+            other => other,
+        }
+    }
+}
+
 const NAMES: [[(&str, &str); 5]; 4] = [
     [("a", "web"), ("a", "db"), ("a", "x@east"), ("b", "web"), ("b", "x")],
     [("a", "web-1"), ("a", "web-2"), ("a", "r@west"), ("b", "web-1"), ("b", "r")],
