@@ -9,6 +9,7 @@ use crate::{
         dress::{BadObject, Facts, Wardrobe},
         entry::{Draft, Edits, Entry, Holders, Slot},
         fold::Part,
+        identities::Referent,
         kind::KindSpec,
         revision::Revision,
         sequencer::{Ingested, Scratch, Sequencer, Source},
@@ -176,6 +177,8 @@ impl Sequencer {
             Class::Native => {
                 if is_part {
                     self.part_turns_native(&scratch.own_key, &member, incoming.facts.uid);
+                } else if verdict != Verdict::Newer && !self.shared.identities.is_empty() {
+                    self.is_no_part(incoming, &member, &mut scratch.referent);
                 }
                 if is_reborn || is_part || self.shared.naming.is_plain() {
                     self.make_way(&scratch.native_key, incoming.facts.uid);
@@ -196,6 +199,17 @@ impl Sequencer {
             }
         }
         true
+    }
+
+    /// An object that was a part may come back as a native: restored, or in a member that is another cluster now.
+    fn is_no_part(&mut self, incoming: &Incoming<'_>, member: &MemberName, referent: &mut Vec<u8>) {
+        let (gvk, facts) = (&self.spec.gvk, &incoming.facts);
+        Referent::write(member, &gvk.group, &gvk.kind, &facts.namespace, &facts.name, referent);
+        if self.shared.identities.get(referent, Some(facts.uid)).is_some() {
+            let referent = Referent::new(member, &gvk.group, &gvk.kind, &facts.namespace, &facts.name);
+            self.shared.identities.unset(&referent, facts.uid);
+            self.changed.push(referent);
+        }
     }
 
     fn write_keys(&self, incoming: &Incoming<'_>, member: &MemberName, scratch: &mut Scratch) {

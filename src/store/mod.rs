@@ -15,6 +15,8 @@ mod naming;
 mod redress;
 mod revision;
 mod sequencer;
+#[cfg(test)]
+mod tests;
 
 pub use dress::BadObject;
 pub use entry::{Entry, Holders, Slot};

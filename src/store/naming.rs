@@ -23,6 +23,12 @@ impl Naming {
         Self { names: config.names, shared: config.shared.clone(), members }
     }
 
+    /// Takes it in its parts.
+    #[cfg(test)]
+    pub(super) fn of(names: Names, shared: Vec<SharedRule>, members: Vec<MemberName>) -> Self {
+        Self { names, shared, members }
+    }
+
     /// The members, in configuration order.
     pub fn members(&self) -> &[MemberName] {
         &self.members

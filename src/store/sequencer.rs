@@ -59,12 +59,22 @@ pub(super) struct MemberState {
     pub(super) filled: bool,
     /// Number of the current full list; what it has seen bears it.
     pub(super) seen: u32,
+    /// The revision of the last full list of this life.
+    listed_at: u64,
     /// It was removed, or serves the kind no more: answers that are still under way are not taken in.
     pub(super) left: bool,
     /// Its native objects. Parts that are shown as natives are the folds' to count.
     pub(super) natives: HashSet<Slot>,
     /// What its documents refer to.
     pub(super) refs: Referred,
+}
+
+impl MemberState {
+    /// Says whether a native object is one that the last full list should have seen, and did not.
+    fn has_lost(&self, entry: &Entry) -> bool {
+        let from = &entry.provenance;
+        from.incarnation() != self.incarnation || (from.seen() != self.seen && from.member_rv() <= self.listed_at)
+    }
 }
 
 /// What is shared by the stores of all kinds.
@@ -157,6 +167,7 @@ impl Sequencer {
             position: 0,
             filled: false,
             seen: 0,
+            listed_at: 0,
             left: false,
             natives: HashSet::new(),
             refs: Referred::default(),
@@ -188,6 +199,7 @@ impl Sequencer {
         if let Some(member) = self.member_mut(name) {
             member.incarnation = life;
             member.position = 0;
+            member.listed_at = 0;
         }
     }
 
@@ -237,16 +249,9 @@ impl Sequencer {
         let Some(state) = self.member_mut(member) else { return Vec::new() };
         state.position = state.position.max(revision);
         state.filled = true;
+        state.listed_at = revision;
         let (seen, incarnation) = (state.seen, state.incarnation);
-        let doomed: Vec<Slot> = state
-            .natives
-            .iter()
-            .filter(|Slot(entry)| {
-                let from = &entry.provenance;
-                from.seen() != seen && (from.incarnation() != incarnation || from.member_rv() <= revision)
-            })
-            .cloned()
-            .collect();
+        let doomed: Vec<Slot> = state.natives.iter().filter(|Slot(entry)| state.has_lost(entry)).cloned().collect();
         let is_gone = |part: &Part| {
             part.member == *member
                 && part.seen != seen
@@ -265,12 +270,9 @@ impl Sequencer {
     pub(super) fn remove_doomed(&mut self, doomed: &[Slot]) {
         for Slot(entry) in doomed {
             let Some(Slot(held)) = self.objects.get(entry.key()) else { continue };
-            let (from, doomed) = (&held.provenance, &entry.provenance);
-            let seen_since = held.holders.first().and_then(|name| self.member(name)).is_some_and(|state| {
-                !state.left && from.seen() == state.seen && from.incarnation() == state.incarnation
-            });
-            let is_it = !held.folded && held.uid() == entry.uid() && from.member_rv() == doomed.member_rv();
-            if is_it && !seen_since {
+            let is_it = !held.folded && held.uid() == entry.uid();
+            let state = held.holders.first().and_then(|name| self.member(name));
+            if is_it && state.is_none_or(|state| state.has_lost(held)) {
                 self.remove_visible(entry.key());
             }
         }

@@ -1,0 +1,5 @@
+//! The store proved: a model of members with every interleaving (`property`), and the special cases one by one.
+
+mod model;
+mod property;
+mod world;
