@@ -46,7 +46,7 @@ pub struct Stores {
     running: Mutex<HashMap<Gvr, Arc<Running>>>,
     tasks: TaskTracker,
     cancel: CancellationToken,
-    this: Weak<Stores>,
+    this: Weak<Self>,
 }
 
 /// One kind's store and who feeds it.

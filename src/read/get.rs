@@ -94,7 +94,7 @@ async fn plain(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
         Named::Nothing => return Err(not_found(ready.store(), target)),
     };
-    let own = naming.split(entry.name()).map_or(entry.name(), |(own, _)| own).to_owned();
+    let own = naming.split(entry.name()).map_or_else(|| entry.name(), |(own, _)| own).to_owned();
     let lives = join_all(entry.holders.iter().map(|name| ask(stores, ready, target, asked, &own, name))).await;
     let mut warnings = Warnings::default();
     let only_one = entry.holders.len() == 1;
@@ -168,7 +168,8 @@ async fn fetch(
     let fault = |text: String| UpstreamError::new(member.name(), Failure::Request(text.into()));
     let mut request = Request::builder()
         .method(Method::GET)
-        .uri(format!("{collection}/{own}"))
+        // Compact, whoever asks: to curl a kube-apiserver indents, and the store judges changes by bytes.
+        .uri(format!("{collection}/{own}?pretty=0"))
         .body(empty())
         .map_err(|error| fault(error.to_string()))?;
     if let Some(agent) = asked.headers.get(header::USER_AGENT) {

@@ -99,7 +99,11 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         acceptable(asked.headers)?;
         let naming = Arc::clone(&self.stores.shared().naming);
-        let options = Options::parse(asked.query, watch, |name| naming.is_member(name))?;
+        let mut options = Options::parse(asked.query, watch, |name| naming.is_member(name))?;
+        // `/api/v1/watch/.../<name>`: the path says what a field selector would.
+        if !target.name.is_empty() && options.fields.name().is_none() {
+            options.fields = options.fields.with_name(&target.name);
+        }
         let only = options.fields.name().and_then(|name| naming.split(name)).map(|(_, member)| member.clone());
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
         let filter = self.filter(target, &options, &ready)?;

@@ -92,7 +92,8 @@ impl Options {
     }
 
     fn validate(&self) -> Result<(), Status> {
-        let refuse = |field: &str, message: &str| Err(invalid(field, message));
+        let refuse =
+            |field: &str, message: &str| Err(invalid("FieldValueForbidden", field, format!("Forbidden: {message}")));
         if self.watch {
             return match (self.send_initial_events, self.matching) {
                 (Some(_), Match::NotOlderThan) | (None, Match::Unset) => Ok(()),
@@ -137,10 +138,10 @@ fn matching(text: &str) -> Result<Match, Status> {
         "" => Ok(Match::Unset),
         "NotOlderThan" => Ok(Match::NotOlderThan),
         "Exact" => Ok(Match::Exact),
-        other => Err(invalid(
-            "resourceVersionMatch",
-            &format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\""),
-        )),
+        other => {
+            let message = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
+            Err(invalid("FieldValueNotSupported", "resourceVersionMatch", message))
+        }
     }
 }
 
@@ -162,24 +163,20 @@ fn selector(error: &SelectorError) -> Status {
 }
 
 /// 422 about list options.
-fn invalid(field: &str, message: &str) -> Status {
+fn invalid(reason: &str, field: &str, message: String) -> Status {
     let mut status = Status::new(
         StatusCode::UNPROCESSABLE_ENTITY,
         Reason::Invalid,
-        format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: Forbidden: {message}"),
+        format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {message}"),
     )
     .about("meta.k8s.io", "ListOptions", "");
-    status.details.causes = vec![Cause {
-        reason: "FieldValueForbidden".into(),
-        message: format!("Forbidden: {message}"),
-        field: field.into(),
-    }];
+    status.details.causes = vec![Cause { reason: reason.into(), message, field: field.into() }];
     status
 }
 
 /// 504: a list at a revision that has not been given out.
 pub(super) fn too_large(asked: Revision, current: Revision) -> Status {
-    let message = format!("Too large resource version: {asked}, current: {current}");
+    let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
     let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message);
     status.details.causes = vec![Cause {
         reason: "ResourceVersionTooLarge".into(),

@@ -7,13 +7,13 @@ mod info;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::BodyExt;
 
 use crate::{
     discovery::Discovery,
     member::{
-        catalog::Scope,
+        catalog::{MergedResource, Scope},
         stores::{Ready, Stores},
         view,
     },
@@ -34,6 +34,10 @@ pub use info::{PathError, RequestInfo, View};
 
 /// Until reads from the store are authorized per member, only this group may see the fleet view.
 const ADMINS: &str = "system:masters";
+/// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
+const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+/// 405 in the words of a kube-apiserver.
+const NOT_ALLOWED: &str = "the server does not allow this method on the requested resource";
 
 /// Picks who answers a request.
 pub struct Router {
@@ -93,6 +97,9 @@ impl Router {
         }
         let (parts, body) = request.into_parts();
         let (path, query) = (parts.uri.path(), parts.uri.query());
+        if !METHODS.contains(&parts.method) {
+            return Err(Status::method_not_allowed(NOT_ALLOWED));
+        }
         let mut headers = parts.headers.clone();
         // HTTP/2 names the host in its pseudo header; discovery tells clients the address that they used.
         if let (None, Some(host)) = (headers.get(header::HOST), parts.uri.authority())
@@ -121,10 +128,24 @@ impl Router {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers };
         let catalogue = self.stores.catalogue();
+        let known = catalogue.get(&gvr);
+        match known {
+            Some(resource) => fits(info, resource)?,
+            // A read waits for members that have never answered; only they might serve it.
+            None if catalogue.complete() => return Err(Status::no_such_path()),
+            None => {}
+        }
         // A request for one namespace names it twice: as itself, and as the namespace that it is in.
-        let cluster_scoped = catalogue.get(&gvr).is_some_and(|resource| resource.scope == Scope::Cluster);
+        let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
         let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
         let target = Target { gvr, namespace, name: info.name.clone() };
+        if let (Some(resource), "get" | "list" | "watch") = (known, info.verb.as_str())
+            && !resource.watchable
+        {
+            // What cannot be listed and watched no store can hold (reviews, bindings, component statuses).
+            let readable = resource.allows("get") || resource.allows("list");
+            return Err(if readable { self.not_built(info) } else { Status::method_not_allowed(NOT_ALLOWED) });
+        }
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("get", "") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
@@ -264,4 +285,16 @@ fn write_request(target: &Target, asked: Asked<'_>, ready: &Ready, body: Bytes) 
         user_agent: agent.and_then(|value| value.to_str().ok()).map(str::to_owned),
         body,
     }
+}
+
+/// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.
+fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
+    let names_one = info.parts.len() > 1;
+    let scope_fits = match resource.scope {
+        Scope::Namespaced => !info.namespace.is_empty() || !names_one,
+        // `namespaces/x` is about the namespace itself.
+        Scope::Cluster => info.namespace.is_empty() || (info.resource == "namespaces" && info.namespace == info.name),
+    };
+    let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
+    if scope_fits && subresource_fits { Ok(()) } else { Err(Status::no_such_path()) }
 }

@@ -16,7 +16,7 @@ use crate::{
         health::{self, Check, HealthPath, Readiness},
     },
     wire::{
-        body::Body,
+        body::{Body, empty},
         status::{Reason, Status},
     },
 };
@@ -68,7 +68,8 @@ impl<H: Handler> Gate<H> {
             tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
         }
         response.headers_mut().insert(headers::AUDIT_ID, audit_id);
-        response
+        // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
+        if method == http::Method::HEAD { response.map(|_| empty()) } else { response }
     }
 
     async fn admit(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
