@@ -110,7 +110,8 @@ impl Member {
 
     /// Sends one request, as kubefold itself unless its headers impersonate somebody.
     ///
-    /// The URI is a path and query. Errors: at once if the member is down. Cancel: safe.
+    /// The URI is a path and query. Errors: at once if the member is down, and a read also as soon as it goes down: its
+    /// caller may have a better answer than silence. Cancel: safe.
     pub async fn send(
         &self,
         request: Request<UpBody>,
@@ -119,7 +120,29 @@ impl Member {
         if let Some(down) = self.down() {
             return Err(UpstreamError::new(&self.name, Failure::Down(down)));
         }
-        self.upstream.send(request, class).await
+        let answer = self.upstream.send(request, class);
+        if class != Class::Read {
+            return answer.await;
+        }
+        tokio::select! {
+            answer = answer => answer,
+            down = self.goes_down() => Err(UpstreamError::new(&self.name, Failure::Down(down))),
+        }
+    }
+
+    /// Waits until it is down, and says why.
+    pub(crate) async fn goes_down(&self) -> Arc<str> {
+        let mut health = self.health_changes();
+        loop {
+            health.borrow_and_update();
+            if let Some(down) = self.down() {
+                return down;
+            }
+            if health.changed().await.is_err() {
+                // The health that it lost with itself will not change any more.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// `down since 12s: connection refused`, if it is down.

@@ -19,6 +19,8 @@ use crate::{
     wire::body::empty,
 };
 
+/// Between two probes of a member that is not ready, at most: its return is what everybody waits for.
+const RECOVERY_PACE_MAX: Duration = Duration::from_millis(500);
 /// Between two probes, however many requests fail.
 const PROBE_GAP: Duration = Duration::from_millis(200);
 /// A failing `/readyz` lists its checks.
@@ -110,6 +112,7 @@ pub(super) async fn run(member: Arc<Member>) {
             member.upstream.cut_http1();
         }
         let pace = member.upstream.deadlines().probe;
+        let pace = if member.health() == Health::Ready { pace } else { pace.min(RECOVERY_PACE_MAX) };
         tokio::select! {
             () = sleep(pace) => {}
             () = member.vitals.nudge.notified() => sleep(PROBE_GAP).await,

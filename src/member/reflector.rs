@@ -8,11 +8,11 @@ use std::{sync::Arc, time::Duration};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    member::{Class, Failure, Member, UpResponseBody, UpstreamError, collect},
+    member::{Class, Failure, Health, Member, UpResponseBody, UpstreamError, collect},
     store::{FleetStore, SLICE_ITEMS_MAX},
     wire::{
         body::empty,
@@ -25,7 +25,8 @@ use crate::{
 const PAGE_ITEMS: usize = 500;
 /// Largest page that is taken.
 const PAGE_BYTES_MAX: usize = 1 << 30;
-/// Pause after a failure; it doubles up to the second one. A member that answers again ends it.
+/// Pause after a failure; it doubles up to the second one, and begins anew once a watch stands. A member that is ready
+/// again ends it.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
@@ -90,8 +91,10 @@ enum SessionError {
     OldList { list: u64, position: u64 },
     #[error("its watch broke inside an event")]
     Torn,
-    #[error("its history up to {0} is gone")]
+    #[error("its history up to {0} is gone: it is listed again")]
     Expired(u64),
+    #[error("{0}")]
+    Down(Arc<str>),
 }
 
 /// What the next session begins with.
@@ -110,45 +113,50 @@ impl Reflector {
         let mut incarnation = 0;
         let mut pause = PAUSE_MIN;
         loop {
+            // A member that goes down ends the session, though its connection may not know yet: what comes after an
+            // outage is a watch begun anew, which asks first whether it still is the same cluster.
             let outcome = tokio::select! {
                 () = self.cancel.cancelled() => return,
                 outcome = self.session(&mut begin, &mut incarnation) => outcome,
+                cause = self.member.goes_down() => Err(SessionError::Down(cause)),
             };
-            match outcome {
-                // The member ended the watch at its deadline: nothing is wrong.
-                Ok(()) => pause = PAUSE_MIN,
-                Err(SessionError::Expired(revision)) => {
-                    tracing::info!(member = %self.member.name(), kind = %self.store.spec().label(), revision, "relisting: the member's history begins later");
-                    begin = Begin::List;
-                }
-                Err(error) => {
-                    let first = self.state.trouble().is_none();
-                    self.state.fail(&error.to_string());
-                    if first {
-                        tracing::warn!(member = %self.member.name(), kind = %self.store.spec().label(), %error, "the member is not followed");
-                    }
-                    if !error.keeps_position() {
-                        begin = Begin::List;
-                    }
-                    tokio::select! {
-                        () = self.cancel.cancelled() => return,
-                        () = self.pause(pause) => {}
-                    }
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
+            if self.state.trouble().is_none() {
+                pause = PAUSE_MIN;
             }
+            // A watch that its member ended at its deadline is no trouble.
+            let Err(error) = outcome else { continue };
+            if self.state.trouble().is_none() {
+                tracing::warn!(member = %self.member.name(), kind = %self.store.spec().label(), %error, "the member is not followed");
+            }
+            self.state.fail(&error.to_string());
+            if !error.keeps_position() {
+                begin = Begin::List;
+            }
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                () = self.pause(pause) => {}
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Waits, but not longer than until a member that was down answers again.
+    /// Waits; while the member is down until it is not, otherwise no longer than until it becomes ready.
     async fn pause(&self, pause: Duration) {
         let mut health = self.member.health_changes();
-        if self.member.health().is_down() {
+        if health.borrow_and_update().is_down() {
             // While it is down, asking is useless: the probe says when it is not.
             let _closed = health.wait_for(|health| !health.is_down()).await;
             return;
         }
-        sleep(pause).await;
+        let becomes_ready = async {
+            while health.changed().await.is_ok() {
+                if *health.borrow_and_update() == Health::Ready {
+                    return;
+                }
+            }
+        };
+        // Either end of the wait will do.
+        let _elapsed = timeout(pause, becomes_ready).await;
     }
 
     async fn session(&self, begin: &mut Begin, incarnation: &mut u64) -> Result<(), SessionError> {
@@ -163,9 +171,8 @@ impl Reflector {
             *incarnation = now;
             *begin = Begin::List;
         }
-        if let Begin::Resume(_) = *begin
-            && self.revision().await? < self.store.position(name)
-        {
+        let position = self.store.position(name);
+        if position > 0 && self.revision().await? < position {
             // A restored kube-apiserver says nothing and skips events for ever (DESIGN.md section 5).
             tracing::warn!(member = %name, kind = %self.store.spec().label(), "the member's revisions went backwards: it was restored from a backup");
             self.store.reset(name);
@@ -303,7 +310,7 @@ impl Reflector {
 impl SessionError {
     /// Says whether the next session may resume where this one stopped.
     fn keeps_position(&self) -> bool {
-        matches!(self, Self::Upstream(_) | Self::Status { .. } | Self::Torn)
+        matches!(self, Self::Upstream(_) | Self::Status { .. } | Self::Torn | Self::Down(_))
     }
 }
 

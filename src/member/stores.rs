@@ -4,7 +4,7 @@
 //! silence as nothing.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -54,6 +54,9 @@ pub struct Running {
     /// The store.
     pub store: Arc<FleetStore>,
     feeds: Mutex<HashMap<MemberName, Feed>>,
+    /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
+    /// not meet the old removal.
+    leaving: Mutex<HashSet<MemberName>>,
     used: Mutex<Instant>,
     cancel: CancellationToken,
 }
@@ -168,10 +171,27 @@ impl Stores {
             let (asked, until) = (Arc::clone(member), cancel.clone());
             self.tasks.spawn(async move {
                 let name = asked.name().clone();
-                this.catalogue.poll(&name, &DiscoveryFetcher(asked), &until).await;
+                let fetcher = DiscoveryFetcher(Arc::clone(&asked));
+                tokio::join!(this.catalogue.poll(&name, &fetcher, &until), this.welcome(&asked, &until));
             });
             polled.insert(member.name().clone(), Polled { member: Arc::clone(member), cancel });
         }
+    }
+
+    /// Asks a member what it serves as soon as it can be reached: readers wait for one that was never asked.
+    async fn welcome(&self, member: &Arc<Member>, until: &CancellationToken) {
+        let mut health = member.health_changes();
+        let welcoming = async {
+            let mut was_reachable = health.borrow_and_update().is_reachable();
+            while health.changed().await.is_ok() {
+                let is_reachable = health.borrow_and_update().is_reachable();
+                if is_reachable && !was_reachable {
+                    self.refresh(Arc::clone(member)).await;
+                }
+                was_reachable = is_reachable;
+            }
+        };
+        until.run_until_cancelled(welcoming).await;
     }
 
     /// Asks a member now what it serves, as something was written that may have changed it.
@@ -388,6 +408,7 @@ impl Stores {
         Arc::new(Running {
             store: Arc::new(FleetStore::new(Arc::new(spec), Shared::clone(&self.shared.load()), tell)),
             feeds: Mutex::default(),
+            leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),
             cancel: self.cancel.child_token(),
         })
@@ -409,7 +430,8 @@ impl Stores {
         for running in all {
             self.feed(&running, &catalogue);
             let gvr = &running.store.spec().gvr;
-            if catalogue.get(gvr).is_none() && catalogue.complete() && running.feeds.lock().is_empty() {
+            let is_fed = !running.feeds.lock().is_empty() || !running.leaving.lock().is_empty();
+            if catalogue.get(gvr).is_none() && catalogue.complete() && !is_fed {
                 running.store.end();
                 running.cancel.cancel();
                 self.running.lock().remove(gvr);
@@ -432,11 +454,12 @@ impl Stores {
             .collect();
         for name in gone {
             if let Some(feed) = feeds.remove(&name) {
-                self.tasks.spawn(leave(Arc::clone(running), name, feed, running.cancel.clone()));
+                running.leaving.lock().insert(name.clone());
+                self.tasks.spawn(leave(self.this.clone(), Arc::clone(running), name, feed));
             }
         }
         for member in members.iter().filter(|member| wanted(member)) {
-            if feeds.contains_key(member.name()) {
+            if feeds.contains_key(member.name()) || running.leaving.lock().contains(member.name()) {
                 continue;
             }
             let (state, cancel) = (Arc::default(), running.cancel.child_token());
@@ -495,21 +518,22 @@ fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
     ))
 }
 
-/// Takes a member's objects out of a store, in slices, once its reflector is silent. It may come back while that goes
-/// on: then its new reflector's list decides.
-async fn leave(running: Arc<Running>, name: MemberName, feed: Feed, cancel: CancellationToken) {
+/// Takes a member's objects out of a store, in slices, once its reflector is silent. If it was configured again
+/// meanwhile, it is followed from then on.
+async fn leave(stores: Weak<Stores>, running: Arc<Running>, name: MemberName, feed: Feed) {
     feed.cancel.cancel();
     let _ended = feed.task.await;
     let doomed = running.store.leave(&name);
     for slice in doomed.chunks(SLICE_ITEMS_MAX) {
-        while !running.store.has_room() && !cancel.is_cancelled() {
+        while !running.store.has_room() && !running.cancel.is_cancelled() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         running.store.remove_slice(slice);
         tokio::task::yield_now().await;
     }
-    let feeds = running.feeds.lock();
-    if !feeds.contains_key(&name) {
-        running.store.forget(&name);
+    running.store.forget(&name);
+    running.leaving.lock().remove(&name);
+    if let Some(stores) = stores.upgrade() {
+        stores.reconcile();
     }
 }

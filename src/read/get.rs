@@ -142,6 +142,10 @@ async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, 
             }
         }
         Ok((StatusCode::NOT_FOUND, _, _)) => Live::NotFound,
+        // Neither is about the caller: a 401 is kubefold's own credential, and with a 5xx the member says that it cannot say.
+        Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || code.is_server_error() => {
+            Live::Failed(format!("member {name} answered {code}{}; its last known state is shown", told(&body)))
+        }
         Ok((code, headers, body)) => {
             let mut response = Response::new(full(body));
             *response.status_mut() = code;
@@ -154,6 +158,15 @@ async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, 
         }
         Err(error) => Live::Failed(format!("member {}: {}; its last known state is shown", name, error.cause())),
     }
+}
+
+/// What a `Status` says, with a colon before it.
+fn told(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Told {
+        message: String,
+    }
+    serde_json::from_slice::<Told>(body).map(|told| format!(": {}", told.message)).unwrap_or_default()
 }
 
 async fn fetch(

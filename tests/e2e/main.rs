@@ -12,4 +12,7 @@
 
 mod support;
 
+mod fault;
+mod informer;
+mod membership;
 mod testbed;

@@ -32,6 +32,7 @@ mod kubeconfig;
 mod kubectl;
 mod kubefold;
 mod member;
+pub(crate) mod objects;
 mod pki;
 mod port;
 pub(crate) mod process;
