@@ -295,3 +295,16 @@ async fn a_failure_before_the_commit_says_what_happened_where() {
     assert_eq!(message(&reply), "member west: no (member east: removed again)");
     assert!(fleet.standing("web").is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_home_is_not_asked_when_another_part_failed() {
+    let (fleet, _directory, process) = fresh();
+    fleet.world.lock().faults.insert(2, Fault::NotSent);
+    let reply = process.writer.create(request("", &web(3))).await;
+    assert_eq!(reply.code, 503);
+    let said = message(&reply);
+    assert!(said.contains("member east could not be reached") && said.ends_with("(nothing was made)"), "{said}");
+    assert_eq!(fleet.world.lock().calls.len(), 3);
+    process.settled().await;
+    assert!(fleet.standing("web").is_empty());
+}
