@@ -308,3 +308,16 @@ async fn the_home_is_not_asked_when_another_part_failed() {
     process.settled().await;
     assert!(fleet.standing("web").is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_somebody_deleted_does_not_stop_a_delete() {
+    for vanished_at in 4..8 {
+        let (fleet, _directory, process) = fresh();
+        process.writer.create(request("", &web(3))).await;
+        fleet.world.lock().faults.insert(vanished_at, Fault::Vanished);
+        let reply = process.writer.delete(request("", &Value::Null), "web".into()).await;
+        assert_eq!(reply.code, 200, "{vanished_at}: {}", message(&reply));
+        assert!(fleet.standing("web").is_empty());
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}

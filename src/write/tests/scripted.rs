@@ -35,6 +35,8 @@ pub(super) enum Fault {
     Broken,
     /// The member answers 500; it did it all the same, as when etcd's answer is lost.
     BrokenLanded,
+    /// Somebody deletes the object in the member just before.
+    Vanished,
     /// No byte is sent.
     NotSent,
     /// The answer is lost; the member did it.
@@ -253,7 +255,10 @@ impl Fleet for Scripted {
                     world.crashed = true;
                     None
                 }
-                None => {
+                None | Some(Fault::Vanished) => {
+                    if fault.is_some() {
+                        world.members.get_mut(member).unwrap().objects.clear();
+                    }
                     let (code, body) = world.serve(member, &call);
                     Some(Answer::Answered { code, warnings: vec!["299 - \"unknown field \\\"x\\\"\"".into()], body })
                 }
