@@ -4,10 +4,7 @@ use http::StatusCode;
 
 use crate::{
     config::{MemberName, Weight},
-    placement::{
-        division::{Share, divide, tie},
-        marker::Marker,
-    },
+    placement::division::{Share, divide, tie},
     wire::status::{Reason, Status, qualified},
 };
 
@@ -190,22 +187,6 @@ fn taker(candidate: &Candidate) -> Result<&String, Refusal> {
     }
 }
 
-impl Plan {
-    /// The marker as the first part bears it; [`Marker::of`] makes the others'.
-    pub fn marker(&self, group: &str, kind: &str, namespace: &str, name: &str) -> Option<Marker> {
-        let members = self.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone())).collect();
-        Some(Marker {
-            uid: self.uid.clone(),
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            member: self.targets.first()?.member.clone(),
-            members,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,14 +262,5 @@ mod tests {
         assert_eq!(status.details.retry_after_seconds, None);
         all[1].absent = true;
         assert_eq!(shape(&plan("u", 3, &all, None).unwrap()), [("east", 3)]);
-    }
-
-    #[test]
-    fn the_marker_lists_the_targets_in_order() {
-        let plan = plan("u", 3, &[candidate("east", 1), candidate("west", 2)], None).unwrap();
-        let marker = plan.marker("apps", "Deployment", "default", "web").unwrap();
-        assert_eq!(marker.member.as_str(), "west");
-        let members: Vec<_> = marker.members.iter().map(|(name, uid)| (name.as_str(), uid.as_str())).collect();
-        assert_eq!(members, [("west", "c-west"), ("east", "c-east")]);
     }
 }

@@ -266,7 +266,7 @@ mod tests {
             fs::write(&path, &whole[..cut]).unwrap();
             assert_eq!(Journal::open(directory.path()).unwrap().open_entries().len(), 1, "{cut}");
         }
-        let mut damaged = whole.clone();
+        let mut damaged = whole;
         damaged[40] ^= 1;
         fs::write(&path, &damaged).unwrap();
         assert_eq!(Journal::open(directory.path()).unwrap().open_entries()[0].key.name, "b");

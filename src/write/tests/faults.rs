@@ -12,8 +12,15 @@ use crate::write::{
     },
 };
 
-const FAULTS: [Fault; 6] =
-    [Fault::Refuse, Fault::Broken, Fault::NotSent, Fault::LostLanded, Fault::LostNothing, Fault::LostLate];
+const FAULTS: [Fault; 7] = [
+    Fault::Refuse,
+    Fault::Broken,
+    Fault::BrokenLanded,
+    Fault::NotSent,
+    Fault::LostLanded,
+    Fault::LostNothing,
+    Fault::LostLate,
+];
 const CRASHES: [Fault; 3] = [Fault::CrashBefore, Fault::CrashAfter, Fault::CrashLate];
 
 /// Calls of one write over three members, its undoing and settling included.
@@ -99,6 +106,8 @@ async fn case(verb: Verb, faults: &[(usize, Fault)]) {
     }
     fleet.world.lock().faults = faults.iter().copied().collect();
     let reply = run(&fleet, &directory, verb).await;
+    // What was under way has landed or never will.
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     let told = format!("{faults:?}");
     judge(&fleet, verb, reply.as_ref(), &told);
     let process = Process::start(fleet.restarted(), &directory);
@@ -144,6 +153,18 @@ async fn every_kill_after_every_fault_of_a_delete() {
                 for crash in CRASHES {
                     case(Verb::Delete, &[(at, fault), (killed_at, crash)]).await;
                 }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_two_faults() {
+    for at in 3..8 {
+        for then_at in at + 1..12 {
+            for (fault, then) in FAULTS.into_iter().flat_map(|fault| FAULTS.map(|then| (fault, then))) {
+                case(Verb::Create, &[(at, fault), (then_at, then)]).await;
+                case(Verb::Delete, &[(at, fault), (then_at, then)]).await;
             }
         }
     }

@@ -295,3 +295,29 @@ async fn a_failure_before_the_commit_says_what_happened_where() {
     assert_eq!(message(&reply), "member west: no (member east: removed again)");
     assert!(fleet.standing("web").is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_home_is_not_asked_when_another_part_failed() {
+    let (fleet, _directory, process) = fresh();
+    fleet.world.lock().faults.insert(2, Fault::NotSent);
+    let reply = process.writer.create(request("", &web(3))).await;
+    assert_eq!(reply.code, 503);
+    let said = message(&reply);
+    assert!(said.contains("member east could not be reached") && said.ends_with("(nothing was made)"), "{said}");
+    assert_eq!(fleet.world.lock().calls.len(), 3);
+    process.settled().await;
+    assert!(fleet.standing("web").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_somebody_deleted_does_not_stop_a_delete() {
+    for vanished_at in 4..8 {
+        let (fleet, _directory, process) = fresh();
+        process.writer.create(request("", &web(3))).await;
+        fleet.world.lock().faults.insert(vanished_at, Fault::Vanished);
+        let reply = process.writer.delete(request("", &Value::Null), "web".into()).await;
+        assert_eq!(reply.code, 200, "{vanished_at}: {}", message(&reply));
+        assert!(fleet.standing("web").is_empty());
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}

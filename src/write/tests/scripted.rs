@@ -33,6 +33,10 @@ pub(super) enum Fault {
     Refuse,
     /// The member answers 500; it did nothing.
     Broken,
+    /// The member answers 500; it did it all the same, as when etcd's answer is lost.
+    BrokenLanded,
+    /// Somebody deletes the object in the member just before.
+    Vanished,
     /// No byte is sent.
     NotSent,
     /// The answer is lost; the member did it.
@@ -221,7 +225,10 @@ impl Fleet for Scripted {
                     let status = Status::forbidden("no");
                     Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: status.to_json() })
                 }
-                Some(Fault::Broken) => {
+                Some(fault @ (Fault::Broken | Fault::BrokenLanded)) => {
+                    if fault == Fault::BrokenLanded {
+                        world.serve(member, &call);
+                    }
                     let status = Status::internal("etcd: timed out");
                     Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: status.to_json() })
                 }
@@ -248,7 +255,10 @@ impl Fleet for Scripted {
                     world.crashed = true;
                     None
                 }
-                None => {
+                None | Some(Fault::Vanished) => {
+                    if fault.is_some() {
+                        world.members.get_mut(member).unwrap().objects.clear();
+                    }
                     let (code, body) = world.serve(member, &call);
                     Some(Answer::Answered { code, warnings: vec!["299 - \"unknown field \\\"x\\\"\"".into()], body })
                 }
