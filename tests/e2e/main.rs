@@ -16,3 +16,4 @@ mod fault;
 mod informer;
 mod membership;
 mod testbed;
+mod write;
