@@ -182,7 +182,7 @@ async fn place<F: Fleet>(
     }
     let uid = uuid::Uuid::new_v4().to_string();
     let plan = plan(&uid, draft.replicas, &candidates, None)
-        .map_err(|error| error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, &key.name))?;
+        .map_err(|error| error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, (&key.namespace, &key.name)))?;
     let targets = plan.targets.into_iter().map(|target| EntryTarget {
         member: target.member,
         cluster_uid: target.cluster_uid,
