@@ -245,7 +245,8 @@ mod tests {
         let mut all = [candidate("a", 1), candidate("b", 1), candidate("c", 1)];
         all.iter_mut().for_each(|candidate| candidate.has_namespace = false);
         all[2].serves_kind = false;
-        let status = plan("u", 1, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+        let status =
+            plan("u", 1, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
         assert_eq!((status.code.as_u16(), status.reason), (404, Reason::NotFound));
         assert_eq!(status.message, "namespaces \"ns\" not found: no member holds it");
         all[1].standing = Standing::Down("cut off".into());
@@ -267,7 +268,8 @@ mod tests {
         let error = plan("u", 4, &all, None).unwrap_err();
         assert_eq!(error.to_status("apps", "deployments", "Deployment", ("ns", "web")).code, 503, "one is only down");
         all[0].absent = true;
-        let status = plan("u", 4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+        let status =
+            plan("u", 4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
         assert_eq!((status.code.as_u16(), status.reason), (422, Reason::Invalid));
         assert_eq!(
             status.message,
@@ -281,7 +283,8 @@ mod tests {
     fn an_unknown_member_refuses_unless_it_is_declared_absent() {
         let mut all = vec![candidate("east", 1), candidate("west", 1)];
         all[1].standing = Standing::Unknown("never reached".into());
-        let status = plan("u", 3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+        let status =
+            plan("u", 3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
         assert_eq!(status.code, 503);
         assert!(status.message.contains("west: never reached"), "{}", status.message);
         assert_eq!(status.details.retry_after_seconds, None);

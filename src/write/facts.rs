@@ -117,7 +117,7 @@ fn fits_nodes(
 ) -> Result<(), String> {
     let Some(running) = nodes else { return Ok(()) };
     let naming = Arc::clone(&stores.shared().naming);
-    let own = |entry: &Entry| naming.split(entry.name()).map_or(entry.name(), |(own, _)| own).to_owned();
+    let own = |entry: &Entry| naming.split(entry.name()).map_or_else(|| entry.name(), |(own, _)| own).to_owned();
     let snapshot = running.store.snapshot();
     let facts: Vec<NodeFacts> = snapshot
         .range("", b"")

@@ -15,7 +15,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::oneshot};
 use tokio_rustls::TlsAcceptor;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use super::{Member, eventually, pki::Authority};
 
@@ -45,7 +48,7 @@ pub(crate) struct Which {
 /// A webhook for the Deployments of one member. Dropping it lets nothing be created there any more.
 pub(crate) struct Admission {
     rules: Rules,
-    _server: AbortOnDropHandle<()>,
+    _end: DropGuard,
 }
 
 type Rules = Arc<Mutex<Vec<Rule>>>;
@@ -84,8 +87,10 @@ impl Admission {
         let authority = Authority::new("admission");
         let url = format!("https://127.0.0.1:{}/", listener.local_addr().unwrap().port());
         let rules = Rules::default();
-        let server = AbortOnDropHandle::new(tokio::spawn(serve(listener, acceptor(&authority), rules.clone())));
-        let admission = Self { rules, _server: server };
+        let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
+        let server = serve(listener, acceptor(&authority), rules.clone(), tasks.clone(), end.clone());
+        tasks.spawn(end.clone().run_until_cancelled_owned(server));
+        let admission = Self { rules, _end: end.drop_guard() };
         member.api().await.create(CONFIGURATIONS, &configuration(&url, &authority)).await;
         admission.in_force(member).await;
         admission
@@ -155,18 +160,16 @@ fn configuration(url: &str, authority: &Authority) -> Value {
     })
 }
 
-async fn serve(listener: TcpListener, acceptor: TlsAcceptor, rules: Rules) {
-    let end = CancellationToken::new();
-    // With the server its connections end.
-    let _guard = end.clone().drop_guard();
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, rules: Rules, tasks: TaskTracker, end: CancellationToken) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, rules) = (acceptor.clone(), rules.clone());
         let connection = async move {
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let service = service_fn(move |request| review(request, rules.clone()));
-            let _closed = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let _closed =
+                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         };
-        tokio::spawn(end.clone().run_until_cancelled_owned(connection));
+        tasks.spawn(end.clone().run_until_cancelled_owned(connection));
     }
 }
 

@@ -28,7 +28,12 @@ async fn what_one_member_refuses_is_made_nowhere() {
 async fn names_in_use(api: &Api, all: &[&Member; 3]) {
     all[1].api().await.create(DEPLOYMENTS, &deployment("native", 1)).await;
     let told = post(api, &deployment("native", 7)).await;
-    refused(&told, 409, "AlreadyExists", &["member west: ", "deployments.apps \"native\" already exists", "native@west"]);
+    refused(
+        &told,
+        409,
+        "AlreadyExists",
+        &["member west: ", "deployments.apps \"native\" already exists", "native@west"],
+    );
     assert_eq!(shares(all, "native").await, split(&[("west", 1)]));
 
     // Where nothing of it goes to that member, a native does not stand in the way: its visible name is another.
@@ -36,7 +41,8 @@ async fn names_in_use(api: &Api, all: &[&Member; 3]) {
     assert_eq!(shares(all, "native").await, split(&[("west", 1), ("north", 1)]));
     let told = post(api, &deployment("native", 1)).await;
     refused(&told, 409, "AlreadyExists", &["deployments.apps \"native\" already exists"]);
-    let dry = api.request(Method::POST, &format!("{DEPLOYMENTS}?dryRun=All"), deployment("native", 1).to_string()).await;
+    let dry =
+        api.request(Method::POST, &format!("{DEPLOYMENTS}?dryRun=All"), deployment("native", 1).to_string()).await;
     refused(&dry, 409, "AlreadyExists", &["already exists"]);
 }
 
@@ -49,7 +55,12 @@ async fn malformed(api: &Api, all: &[&Member; 3]) {
     refused(&send("application/json", "{\"metadata\":".into()).await, 400, "BadRequest", &[]);
     refused(&send("application/json", "[]".into()).await, 400, "BadRequest", &[]);
     refused(&send("application/json", "{}".into()).await, 400, "BadRequest", &[]);
-    refused(&send("application/json", good.replace("\"replicas\":7", "\"replicas\":-1")).await, 422, "Invalid", &["spec.replicas"]);
+    refused(
+        &send("application/json", good.replace("\"replicas\":7", "\"replicas\":-1")).await,
+        422,
+        "Invalid",
+        &["spec.replicas"],
+    );
     refused(&send("text/plain", good.clone()).await, 415, "UnsupportedMediaType", &["application/json"]);
     refused(&send("application/vnd.kubernetes.protobuf", good.clone()).await, 400, "BadRequest", &[]);
     let large = good.replace("web:1", &"x".repeat(BODY_MAX));
@@ -100,7 +111,10 @@ async fn quotas(api: &Api, all: &[&Member; 3]) {
     all[1].kubectl(&["create", "quota", "none", "--hard=count/deployments.apps=0", "-n", "tight"]).await.ok();
     // There is no controller that would fill the status in.
     let counts = r#"{"status":{"hard":{"count/deployments.apps":"0"},"used":{"count/deployments.apps":"0"}}}"#;
-    all[1].kubectl(&["patch", "quota", "none", "-n", "tight", "--subresource=status", "--type=merge", "-p", counts]).await.ok();
+    all[1]
+        .kubectl(&["patch", "quota", "none", "-n", "tight", "--subresource=status", "--type=merge", "-p", counts])
+        .await
+        .ok();
     let path = "/apis/apps/v1/namespaces/tight/deployments";
     eventually(SOON, async || {
         let answer = api.request(Method::POST, path, deployment("much", 7).to_string()).await;
