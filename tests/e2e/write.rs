@@ -2,6 +2,7 @@
 
 mod crash;
 mod create;
+mod outage;
 mod refused;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -122,7 +122,9 @@ async fn killed_at_any_step_it_finishes_or_undoes_after_its_restart() {
     stage.fleet.restart().await;
     stage.kill_at(Method::DELETE, "del-home-asked", north.hold(deletes("del-home-asked", false)), nothing_more).await;
     stage.fleet.restart().await;
-    stage.kill_unheard(Method::DELETE, "del-home-unheard", "north", north.hold(deletes("del-home-unheard", false))).await;
+    stage
+        .kill_unheard(Method::DELETE, "del-home-unheard", "north", north.hold(deletes("del-home-unheard", false)))
+        .await;
     stage.fleet.restart().await;
     stage.kill_at(Method::DELETE, "del-other-asked", west.hold(deletes("del-other-asked", false)), nothing_more).await;
 
@@ -152,8 +154,7 @@ async fn lands_late(stage: &Stage) {
 async fn the_end(stage: &Stage, informer: &Informer) {
     let whole = split(&[("east", 1), ("west", 2), ("north", 4)]);
     let made = ["home-unheard", "home-late", "del-rehearsed", "del-home-asked"];
-    let gone =
-        ["rehearsed", "other-asked", "other-unheard", "home-asked", "del-home-unheard", "del-other-asked"];
+    let gone = ["rehearsed", "other-asked", "other-unheard", "home-asked", "del-home-unheard", "del-other-asked"];
     eventually(SETTLED, async || {
         for name in made.iter().chain(&gone) {
             let wanted = if made.contains(name) { (whole.clone(), Some(7)) } else { (split(&[]), None) };
@@ -168,7 +169,8 @@ async fn the_end(stage: &Stage, informer: &Informer) {
     let list = stage.fleet.api().await.get(DEPLOYMENTS).await;
     assert_eq!(list["items"].as_array().unwrap().len(), made.len());
     // Nobody was ever shown what was taken back.
-    let seen: Vec<_> = informer.events().into_iter().filter_map(|event| Some(event["key"].as_str()?.to_owned())).collect();
+    let seen: Vec<_> =
+        informer.events().into_iter().filter_map(|event| Some(event["key"].as_str()?.to_owned())).collect();
     for name in ["rehearsed", "other-asked", "other-unheard", "home-asked"] {
         assert!(!seen.contains(&format!("default/{name}")), "{name} was shown: {seen:?}");
     }
