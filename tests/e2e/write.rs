@@ -2,7 +2,9 @@
 
 mod crash;
 mod create;
+mod delete;
 mod outage;
+mod pinned;
 mod refused;
 
 use std::{collections::BTreeMap, time::Duration};
