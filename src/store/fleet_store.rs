@@ -102,6 +102,8 @@ impl Cursor {
     }
 }
 
+type OnIdentities = Box<dyn Fn(&[Referent]) + Send + Sync>;
+
 /// One kind's store.
 pub struct FleetStore {
     spec: Arc<KindSpec>,
@@ -113,7 +115,7 @@ pub struct FleetStore {
     /// No member serves the kind any more: watches end.
     ended: AtomicBool,
     /// Hears of identities that changed, so that other stores are dressed anew.
-    on_identities: Box<dyn Fn(&[Referent]) + Send + Sync>,
+    on_identities: OnIdentities,
 }
 
 impl std::fmt::Debug for FleetStore {
