@@ -97,3 +97,24 @@ fn tidy() {
     }
     assert!(errors.is_empty(), "{} tidy errors:\n{}", errors.len(), errors.join("\n"));
 }
+
+/// What `deny.toml` bans must not be compiled in, on any platform. `cargo deny` says the same and more; this needs no
+/// tool.
+#[test]
+fn banned_crates_are_not_compiled_in() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let deny = fs::read_to_string(root.join("deny.toml")).unwrap();
+    let bans = deny.split_once("[bans]").unwrap().1.split("[sources]").next().unwrap();
+    let banned: Vec<&str> = bans.split("name = \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(banned.contains(&"ring") && banned.contains(&"openssl"));
+    let tree = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let found: Vec<&str> =
+        tree.lines().filter(|line| banned.iter().any(|name| line.split(' ').next() == Some(name))).collect();
+    assert!(tree.contains("aws-lc-rs") && found.is_empty(), "banned crates: {found:?}");
+}

@@ -1,6 +1,23 @@
 //! `clusters.yaml`: raw serde types become validated ones; whoever holds a [`Config`] holds a good one.
 //!
 //! May name: `wire`.
+//!
+//! [`load`] reads the file once; [`Reloads`] yields every later good version of it.
+
+mod credentials;
+mod duration;
+mod error;
+mod kubeconfig;
+mod load;
+mod raw;
+mod reload;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub use error::{ConfigError, Problem};
+pub use load::load;
+pub use reload::{Nudge, Reloads};
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -51,6 +68,8 @@ pub enum Access {
         path: PathBuf,
         /// The context, or the file's current one.
         context: Option<String>,
+        /// Digest of the file and of the certificates that it names: a new credential is a new configuration.
+        digest: u64,
     },
     /// An address and a credential, written out.
     Server(Box<ServerAccess>),
@@ -59,7 +78,7 @@ pub enum Access {
 }
 
 /// A member given by its address.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServerAccess {
     /// `https://host:port`, optionally with a path.
     pub server: String,
@@ -77,13 +96,34 @@ pub struct ServerAccess {
     pub proxy_url: Option<String>,
 }
 
+/// Shows where a credential comes from, and never the credential: configurations end up in logs.
+impl fmt::Debug for ServerAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerAccess")
+            .field("server", &self.server)
+            .field("certificate_authority", &self.certificate_authority)
+            .field("client_certificate", &self.client_certificate)
+            .field("token", &self.token.as_ref().map(|_| "REDACTED"))
+            .field("token_file", &self.token_file)
+            .field("tls_server_name", &self.tls_server_name)
+            .field("proxy_url", &self.proxy_url.as_ref().map(|_| "REDACTED"))
+            .finish()
+    }
+}
+
 /// PEM text, and the file that it came from if it came from one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PemSource {
     /// The text.
     pub pem: String,
     /// The file, read again as it changes.
     pub file: Option<PathBuf>,
+}
+
+impl fmt::Debug for PemSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PemSource").field("pem", &"REDACTED").field("file", &self.file).finish()
+    }
 }
 
 /// Time limits toward one member.

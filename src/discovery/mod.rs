@@ -1,1 +1,220 @@
-//! Room `discovery`.
+//! Discovery: what the fleet serves, told as one API server tells it.
+//!
+//! `/api`, `/apis`, their groups and versions, and `/version`. May name: `wire`, `config`, `observe`, `placement`,
+//! `store`, `member`.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+
+use self::documents::Documents;
+use crate::{
+    member::catalog::Catalogue,
+    wire::{
+        accept::{AGGREGATED_DISCOVERY_V2, accept_header, negotiate, not_acceptable, parse_accept, wants_pretty},
+        body::{Body, empty, full},
+        status::Status,
+        warning::Warnings,
+    },
+};
+
+mod aggregated;
+mod documents;
+mod legacy;
+#[cfg(test)]
+mod tests;
+
+/// Answers discovery; holds the documents of the newest catalogue, each encoded once.
+#[derive(Debug, Default)]
+pub struct Discovery {
+    documents: ArcSwapOption<Documents>,
+}
+
+/// What a discovery path is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target<'a> {
+    /// `/api`
+    Core,
+    /// `/apis`
+    Groups,
+    /// `/apis/<group>`
+    Group(&'a str),
+    /// `/api/<version>`, where the group is empty, or `/apis/<group>/<version>`
+    GroupVersion(&'a str, &'a str),
+    /// `/version`
+    Version,
+    /// `/openapi/...`, or a path under `/api` that no API server has
+    Nothing,
+}
+
+/// Whether [`Discovery::handle`] answers this path.
+pub fn is_discovery_path(path: &str) -> bool {
+    Target::of(path).is_some()
+}
+
+impl Discovery {
+    /// Answers a request for discovery; `None` when the path is not discovery's.
+    ///
+    /// Source: kubernetes/apiserver `pkg/endpoints/discovery`; kube-aggregator `pkg/apiserver/handler_apis.go`.
+    pub fn handle(
+        &self,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        catalogue: &Arc<Catalogue>,
+    ) -> Option<Response<Body>> {
+        let target = Target::of(path)?;
+        if method != Method::GET && method != Method::HEAD {
+            let message = "the server does not allow this method on the requested resource";
+            return Some(Status::method_not_allowed(message).into_response());
+        }
+        let answer = self.answer(target, query, headers, catalogue);
+        let mut response = answer.unwrap_or_else(|status| status.into_response());
+        warn_of_unknown(catalogue, &mut response);
+        Some(response)
+    }
+
+    fn answer(
+        &self,
+        target: Target<'_>,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        catalogue: &Arc<Catalogue>,
+    ) -> Result<Response<Body>, Box<Status>> {
+        if target == Target::Nothing {
+            return Err(no_such_path());
+        }
+        if catalogue.groups.is_empty() {
+            return Err(none_known(catalogue));
+        }
+        let documents = self.documents_of(catalogue);
+        match target {
+            Target::Core if wants_aggregated(headers) => Ok(aggregated_response(documents.core(), query, headers)),
+            Target::Groups if wants_aggregated(headers) => Ok(aggregated_response(documents.named(), query, headers)),
+            Target::Version => version(catalogue, headers),
+            _ => {
+                let accepted = negotiate(accept_header(headers), &[]).ok_or_else(|| Box::new(not_acceptable()))?;
+                let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+                let document = match target {
+                    Target::Core => legacy::api_versions(catalogue, host),
+                    Target::Groups => documents.group_list(),
+                    Target::Group(group) => documents.group(group).ok_or_else(no_such_path)?,
+                    Target::GroupVersion(group, version) => documents.resource_list(group, version)?,
+                    Target::Version | Target::Nothing => return Err(no_such_path()),
+                };
+                let pretty = accepted.pretty || wants_pretty(query, headers);
+                Ok(json_response(if pretty { documents::indented(&document) } else { document }))
+            }
+        }
+    }
+
+    /// The documents of this very catalogue.
+    fn documents_of(&self, catalogue: &Arc<Catalogue>) -> Arc<Documents> {
+        if let Some(documents) = self.documents.load_full().filter(|documents| documents.are_of(catalogue)) {
+            return documents;
+        }
+        let documents = Arc::new(Documents::new(catalogue.clone()));
+        self.documents.store(Some(documents.clone()));
+        documents
+    }
+}
+
+impl<'a> Target<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        let mut segments = path.strip_prefix('/')?.split('/').collect::<Vec<_>>();
+        if segments.last() == Some(&"") {
+            // A kube-apiserver serves `/apis/` as `/apis`.
+            segments.pop();
+        }
+        match *segments.as_slice() {
+            ["api"] => Some(Self::Core),
+            ["apis"] => Some(Self::Groups),
+            ["version"] => Some(Self::Version),
+            ["api", ""] | ["apis", ""] | ["apis", "", _] | ["apis", _, ""] => Some(Self::Nothing),
+            ["api", version] => Some(Self::GroupVersion("", version)),
+            ["apis", group] => Some(Self::Group(group)),
+            ["apis", group, version] => Some(Self::GroupVersion(group, version)),
+            ["openapi", ..] => Some(Self::Nothing),
+            _ => None,
+        }
+    }
+}
+
+/// Whether any alternative asks for aggregated discovery; a kube-apiserver prefers it wherever it stands
+/// (`pkg/endpoints/discovery/aggregated/wrapper.go`). v2beta1 is not offered, as since Kubernetes 1.35.
+fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let clauses = parse_accept(accept_header(headers));
+    clauses.iter().any(|clause| {
+        clause.takes("application/json") && clause.transform().is_some_and(|wanted| wanted == AGGREGATED_DISCOVERY_V2)
+    })
+}
+
+fn aggregated_response(document: &documents::Aggregated, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+    let unchanged = headers.get(header::IF_NONE_MATCH) == Some(&document.etag);
+    let body = match unchanged {
+        true => empty(),
+        false if wants_pretty(query, headers) => full(documents::indented(&document.json)),
+        false => full(document.json.clone()),
+    };
+    let mut response = Response::new(body);
+    let out = response.headers_mut();
+    out.insert(header::ETAG, document.etag.clone());
+    out.insert(header::VARY, HeaderValue::from_static("Accept"));
+    out.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    if unchanged {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        // Clients know aggregated discovery by these very parameters.
+        let of_v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        out.insert(header::CONTENT_TYPE, HeaderValue::from_static(of_v2));
+    }
+    response
+}
+
+/// The lowest version in the fleet: clients choose what to send by it, and every member must understand that.
+fn version(catalogue: &Catalogue, headers: &HeaderMap) -> Result<Response<Body>, Box<Status>> {
+    let accept = accept_header(headers);
+    if !accept.is_empty() && !parse_accept(accept).iter().any(|clause| clause.takes("application/json")) {
+        return Err(Box::new(not_acceptable()));
+    }
+    let server = catalogue.server.as_ref().ok_or_else(|| none_known(catalogue))?;
+    Ok(json_response(documents::pretty(&server.document)))
+}
+
+fn json_response(document: bytes::Bytes) -> Response<Body> {
+    let mut response = Response::new(full(document));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+fn no_such_path() -> Box<Status> {
+    Box::new(Status::no_such_path())
+}
+
+fn none_known(catalogue: &Catalogue) -> Box<Status> {
+    Box::new(Status::unavailable(format!(
+        "no member has told what it serves since kubefold started (unknown: {}); see /readyz?verbose for the causes",
+        names(catalogue)
+    )))
+}
+
+/// Kinds that only an unknown member serves are missing, which must not pass in silence.
+fn warn_of_unknown(catalogue: &Catalogue, response: &mut Response<Body>) {
+    if catalogue.complete() || response.status().is_server_error() {
+        return;
+    }
+    let mut warnings = Warnings::default();
+    warnings.add(&format!(
+        "discovery is incomplete: it is unknown what these members serve, since they have not answered yet: {}",
+        names(catalogue)
+    ));
+    warnings.write_to(response.headers_mut());
+}
+
+fn names(catalogue: &Catalogue) -> String {
+    catalogue.unknown.iter().map(|member| member.as_str()).collect::<Vec<_>>().join(", ")
+}

@@ -10,9 +10,26 @@ use std::sync::Arc;
 
 use crate::wire::resource::Gvk;
 
+mod fetch;
+mod fleet;
+mod merge;
 mod merged;
+mod order;
+mod parse;
+#[cfg(test)]
+pub(crate) mod testdata;
+#[cfg(test)]
+mod tests;
 
-pub use self::merged::{Catalogue, MergedGroup, MergedResource, MergedVersion};
+pub use self::{
+    fetch::{CatalogError, FetchError, Fetched, Fetcher},
+    fleet::{FleetCatalogue, POLL_PERIOD},
+    merged::{Catalogue, MergedGroup, MergedResource, MergedVersion},
+    parse::{
+        ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,
+        parse_resource_list, parse_server_version,
+    },
+};
 
 /// Everything that one member serves, in the member's own order; the core group is the one without a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,7 +152,16 @@ impl MemberCatalog {
 
     /// The resource, if the member serves it in this very version.
     pub fn resource(&self, group: &str, version: &str, resource: &str) -> Option<&Resource> {
-        self.group(group)?.version(version)?.resources.iter().find(|one| &*one.resource == resource)
+        self.group(group)?.version(version)?.resource(resource)
+    }
+
+    /// Whether it lacks a resource, or a whole group-version, that another has.
+    pub fn lacks_some_of(&self, other: &Self) -> bool {
+        let lacks = |group: &Group, version: &Version| {
+            let here = self.group(&group.name).and_then(|group| group.version(&version.version));
+            here.is_none_or(|here| version.resources.iter().any(|one| here.resource(&one.resource).is_none()))
+        };
+        other.groups.iter().any(|group| group.versions.iter().any(|version| lacks(group, version)))
     }
 }
 
@@ -143,5 +169,19 @@ impl Group {
     /// The version of this name.
     pub fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|version| &*version.version == name)
+    }
+}
+
+impl Version {
+    /// The resource of this plural name.
+    pub fn resource(&self, name: &str) -> Option<&Resource> {
+        self.resources.iter().find(|one| &*one.resource == name)
+    }
+}
+
+impl Resource {
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|one| &*one.subresource == name)
     }
 }

@@ -1,5 +1,255 @@
-//! Members: what each serves, and how it is reached.
+//! The members: who they are, whether they answer, and the way to them.
+//!
+//! [`Registry`] holds them; a [`Member`] keeps its identity through every change of its configuration.
+//! [`Member::send`] asks as kubefold itself; for a caller, [`impersonate`] writes the headers first.
 //!
 //! May name: `wire`, `config`, `observe`, `placement`, `store`.
 
+mod access;
+mod answer;
 pub mod catalog;
+mod dial;
+pub mod error;
+pub mod health;
+mod identity;
+mod impersonate;
+mod pool;
+mod probe;
+pub(crate) mod reflector;
+mod registry;
+pub mod stores;
+pub mod upstream;
+pub mod view;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{Request, Response};
+use tokio::{sync::watch, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::config::{MemberConfig, MemberName};
+use {
+    health::Input,
+    identity::{Census, Identity},
+    probe::Vitals,
+    upstream::{UpBody, Upstream},
+};
+
+pub use {
+    error::{Blame, Failure, Retry, UpstreamError},
+    health::Health,
+    impersonate::{ImpersonateError, impersonate, strip},
+    registry::{Registry, RegistryError},
+    upstream::{Class, UpResponseBody, collect},
+};
+
+/// Names a member in this process; never used for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u16);
+
+/// A cluster that kubefold fronts.
+pub struct Member {
+    id: MemberId,
+    name: MemberName,
+    config: ArcSwap<MemberConfig>,
+    upstream: Upstream,
+    vitals: Arc<Vitals>,
+    identity: Identity,
+    census: Arc<Census>,
+    twin: watch::Sender<Option<MemberName>>,
+    cancel: CancellationToken,
+}
+
+impl Member {
+    fn new(
+        id: MemberId,
+        config: &MemberConfig,
+        census: Arc<Census>,
+        tasks: TaskTracker,
+        cancel: CancellationToken,
+    ) -> Arc<Self> {
+        let vitals = Vitals::new();
+        Arc::new(Self {
+            id,
+            name: config.name.clone(),
+            config: ArcSwap::from_pointee(config.clone()),
+            upstream: Upstream::new(config, vitals.clone(), tasks, cancel.clone()),
+            vitals,
+            identity: Identity::new(),
+            census,
+            twin: watch::Sender::new(None),
+            cancel,
+        })
+    }
+
+    /// Its number in this process.
+    pub fn id(&self) -> MemberId {
+        self.id
+    }
+
+    /// Its name in the fleet.
+    pub fn name(&self) -> &MemberName {
+        &self.name
+    }
+
+    /// Its configuration now: a reload may have changed it.
+    pub fn config(&self) -> Arc<MemberConfig> {
+        self.config.load_full()
+    }
+
+    /// The way to it, without a look at its health.
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    /// Sends one request, as kubefold itself unless its headers impersonate somebody.
+    ///
+    /// The URI is a path and query. Errors: at once if the member is down, and a read also as soon as it goes down: its
+    /// caller may have a better answer than silence. Cancel: safe.
+    pub async fn send(
+        &self,
+        request: Request<UpBody>,
+        class: Class,
+    ) -> Result<Response<UpResponseBody>, UpstreamError> {
+        if let Some(down) = self.down() {
+            return Err(UpstreamError::new(&self.name, Failure::Down(down)));
+        }
+        let answer = self.upstream.send(request, class);
+        if class != Class::Read {
+            return answer.await;
+        }
+        tokio::select! {
+            answer = answer => answer,
+            down = self.goes_down() => Err(UpstreamError::new(&self.name, Failure::Down(down))),
+        }
+    }
+
+    /// Waits until it is down, and says why.
+    pub(crate) async fn goes_down(&self) -> Arc<str> {
+        let mut health = self.health_changes();
+        loop {
+            health.borrow_and_update();
+            if let Some(down) = self.down() {
+                return down;
+            }
+            if health.changed().await.is_err() {
+                // The health that it lost with itself will not change any more.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// `down since 12s: connection refused`, if it is down.
+    fn down(&self) -> Option<Arc<str>> {
+        let health = self.health();
+        let (true, Some(cause)) = (health.is_down(), health.cause()) else { return None };
+        let age = health.age(Instant::now()).unwrap_or_default().as_secs();
+        Some(format!("down since {age}s: {cause}").into())
+    }
+
+    /// What is known about its health.
+    pub fn health(&self) -> Health {
+        self.vitals.health()
+    }
+
+    /// Follows its health.
+    pub fn health_changes(&self) -> watch::Receiver<Health> {
+        self.vitals.changes()
+    }
+
+    /// True once it was probed, with whatever result.
+    pub fn tried(&self) -> bool {
+        self.vitals.tried()
+    }
+
+    /// One line about its health: `west is down since 12s: connection refused`.
+    pub fn describe(&self) -> String {
+        self.health().describe(self.name.as_str(), Instant::now())
+    }
+
+    /// False if it must not be used at all: it is a cluster that another member is already. Health tells of every
+    /// change of it: it is down then, and unknown once that is lifted.
+    pub fn usable(&self) -> bool {
+        self.twin.borrow().is_none() && !self.vitals.held()
+    }
+
+    /// The UID of its `kube-system` namespace, once read.
+    pub fn cluster_uid(&self) -> Option<Arc<str>> {
+        self.identity.uid()
+    }
+
+    /// Counts, from 1, the clusters that this member was: an answer to a request that began in another
+    /// incarnation counts for nothing.
+    pub fn incarnation(&self) -> u64 {
+        self.identity.incarnation()
+    }
+
+    /// Follows the incarnation.
+    pub fn incarnations(&self) -> watch::Receiver<u64> {
+        self.identity.incarnations()
+    }
+
+    /// Asks it which cluster it is, before a list or after a lost watch; gives the incarnation that holds now.
+    ///
+    /// Errors: also when it turns out to be the same cluster as an earlier member.
+    pub async fn check_identity(&self) -> Result<u64, UpstreamError> {
+        let asked = self.incarnation();
+        let uid = identity::read_uid(&self.upstream).await?;
+        // The configuration changed while the old cluster answered: ask again, later.
+        let fail = |text: Arc<str>| UpstreamError::new(&self.name, Failure::Answer(text));
+        if self.incarnation() != asked {
+            return Err(fail("it is another cluster by now".into()));
+        }
+        if self.identity.learn(&uid) {
+            tracing::info!(member = %self.name, %uid, incarnation = self.incarnation(), "cluster identified");
+        }
+        self.census.report(self.id, Some(uid));
+        self.hold_twin();
+        match &*self.twin.borrow() {
+            Some(twin) => Err(fail(same_cluster(twin))),
+            None => Ok(self.incarnation()),
+        }
+    }
+
+    /// Ends when the member is removed from the configuration.
+    pub fn removed(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    /// Makes health say what the census found.
+    fn hold_twin(&self) {
+        let cause = self.twin.borrow().as_ref().map(same_cluster);
+        if cause.is_some() || self.vitals.held() {
+            self.vitals.feed(Input::Held(cause));
+        }
+    }
+
+    /// It may be another cluster now.
+    fn moved(&self) {
+        self.identity.doubt();
+        self.census.report(self.id, None);
+        self.hold_twin();
+        self.vitals.feed(Input::Moved);
+    }
+
+    /// Takes a changed configuration; connections and identity stay unless the access changed.
+    fn reconfigure(&self, config: &MemberConfig) {
+        if **self.config.load() == *config {
+            return;
+        }
+        self.config.store(Arc::new(config.clone()));
+        if self.upstream.reconfigure(config) {
+            self.moved();
+        }
+    }
+}
+
+fn same_cluster(twin: &MemberName) -> Arc<str> {
+    format!("same cluster as {twin}").into()
+}

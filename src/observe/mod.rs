@@ -1,1 +1,32 @@
-//! Room `observe`.
+//! How kubefold says what it does: logs to standard error, as text or JSON.
+//!
+//! May name: `wire`.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one JSON object per line.
+    Json,
+}
+
+/// What is logged where `RUST_LOG` says nothing.
+const DEFAULT_FILTER: &str = "info";
+
+/// Sets logging up, once per process; a second call changes nothing.
+pub fn init(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let result = match format {
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    // The only failure is that somebody else has set it up: then it is set up.
+    drop(result);
+}

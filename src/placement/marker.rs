@@ -117,12 +117,6 @@ impl Marker {
         self.members.iter().map(|(name, _)| name).find(|name| holds(name))
     }
 
-    /// The marker of the same placement as the part in `member` bears it.
-    #[must_use]
-    pub fn of(&self, member: &MemberName) -> Self {
-        Self { member: member.clone(), ..self.clone() }
-    }
-
     /// The label's value as a JSON string.
     pub(crate) fn label_json(&self) -> Vec<u8> {
         string(&self.uid)

@@ -2,6 +2,9 @@
 //!
 //! Pure: values in, values out; no clock, no IO. May name `wire`, `config` and `observe`.
 
+pub mod division;
 pub mod fold;
 pub mod marker;
+pub mod plan;
+pub mod scheduling;
 pub mod stamp;

@@ -1,1 +1,300 @@
-//! Room `route`.
+//! Reads what a request is about, and picks who answers it.
+//!
+//! May name: `discovery`, `read`, `write`, `member`, and what is below them.
+
+mod info;
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use http_body_util::BodyExt;
+
+use crate::{
+    discovery::Discovery,
+    member::{
+        catalog::{MergedResource, Scope},
+        stores::{Ready, Stores},
+        view,
+    },
+    read::{Asked, Reader, Target},
+    store::key,
+    wire::{
+        body::Body,
+        caller::Caller,
+        locate::Paths,
+        protobuf,
+        resource::Gvr,
+        status::{Reason, Status},
+    },
+    write::{self, Writer, live::LiveFleet},
+};
+
+pub use info::{PathError, RequestInfo, View};
+
+/// Until reads from the store are authorized per member, only this group may see the fleet view.
+const ADMINS: &str = "system:masters";
+/// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
+const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+/// 405 in the words of a kube-apiserver.
+const NOT_ALLOWED: &str = "the server does not allow this method on the requested resource";
+
+/// Picks who answers a request.
+pub struct Router {
+    stores: Arc<Stores>,
+    discovery: Discovery,
+    reader: Reader,
+    writer: Arc<Writer<LiveFleet>>,
+}
+
+impl Router {
+    /// Routes to these rooms.
+    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>) -> Self {
+        Self { stores, discovery: Discovery::default(), reader, writer }
+    }
+
+    /// Answers a request that was let in; its `Caller` is in its extensions.
+    pub async fn route(&self, request: Request<Body>) -> Response<Body> {
+        self.answer(request).await.unwrap_or_else(Status::into_response)
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, Status> {
+        let target = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        // Nobody comes here without an identity; who would, has none.
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+        match View::of(target).map_err(|error| Status::bad_request(error.to_string()))? {
+            View::Member { name, rest } => self.member_view(&name, &rest, &caller, request).await,
+            View::Fleet => self.fleet_view(&caller, request).await,
+        }
+    }
+
+    /// The member's own API answers.
+    async fn member_view(
+        &self,
+        name: &str,
+        rest: &str,
+        caller: &Caller,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, Status> {
+        if let Some(member) = self.stores.registry().get(name) {
+            return Ok(view::pass_body(&member, caller, request, rest).await);
+        }
+        let members = self.stores.registry().members();
+        let known: Vec<&str> = members.iter().map(|member| member.name().as_str()).collect();
+        let message = format!("there is no member {name:?}; the members are {}", known.join(", "));
+        Err(Status::new(StatusCode::NOT_FOUND, Reason::NotFound, message))
+    }
+
+    /// Discovery, read and write answer.
+    async fn fleet_view(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
+        if !caller.is_in(ADMINS) {
+            return Err(Status::forbidden(format!(
+                "user {:?} is not in group {ADMINS}: until kubefold asks every member what a caller may read, the fleet \
+                 view serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) \
+                 are open to whom the members allow",
+                caller.user
+            )));
+        }
+        let (parts, body) = request.into_parts();
+        let (path, query) = (parts.uri.path(), parts.uri.query());
+        if !METHODS.contains(&parts.method) {
+            return Err(Status::method_not_allowed(NOT_ALLOWED));
+        }
+        let mut headers = parts.headers.clone();
+        // HTTP/2 names the host in its pseudo header; discovery tells clients the address that they used.
+        if let (None, Some(host)) = (headers.get(header::HOST), parts.uri.authority())
+            && let Ok(host) = header::HeaderValue::from_str(host.as_str())
+        {
+            headers.insert(header::HOST, host);
+        }
+        if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalogue()) {
+            return Ok(response);
+        }
+        let info =
+            RequestInfo::of(&parts.method, path, query).map_err(|error| Status::bad_request(error.to_string()))?;
+        if !info.is_resource_request || info.resource.is_empty() {
+            return Err(Status::no_such_path());
+        }
+        self.resource(&info, caller, &parts, body).await
+    }
+
+    async fn resource(
+        &self,
+        info: &RequestInfo,
+        caller: &Caller,
+        parts: &Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+        let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers };
+        let catalogue = self.stores.catalogue();
+        let known = catalogue.get(&gvr);
+        match known {
+            Some(resource) => fits(info, resource)?,
+            // A read waits for members that have never answered; only they might serve it.
+            None if catalogue.complete() => return Err(Status::no_such_path()),
+            None => {}
+        }
+        // A request for one namespace names it twice: as itself, and as the namespace that it is in.
+        let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
+        let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
+        let target = Target { gvr, namespace, name: info.name.clone() };
+        if let (Some(resource), "get" | "list" | "watch") = (known, info.verb.as_str())
+            && !resource.watchable
+        {
+            // What cannot be listed and watched no store can hold (reviews, bindings, component statuses).
+            let readable = resource.allows("get") || resource.allows("list");
+            return Err(if readable { self.not_built(info) } else { Status::method_not_allowed(NOT_ALLOWED) });
+        }
+        match (info.verb.as_str(), info.subresource.as_str()) {
+            ("get", "") => self.reader.get(&target, asked).await,
+            ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
+            ("watch", "") => self.reader.list_or_watch(&target, true, asked).await,
+            ("create", "") => self.create(&target, asked, body).await,
+            ("delete", "") => self.delete(info, &target, asked, body).await,
+            _ => Err(self.not_built(info)),
+        }
+    }
+
+    /// A `POST` to a collection. What the writer does not build yet it refuses itself.
+    async fn create(&self, target: &Target, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let body = read_json(asked.headers, body).await?;
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
+        // A pin waits for its own member, everything else for all: a name is promised once.
+        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        let request = write_request(target, asked, &ready, body);
+        Ok(self.writer.create(request).await.into_response())
+    }
+
+    /// A `DELETE` of one object: of a placed one here; of others in their member.
+    async fn delete(
+        &self,
+        info: &RequestInfo,
+        target: &Target,
+        asked: Asked<'_>,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let body = read_json(asked.headers, body).await?;
+        let ready = self.stores.ready(&target.gvr, None).await?;
+        let plain = key(&target.namespace, &target.name);
+        if ready.store().shown_parts(&plain).iter().any(|part| part.marker.is_some()) {
+            let request = write_request(target, asked, &ready, body);
+            return Ok(self.writer.delete(request, target.name.clone()).await.into_response());
+        }
+        let naming = Arc::clone(&self.stores.shared().naming);
+        if let Some((own, member)) = naming.split(&target.name) {
+            let whole = key(&target.namespace, own);
+            if ready.store().shown_parts(&whole).iter().any(|part| part.marker.is_some() && part.member == *member) {
+                let gvr = &target.gvr;
+                let message = format!(
+                    "{:?} is the part in member {member} of {} {own:?}: write to {own:?} as a whole, or to the part in \
+                     its member (kubectl --context fleet-{member})",
+                    target.name,
+                    gvr.qualified()
+                );
+                return Err(Status::conflict(&gvr.group, &gvr.resource, &target.name, message));
+            }
+        }
+        // Nothing of that name: as the get says it, natives that are meant perhaps included.
+        self.reader.exists(&ready, target)?;
+        Err(self.not_built(info))
+    }
+
+    /// What later versions answer: the member view does it today.
+    fn not_built(&self, info: &RequestInfo) -> Status {
+        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let (member, path) = match naming.split(&info.name) {
+            Some((own, member)) => (member.as_str(), info.path.replace(&info.name, own)),
+            None => ("<member>", info.path.clone()),
+        };
+        let what = if info.subresource.is_empty() {
+            format!("{} of {}", info.verb, gvr.qualified())
+        } else {
+            format!("{} of {}/{}", info.verb, gvr.qualified(), info.subresource)
+        };
+        Status::method_not_allowed(format!(
+            "{what} is not supported in the fleet view yet; use the member view /clusters/{member}{path} (kubectl --context \
+             fleet-{member})"
+        ))
+    }
+}
+
+/// Largest body of a write, as a kube-apiserver has it. Source: kubernetes/apiserver `pkg/server/config.go`.
+const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Reads a write's body as JSON: typed clients send protobuf.
+///
+/// Errors: 413, 415, or 400 when it cannot be read.
+async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+    let body = whole(body).await?;
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    match media_type {
+        _ if body.is_empty() => Ok(body),
+        "" | "application/json" => Ok(body),
+        _ if protobuf::is_protobuf(content_type) => {
+            protobuf::to_json(&body).map(Bytes::from).map_err(|error| Status::bad_request(error.to_string()))
+        }
+        other => Err(Status::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Reason::UnsupportedMediaType,
+            format!(
+                "the body of the request was in an unknown format ({other}) - accepted media types include: \
+                 application/json, application/vnd.kubernetes.protobuf"
+            ),
+        )),
+    }
+}
+
+/// The whole of a body, up to the limit.
+async fn whole(mut body: Body) -> Result<Bytes, Status> {
+    let mut out = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Status::bad_request(format!("the body broke off: {error}")))?;
+        let Ok(chunk) = frame.into_data() else { continue };
+        if out.len() + chunk.len() > BODY_BYTES_MAX {
+            return Err(Status::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                Reason::RequestEntityTooLarge,
+                format!("Request entity too large: limit is {BODY_BYTES_MAX}"),
+            ));
+        }
+        out.extend_from_slice(&chunk);
+    }
+    Ok(out.freeze())
+}
+
+/// `metadata.name` of a body.
+fn body_name(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut found = Vec::new();
+    Paths::new([(0, ["metadata", "name"].as_slice())]).locate(text, &mut found).ok()?;
+    serde_json::from_str(text.get(found.first()?.range.clone())?).ok()
+}
+
+fn write_request(target: &Target, asked: Asked<'_>, ready: &Ready, body: Bytes) -> write::request::Request {
+    let agent = asked.headers.get(header::USER_AGENT);
+    write::request::Request {
+        caller: asked.caller.clone(),
+        gvr: target.gvr.clone(),
+        gvk: ready.store().spec().gvk.clone(),
+        namespace: target.namespace.clone(),
+        query: asked.query.to_owned(),
+        user_agent: agent.and_then(|value| value.to_str().ok()).map(str::to_owned),
+        body,
+    }
+}
+
+/// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.
+fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
+    let names_one = info.parts.len() > 1;
+    let scope_fits = match resource.scope {
+        Scope::Namespaced => !info.namespace.is_empty() || !names_one,
+        // `namespaces/x` is about the namespace itself.
+        Scope::Cluster => info.namespace.is_empty() || (info.resource == "namespaces" && info.namespace == info.name),
+    };
+    let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
+    if scope_fits && subresource_fits { Ok(()) } else { Err(Status::no_such_path()) }
+}

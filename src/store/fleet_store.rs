@@ -22,6 +22,7 @@ use crate::{
         identities::Referent,
         kind::KindSpec,
         log::{ReadAfter, Record},
+        naming::Naming,
         revision::Revision,
         sequencer::{Ingested, Sequencer, Shared, Source},
     },
@@ -155,6 +156,11 @@ impl FleetStore {
         &self.spec
     }
 
+    /// The same, to make another store of the kind.
+    pub fn spec_arc(&self) -> Arc<KindSpec> {
+        Arc::clone(&self.spec)
+    }
+
     /// Tells of every change: wait on it, then look.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
@@ -175,6 +181,11 @@ impl FleetStore {
     /// Makes room for a member.
     pub fn join(&self, member: &MemberName, cluster_uid: &str) {
         self.write(|inner| inner.join(member, cluster_uid));
+    }
+
+    /// Takes new names: the configuration changed.
+    pub fn rename(&self, naming: &Arc<Naming>) {
+        self.write(|inner| inner.rename(naming));
     }
 
     /// Begins another life of a member (another cluster, or a restored one): the next full list decides what lives.
@@ -297,6 +308,19 @@ impl FleetStore {
     /// The parts under a plain key, in configuration order.
     pub fn parts(&self, key: &str) -> Vec<Part> {
         self.inner.read().folds.get(key).map(|fold| fold.parts().to_vec()).unwrap_or_default()
+    }
+
+    /// The parts that make the visible object under a plain key: of a placed object its home first, then in the marker's
+    /// order.
+    pub fn shown_parts(&self, key: &str) -> Vec<Part> {
+        let inner = self.inner.read();
+        inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Says whether a member's object of that own UID is still held under a plain key, as a part or as a native.
+    pub fn holds(&self, key: &str, member: &MemberName, uid: &str) -> bool {
+        self.parts(key).iter().any(|part| part.member == *member && part.uid == uid)
+            || self.natives(key).iter().any(|entry| entry.holders.first() == Some(member) && entry.uid() == uid)
     }
 
     /// The natives of a plain key, whichever members hold one.

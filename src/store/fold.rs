@@ -75,10 +75,14 @@ impl Fold {
             Some(held) => *held = part,
             None => {
                 self.parts.push(part);
-                let place = |member: &MemberName| order.iter().position(|name| name == member).unwrap_or(usize::MAX);
-                self.parts.sort_by_key(|part| place(&part.member));
+                self.sort(order);
             }
         }
+    }
+
+    /// Puts the parts in configuration order; one of a member that is leaving comes last.
+    pub(super) fn sort(&mut self, order: &[MemberName]) {
+        self.parts.sort_by_key(|part| order.iter().position(|name| *name == part.member).unwrap_or(usize::MAX));
     }
 
     /// Says whether the member's part is in the fold that is shown, and not beside it.
@@ -98,7 +102,7 @@ impl Fold {
     }
 
     /// The parts that make the visible object, its body's first; the others are a younger placement's.
-    fn chosen(&self) -> Vec<&Part> {
+    pub(super) fn chosen(&self) -> Vec<&Part> {
         let Some(marker) = self.winner() else {
             // Shared: the first holder that is not deleting it, healthy or not; the first of all when all are.
             let first = self.parts.iter().position(|part| !part.deleting).unwrap_or_default();

@@ -9,6 +9,7 @@ mod fold;
 mod identities;
 mod ingest;
 mod kind;
+mod localize;
 mod log;
 mod naming;
 mod redress;
@@ -23,6 +24,7 @@ pub use fleet_store::{Cursor, Expired, FleetStore, Hold, RETAINED_FOR, SLICE_ITE
 pub use fold::Part;
 pub use identities::{Identities, Identity, Referent};
 pub use kind::KindSpec;
+pub use localize::{Named, localize};
 pub use log::{LogLimits, ReadAfter, Record};
 pub use naming::{Naming, key};
 pub use revision::{Reserve, Revision, Revisions, unix_micros};

@@ -178,6 +178,20 @@ impl Sequencer {
         self.members.sort_by_key(|member| place(&member.name));
     }
 
+    /// Takes new names: members were added, removed or put in another order. What they change is shown.
+    pub(super) fn rename(&mut self, naming: &Arc<Naming>) {
+        self.shared.naming = Arc::clone(naming);
+        let place = |name: &MemberName| naming.members().iter().position(|known| known == name).unwrap_or(usize::MAX);
+        self.members.sort_by_key(|member| place(&member.name));
+        let keys: Vec<String> = self.folds.keys().cloned().collect();
+        for key in keys {
+            if let Some(fold) = self.folds.get_mut(&key) {
+                fold.sort(naming.members());
+            }
+            self.refold(&key);
+        }
+    }
+
     /// Begins another life of a member: its revisions compare with no earlier ones, and the next full list decides.
     pub(super) fn reset(&mut self, name: &MemberName) {
         self.lives += 1;

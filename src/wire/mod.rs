@@ -2,6 +2,7 @@
 //!
 //! No IO and no clock. This is the lowest room: it names no other.
 
+pub mod accept;
 pub mod body;
 pub mod caller;
 pub mod list;
@@ -12,4 +13,5 @@ pub mod selector;
 pub mod splice;
 pub mod status;
 pub mod token;
+pub mod warning;
 pub mod watch;

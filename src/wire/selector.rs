@@ -325,9 +325,12 @@ impl FieldSelector {
         self.terms.iter().find(|term| !term.name && term.equals).map(|term| term.value.as_str())
     }
 
-    /// The selector with another name in place of `metadata.name=`.
+    /// The selector with this name in place of the one in `metadata.name=`, or in addition where it names none.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Self {
+        if self.name().is_none() {
+            self.terms.push(FieldTerm { name: true, equals: true, value: name.to_owned() });
+        }
         for term in self.terms.iter_mut().filter(|term| term.name && term.equals) {
             name.clone_into(&mut term.value);
         }

@@ -1,1 +1,91 @@
-//! Room `write`.
+//! Creates, deletes and what finishes them: the writes of the fleet view.
+//!
+//! A write with one target is forwarded: a member is atomic. A write with several is planned, rehearsed everywhere, written
+//! to the journal and then made, the first-listed part last on a create (the commit) and first on a delete. Whatever stops
+//! it in between, the journal has it finished or undone: see [`settle`]. May name `placement`, `store`, `member`, `config`,
+//! `observe` and `wire`; the fleet is reached through [`fleet::Fleet`] alone, so that every step can be made to fail.
+
+mod facts;
+pub mod fleet;
+pub mod journal;
+pub mod live;
+pub mod reply;
+pub mod request;
+pub mod settle;
+pub mod unbuilt;
+
+mod create;
+mod delete;
+mod names;
+mod options;
+mod pinned;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::write::{fleet::Fleet, journal::Journal, reply::Reply, request::Request};
+
+/// How long a mutation may land after its last byte was sent: a kube-apiserver works on one for up to 34 s.
+pub const LANDS_WITHIN: Duration = Duration::from_secs(40);
+
+/// How long an answer waits for objects that are gone to leave the store.
+pub const GONE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often a name is minted from `generateName` before the client is told that it is taken (KEP-4420).
+const MINTS_MAX: u32 = 8;
+
+/// The one that writes. One process of a fleet has it.
+#[derive(Debug)]
+pub struct Writer<F> {
+    fleet: F,
+    journal: Journal,
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+    /// The writes that a task is settling, each with what wakes it. At most as many as the journal holds.
+    settling: Mutex<HashMap<u64, Arc<Notify>>>,
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Makes a writer. Its writes run in `tasks`, so that a client that hangs up does not cut one in two; `cancel` ends the
+    /// waiting for outcomes that are not known, which the journal then keeps for the next start.
+    pub fn new(fleet: F, journal: Journal, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { fleet, journal, tasks, cancel, settling: Mutex::default() })
+    }
+
+    /// The journal, for `kubefold status`: what it names is *behind*.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Answers a `POST` to a collection of the fleet view. The body is JSON.
+    ///
+    /// Cancel: safe; the write goes on.
+    pub async fn create(self: &Arc<Self>, request: Request) -> Reply {
+        let this = self.clone();
+        self.run(async move { create::create(&this, &request).await }).await
+    }
+
+    /// Answers a `DELETE` of the placed object `name`, which the store holds. The body is JSON or empty.
+    ///
+    /// Cancel: safe; the write goes on.
+    pub async fn delete(self: &Arc<Self>, request: Request, name: String) -> Reply {
+        let this = self.clone();
+        self.run(async move { delete::delete(&this, &request, &name).await }).await
+    }
+
+    async fn run(&self, write: impl Future<Output = Reply> + Send + 'static) -> Reply {
+        match self.tasks.spawn(write).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                tracing::error!(%error, "a write broke off; the journal finishes it");
+                Reply::internal("the write broke off; kubefold finishes or undoes it")
+            }
+        }
+    }
+}

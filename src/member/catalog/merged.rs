@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Freshness, MemberCatalog, ResponseKind, Scope, ServerVersion, Subresource};
+use super::{Freshness, MemberCatalog, ResponseKind, Scope, ServerVersion, Subresource, merge::merge};
 use crate::{
     config::MemberName,
     wire::resource::{Gvk, Gvr},
@@ -75,8 +75,9 @@ impl Catalogue {
     /// Merges what members serve.
     ///
     /// Shape: members in configuration order, each with its last known catalogue and whether it answers now.
-    pub fn merge(_members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) -> Self {
-        Self::default()
+    /// A member that is down counts with its last known catalogue, so that an outage takes no kind away.
+    pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) -> Self {
+        merge(members)
     }
 
     /// Whether the catalogue of every member is known.

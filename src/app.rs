@@ -1,0 +1,353 @@
+//! The composition root: builds the rooms, owns their tasks, and ends them in order.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::Context;
+use http::{Request, Response, Uri};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    config::{Config, MemberName, Nudge, Reloads},
+    member::{Member, Registry, stores::Stores},
+    read::Reader,
+    route::Router,
+    serve::{
+        Gate, Handler, Limits, Listener, Published, StateDir, authority,
+        health::Check,
+        tls::{Tls, TlsFiles, read_given},
+    },
+    store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
+    wire::body::{Body, BodyError},
+    write::{Writer, journal::Journal, live::LiveFleet},
+};
+
+/// How soon a shared object's end is written down.
+const LIVES_EVERY: Duration = Duration::from_secs(1);
+
+/// What `kubefold serve` is told on its command line.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `clusters.yaml`.
+    pub config: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where kubefold keeps what must outlive it.
+    pub state_dir: PathBuf,
+    /// Serving certificate and key in place of the own.
+    pub serving_certificate: Option<(PathBuf, PathBuf)>,
+    /// Authority of client certificates in place of the own.
+    pub client_ca: Option<PathBuf>,
+    /// More names for the own serving certificate.
+    pub names: Vec<String>,
+    /// What clients call it, where that is not the address listened on.
+    pub external_url: Option<Uri>,
+}
+
+/// A running kubefold.
+pub struct App {
+    address: SocketAddr,
+    nudge: Nudge,
+    draining: CancellationToken,
+    tasks: TaskTracker,
+    _state: Arc<StateDir>,
+}
+
+/// Serves until a signal ends it: SIGTERM or SIGINT drain, a second one cuts; SIGHUP reads the configuration again.
+///
+/// Errors: kubefold cannot start. A [`crate::config::ConfigError`] or [`crate::serve::tls::TlsError`] in the chain
+/// is the operator's input.
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let app = App::start(options).await?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => app.reload(),
+        }
+    }
+    tokio::select! {
+        () = app.drain() => {}
+        _ = terminate.recv() => tracing::warn!("told twice to end: cutting connections"),
+        _ = interrupt.recv() => tracing::warn!("told twice to end: cutting connections"),
+    }
+    Ok(())
+}
+
+impl App {
+    /// Starts everything, and returns once it listens.
+    pub async fn start(options: Options) -> anyhow::Result<Self> {
+        // The configuration first: a refused one leaves no trace on disk.
+        let (config, reloads) = Reloads::start(&options.config).await?;
+        let state = Arc::new(StateDir::open(&options.state_dir)?);
+        let security = Security::prepare(&options, &state)?;
+        let listener = Listener::bind(options.listen, Tls::new(&security.files)?, Limits::default()).await?;
+        let address = listener.address()?;
+        let published = Published {
+            url: options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string())),
+            members: member_names(&config),
+            certificate_authority: security.trust,
+            own_logins: options.client_ca.is_none(),
+        };
+        published.write(&state)?;
+        tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
+
+        let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let registry = Arc::new(Registry::new(tasks.clone(), draining.clone()));
+        registry.apply(&config)?;
+        let shared = shared(&config, &state)?;
+        let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
+        stores.configure(&config);
+        tasks.spawn(Arc::clone(&stores).follow());
+        tasks.spawn(keep_lives(Arc::clone(&stores), Arc::clone(&state), draining.clone()));
+        let reader = Reader::new(Arc::clone(&stores), draining.clone());
+        let journal = Journal::open(state.path()).context("cannot open the journal in the state directory")?;
+        let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
+        tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
+        let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer));
+        let readiness = move || checks(&registry);
+        let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone());
+        tasks.spawn(listener.serve(gate, draining.clone()));
+        let nudge = reloads.nudge();
+        let following = follow(reloads, stores, published, Arc::clone(&state));
+        let until = draining.clone();
+        tasks.spawn(async move { until.run_until_cancelled_owned(following).await });
+        tasks.close();
+        Ok(Self { address, nudge, draining, tasks, _state: state })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Reads the configuration again, changed or not.
+    pub fn reload(&self) {
+        self.nudge.now();
+    }
+
+    /// Ends it: not ready, no new connections, watches end, answers finish within the grace, the rest is cut.
+    pub async fn drain(&self) {
+        self.draining.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+/// Applies every later good configuration.
+async fn follow(mut reloads: Reloads, stores: Arc<Stores>, mut published: Published, state: Arc<StateDir>) {
+    while let Some(config) = reloads.next().await {
+        if let Err(error) = stores.registry().apply(&config) {
+            tracing::error!("the new configuration is not applied: {error}");
+            continue;
+        }
+        stores.configure(&config);
+        published.members = member_names(&config);
+        if let Err(error) = published.write(&state) {
+            tracing::error!("kubeconfigs will name the former members: {error}");
+        }
+    }
+}
+
+/// kubefold is ready when every member has been tried, with whatever result.
+fn checks(registry: &Registry) -> Vec<Check> {
+    let check = |member: &Arc<Member>| Check {
+        name: member.name().to_string(),
+        ready: member.tried(),
+        note: member.describe(),
+    };
+    registry.members().iter().map(check).collect()
+}
+
+/// Names of files in the state directory.
+const HIGH_WATER: &str = "revision";
+const LIVES: &str = "lives.json";
+
+/// What all stores share; the counter begins above what an earlier process gave out.
+fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
+    let high_water = match state.read(HIGH_WATER)? {
+        None => 0,
+        Some(text) => text.trim().parse().with_context(|| {
+            format!(
+                "{}/{HIGH_WATER} holds {text:?} and not a number; if no client holds a revision any more, remove the file",
+                state.path().display()
+            )
+        })?,
+    };
+    let keep = Arc::clone(state);
+    let reserve = move |mark: Revision| keep.write(HIGH_WATER, &mark.to_string(), false).map_err(std::io::Error::other);
+    let identities = Identities::default();
+    if let Some(text) = state.read(LIVES)? {
+        identities.restore_lives(serde_json::from_str(&text).with_context(|| format!("{LIVES} is damaged"))?);
+    }
+    Ok(Shared {
+        naming: Arc::new(Naming::new(config)),
+        identities: Arc::new(identities),
+        revisions: Arc::new(Revisions::new(Revision(high_water), 0, unix_micros, Box::new(reserve))),
+        log_limits: LogLimits::default(),
+    })
+}
+
+/// How often it is looked whether a member has recovered.
+const RECOVERY_EVERY: Duration = Duration::from_secs(1);
+
+/// Goes on with unfinished writes: once every member was tried, and whenever one that was down is not any more.
+async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: CancellationToken) {
+    let mut down_before: Option<BTreeSet<MemberName>> = None;
+    while until.run_until_cancelled(tokio::time::sleep(RECOVERY_EVERY)).await.is_some() {
+        if !registry.all_tried() {
+            continue;
+        }
+        let down: BTreeSet<MemberName> = registry
+            .members()
+            .iter()
+            .filter(|member| !member.health().is_reachable())
+            .map(|member| member.name().clone())
+            .collect();
+        if down_before.as_ref().is_none_or(|before| before.difference(&down).next().is_some()) {
+            writer.replay();
+        }
+        down_before = Some(down);
+    }
+}
+
+/// Writes down how often shared objects have lived, whenever one is gone.
+async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: CancellationToken) {
+    let mut written = stores.shared().identities.lives();
+    while until.run_until_cancelled(tokio::time::sleep(LIVES_EVERY)).await.is_some() {
+        let lives = stores.shared().identities.lives();
+        if lives == written {
+            continue;
+        }
+        let text = serde_json::to_string(&lives).unwrap_or_default();
+        match state.write(LIVES, &text, false) {
+            Ok(()) => written = lives,
+            Err(error) => {
+                tracing::error!("a shared object that is made again may bear its old UID after a restart: {error}")
+            }
+        }
+    }
+}
+
+/// Lets the gate hand requests to the router, which does not know the gate.
+struct Routed(Arc<Router>);
+
+impl Handler for Routed {
+    async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        self.0.route(request.map(|body| body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync())).await
+    }
+}
+
+/// Certificates to serve with, and what a client must trust.
+struct Security {
+    files: TlsFiles,
+    trust: String,
+}
+
+impl Security {
+    /// Takes the given certificates, and makes what is not given in the state directory.
+    fn prepare(options: &Options, state: &StateDir) -> anyhow::Result<Self> {
+        let host =
+            options.external_url.as_ref().and_then(Uri::host).map(|host| host.trim_matches(['[', ']']).to_owned());
+        let extra: Vec<String> = options.names.iter().cloned().chain(host).collect();
+        let names: BTreeSet<String> = authority::serving_names(options.listen.ip(), &extra);
+        let own = authority::ensure(state, &names, SystemTime::now())?;
+        let client_ca = match &options.client_ca {
+            Some(path) => read_given("--client-ca-file", path)?,
+            None => own.ca_certificate.clone(),
+        };
+        let (certificate, key, trust) = match &options.serving_certificate {
+            Some((certificate, key)) => {
+                let chain = read_given("--tls-cert-file", certificate)?;
+                (chain.clone(), read_given("--tls-key-file", key)?, chain)
+            }
+            None => (own.serving_certificate, own.serving_key, own.ca_certificate),
+        };
+        Ok(Self { files: TlsFiles { certificate, key, client_ca }, trust })
+    }
+}
+
+fn member_names(config: &Config) -> Vec<String> {
+    config.members.iter().map(|member| member.name.to_string()).collect()
+}
+
+/// The URL of an address; from outside one never dials "all addresses".
+fn local_url(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(v4) if v4.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        IpAddr::V6(v6) if v6.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("https://{}", SocketAddr::new(ip, address.port()))
+}
+
+fn bare(url: &str) -> String {
+    url.trim_end_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn options(folder: &std::path::Path) -> Options {
+        Options {
+            config: folder.join("clusters.yaml"),
+            listen: ([127, 0, 0, 1], 0).into(),
+            state_dir: folder.join("state"),
+            serving_certificate: None,
+            client_ca: None,
+            names: Vec::new(),
+            external_url: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reload_reaches_the_kubeconfig_and_a_drain_ends_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        fs::write(&options.config, "members: [{name: east, inCluster: true}]\n").unwrap();
+        let app = App::start(options.clone()).await.unwrap();
+        let published = Published::read(&options.state_dir).unwrap();
+        assert_eq!(published.members, ["east"]);
+        assert_eq!(published.url, format!("https://{}", app.address()));
+
+        fs::write(&options.config, "members: [{name: west, inCluster: true}]\n").unwrap();
+        app.reload();
+        while Published::read(&options.state_dir).unwrap().members != ["west"] {
+            tokio::task::yield_now().await;
+        }
+        app.drain().await;
+        drop(app);
+        App::start(options).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refused_configuration_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(folder.path());
+        fs::write(&options.config, "members: []\n").unwrap();
+        assert!(App::start(options.clone()).await.is_err());
+        assert!(!options.state_dir.exists());
+    }
+
+    #[test]
+    fn nobody_dials_all_addresses() {
+        let cases =
+            [("0.0.0.0:1", "https://127.0.0.1:1"), ("[::]:1", "https://[::1]:1"), ("10.0.0.1:1", "https://10.0.0.1:1")];
+        for (address, url) in cases {
+            assert_eq!(local_url(address.parse().unwrap()), url);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `kubefold kubeconfig`: one context for the fleet, one for each member's own API.
+
+use std::{io::Write, path::Path};
+
+use anyhow::{Context, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::Uri;
+use serde::Serialize;
+
+use crate::serve::Published;
+
+const FLEET: &str = "fleet";
+const USER: &str = "kubefold-admin";
+
+/// Prints it on standard output.
+pub(super) fn print(state_dir: &Path, server: Option<&Uri>) -> anyhow::Result<()> {
+    let published = Published::read(state_dir)?;
+    if !published.own_logins {
+        bail!(
+            "this kubefold was started with --client-ca-file, so the state directory {} has no login for it; write a kubeconfig with a client certificate of that authority for server {}",
+            state_dir.display(),
+            published.url
+        );
+    }
+    let admin = Published::read_admin(state_dir)?;
+    let url = server.map_or_else(|| published.url.clone(), |url| url.to_string().trim_end_matches('/').to_owned());
+    let text = render(&published, &url, &admin)?;
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+fn render(published: &Published, url: &str, (certificate, key): &(String, String)) -> anyhow::Result<String> {
+    let views = std::iter::once((FLEET.to_owned(), url.to_owned())).chain(
+        published.members.iter().map(|member| (format!("{FLEET}-{member}"), format!("{url}/clusters/{member}"))),
+    );
+    let authority = STANDARD.encode(&published.certificate_authority);
+    let (mut clusters, mut contexts) = (Vec::new(), Vec::new());
+    for (name, server) in views {
+        let cluster = Cluster { certificate_authority_data: authority.clone(), server };
+        clusters.push(NamedCluster { cluster, name: name.clone() });
+        contexts.push(NamedContext { context: ContextOf { cluster: name.clone(), user: USER }, name });
+    }
+    let user = User { client_certificate_data: STANDARD.encode(certificate), client_key_data: STANDARD.encode(key) };
+    let file = File {
+        api_version: "v1",
+        kind: "Config",
+        current_context: FLEET,
+        clusters,
+        contexts,
+        users: vec![NamedUser { name: USER, user }],
+    };
+    // A credential stays on its line: people and scripts look for it there.
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    Ok(serde_saphyr::to_string_with_options(&file, options)?)
+}
+
+#[derive(Serialize)]
+struct File {
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(rename = "current-context")]
+    current_context: &'static str,
+    clusters: Vec<NamedCluster>,
+    contexts: Vec<NamedContext>,
+    users: Vec<NamedUser>,
+}
+
+#[derive(Serialize)]
+struct NamedCluster {
+    name: String,
+    cluster: Cluster,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    certificate_authority_data: String,
+}
+
+#[derive(Serialize)]
+struct NamedContext {
+    name: String,
+    context: ContextOf,
+}
+
+#[derive(Serialize)]
+struct ContextOf {
+    cluster: String,
+    user: &'static str,
+}
+
+#[derive(Serialize)]
+struct NamedUser {
+    name: &'static str,
+    user: User,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct User {
+    client_certificate_data: String,
+    client_key_data: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::config::Kubeconfig;
+
+    use super::*;
+
+    #[test]
+    fn a_client_reads_it_as_fleet_and_one_context_per_member() {
+        let published = Published {
+            url: "https://127.0.0.1:6443".into(),
+            members: vec!["east".into(), "west".into()],
+            certificate_authority: "CA".into(),
+            own_logins: true,
+        };
+        let text = render(&published, &published.url, &("CERT".into(), "KEY".repeat(99))).unwrap();
+        let read = Kubeconfig::from_yaml(&text).unwrap();
+        assert_eq!(read.current_context.as_deref(), Some("fleet"));
+        assert!(text.contains("    client-key-data: "), "{text}");
+        let seen: Vec<_> = read
+            .contexts
+            .iter()
+            .map(|named| {
+                let context = named.context.as_ref().unwrap();
+                let cluster = read.clusters.iter().find(|cluster| cluster.name == context.cluster).unwrap();
+                let cluster = cluster.cluster.as_ref().unwrap();
+                assert_eq!(cluster.certificate_authority_data.as_deref(), Some(&*STANDARD.encode("CA")));
+                (named.name.as_str(), cluster.server.clone().unwrap())
+            })
+            .collect();
+        let expected = [
+            ("fleet", "https://127.0.0.1:6443".to_owned()),
+            ("fleet-east", "https://127.0.0.1:6443/clusters/east".to_owned()),
+            ("fleet-west", "https://127.0.0.1:6443/clusters/west".to_owned()),
+        ];
+        assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,186 @@
+//! The command line: flags in, one result on standard output, one sentence per failure on standard error.
+//!
+//! May name: every room.
+
+mod kubeconfig;
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand, ValueEnum};
+use http::Uri;
+
+use crate::{
+    app,
+    config::ConfigError,
+    observe::{self, LogFormat},
+    serve::tls::TlsError,
+};
+
+/// Wrong flags or a refused configuration (`EX_USAGE` of sysexits.h).
+const EXIT_USAGE: u8 = 64;
+
+/// Folds many Kubernetes clusters into one Kubernetes API.
+#[derive(Debug, Parser)]
+#[command(name = "kubefold", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the fleet as one API.
+    Serve(Serve),
+    /// Print a kubeconfig for a kubefold that serves from this state directory.
+    Kubeconfig(Kubeconfig),
+}
+
+#[derive(Debug, clap::Args)]
+struct Serve {
+    /// The members: a clusters.yaml, read again whenever it changes.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Address and port to listen on.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443")]
+    listen: SocketAddr,
+    /// Where to keep certificates and other state; one process each.
+    #[arg(long, value_name = "DIR")]
+    state_dir: PathBuf,
+    /// Serving certificate (PEM chain) in place of a made one.
+    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// Key of the serving certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_key_file: Option<PathBuf>,
+    /// Authorities whose client certificates log in (PEM), in place of a made one.
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
+    /// Another name or address for the made serving certificate; may be repeated.
+    #[arg(long, value_name = "NAME", value_parser = server_name)]
+    tls_san: Vec<String>,
+    /// What clients call this kubefold, for the kubeconfig.
+    #[arg(long, value_name = "URL", value_parser = https_url)]
+    external_url: Option<Uri>,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    log_format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+struct Kubeconfig {
+    /// The state directory that `kubefold serve` was given.
+    #[arg(long, value_name = "DIR")]
+    state_dir: PathBuf,
+    /// Another URL than the one kubefold serves at.
+    #[arg(long, value_name = "URL", value_parser = https_url)]
+    server: Option<Uri>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are results; everything else is wrong usage.
+            let code = if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
+            drop(error.print());
+            return code;
+        }
+    };
+    let result = match cli.command {
+        Command::Serve(flags) => serve(flags),
+        Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(exit_code(&error))
+        }
+    }
+}
+
+fn serve(flags: Serve) -> anyhow::Result<()> {
+    observe::init(match flags.log_format {
+        Format::Text => LogFormat::Text,
+        Format::Json => LogFormat::Json,
+    });
+    let options = app::Options {
+        config: flags.config,
+        listen: flags.listen,
+        state_dir: flags.state_dir,
+        serving_certificate: flags.tls_cert_file.zip(flags.tls_key_file),
+        client_ca: flags.client_ca_file,
+        names: flags.tls_san,
+        external_url: flags.external_url,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(app::run(options))
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let given = error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<TlsError>());
+    if given { EXIT_USAGE } else { 1 }
+}
+
+/// Each room's errors already name their cause; a context of ours stands before it.
+#[allow(clippy::print_stderr, reason = "this is where a failed command says why")]
+fn complain(error: &anyhow::Error) {
+    let contexts: Vec<String> = error.chain().map(ToString::to_string).collect();
+    let mut sentence = String::new();
+    for text in contexts {
+        if !sentence.contains(&text) {
+            sentence = if sentence.is_empty() { text } else { format!("{sentence}: {text}") };
+        }
+    }
+    eprintln!("kubefold: {sentence}");
+}
+
+/// A DNS name, its first label perhaps a `*`, or an IP address.
+fn server_name(text: &str) -> Result<String, String> {
+    let fixed = text.strip_prefix("*.").unwrap_or(text);
+    match rustls::pki_types::ServerName::try_from(fixed) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("write a DNS name or an IP address".to_owned()),
+    }
+}
+
+fn https_url(text: &str) -> Result<Uri, String> {
+    let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    let sound = url.scheme_str() == Some("https") && url.query().is_none() && url.authority().is_some();
+    if sound { Ok(url) } else { Err("write it as https://host:port".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_flags_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_and_pairs() {
+        let serve = ["kubefold", "serve", "--config", "c", "--state-dir", "s"];
+        let cli = Cli::try_parse_from(serve).unwrap();
+        let Command::Serve(flags) = cli.command else { panic!("serve") };
+        assert_eq!(flags.listen.to_string(), "127.0.0.1:6443");
+        for extra in
+            [["--tls-cert-file", "x"], ["--tls-key-file", "x"], ["--external-url", "http://x"], ["--tls-san", "a b"]]
+        {
+            assert!(Cli::try_parse_from(serve.into_iter().chain(extra)).is_err(), "{extra:?}");
+        }
+        for extra in [["--external-url", "https://x:1"], ["--tls-san", "*.x.example"], ["--tls-san", "::1"]] {
+            assert!(Cli::try_parse_from(serve.into_iter().chain(extra)).is_ok(), "{extra:?}");
+        }
+    }
+}

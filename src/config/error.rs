@@ -1,0 +1,125 @@
+//! Why a `clusters.yaml` is refused: file, line, what is wrong, what to do. One sentence each.
+
+use std::{fmt, path::PathBuf};
+
+/// A refused configuration.
+///
+/// Errors: the operator's, always; nothing of it reaches a client. Loading again is safe.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {member}{problem}", Place(.file, *.line))]
+pub struct ConfigError {
+    /// The file, as the operator named it.
+    pub file: PathBuf,
+    /// Line of the value at fault; `None` where the file as a whole is.
+    pub line: Option<u64>,
+    /// `member "east": `, or nothing where no member is at fault.
+    pub member: MemberPrefix,
+    /// What is wrong and what to do.
+    #[source]
+    pub problem: Box<Problem>,
+}
+
+struct Place<'a>(&'a PathBuf, Option<u64>);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.display())?;
+        self.1.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
+/// The member that a problem is in, shown before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberPrefix(pub Option<String>);
+
+impl fmt::Display for MemberPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |name| write!(f, "member \"{name}\": "))
+    }
+}
+
+/// What can be wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's message says what it is, and the fields are its words")]
+pub enum Problem {
+    #[error("the file cannot be read ({cause}); give the path of a readable clusters.yaml")]
+    Unreadable { cause: String },
+    #[error("the file has {size} bytes and at most {max} are read; check that it is a clusters.yaml")]
+    TooLarge { size: u64, max: u64 },
+    #[error("not valid YAML for a clusters.yaml: {cause}; correct this line")]
+    Syntax { cause: String },
+    #[error("unknown field \"{field}\"; remove it, or use one of: {}", .expected.join(", "))]
+    UnknownField { field: String, expected: Vec<&'static str> },
+    #[error("the field \"{key}\" is given twice; keep one of the two")]
+    DuplicateKey { key: String },
+    #[error("the field \"{field}\" is missing; add it")]
+    MissingField { field: &'static str },
+    #[error("no member is configured; add at least one under \"members:\"")]
+    NoMembers,
+    #[error("{count} members are configured and at most {max} are served; split the fleet")]
+    TooManyMembers { count: usize, max: usize },
+    #[error(
+        "\"{name}\" is not a valid name; use a DNS label: lower case letters, digits and \"-\", at most 63, with a letter or digit first and last"
+    )]
+    InvalidName { name: String },
+    #[error("the name is taken by the member on line {first}; give each member its own name")]
+    DuplicateName { first: u64 },
+    #[error("\"names: {names}\" is unknown; use \"suffixed\" or \"plain\"")]
+    UnknownNames { names: String },
+    #[error("\"names: plain\" needs exactly one member, and {members} are configured; use \"names: suffixed\"")]
+    PlainNames { members: usize },
+    #[error("a shared rule without a resource; name the plural resource, for example \"configmaps\"")]
+    EmptyResource,
+    #[error("no way to reach it is given; set exactly one of \"kubeconfig\", \"server\", \"inCluster: true\"")]
+    NoAccess,
+    #[error(
+        "both \"{one}\" and \"{other}\" are given; keep exactly one of \"kubeconfig\", \"server\", \"inCluster: true\""
+    )]
+    TwoAccesses { one: &'static str, other: &'static str },
+    #[error("\"{field}\" has no meaning without \"{needs}\"; remove it, or add \"{needs}\"")]
+    FieldWithout { field: &'static str, needs: &'static str },
+    #[error("both \"{one}\" and \"{other}\" are given; keep one of the two")]
+    Exclusive { one: &'static str, other: &'static str },
+    #[error("\"{field}: {value}\" is not a valid address ({cause}); write it as {example}")]
+    InvalidUrl { field: &'static str, value: String, cause: String, example: &'static str },
+    #[error("\"{field}\" is empty; give it a value or remove it")]
+    Empty { field: &'static str },
+    #[error("weight {weight} is out of range; use a whole number from 0 to {max}")]
+    Weight { weight: i64, max: u32 },
+    #[error("inFlightMax {value} is out of range; use a whole number from 1 to {max}")]
+    InFlightMax { value: i64, max: usize },
+    #[error(
+        "label key \"{key}\" is not valid; use an optional DNS prefix and \"/\", then at most 63 letters, digits, \"-\", \"_\", \".\""
+    )]
+    LabelKey { key: String },
+    #[error("label key \"{key}\" is kubefold's own; use a prefix other than kubefold.io")]
+    LabelReserved { key: String },
+    #[error(
+        "label value \"{value}\" of \"{key}\" is not valid; use at most 63 letters, digits, \"-\", \"_\", \".\", a letter or digit first and last"
+    )]
+    LabelValue { key: String, value: String },
+    #[error("deadline \"{field}: {value}\" is not a duration from 1ms to 1h; write it like \"5s\" or \"1m30s\"")]
+    Deadline { field: &'static str, value: String },
+    #[error("{field} file {} cannot be read ({cause}); correct the path or its permissions", .path.display())]
+    FileUnreadable { field: &'static str, path: PathBuf, cause: String },
+    #[error("{field} holds no PEM certificate; give a file or text with a BEGIN CERTIFICATE block")]
+    NoCertificate { field: &'static str },
+    #[error("{field} holds a broken certificate ({cause}); export it again as PEM")]
+    BrokenCertificate { field: &'static str, cause: String },
+    #[error("{field} holds no PEM private key; give a file or text with a BEGIN PRIVATE KEY block")]
+    NoKey { field: &'static str },
+    #[error(
+        "the client key does not belong to the client certificate ({cause}); give the pair that was issued together"
+    )]
+    KeyMismatch { cause: String },
+    #[error("{field} is neither PEM nor base64 of PEM; paste the value as a kubeconfig has it")]
+    InvalidData { field: &'static str },
+    #[error("kubeconfig {} is not one ({cause}); check it with \"kubectl --kubeconfig {} config view\"", .path.display(), .path.display())]
+    KubeconfigInvalid { path: PathBuf, cause: String },
+    #[error("kubeconfig {} has no context \"{context}\"; use one of: {}", .path.display(), .known.join(", "))]
+    NoContext { path: PathBuf, context: String, known: Vec<String> },
+    #[error("kubeconfig {} has no current context; set \"context:\" to one of: {}", .path.display(), .known.join(", "))]
+    NoCurrentContext { path: PathBuf, known: Vec<String> },
+    #[error("context \"{context}\" of kubeconfig {} names the {what} \"{name}\", which is not in it; repair the kubeconfig", .path.display())]
+    KubeconfigDangling { path: PathBuf, context: String, what: &'static str, name: String },
+}

@@ -1,0 +1,311 @@
+//! From the file to a [`Config`], or to the first reason against it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_saphyr::Spanned;
+
+use crate::config::{
+    Access, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, Problem, SharedRule, Weight, credentials,
+    duration,
+    error::MemberPrefix,
+    kubeconfig,
+    raw::{RawConfig, RawDeadlines, RawMember, RawShared},
+    shared,
+};
+
+/// A file larger than this is no configuration, no kubeconfig and no certificate bundle.
+pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;
+/// A fleet larger than this wants to be two.
+const MEMBERS_MAX: usize = 256;
+const WEIGHT_MAX: u32 = 1_000_000;
+const IN_FLIGHT_DEFAULT: usize = 200;
+const IN_FLIGHT_MAX: usize = 100_000;
+const DEADLINE_MIN: Duration = Duration::from_millis(1);
+const DEADLINE_MAX: Duration = Duration::from_secs(3600);
+
+/// Reads `clusters.yaml` and every file that it names.
+///
+/// Errors: the first thing that is wrong, with its line.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    load_tracked(path).0
+}
+
+/// Reads the configuration, and says which files it depends on: also those of a refused one, since the next
+/// change of any of them may make it good.
+pub(super) fn load_tracked(path: &Path) -> (Result<Config, ConfigError>, Vec<PathBuf>) {
+    let mut files = Files { folder: path.parent().map(Path::to_path_buf).unwrap_or_default(), read: Vec::new() };
+    let result = parse(path, &mut files);
+    files.read.push(path.to_path_buf());
+    (result, files.read)
+}
+
+/// A problem and the line that it is on; the caller adds file and member.
+pub(super) struct Fault {
+    line: u64,
+    problem: Box<Problem>,
+}
+
+/// A value, or the fault that refuses it.
+pub(super) type Checked<T> = Result<T, Fault>;
+
+/// Refuses the value at `at`.
+pub(super) fn fault<T, V>(at: &Spanned<V>, problem: Problem) -> Checked<T> {
+    Err(Fault { line: at.referenced.line(), problem: Box::new(problem) })
+}
+
+/// Reads the files that a configuration names, and remembers which.
+pub(super) struct Files {
+    folder: PathBuf,
+    read: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Resolves a path against the folder of `clusters.yaml`.
+    pub(super) fn resolve(&self, path: &str) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    /// Reads a whole file, up to the limit, and counts it among those to watch.
+    pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+        self.read.push(path.to_path_buf());
+        read_bounded(path).map_err(|problem| match problem {
+            Unreadable::Io(cause) => cause,
+            Unreadable::TooLarge(size) => format!("it has {size} bytes, and at most {FILE_BYTES_MAX} are read"),
+        })
+    }
+}
+
+enum Unreadable {
+    Io(String),
+    TooLarge(u64),
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, Unreadable> {
+    let io = |error: std::io::Error| Unreadable::Io(plain_cause(&error));
+    // `metadata` first: a pipe or a device would block or never end.
+    let metadata = std::fs::metadata(path).map_err(io)?;
+    if !metadata.is_file() {
+        return Err(Unreadable::Io("it is not a regular file".to_owned()));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(Unreadable::TooLarge(metadata.len()));
+    }
+    std::fs::read(path).map_err(io)
+}
+
+/// The cause as people say it, without `(os error 2)`.
+fn plain_cause(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+fn parse(path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
+    let refuse = |line: Option<u64>, member: Option<&str>, problem: Box<Problem>| ConfigError {
+        file: path.to_path_buf(),
+        line,
+        member: MemberPrefix(member.map(str::to_owned)),
+        problem,
+    };
+    let bytes = read_bounded(path).map_err(|cause| {
+        let problem = match cause {
+            Unreadable::Io(cause) => Problem::Unreadable { cause },
+            Unreadable::TooLarge(size) => Problem::TooLarge { size, max: FILE_BYTES_MAX },
+        };
+        refuse(None, None, Box::new(problem))
+    })?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|error| refuse(None, None, Box::new(Problem::Syntax { cause: error.to_string() })))?;
+    let raw: RawConfig = serde_saphyr::from_str(text).map_err(|error| {
+        let (line, problem) = syntax(&error);
+        refuse(line, None, Box::new(problem))
+    })?;
+    if raw.members.is_empty() {
+        return Err(refuse(None, None, Box::new(Problem::NoMembers)));
+    }
+    if raw.members.len() > MEMBERS_MAX {
+        let problem = Problem::TooManyMembers { count: raw.members.len(), max: MEMBERS_MAX };
+        return Err(refuse(None, None, Box::new(problem)));
+    }
+    let mut members = Vec::with_capacity(raw.members.len());
+    let mut seen = HashMap::new();
+    for entry in &raw.members {
+        let name = entry.value.name.value.as_str();
+        let member =
+            member(entry, &mut seen, files).map_err(|fault| refuse(Some(fault.line), Some(name), fault.problem))?;
+        members.push(member);
+    }
+    let whole = |fault: Fault| refuse(Some(fault.line), None, fault.problem);
+    Ok(Config {
+        names: names(raw.names.as_ref(), members.len()).map_err(whole)?,
+        shared: shared_rules(raw.shared.as_deref()).map_err(whole)?,
+        members,
+    })
+}
+
+/// What the YAML reader found wrong, in our words where it is one of the usual mistakes.
+fn syntax(error: &serde_saphyr::Error) -> (Option<u64>, Problem) {
+    let error = error.without_snippet();
+    let line = error.location().map(|at| at.line()).filter(|line| *line > 0);
+    let problem = match error {
+        serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
+            Problem::UnknownField { field: field.clone(), expected: expected.clone() }
+        }
+        serde_saphyr::Error::SerdeMissingField { field, .. } => Problem::MissingField { field },
+        serde_saphyr::Error::DuplicateMappingKey { key, .. } => {
+            Problem::DuplicateKey { key: key.clone().unwrap_or_default() }
+        }
+        other => Problem::Syntax { cause: yaml_cause(other) },
+    };
+    (line, problem)
+}
+
+/// The reader's message on one line and without the place, which stands before ours.
+pub(super) fn yaml_cause(error: &serde_saphyr::Error) -> String {
+    let text = error.without_snippet().render();
+    let text = text.lines().next().unwrap_or_default();
+    let text = text.split(" at line ").next().unwrap_or(text);
+    text.trim_start_matches("error: ").trim().to_owned()
+}
+
+fn member(entry: &Spanned<RawMember>, seen: &mut HashMap<String, u64>, files: &mut Files) -> Checked<MemberConfig> {
+    let raw = &entry.value;
+    let Some(name) = MemberName::new(&raw.name.value) else {
+        return fault(&raw.name, Problem::InvalidName { name: raw.name.value.clone() });
+    };
+    if let Some(first) = seen.insert(raw.name.value.clone(), raw.name.referenced.line()) {
+        return fault(&raw.name, Problem::DuplicateName { first });
+    }
+    Ok(MemberConfig {
+        name,
+        access: access(entry, files)?,
+        weight: weight(raw.weight.as_ref())?,
+        labels: labels(&raw.labels)?,
+        absent: raw.absent,
+        deadlines: deadlines(&raw.deadlines)?,
+        in_flight_max: in_flight_max(raw.in_flight_max.as_ref())?,
+    })
+}
+
+fn access(entry: &Spanned<RawMember>, files: &mut Files) -> Checked<Access> {
+    let raw = &entry.value;
+    let in_cluster = raw.in_cluster.as_ref().filter(|at| at.value);
+    let ways = [
+        ("kubeconfig", raw.kubeconfig.as_ref().map(|at| at.referenced)),
+        ("server", raw.server.as_ref().map(|at| at.referenced)),
+        ("inCluster", in_cluster.map(|at| at.referenced)),
+    ];
+    let mut given = ways.iter().filter_map(|(way, at)| at.map(|at| (*way, at)));
+    let Some((way, _)) = given.next() else {
+        return fault(&raw.name, Problem::NoAccess);
+    };
+    if let Some((other, at)) = given.next() {
+        let problem = Box::new(Problem::TwoAccesses { one: way, other });
+        return Err(Fault { line: at.line(), problem });
+    }
+    if let (Some(context), true) = (&raw.context, way != "kubeconfig") {
+        return fault(context, Problem::FieldWithout { field: "context", needs: "kubeconfig" });
+    }
+    if let (Some((field, at)), true) = (credentials::first_given(raw), way != "server") {
+        return fault(at, Problem::FieldWithout { field, needs: "server" });
+    }
+    match (&raw.kubeconfig, &raw.server) {
+        (Some(path), _) => kubeconfig::access(path, raw.context.as_ref(), files),
+        (None, Some(server)) => credentials::access(server, raw, files).map(|access| Access::Server(Box::new(access))),
+        (None, None) => Ok(Access::InCluster),
+    }
+}
+
+fn weight(raw: Option<&Spanned<i64>>) -> Checked<Weight> {
+    let Some(at) = raw else { return Ok(Weight(1)) };
+    match u32::try_from(at.value) {
+        Ok(weight) if weight <= WEIGHT_MAX => Ok(Weight(weight)),
+        Ok(_) | Err(_) => fault(at, Problem::Weight { weight: at.value, max: WEIGHT_MAX }),
+    }
+}
+
+fn in_flight_max(raw: Option<&Spanned<i64>>) -> Checked<usize> {
+    let Some(at) = raw else { return Ok(IN_FLIGHT_DEFAULT) };
+    match usize::try_from(at.value) {
+        Ok(value @ 1..=IN_FLIGHT_MAX) => Ok(value),
+        Ok(_) | Err(_) => fault(at, Problem::InFlightMax { value: at.value, max: IN_FLIGHT_MAX }),
+    }
+}
+
+fn labels(raw: &BTreeMap<String, Spanned<String>>) -> Checked<BTreeMap<String, String>> {
+    raw.iter()
+        .map(|(key, at)| {
+            let (prefix, name) =
+                key.split_once('/').map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
+            if name.is_empty() || !is_label_word(name) || !prefix.is_none_or(is_dns_subdomain) {
+                return fault(at, Problem::LabelKey { key: key.clone() });
+            }
+            if prefix.is_some_and(|prefix| prefix == "kubefold.io" || prefix.ends_with(".kubefold.io")) {
+                return fault(at, Problem::LabelReserved { key: key.clone() });
+            }
+            if !is_label_word(&at.value) {
+                return fault(at, Problem::LabelValue { key: key.clone(), value: at.value.clone() });
+            }
+            Ok((key.clone(), at.value.clone()))
+        })
+        .collect()
+}
+
+/// Source: kubernetes/apimachinery `pkg/api/validate/content/kube.go`. Empty is a good value.
+fn is_label_word(word: &str) -> bool {
+    let bytes = word.as_bytes();
+    bytes.len() <= 63
+        && bytes.first().is_none_or(u8::is_ascii_alphanumeric)
+        && bytes.last().is_none_or(u8::is_ascii_alphanumeric)
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+fn is_dns_subdomain(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(|label| MemberName::new(label).is_some())
+}
+
+fn deadlines(raw: &RawDeadlines) -> Checked<Deadlines> {
+    let default = Deadlines::default();
+    Ok(Deadlines {
+        connect: deadline("connect", raw.connect.as_ref(), default.connect)?,
+        read: deadline("read", raw.read.as_ref(), default.read)?,
+        write: deadline("write", raw.write.as_ref(), default.write)?,
+        probe: deadline("probe", raw.probe.as_ref(), default.probe)?,
+    })
+}
+
+fn deadline(field: &'static str, raw: Option<&Spanned<String>>, default: Duration) -> Checked<Duration> {
+    let Some(at) = raw else { return Ok(default) };
+    match duration::parse(&at.value) {
+        Some(value) if (DEADLINE_MIN..=DEADLINE_MAX).contains(&value) => Ok(value),
+        Some(_) | None => fault(at, Problem::Deadline { field, value: at.value.clone() }),
+    }
+}
+
+fn names(raw: Option<&Spanned<String>>, members: usize) -> Checked<Names> {
+    let Some(at) = raw else { return Ok(Names::Suffixed) };
+    match at.value.as_str() {
+        "suffixed" => Ok(Names::Suffixed),
+        "plain" if members == 1 => Ok(Names::Plain),
+        "plain" => fault(at, Problem::PlainNames { members }),
+        other => fault(at, Problem::UnknownNames { names: other.to_owned() }),
+    }
+}
+
+fn shared_rules(raw: Option<&[Spanned<RawShared>]>) -> Checked<Vec<SharedRule>> {
+    let Some(rules) = raw else { return Ok(shared::defaults()) };
+    rules
+        .iter()
+        .map(|at| {
+            let RawShared { group, resource, namespace, name } = &at.value;
+            if resource.is_empty() {
+                return fault(at, Problem::EmptyResource);
+            }
+            let (group, resource) = (group.clone(), resource.clone());
+            Ok(SharedRule { group, resource, namespace: namespace.clone(), name: name.clone() })
+        })
+        .collect()
+}

@@ -1,0 +1,192 @@
+//! Many catalogues into one: pure.
+//!
+//! Source: KEP-4020's merge (kubernetes/apiserver `pkg/endpoints/discovery/aggregated/peer_aggregated_handler.go`),
+//! but verbs are intersected: a client calls any verb it reads here, at every member.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    Catalogue, Freshness, Group, MemberCatalog, MergedGroup, MergedResource, MergedVersion, Resource, ResponseKind,
+    Subresource, Version,
+    order::{by_version_priority, merge_preserving_relative_order},
+};
+use crate::{
+    config::MemberName,
+    wire::resource::{Gvk, Gvr},
+};
+
+/// A member and what it says of the thing being merged.
+struct Holder<'a, T> {
+    member: &'a MemberName,
+    reachable: bool,
+    has: &'a T,
+}
+
+pub(super) fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) -> Catalogue {
+    let known: Vec<Holder<'_, MemberCatalog>> = members
+        .iter()
+        .filter_map(|(member, has, reachable)| Some(Holder { member, reachable: *reachable, has: has.as_deref()? }))
+        .collect();
+    let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect());
+    let names = in_order(lists, str::cmp);
+    // Clusters with a thousand groups exist; looking each up in each member's list would be felt.
+    let mut holders: HashMap<&str, Vec<Holder<'_, Group>>> = HashMap::new();
+    for Holder { member, reachable, has } in &known {
+        for group in &has.groups {
+            holders.entry(&group.name).or_default().push(Holder { member, reachable: *reachable, has: group });
+        }
+    }
+    let groups: Vec<MergedGroup> =
+        names.into_iter().filter_map(|name| Some(merge_group(name, holders.get(name)?))).collect();
+    let servers = known.iter().filter_map(|holder| holder.has.server.as_ref());
+    Catalogue {
+        by_group: index(groups.iter().map(|group| &group.name)),
+        groups,
+        unknown: members.iter().filter(|(_, has, _)| has.is_none()).map(|(member, ..)| member.clone()).collect(),
+        server: servers.min_by_key(|server| server.number).cloned(),
+    }
+}
+
+fn merge_group(name: &str, holders: &[Holder<'_, Group>]) -> MergedGroup {
+    let lists = holders.iter().map(|holder| version_names(holder.has));
+    let mut names = in_order(lists, by_version_priority);
+    if let Some(preferred) = preferred_version(holders) {
+        // Clients take the first version that is not stale for the preferred one.
+        names.retain(|version| *version != preferred);
+        names.insert(0, preferred);
+    }
+    let group: Arc<str> = name.into();
+    let versions = names
+        .into_iter()
+        .map(|version| merge_version(&group, version, &narrow(holders, |group| group.version(version))))
+        .collect();
+    MergedGroup { name: group, versions }
+}
+
+/// The version to use when none is asked for, so that the answer has every member in it.
+///
+/// Members that agree are followed, since an operator may have set priorities; otherwise, the highest that all
+/// serve; where there is none, the highest of those that most serve.
+fn preferred_version<'a>(holders: &[Holder<'a, Group>]) -> Option<&'a str> {
+    let served_by = |version: &str| holders.iter().filter(|holder| holder.has.version(version).is_some()).count();
+    let mut firsts = holders
+        .iter()
+        .map(|holder| version_names(holder.has).into_iter().find(|version| served_by(version) == holders.len()));
+    if let Some(Some(first)) = firsts.next()
+        && firsts.all(|other| other == Some(first))
+    {
+        return Some(first);
+    }
+    holders
+        .iter()
+        .flat_map(|holder| version_names(holder.has))
+        .min_by(|a, b| served_by(b).cmp(&served_by(a)).then_with(|| by_version_priority(a, b)))
+}
+
+fn merge_version(group: &Arc<str>, version: &str, holders: &[Holder<'_, Version>]) -> MergedVersion {
+    let version: Arc<str> = version.into();
+    let current = |holder: &Holder<'_, Version>| holder.reachable && holder.has.freshness == Freshness::Current;
+    let lists = holders.iter().map(|holder| holder.has.resources.iter().map(|one| &*one.resource).collect());
+    let resources: Vec<MergedResource> = in_order(lists, str::cmp)
+        .into_iter()
+        .filter_map(|name| {
+            let gvr = Gvr { group: group.clone(), version: version.clone(), resource: name.into() };
+            merge_resource(gvr, &narrow(holders, |version| version.resource(name)))
+        })
+        .collect();
+    let mut by_kind = HashMap::new();
+    for (at, resource) in resources.iter().enumerate() {
+        let gvk = &resource.gvk;
+        if gvk.group == *group && gvk.version == version && !gvk.kind.is_empty() {
+            by_kind.entry(gvk.kind.clone()).or_insert(at);
+        }
+    }
+    MergedVersion {
+        freshness: if holders.iter().any(current) { Freshness::Current } else { Freshness::Stale },
+        by_resource: index(resources.iter().map(|resource| &resource.gvr.resource)),
+        by_kind,
+        version,
+        resources,
+    }
+}
+
+fn merge_resource(gvr: Gvr, holders: &[Holder<'_, Resource>]) -> Option<MergedResource> {
+    let first = holders.first()?.has;
+    let gvk_of = |resource: &Resource| full_kind(&gvr, resource.kind.as_ref());
+    let gvk = gvk_of(first);
+    // The first member in configuration order decides; those that disagree are absent for this resource.
+    let (agreeing, conflicting): (Vec<_>, Vec<_>) =
+        holders.iter().partition(|holder| holder.has.scope == first.scope && gvk_of(holder.has) == gvk);
+    let all: Vec<&Resource> = agreeing.iter().map(|holder| holder.has).collect();
+    let verbs = intersection(all.iter().map(|one| &one.verbs));
+    let has = |verb: &str| verbs.iter().any(|one| &**one == verb);
+    Some(MergedResource {
+        watchable: has("list") && has("watch"),
+        gvr,
+        gvk,
+        response_kind: first.kind.clone(),
+        scope: first.scope,
+        singular: first.singular.clone(),
+        short_names: union(all.iter().map(|one| &one.short_names)),
+        categories: union(all.iter().map(|one| &one.categories)),
+        subresources: merge_subresources(&all),
+        members: agreeing.iter().map(|holder| holder.member.clone()).collect(),
+        conflicting: conflicting.iter().map(|holder| holder.member.clone()).collect(),
+        verbs,
+    })
+}
+
+fn merge_subresources(resources: &[&Resource]) -> Vec<Subresource> {
+    let lists = resources.iter().map(|one| one.subresources.iter().map(|sub| &*sub.subresource).collect());
+    let merge_one = |name: &str| {
+        let all: Vec<&Subresource> = resources.iter().filter_map(|one| one.subresource(name)).collect();
+        let first = *all.first()?;
+        Some(Subresource { verbs: intersection(all.iter().map(|one| &one.verbs)), ..first.clone() })
+    };
+    in_order(lists, str::cmp).into_iter().filter_map(merge_one).collect()
+}
+
+fn full_kind(gvr: &Gvr, printed: Option<&ResponseKind>) -> Gvk {
+    let empty = || Gvk { group: gvr.group.clone(), version: gvr.version.clone(), kind: "".into() };
+    printed.map_or_else(empty, |kind| kind.resolve(&gvr.group, &gvr.version))
+}
+
+fn version_names(group: &Group) -> Vec<&str> {
+    group.versions.iter().map(|version| &*version.version).collect()
+}
+
+/// The same members, looking at a part of what they have; those without it drop out.
+fn narrow<'a, T, U>(holders: &[Holder<'a, T>], part: impl Fn(&'a T) -> Option<&'a U>) -> Vec<Holder<'a, U>> {
+    let narrower = |holder: &Holder<'a, T>| {
+        Some(Holder { member: holder.member, reachable: holder.reachable, has: part(holder.has)? })
+    };
+    holders.iter().filter_map(narrower).collect()
+}
+
+fn in_order<'a>(lists: impl Iterator<Item = Vec<&'a str>>, tie: fn(&str, &str) -> std::cmp::Ordering) -> Vec<&'a str> {
+    merge_preserving_relative_order(&lists.collect::<Vec<_>>(), tie)
+}
+
+/// What all lists have, in the first one's order.
+fn intersection<'a>(mut lists: impl Iterator<Item = &'a Vec<Arc<str>>>) -> Vec<Arc<str>> {
+    let mut kept = lists.next().cloned().unwrap_or_default();
+    for list in lists {
+        kept.retain(|word| list.contains(word));
+    }
+    kept
+}
+
+/// What any list has, by first mention.
+fn union<'a>(lists: impl Iterator<Item = &'a Vec<Arc<str>>>) -> Vec<Arc<str>> {
+    let mut all: Vec<Arc<str>> = Vec::new();
+    for word in lists.flatten() {
+        if !all.contains(word) {
+            all.push(word.clone());
+        }
+    }
+    all
+}
+
+fn index<'a>(names: impl Iterator<Item = &'a Arc<str>>) -> HashMap<Arc<str>, usize> {
+    names.enumerate().map(|(at, name)| (name.clone(), at)).collect()
+}

@@ -1,0 +1,348 @@
+use std::{sync::Arc, time::Duration};
+
+use proptest::prelude::*;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    testdata::{EAST, FakeMember, WEST, catalog, documents, group, name},
+    *,
+};
+use crate::{config::MemberName, wire::resource::Gvr};
+
+fn fleet_of(members: &[(&str, &str, bool)]) -> Catalogue {
+    let inputs: Vec<_> = members
+        .iter()
+        .map(|(member, text, reachable)| (name(member), Some(catalog(&documents(text))), *reachable))
+        .collect();
+    Catalogue::merge(&inputs)
+}
+
+fn both() -> Catalogue {
+    fleet_of(&[("east", EAST, true), ("west", WEST, true)])
+}
+
+fn words(words: &[Arc<str>]) -> Vec<&str> {
+    words.iter().map(|word| &**word).collect()
+}
+
+fn members(resource: &MergedResource) -> Vec<&str> {
+    resource.members.iter().map(MemberName::as_str).collect()
+}
+
+fn versions(catalogue: &Catalogue, group: &str) -> Vec<String> {
+    catalogue.group(group).unwrap().versions.iter().map(|version| version.version.to_string()).collect()
+}
+
+#[test]
+fn a_resource_is_found_by_its_place_and_by_its_kind() {
+    let fleet = both();
+    let deployments = fleet.resource("apps", "v1", "deployments").unwrap();
+    assert_eq!(deployments.gvk.to_string(), "apps/v1, Kind=Deployment");
+    assert_eq!((deployments.scope, deployments.watchable), (Scope::Namespaced, true));
+    assert_eq!(members(deployments), ["east", "west"]);
+    assert_eq!(fleet.by_kind("apps", "v1", "Deployment").unwrap().gvr, deployments.gvr);
+    assert_eq!(fleet.serving_members(&Gvr::new("", "v1", "pods")).len(), 2);
+    assert!(deployments.subresource("scale").is_some() && deployments.allows("patch"));
+    assert!(fleet.resource("apps", "v1", "deployments/scale").is_none() && fleet.resource("nope", "v1", "x").is_none());
+    assert!(!fleet.resource("authentication.k8s.io", "v1", "tokenreviews").unwrap().watchable);
+    assert!(fleet.complete() && fleet.resources().count() > 80);
+}
+
+#[test]
+fn versions_of_all_members_are_served_and_a_common_one_is_preferred() {
+    let fleet = both();
+    assert_eq!(versions(&fleet, "storage.k8s.io"), ["v1", "v1beta1"]);
+    // East has v1 and v1beta1, west v2 and v1beta1: only v1beta1 has everybody in it.
+    assert_eq!(versions(&fleet, "example.io"), ["v1beta1", "v2", "v1"]);
+    assert_eq!(versions(&fleet, "autoscaling"), ["v2", "v1"]);
+    assert_eq!(versions(&fleet, "internal.apiserver.k8s.io"), ["v1alpha1"]);
+}
+
+#[test]
+fn the_first_member_decides_scope_and_kind_and_the_others_are_absent() {
+    let widgets = Gvr::new("example.io", "v1beta1", "widgets");
+    for (first, second, scope) in [("east", "west", Scope::Namespaced), ("west", "east", Scope::Cluster)] {
+        let text = |member: &str| if member == "east" { EAST } else { WEST };
+        let fleet = fleet_of(&[(first, text(first), true), (second, text(second), true)]);
+        let merged = fleet.get(&widgets).unwrap();
+        assert_eq!((merged.scope, members(merged)), (scope, vec![first]));
+        assert_eq!(merged.conflicting, [name(second)]);
+    }
+}
+
+#[test]
+fn who_serves_only_another_version_is_named() {
+    let fleet = both();
+    let others = |version: &str| -> Vec<String> {
+        let others = fleet.members_serving_other_version(&Gvr::new("example.io", version, "widgets"));
+        others.into_iter().map(|(member, version)| format!("{member} {version}")).collect()
+    };
+    assert_eq!(others("v1"), ["west v2"]);
+    assert_eq!(others("v2"), ["east v1beta1"]);
+    // It serves this one, if with another scope.
+    assert_eq!(others("v1beta1"), [""; 0]);
+    assert_eq!(others("v9"), ["east v1beta1", "west v2"]);
+}
+
+#[test]
+fn verbs_are_those_that_all_allow_and_names_those_that_any_gives() {
+    let (mut west, widgets) = (documents(WEST), "widgets");
+    let edit = |resource: &mut Value| {
+        resource["scope"] = "Namespaced".into();
+        resource["verbs"] = serde_json::json!(["get", "list"]);
+        resource["subresources"][0]["verbs"] = serde_json::json!(["patch", "get"]);
+    };
+    let group = west["aggregated"]["/apis"]["items"].as_array_mut().unwrap().last_mut().unwrap();
+    let found = group["versions"].as_array_mut().unwrap().iter_mut().filter(|version| version["version"] == "v1beta1");
+    found.flat_map(|v| v["resources"].as_array_mut().unwrap()).filter(|r| r["resource"] == widgets).for_each(edit);
+    let fleet = Catalogue::merge(&[
+        (name("east"), Some(catalog(&documents(EAST))), true),
+        (name("west"), Some(catalog(&west)), true),
+    ]);
+    let merged = fleet.resource("example.io", "v1beta1", widgets).unwrap();
+    assert_eq!(words(&merged.verbs), ["get", "list"]);
+    assert!(!merged.watchable);
+    assert_eq!(words(&merged.short_names), ["wd", "wdg"]);
+    assert_eq!(words(&merged.categories), ["all", "gadgets"]);
+    assert_eq!(words(&merged.subresource("status").unwrap().verbs), ["patch", "get"]);
+    // The scale of v1 is east's alone.
+    assert!(fleet.resource("example.io", "v1", widgets).unwrap().subresource("scale").is_some());
+}
+
+#[test]
+fn a_member_that_is_down_keeps_its_kinds_as_stale_only_where_nobody_else_serves_them() {
+    let fleet = fleet_of(&[("east", EAST, true), ("west", WEST, false)]);
+    assert_eq!(fleet.version("apps", "v1").unwrap().freshness, Freshness::Current);
+    assert_eq!(fleet.version("example.io", "v1beta1").unwrap().freshness, Freshness::Current);
+    assert_eq!(fleet.version("example.io", "v2").unwrap().freshness, Freshness::Stale);
+    assert_eq!(members(fleet.resource("example.io", "v1beta1", "gears").unwrap()), ["west"]);
+    // The outage moves no preference either.
+    assert_eq!(versions(&fleet, "example.io"), versions(&both(), "example.io"));
+}
+
+#[test]
+fn a_member_never_seen_is_named_unknown_and_the_lowest_version_is_the_fleets() {
+    let mut west = documents(WEST);
+    west["legacy"]["/version"]["minor"] = "9+".into();
+    let members = [
+        (name("north"), None, false),
+        (name("east"), Some(catalog(&documents(EAST))), true),
+        (name("west"), Some(catalog(&west)), true),
+    ];
+    let fleet = Catalogue::merge(&members);
+    assert!(!fleet.complete());
+    assert_eq!(fleet.unknown, [name("north")]);
+    assert_eq!(fleet.server.unwrap().number, (1, 9, 3));
+}
+
+#[tokio::test]
+async fn an_old_member_gives_the_same_catalogue_in_the_older_way() {
+    for text in [EAST, WEST] {
+        let (newer, older) = (FakeMember::new(text, true), FakeMember::new(text, false));
+        let (newer, older) = (newer.catalog().await, older.catalog().await);
+        let fleet = |catalog: MemberCatalog| Catalogue::merge(&[(name("east"), Some(Arc::new(catalog)), true)]);
+        let (newer, older) = (fleet(newer), fleet(older));
+        let told = |fleet: &Catalogue| -> Vec<String> {
+            let one = |r: &MergedResource| {
+                format!("{:?}", (&r.gvr, &r.gvk, r.scope, &r.verbs, &r.short_names, &r.categories))
+            };
+            // CRDs of one group-version stand in either document as a Go map gave them.
+            let mut told: Vec<String> = fleet.resources().map(one).collect();
+            told.sort();
+            told
+        };
+        assert_eq!(told(&older), told(&newer));
+        let subresources = |fleet: &Catalogue| fleet.resources().map(|r| r.subresources.len()).sum::<usize>();
+        assert_eq!(subresources(&older), subresources(&newer));
+    }
+    let east = FakeMember::new(EAST, false).catalog().await;
+    assert_eq!(east.group("metrics.k8s.io").unwrap().versions[0].freshness, Freshness::Stale);
+}
+
+/// A fleet of one polled member, on a paused clock.
+async fn polled(member: &FakeMember, then: impl AsyncFnOnce(&FleetCatalogue)) {
+    let (fleet, cancel, east) = (FleetCatalogue::new(vec![name("east")]), CancellationToken::new(), name("east"));
+    tokio::join!(fleet.poll(&east, member, &cancel), async {
+        then(&fleet).await;
+        cancel.cancel();
+    });
+}
+
+/// Long enough for a new CRD to be served.
+async fn five_seconds() {
+    tokio::time::sleep(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crd_created_in_a_member_is_served_within_five_seconds_and_its_end_is_believed() {
+    let member = FakeMember::new(EAST, true);
+    polled(&member, async |fleet| {
+        five_seconds().await;
+        assert!(fleet.current().complete());
+        let changes = fleet.changes();
+        assert!(fleet.current().group("new.io").is_none());
+        member.edit(|groups| groups.push(group("new.io", "v1", "news", "New", "Current")));
+        five_seconds().await;
+        assert!(fleet.current().by_kind("new.io", "v1", "New").is_some() && changes.has_changed().unwrap());
+        member.edit(|groups| drop(groups.pop()));
+        five_seconds().await;
+        assert!(fleet.current().group("new.io").is_none());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_member_answers_that_nothing_changed_and_nobody_is_woken() {
+    let member = FakeMember::new(EAST, true);
+    polled(&member, async |fleet| {
+        five_seconds().await;
+        let (before, changes) = (fleet.current(), fleet.changes());
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(Arc::ptr_eq(&before, &fleet.current()) && !changes.has_changed().unwrap());
+    })
+    .await;
+    let asked = member.asked.lock();
+    assert_eq!(member.not_modified.load(std::sync::atomic::Ordering::Relaxed), asked["/api"] + asked["/apis"] - 2);
+    assert!(asked["/api"] >= 30 && asked["/version"] <= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_takes_no_kind_away() {
+    let member = FakeMember::new(EAST, true);
+    polled(&member, async |fleet| {
+        five_seconds().await;
+        *member.down.lock() = true;
+        five_seconds().await;
+        five_seconds().await;
+        let now = fleet.current();
+        assert_eq!(now.version("apps", "v1").unwrap().freshness, Freshness::Stale);
+        assert!(now.complete() && now.resource("apps", "v1", "deployments").is_some());
+        *member.down.lock() = false;
+        five_seconds().await;
+        assert_eq!(fleet.current().version("apps", "v1").unwrap().freshness, Freshness::Current);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_aggregated_api_that_is_down_keeps_its_kinds() {
+    let member = FakeMember::new(EAST, true);
+    member.edit(|groups| groups.push(group("agg.io", "v1", "aggs", "Agg", "Current")));
+    polled(&member, async |fleet| {
+        five_seconds().await;
+        let stale =
+            serde_json::json!({"metadata": {"name": "agg.io"}, "versions": [{"version": "v1", "freshness": "Stale"}]});
+        member.edit(|groups| *groups.last_mut().unwrap() = stale);
+        five_seconds().await;
+        let now = fleet.current();
+        assert_eq!(now.version("agg.io", "v1").unwrap().freshness, Freshness::Stale);
+        assert!(now.resource("agg.io", "v1", "aggs").is_some());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_still_starting_is_not_believed_when_it_omits_kinds() {
+    let member = FakeMember::new(EAST, true);
+    polled(&member, async |fleet| {
+        five_seconds().await;
+        let whole = member.documents.lock()["aggregated"]["/apis"]["items"].clone();
+        *member.ready.lock() = false;
+        member.edit(Vec::clear);
+        five_seconds().await;
+        assert!(fleet.current().resource("apps", "v1", "deployments").is_some());
+        member.edit(|groups| *groups = whole.as_array().unwrap().clone());
+        *member.ready.lock() = true;
+        five_seconds().await;
+        assert_eq!(fleet.current().version("apps", "v1").unwrap().freshness, Freshness::Current);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reload_keeps_what_is_known_of_members_that_stay() {
+    let (east, west) = (FakeMember::new(EAST, true), FakeMember::new(WEST, true));
+    let fleet = FleetCatalogue::new(vec![name("east"), name("west")]);
+    assert!(fleet.refresh(&name("east"), &east).await.unwrap() && fleet.refresh(&name("west"), &west).await.unwrap());
+    assert!(!fleet.refresh(&name("west"), &west).await.unwrap());
+    fleet.set_members(vec![name("west"), name("north")]);
+    assert_eq!(fleet.current().unknown, [name("north")]);
+    assert_eq!(fleet.current().resource("example.io", "v1beta1", "widgets").unwrap().scope, Scope::Cluster);
+    assert!(fleet.member(&name("east")).is_none() && fleet.member(&name("west")).is_some());
+    assert!(!fleet.refresh(&name("east"), &east).await.unwrap());
+}
+
+#[test]
+fn what_is_no_discovery_document_is_refused_and_nulls_are_none() {
+    let refused = parse_aggregated(b"<html>").unwrap_err().to_string();
+    assert!(refused.starts_with("it is no APIGroupDiscoveryList: "), "{refused}");
+    let groups = parse_aggregated(
+        br#"{"items":[{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[
+        {"resource":"a","scope":"Cluster","singularResource":"","verbs":null},{"resource":"a","verbs":["get"]}]}]}]}"#,
+    );
+    let resource = &groups.unwrap()[0].versions[0].resources;
+    assert_eq!((resource.len(), resource[0].verbs.len(), resource[0].kind.clone()), (1, 0, None));
+}
+
+fn any_catalog() -> impl Strategy<Value = MemberCatalog> {
+    let resource = ("[abc]", any::<bool>(), proptest::sample::subsequence(vec!["get", "list", "watch"], 0..=3));
+    let version = ("v[12](beta1)?", any::<bool>(), proptest::collection::vec(resource, 0..4));
+    let group = ("[xyz]?", proptest::collection::vec(version, 1..3));
+    proptest::collection::vec(group, 0..4).prop_map(|groups| {
+        let mut items: Vec<Value> = Vec::new();
+        for (group, versions) in groups {
+            let versions: Vec<Value> = versions
+                .into_iter()
+                .map(|(version, fresh, resources)| {
+                    let resources: Vec<Value> = resources
+                        .into_iter()
+                        .map(|(resource, namespaced, verbs)| {
+                            let scope = if namespaced { "Namespaced" } else { "Cluster" };
+                            serde_json::json!({"resource": resource, "scope": scope, "verbs": verbs,
+                        "responseKind": {"group": "", "version": "", "kind": resource.to_uppercase()}})
+                        })
+                        .collect();
+                    let freshness = if fresh { "Current" } else { "Stale" };
+                    serde_json::json!({"version": version, "freshness": freshness, "resources": resources})
+                })
+                .collect();
+            items.push(serde_json::json!({"metadata": {"name": group}, "versions": versions}));
+        }
+        let groups = parse_aggregated(serde_json::json!({"items": items}).to_string().as_bytes()).unwrap();
+        MemberCatalog { groups, server: None }
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_merge_lists_every_resource_of_every_member_exactly_once(
+        catalogs in proptest::collection::vec((any_catalog(), any::<bool>()), 0..4),
+    ) {
+        let inputs: Vec<_> = catalogs.iter().enumerate()
+            .map(|(at, (catalog, up))| (name(&format!("m{at}")), Some(Arc::new(catalog.clone())), *up)).collect();
+        let fleet = Catalogue::merge(&inputs);
+        let mut expected = std::collections::BTreeSet::new();
+        for (member, (catalog, _)) in inputs.iter().zip(&catalogs) {
+            for (group, version) in catalog.groups.iter().flat_map(|g| g.versions.iter().map(move |v| (g, v))) {
+                prop_assert!(fleet.version(&group.name, &version.version).is_some());
+                for resource in &version.resources {
+                    let gvr = Gvr::new(&group.name, &version.version, &resource.resource);
+                    let merged = fleet.get(&gvr).unwrap();
+                    prop_assert!(merged.members.contains(&member.0) != merged.conflicting.contains(&member.0));
+                    prop_assert!(merged.conflicting.contains(&member.0) || merged.verbs.iter().all(|v| resource.verbs.contains(v)));
+                    expected.insert(gvr);
+                }
+            }
+        }
+        let listed: Vec<Gvr> = fleet.resources().map(|resource| resource.gvr.clone()).collect();
+        prop_assert_eq!(listed.len(), expected.len());
+        prop_assert_eq!(listed.into_iter().collect::<std::collections::BTreeSet<_>>(), expected);
+        for group in &fleet.groups {
+            let everybody = |version: &str| catalogs.iter().filter_map(|(catalog, _)| catalog.group(&group.name))
+                .all(|group| group.version(version).is_some());
+            let preferred = group.preferred().unwrap();
+            prop_assert!(everybody(&preferred.version) || !group.versions.iter().any(|v| everybody(&v.version)));
+        }
+    }
+}

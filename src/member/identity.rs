@@ -1,0 +1,203 @@
+//! Which cluster answers behind a member's name: the UID of its `kube-system` namespace.
+//!
+//! Another UID than before is another cluster, whatever the address says, and nothing that was read
+//! from the old one counts. Two members that are one cluster would show every object twice.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use crate::{
+    config::MemberName,
+    member::{
+        MemberId,
+        error::{Failure, UpstreamError},
+        upstream::{Upstream, collect},
+    },
+    wire::body::empty,
+};
+
+/// The path of the namespace whose UID names a cluster (the convention of kubernetes-sigs/about-api).
+const IDENTITY_PATH: &str = "/api/v1/namespaces/kube-system";
+/// A namespace's metadata is far below this.
+const IDENTITY_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Deserialize)]
+struct Identified {
+    metadata: Uid,
+}
+
+#[derive(Deserialize)]
+struct Uid {
+    uid: String,
+}
+
+/// Asks a member which cluster it is.
+pub(super) async fn read_uid(upstream: &Upstream) -> Result<Arc<str>, UpstreamError> {
+    let fail = |failure| UpstreamError::new(upstream.member(), failure);
+    let mut request = Request::new(empty());
+    *request.method_mut() = Method::GET;
+    *request.uri_mut() = http::Uri::from_static(IDENTITY_PATH);
+    let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+    request.headers_mut().insert(header::ACCEPT, http::HeaderValue::from_static(accept));
+    let response = upstream.probe(request).await?;
+    let code = response.status();
+    let body = collect(response.into_body(), IDENTITY_BYTES_MAX).await?;
+    if code != StatusCode::OK {
+        return Err(fail(Failure::Answer(refusal(code))));
+    }
+    uid_of(&body).ok_or_else(|| fail(Failure::Answer("namespace kube-system without a UID".into())))
+}
+
+fn refusal(code: StatusCode) -> Arc<str> {
+    let remedy = match code {
+        StatusCode::UNAUTHORIZED => "; its credential is not valid there",
+        StatusCode::FORBIDDEN => "; grant it `get` on namespaces",
+        _ => "",
+    };
+    format!("kubefold may not read namespace kube-system ({code}){remedy}").into()
+}
+
+fn uid_of(body: &Bytes) -> Option<Arc<str>> {
+    let identified: Identified = serde_json::from_slice(body).ok()?;
+    (!identified.metadata.uid.is_empty()).then(|| identified.metadata.uid.into())
+}
+
+/// Which cluster a member was found to be, and how often it became another one.
+#[derive(Debug)]
+pub(super) struct Identity {
+    uid: Mutex<Option<Arc<str>>>,
+    incarnation: watch::Sender<u64>,
+}
+
+impl Identity {
+    pub(super) fn new() -> Self {
+        Self { uid: Mutex::new(None), incarnation: watch::Sender::new(1) }
+    }
+
+    pub(super) fn uid(&self) -> Option<Arc<str>> {
+        self.uid.lock().clone()
+    }
+
+    pub(super) fn incarnation(&self) -> u64 {
+        *self.incarnation.borrow()
+    }
+
+    pub(super) fn incarnations(&self) -> watch::Receiver<u64> {
+        self.incarnation.subscribe()
+    }
+
+    /// Notes what the member said; true if it is news.
+    pub(super) fn learn(&self, uid: &Arc<str>) -> bool {
+        let mut known = self.uid.lock();
+        let before = known.replace(uid.clone());
+        if before.as_ref() == Some(uid) {
+            return false;
+        }
+        if before.is_some() {
+            self.incarnation.send_modify(|incarnation| *incarnation += 1);
+        }
+        true
+    }
+
+    /// Another address was configured: what was read through the old one does not count.
+    pub(super) fn doubt(&self) {
+        self.incarnation.send_modify(|incarnation| *incarnation += 1);
+    }
+}
+
+/// Who is which cluster, over all members: finds two members that are one.
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    entries: Mutex<Vec<Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: MemberId,
+    name: MemberName,
+    uid: Option<Arc<str>>,
+    twin: watch::Sender<Option<MemberName>>,
+}
+
+impl Census {
+    /// Sets the members in configuration order. What is known about those that stay is kept.
+    pub(super) fn arrange(&self, members: &[(MemberId, MemberName, watch::Sender<Option<MemberName>>)]) {
+        let mut entries = self.entries.lock();
+        let uid = |id| entries.iter().find(|entry: &&Entry| entry.id == id).and_then(|entry| entry.uid.clone());
+        let arranged = members
+            .iter()
+            .map(|(id, name, twin)| Entry { id: *id, name: name.clone(), uid: uid(*id), twin: twin.clone() })
+            .collect();
+        *entries = arranged;
+        settle(&entries);
+    }
+
+    /// Notes which cluster a member is; `None` while that is not known (any more).
+    pub(super) fn report(&self, id: MemberId, uid: Option<Arc<str>>) {
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.id == id) {
+            entry.uid = uid;
+        }
+        settle(&entries);
+    }
+}
+
+/// Of the members with one UID, the first in configuration order is the cluster, the others are its twins.
+fn settle(entries: &[Entry]) {
+    for (at, entry) in entries.iter().enumerate() {
+        let first = entries.iter().take(at).find(|other| entry.uid.is_some() && other.uid == entry.uid);
+        let twin = first.map(|first| first.name.clone());
+        entry.twin.send_if_modified(|known| {
+            let changed = *known != twin;
+            *known = twin;
+            changed
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> MemberName {
+        MemberName::new(name).unwrap()
+    }
+
+    #[test]
+    fn another_uid_is_another_incarnation_and_the_first_is_none() {
+        let identity = Identity::new();
+        assert!(identity.learn(&"a".into()));
+        assert_eq!(identity.incarnation(), 1);
+        assert!(!identity.learn(&"a".into()));
+        assert!(identity.learn(&"b".into()));
+        assert_eq!(identity.incarnation(), 2);
+    }
+
+    #[test]
+    fn the_second_of_two_equal_clusters_is_the_twin_until_the_first_leaves() {
+        let census = Census::default();
+        let (east, west) = (watch::Sender::new(None), watch::Sender::new(None));
+        let east_entry = (MemberId(1), name("east"), east.clone());
+        let west_entry = (MemberId(2), name("west"), west.clone());
+        census.arrange(&[east_entry, west_entry.clone()]);
+        census.report(MemberId(2), Some("a".into()));
+        assert_eq!(*west.borrow(), None);
+        census.report(MemberId(1), Some("a".into()));
+        assert_eq!((east.borrow().clone(), west.borrow().clone()), (None, Some(name("east"))));
+        census.arrange(&[west_entry]);
+        assert_eq!(*west.borrow(), None);
+    }
+
+    #[test]
+    fn a_uid_is_read_from_metadata() {
+        let body =
+            Bytes::from_static(br#"{"kind":"PartialObjectMetadata","metadata":{"name":"kube-system","uid":"u-1"}}"#);
+        assert_eq!(uid_of(&body).as_deref(), Some("u-1"));
+        assert_eq!(uid_of(&Bytes::from_static(b"{}")), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Keeps a member's health: asks `/readyz` in turn, and at once when traffic fails.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{Request, StatusCode, Uri};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep},
+};
+
+use crate::{
+    member::{
+        Member,
+        error::{Failure, UpstreamError},
+        health::{Health, Input, Machine},
+        upstream::collect,
+    },
+    wire::body::empty,
+};
+
+/// Between two probes of a member that is not ready, at most: its return is what everybody waits for.
+const RECOVERY_PACE_MAX: Duration = Duration::from_millis(500);
+/// Between two probes, however many requests fail.
+const PROBE_GAP: Duration = Duration::from_millis(200);
+/// A failing `/readyz` lists its checks.
+const READYZ_BYTES_MAX: usize = 64 << 10;
+
+/// The health machine, shared by whoever feeds it.
+pub(super) struct Vitals {
+    machine: Mutex<Machine>,
+    health: watch::Sender<Health>,
+    nudge: Notify,
+}
+
+impl Vitals {
+    pub(super) fn new() -> Arc<Self> {
+        let health = watch::Sender::new(Health::Unknown);
+        Arc::new(Self { machine: Mutex::default(), health, nudge: Notify::new() })
+    }
+
+    pub(super) fn feed(&self, input: Input) {
+        let mut machine = self.machine.lock();
+        let (after, output) = std::mem::take(&mut *machine).step(input, Instant::now());
+        *machine = after;
+        if output.changed {
+            self.health.send_replace(machine.health().clone());
+        }
+        if output.probe_now {
+            self.nudge.notify_one();
+        }
+    }
+
+    /// Somebody's request was answered.
+    pub(super) fn answered(&self) {
+        self.feed(Input::TrafficAnswered);
+    }
+
+    /// Somebody's request failed; what does not speak about the member is passed over.
+    pub(super) fn failed(&self, failure: &Failure) {
+        match failure {
+            Failure::Credential(_)
+            | Failure::Resolve { .. }
+            | Failure::Refused(_)
+            | Failure::Connect { .. }
+            | Failure::ConnectTimeout(_)
+            | Failure::HandshakeTimeout(_)
+            | Failure::Tls { .. }
+            | Failure::Closed(_)
+            | Failure::Send { .. }
+            | Failure::Protocol { .. }
+            | Failure::BodyTimeout(_)
+            | Failure::Body { .. } => self.feed(Input::TrafficFailed),
+            // One slow request is no failed transport, but worth a look.
+            Failure::HeadTimeout(_) => self.nudge.notify_one(),
+            Failure::Down(_)
+            | Failure::Saturated { .. }
+            | Failure::Request(_)
+            | Failure::BodyTooLarge { .. }
+            | Failure::Answer(_) => {}
+        }
+    }
+
+    pub(super) fn health(&self) -> Health {
+        self.machine.lock().health().clone()
+    }
+
+    pub(super) fn tried(&self) -> bool {
+        self.machine.lock().tried()
+    }
+
+    pub(super) fn held(&self) -> bool {
+        self.machine.lock().held()
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+}
+
+/// Probes without end: whoever runs it drops it when the member is removed.
+pub(super) async fn run(member: Arc<Member>) {
+    let mut twin = member.twin.subscribe();
+    loop {
+        if member.upstream.follow_files().await {
+            member.moved();
+        }
+        let was_down = member.health().is_down();
+        member.vitals.feed(probe(&member).await);
+        if !was_down && member.health().is_down() {
+            tracing::warn!(member = %member.name, "{}", member.describe());
+            member.upstream.cut_http1();
+        }
+        let pace = member.upstream.deadlines().probe;
+        let pace = if member.health() == Health::Ready { pace } else { pace.min(RECOVERY_PACE_MAX) };
+        tokio::select! {
+            () = sleep(pace) => {}
+            () = member.vitals.nudge.notified() => sleep(PROBE_GAP).await,
+            _ = twin.changed() => member.hold_twin(),
+        }
+    }
+}
+
+/// Asks once.
+async fn probe(member: &Member) -> Input {
+    match readyz(member).await {
+        Ok(None) => {}
+        Ok(Some(cause)) => return Input::ProbeUnready { cause },
+        Err(error) => return failed(member, &error),
+    }
+    if member.vitals.health() == Health::Ready && member.cluster_uid().is_some() {
+        return Input::ProbeReady;
+    }
+    // Ready again: before anybody reads from it, make sure that it is still the same cluster.
+    match member.check_identity().await {
+        Ok(_) => Input::ProbeReady,
+        Err(UpstreamError { failure: Failure::Answer(cause), .. }) => Input::ProbeUnready { cause },
+        Err(error) => failed(member, &error),
+    }
+}
+
+fn failed(member: &Member, error: &UpstreamError) -> Input {
+    let certain = matches!(error.failure, Failure::Refused(_) | Failure::Resolve { .. } | Failure::Credential(_));
+    if matches!(error.failure, Failure::HeadTimeout(_) | Failure::BodyTimeout(_)) {
+        // The connection may be dead and the member alive: the next probe opens another one.
+        member.upstream.retire_connections();
+    }
+    Input::ProbeFailed { cause: error.cause().into(), certain }
+}
+
+/// `None` if it says yes, otherwise what it says.
+async fn readyz(member: &Member) -> Result<Option<Arc<str>>, UpstreamError> {
+    let mut request = Request::new(empty());
+    *request.uri_mut() = Uri::from_static("/readyz");
+    let response = member.upstream.probe(request).await?;
+    let code = response.status();
+    let body = collect(response.into_body(), READYZ_BYTES_MAX).await?;
+    Ok(match code {
+        StatusCode::OK => None,
+        StatusCode::UNAUTHORIZED => {
+            member.upstream.credential_refused().await;
+            Some("it refuses kubefold's own credential (401)".into())
+        }
+        StatusCode::FORBIDDEN => Some("it does not let kubefold read /readyz (403)".into()),
+        _ => Some(unready(code, &body).into()),
+    })
+}
+
+/// `not ready (500): etcd, informer-sync`: the checks that a kube-apiserver marks with `[-]`.
+fn unready(code: StatusCode, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let checks: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("[-]"))
+        .filter_map(|line| line.split_whitespace().next())
+        .take(8)
+        .collect();
+    match checks.as_slice() {
+        [] => format!("not ready ({})", code.as_u16()),
+        checks => format!("not ready ({}): {}", code.as_u16(), checks.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_failing_checks_are_named() {
+        let body = b"[+]ping ok\n[-]etcd failed: reason withheld\n[+]log ok\nreadyz check failed\n";
+        assert_eq!(unready(StatusCode::INTERNAL_SERVER_ERROR, body), "not ready (500): etcd");
+        assert_eq!(unready(StatusCode::BAD_GATEWAY, b"oops"), "not ready (502)");
+    }
+}

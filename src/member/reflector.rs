@@ -1,0 +1,347 @@
+//! The reflector: per member and kind, the list and watch that feed a fleet store.
+//!
+//! It resumes where its watch broke; only when the member says 410, or is another or a restored cluster, does it list
+//! again, and then that member only. What it does not know it never calls a deletion.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    member::{Class, Failure, Health, Member, UpResponseBody, UpstreamError, collect},
+    store::{FleetStore, SLICE_ITEMS_MAX},
+    wire::{
+        body::empty,
+        list::split,
+        watch::{Event, EventType, Lines},
+    },
+};
+
+/// Items asked for in one page of a member's list. Source: client-go's pager.
+const PAGE_ITEMS: usize = 500;
+/// Largest page that is taken.
+const PAGE_BYTES_MAX: usize = 1 << 30;
+/// Pause after a failure; it doubles up to the second one, and begins anew once a watch stands. A member that is ready
+/// again ends it.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
+const WATCH_SECONDS: u64 = 300;
+
+/// Why a reflector does not follow its member now.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    /// For operators.
+    pub cause: Arc<str>,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// What a reflector says about itself.
+#[derive(Debug, Default)]
+pub(crate) struct ReflectorState {
+    trouble: Mutex<Option<Trouble>>,
+}
+
+impl ReflectorState {
+    /// Why it does not follow its member now; `None` while it does.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().clone()
+    }
+
+    fn fail(&self, cause: &str) {
+        let mut trouble = self.trouble.lock();
+        let since = trouble.as_ref().map_or_else(Instant::now, |trouble| trouble.since);
+        *trouble = Some(Trouble { cause: cause.into(), since });
+    }
+
+    fn heal(&self) {
+        *self.trouble.lock() = None;
+    }
+}
+
+/// Feeds one member's objects of one kind to their store, until it is cancelled.
+pub(super) struct Reflector {
+    pub(super) member: Arc<Member>,
+    pub(super) store: Arc<FleetStore>,
+    pub(super) state: Arc<ReflectorState>,
+    pub(super) cancel: CancellationToken,
+}
+
+/// Why one session ended.
+#[derive(Debug, thiserror::Error)]
+enum SessionError {
+    #[error("{}", .0.cause())]
+    Upstream(#[from] UpstreamError),
+    #[error("it answered {code} to a {what}: {message}")]
+    Status { code: StatusCode, what: &'static str, message: String },
+    #[error("its list cannot be read: {0}")]
+    List(#[from] crate::wire::list::ListError),
+    #[error("its watch cannot be read: {0}")]
+    Watch(#[from] crate::wire::watch::WatchError),
+    #[error("it sent an object that cannot be taken in: {0}")]
+    Object(#[from] crate::store::BadObject),
+    #[error("its list bears the revision {0:?}, which is no decimal number")]
+    Revision(String),
+    #[error("its list at revision {list} is older than what its watch has told up to {position}")]
+    OldList { list: u64, position: u64 },
+    #[error("its watch broke inside an event")]
+    Torn,
+    #[error("its history up to {0} is gone: it is listed again")]
+    Expired(u64),
+    #[error("{0}")]
+    Down(Arc<str>),
+}
+
+/// What the next session begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    /// With a full list: nothing is known, or what is known cannot be continued.
+    List,
+    /// With a watch from this member revision.
+    Resume(u64),
+}
+
+impl Reflector {
+    /// Runs until cancelled. Cancel: safe at any point; the store keeps what it has.
+    pub(super) async fn run(self) {
+        let mut begin = Begin::List;
+        let mut incarnation = 0;
+        let mut pause = PAUSE_MIN;
+        loop {
+            // A member that goes down ends the session, though its connection may not know yet: what comes after an
+            // outage is a watch begun anew, which asks first whether it still is the same cluster.
+            let outcome = tokio::select! {
+                () = self.cancel.cancelled() => return,
+                outcome = self.session(&mut begin, &mut incarnation) => outcome,
+                cause = self.member.goes_down() => Err(SessionError::Down(cause)),
+            };
+            if self.state.trouble().is_none() {
+                pause = PAUSE_MIN;
+            }
+            // A watch that its member ended at its deadline is no trouble.
+            let Err(error) = outcome else { continue };
+            if self.state.trouble().is_none() {
+                tracing::warn!(member = %self.member.name(), kind = %self.store.spec().label(), %error, "the member is not followed");
+            }
+            self.state.fail(&error.to_string());
+            if !error.keeps_position() {
+                begin = Begin::List;
+            }
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                () = self.pause(pause) => {}
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits; while the member is down until it is not, otherwise no longer than until it becomes ready.
+    async fn pause(&self, pause: Duration) {
+        let mut health = self.member.health_changes();
+        if health.borrow_and_update().is_down() {
+            // While it is down, asking is useless: the probe says when it is not.
+            let _closed = health.wait_for(|health| !health.is_down()).await;
+            return;
+        }
+        let becomes_ready = async {
+            while health.changed().await.is_ok() {
+                if *health.borrow_and_update() == Health::Ready {
+                    return;
+                }
+            }
+        };
+        // Either end of the wait will do.
+        let _elapsed = timeout(pause, becomes_ready).await;
+    }
+
+    async fn session(&self, begin: &mut Begin, incarnation: &mut u64) -> Result<(), SessionError> {
+        let name = self.member.name();
+        let now = self.member.check_identity().await?;
+        self.store.join(name, &self.member.cluster_uid().unwrap_or_default());
+        if *incarnation != now {
+            if *incarnation != 0 {
+                tracing::warn!(member = %name, "the member is another cluster than before");
+                self.store.reset(name);
+            }
+            *incarnation = now;
+            *begin = Begin::List;
+        }
+        let position = self.store.position(name);
+        if position > 0 && self.revision().await? < position {
+            // A restored kube-apiserver says nothing and skips events for ever (DESIGN.md section 5).
+            tracing::warn!(member = %name, kind = %self.store.spec().label(), "the member's revisions went backwards: it was restored from a backup");
+            self.store.reset(name);
+            *begin = Begin::List;
+        }
+        if *begin == Begin::List {
+            *begin = Begin::Resume(self.list().await?);
+        }
+        let Begin::Resume(from) = *begin else { return Ok(()) };
+        self.watch(from, begin).await
+    }
+
+    /// A current revision of the member: a consistent list of one item.
+    async fn revision(&self) -> Result<u64, SessionError> {
+        let body = self.read_list("?limit=1").await?;
+        revision(&split(&body)?.0.resource_version)
+    }
+
+    /// Lists everything, page by page, at one revision.
+    async fn list(&self) -> Result<u64, SessionError> {
+        let name = self.member.name();
+        let mut token = String::new();
+        let mut at = None;
+        loop {
+            let query = if token.is_empty() {
+                format!("?limit={PAGE_ITEMS}")
+            } else {
+                let token = percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC);
+                format!("?limit={PAGE_ITEMS}&continue={token}")
+            };
+            let body = self.read_list(&query).await?;
+            let (meta, items) = split(&body)?;
+            let list = revision(&meta.resource_version)?;
+            if *at.get_or_insert(list) != list {
+                return Err(SessionError::Revision(meta.resource_version));
+            }
+            if token.is_empty() {
+                let position = self.store.position(name);
+                if list < position {
+                    return Err(SessionError::OldList { list, position });
+                }
+                self.store.begin_list(name);
+            }
+            for slice in items.chunks(SLICE_ITEMS_MAX) {
+                self.room().await;
+                if let Some(bad) = self.store.list_slice(name, slice).into_iter().next() {
+                    // Left out it would read as deleted: the list as a whole does not count.
+                    return Err(bad.into());
+                }
+                tokio::task::yield_now().await;
+            }
+            token = meta.continue_token;
+            if token.is_empty() {
+                let doomed = self.store.end_list(name, list);
+                for slice in doomed.chunks(SLICE_ITEMS_MAX) {
+                    self.room().await;
+                    self.store.remove_slice(slice);
+                    tokio::task::yield_now().await;
+                }
+                return Ok(list);
+            }
+        }
+    }
+
+    /// Waits until no watcher that still moves is more than half a ring behind.
+    async fn room(&self) {
+        while !self.store.has_room() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn watch(&self, from: u64, begin: &mut Begin) -> Result<(), SessionError> {
+        let name = self.member.name();
+        let seconds = WATCH_SECONDS + from % WATCH_SECONDS;
+        let query = format!("?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}");
+        let response = self.ask(&query, Class::Watch).await?;
+        if response.status() == StatusCode::GONE {
+            return Err(SessionError::Expired(from));
+        }
+        let mut body = ok(response, "watch").await?;
+        self.state.heal();
+        let mut lines = Lines::default();
+        while let Some(frame) = body.frame().await {
+            let Ok(chunk) = frame?.into_data() else { continue };
+            lines.push(&chunk)?;
+            while let Some(line) = lines.next_line() {
+                self.take(&Event::parse(&line)?, begin)?;
+            }
+        }
+        if lines.is_mid_line() {
+            return Err(SessionError::Torn);
+        }
+        tracing::debug!(member = %name, kind = %self.store.spec().label(), "the member ended the watch");
+        Ok(())
+    }
+
+    fn take(&self, event: &Event<'_>, begin: &mut Begin) -> Result<(), SessionError> {
+        let name = self.member.name();
+        match event.event_type {
+            EventType::Added | EventType::Modified | EventType::Deleted => self.store.watch_event(name, event)?,
+            EventType::Bookmark => self.store.bookmark(name, bookmark(event.object)?),
+            EventType::Error => {
+                let status: Told = serde_json::from_str(event.object).unwrap_or_default();
+                if status.code == StatusCode::GONE.as_u16() {
+                    return Err(SessionError::Expired(self.store.position(name)));
+                }
+                let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                return Err(SessionError::Status { code, what: "watch", message: status.message });
+            }
+        }
+        *begin = Begin::Resume(self.store.position(name));
+        Ok(())
+    }
+
+    async fn read_list(&self, query: &str) -> Result<bytes::Bytes, SessionError> {
+        let response = self.ask(query, Class::Read).await?;
+        if response.status() == StatusCode::GONE {
+            return Err(SessionError::Expired(0));
+        }
+        Ok(collect(ok(response, "list").await?, PAGE_BYTES_MAX).await?)
+    }
+
+    async fn ask(&self, query: &str, class: Class) -> Result<http::Response<UpResponseBody>, SessionError> {
+        let request = Request::builder()
+            .method(Method::GET)
+            .uri(format!("{}{query}", self.store.spec().gvr.path()))
+            .header(header::ACCEPT, "application/json")
+            .header(header::USER_AGENT, concat!("kubefold/", env!("CARGO_PKG_VERSION"), " reflector"))
+            .body(empty())
+            .map_err(|error| UpstreamError::new(self.member.name(), Failure::Request(error.to_string().into())))?;
+        Ok(self.member.send(request, class).await?)
+    }
+}
+
+impl SessionError {
+    /// Says whether the next session may resume where this one stopped.
+    fn keeps_position(&self) -> bool {
+        matches!(self, Self::Upstream(_) | Self::Status { .. } | Self::Torn | Self::Down(_))
+    }
+}
+
+/// The fields of a `Status` that decide.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Told {
+    code: u16,
+    message: String,
+}
+
+async fn ok(response: http::Response<UpResponseBody>, what: &'static str) -> Result<UpResponseBody, SessionError> {
+    let code = response.status();
+    let body = response.into_body();
+    if code.is_success() {
+        return Ok(body);
+    }
+    let told = collect(body, 1 << 20).await.unwrap_or_default();
+    let message = serde_json::from_slice::<Told>(&told).map(|status| status.message);
+    Err(SessionError::Status { code, what, message: message.unwrap_or_default() })
+}
+
+fn revision(text: &str) -> Result<u64, SessionError> {
+    text.parse().map_err(|_| SessionError::Revision(text.to_owned()))
+}
+
+fn bookmark(object: &str) -> Result<u64, SessionError> {
+    #[derive(serde::Deserialize)]
+    struct Bookmark {
+        metadata: crate::wire::list::ListMeta,
+    }
+    let bookmark: Bookmark = serde_json::from_str(object).map_err(crate::wire::watch::WatchError::from)?;
+    revision(&bookmark.metadata.resource_version)
+}

@@ -1,0 +1,281 @@
+//! Whether a pod template could ever be scheduled in a member: node name, node selector, required affinity, taints.
+//!
+//! Source: kubernetes/component-helpers `scheduling/corev1/nodeaffinity`, kubernetes/api `core/v1` `ToleratesTaint`.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::{Deserialize, Deserializer};
+
+use crate::wire::locate::{NotAnObject, Paths};
+
+/// What a pod template asks of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodRequirements {
+    /// Passes the scheduler by.
+    #[serde(deserialize_with = "nullable")]
+    pub node_name: String,
+    /// Labels that a node must have.
+    #[serde(deserialize_with = "nullable")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Only `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution` is read.
+    #[serde(deserialize_with = "nullable")]
+    pub affinity: Affinity,
+    /// Taints that the pod bears.
+    #[serde(deserialize_with = "nullable")]
+    pub tolerations: Vec<Toleration>,
+}
+
+/// `affinity`, as far as it is required of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Affinity {
+    /// `nodeAffinity`.
+    #[serde(deserialize_with = "nullable")]
+    pub node_affinity: NodeAffinity,
+}
+
+/// `nodeAffinity`, as far as it is required.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NodeAffinity {
+    /// What must match for the pod to be scheduled.
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub required: Option<NodeSelector>,
+}
+
+/// Terms of which one must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelector {
+    /// One of these must match.
+    #[serde(deserialize_with = "nullable")]
+    pub node_selector_terms: Vec<Term>,
+}
+
+/// Requirements that all must match. Without any it matches nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Term {
+    /// On labels.
+    #[serde(deserialize_with = "nullable")]
+    pub match_expressions: Vec<Requirement>,
+    /// On fields; Kubernetes knows `metadata.name` alone.
+    #[serde(deserialize_with = "nullable")]
+    pub match_fields: Vec<Requirement>,
+}
+
+/// One requirement.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Requirement {
+    /// Label or field.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`.
+    pub operator: String,
+    /// What it compares with.
+    #[serde(deserialize_with = "nullable")]
+    pub values: Vec<String>,
+}
+
+/// One toleration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Toleration {
+    /// Taint key; empty with `Exists` is every key.
+    pub key: String,
+    /// `Exists` or `Equal`; empty is `Equal`.
+    pub operator: String,
+    /// Taint value.
+    pub value: String,
+    /// Taint effect; empty is every effect.
+    pub effect: String,
+}
+
+/// What is known of one node of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// Its plain name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its taints.
+    pub taints: Vec<Taint>,
+}
+
+/// One taint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Taint {
+    /// Key.
+    pub key: String,
+    /// Value.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule`, `NoExecute`.
+    pub effect: String,
+}
+
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl PodRequirements {
+    /// Reads `spec.template.spec` of a workload. One that is absent or malformed asks nothing: its member refuses it.
+    ///
+    /// Errors: the body is not a JSON object.
+    pub fn of_template(body: &str) -> Result<Self, NotAnObject> {
+        let mut found = Vec::new();
+        Paths::new([(0, ["spec", "template", "spec"].as_slice())]).locate(body, &mut found)?;
+        let spec = found.first().and_then(|place| body.get(place.range.clone()));
+        Ok(spec.and_then(|spec| serde_json::from_str(spec).ok()).unwrap_or_default())
+    }
+}
+
+/// Says whether a node of `nodes` could ever run the pod, or why none could.
+///
+/// A member without nodes fits: its autoscaler may have none at the moment.
+pub fn fits(pod: &PodRequirements, nodes: &[NodeFacts]) -> Result<(), String> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    if !pod.node_name.is_empty() {
+        let there = nodes.iter().any(|node| node.name == pod.node_name && selects(pod, node));
+        return there
+            .then_some(())
+            .ok_or_else(|| format!("it has no node {:?} that the pod may run on", pod.node_name));
+    }
+    let mut refusal: Option<Cow<'_, str>> = None;
+    for node in nodes {
+        if !selects(pod, node) {
+            continue;
+        }
+        match node.taints.iter().find(|taint| forbids(pod, taint)) {
+            None => return Ok(()),
+            Some(taint) => {
+                let taint =
+                    format!("every node that matches has a taint the pod does not tolerate, such as {}", taint.key);
+                refusal.get_or_insert(Cow::Owned(taint));
+            }
+        }
+    }
+    Err(refusal.unwrap_or(Cow::Borrowed("none of its nodes matches the node selector and affinity")).into_owned())
+}
+
+fn selects(pod: &PodRequirements, node: &NodeFacts) -> bool {
+    let labels = pod.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+    labels
+        && pod.affinity.node_affinity.required.as_ref().is_none_or(|selector| {
+            selector.node_selector_terms.iter().any(|term| {
+                let some = !term.match_expressions.is_empty() || !term.match_fields.is_empty();
+                let field =
+                    |wanted: &Requirement| matches(wanted, (wanted.key == "metadata.name").then_some(&node.name));
+                some && term.match_expressions.iter().all(|wanted| matches(wanted, node.labels.get(&wanted.key)))
+                    && term.match_fields.iter().all(field)
+            })
+        })
+}
+
+fn matches(wanted: &Requirement, value: Option<&String>) -> bool {
+    let number = |text: &String| text.parse::<i64>().ok();
+    let compare = |holds: fn(i64, i64) -> bool| {
+        let pair = value.and_then(number).zip(wanted.values.first().and_then(number));
+        pair.is_some_and(|(mine, bound)| holds(mine, bound))
+    };
+    match wanted.operator.as_str() {
+        "In" => value.is_some_and(|value| wanted.values.contains(value)),
+        "NotIn" => value.is_none_or(|value| !wanted.values.contains(value)),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => compare(|mine, bound| mine > bound),
+        "Lt" => compare(|mine, bound| mine < bound),
+        // The member's own validation refuses any other.
+        _ => true,
+    }
+}
+
+/// Says whether a taint keeps the pod away for good. Kubernetes' own `node.kubernetes.io/*` come and go with a node's
+/// health, and `node.cloudprovider.kubernetes.io/*` with its start.
+fn forbids(pod: &PodRequirements, taint: &Taint) -> bool {
+    let passing =
+        taint.key.starts_with("node.kubernetes.io/") || taint.key.starts_with("node.cloudprovider.kubernetes.io/");
+    let hard = taint.effect == "NoSchedule" || taint.effect == "NoExecute";
+    let tolerated = |toleration: &Toleration| {
+        let effect = toleration.effect.is_empty() || toleration.effect == taint.effect;
+        let exists = toleration.operator == "Exists";
+        let key = toleration.key == taint.key || (exists && toleration.key.is_empty());
+        effect && key && (exists || toleration.value == taint.value)
+    };
+    hard && !passing && !pod.tolerations.iter().any(tolerated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(spec: &str) -> PodRequirements {
+        PodRequirements::of_template(&format!(r#"{{"spec":{{"template":{{"spec":{spec}}}}}}}"#)).unwrap()
+    }
+
+    fn node(name: &str, labels: &[(&str, &str)], taints: &[(&str, &str, &str)]) -> NodeFacts {
+        NodeFacts {
+            name: name.into(),
+            labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            taints: taints
+                .iter()
+                .map(|(key, value, effect)| Taint {
+                    key: (*key).into(),
+                    value: (*value).into(),
+                    effect: (*effect).into(),
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_plain_pod_fits_and_so_does_a_member_without_nodes() {
+        assert_eq!(fits(&pod("{}"), &[node("n", &[], &[])]), Ok(()));
+        assert_eq!(fits(&pod(r#"{"nodeSelector":{"disk":"ssd"},"tolerations":null}"#), &[]), Ok(()));
+        assert_eq!(fits(&PodRequirements::of_template("{}").unwrap(), &[node("n", &[], &[])]), Ok(()));
+    }
+
+    #[test]
+    fn selectors_and_affinity() {
+        let nodes = [node("a", &[("disk", "hdd"), ("cpu", "8")], &[]), node("b", &[("zone", "x")], &[])];
+        let affinity = |terms: &str| {
+            pod(&format!(
+                r#"{{"affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":{terms}}}}}}}}}"#
+            ))
+        };
+        let term = |key: &str, operator: &str, values: &str| {
+            affinity(&format!(
+                r#"[{{"matchExpressions":[{{"key":"{key}","operator":"{operator}","values":{values}}}]}}]"#
+            ))
+        };
+        assert!(fits(&pod(r#"{"nodeSelector":{"disk":"hdd"}}"#), &nodes).is_ok());
+        assert!(fits(&pod(r#"{"nodeSelector":{"disk":"hdd","zone":"x"}}"#), &nodes).is_err());
+        assert!(fits(&term("disk", "In", r#"["ssd","hdd"]"#), &nodes).is_ok());
+        assert!(fits(&term("disk", "In", r#"["ssd"]"#), &nodes).is_err());
+        assert!(fits(&term("disk", "NotIn", r#"["hdd"]"#), &nodes).is_ok(), "b has none");
+        assert!(fits(&term("gpu", "Exists", "null"), &nodes).is_err());
+        assert!(fits(&term("gpu", "DoesNotExist", "[]"), &nodes).is_ok());
+        assert!(fits(&term("cpu", "Gt", r#"["7"]"#), &nodes).is_ok());
+        assert!(fits(&term("cpu", "Lt", r#"["8"]"#), &nodes).is_err());
+        assert!(fits(&affinity("[{}]"), &nodes).is_err(), "an empty term matches nothing");
+        let named = r#"[{"matchFields":[{"key":"metadata.name","operator":"In","values":["b"]}]}]"#;
+        assert!(fits(&affinity(named), &nodes).is_ok());
+    }
+
+    #[test]
+    fn node_names_and_taints() {
+        let nodes = [node("a", &[], &[("dedicated", "gpu", "NoSchedule")])];
+        assert!(fits(&pod(r#"{"nodeName":"a"}"#), &nodes).is_ok());
+        assert!(fits(&pod(r#"{"nodeName":"b"}"#), &nodes).is_err());
+        assert!(fits(&pod("{}"), &nodes).unwrap_err().contains("dedicated"));
+        assert!(fits(&pod(r#"{"tolerations":[{"operator":"Exists"}]}"#), &nodes).is_ok());
+        assert!(fits(&pod(r#"{"tolerations":[{"key":"dedicated","value":"gpu"}]}"#), &nodes).is_ok());
+        assert!(fits(&pod(r#"{"tolerations":[{"key":"dedicated","value":"cpu"}]}"#), &nodes).is_err());
+        let ill =
+            [node("a", &[], &[("node.kubernetes.io/not-ready", "", "NoSchedule"), ("x", "", "PreferNoSchedule")])];
+        assert!(fits(&pod("{}"), &ill).is_ok(), "it may be ready in a minute");
+    }
+}

@@ -1,0 +1,257 @@
+//! Get: live from the owner, taken into the store, answered from it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+
+use crate::{
+    config::MemberName,
+    member::{
+        Class, Failure, Member, UpstreamError, collect, impersonate,
+        stores::{Ready, Stores},
+    },
+    read::{
+        Asked, Target,
+        answer::json_response,
+        options::{query_value, too_large},
+        resolve::{Named, not_found, resolve},
+    },
+    store::{Entry, Part, Revision, key},
+    wire::{
+        body::{Body, empty, full},
+        locate::Paths,
+        splice::{Edit, ObjectEdits, splice, string},
+        status::Status,
+        warning::Warnings,
+    },
+};
+
+/// Largest object that is read.
+const OBJECT_BYTES_MAX: usize = 64 << 20;
+
+pub(super) async fn get(stores: &Stores, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
+    let naming = Arc::clone(&stores.shared().naming);
+    let split = naming.split(&target.name).map(|(own, member)| (own.to_owned(), member.clone()));
+    let only = split.as_ref().map(|(_, member)| member);
+    let ready = stores.ready(&target.gvr, only).await?;
+    if from_store(stores, asked)? {
+        let mut warnings = Warnings::default();
+        ready.warnings.iter().for_each(|warning| warnings.add(warning));
+        return match shown(stores, &ready, target, only)? {
+            Some(answer) => Ok(answer.response(target, warnings)),
+            None => Err(not_found(ready.store(), target)),
+        };
+    }
+    match split {
+        Some((own, member)) => pinned(stores, &ready, target, asked, &own, &member).await,
+        None => plain(stores, &ready, target, asked).await,
+    }
+}
+
+/// Says whether the caller takes what is at hand: a revision is set.
+fn from_store(stores: &Stores, asked: Asked<'_>) -> Result<bool, Status> {
+    match query_value(asked.query, "resourceVersion").unwrap_or_default().as_str() {
+        "" => Ok(false),
+        text => {
+            let revision = Revision(text.parse().map_err(|_| {
+                Status::bad_request(format!("invalid resource version: {text:?} is not a decimal number"))
+            })?);
+            let last = stores.shared().revisions.last();
+            if revision > last { Err(too_large(revision, last)) } else { Ok(true) }
+        }
+    }
+}
+
+/// `web-0@east`: one member decides.
+async fn pinned(
+    stores: &Stores,
+    ready: &Ready,
+    target: &Target,
+    asked: Asked<'_>,
+    own: &str,
+    name: &MemberName,
+) -> Result<Response<Body>, Status> {
+    let live = ask(stores, ready, target, asked, own, name).await;
+    let mut warnings = Warnings::default();
+    match live {
+        Live::Taken => {}
+        Live::NotFound => return Err(not_found(ready.store(), target)),
+        Live::Refused(response) => return Ok(*response),
+        Live::Failed(warning) => warnings.add(&warning),
+    }
+    match shown(stores, ready, target, Some(name))? {
+        Some(answer) => Ok(answer.response(target, warnings)),
+        None => Err(not_found(ready.store(), target)),
+    }
+}
+
+/// A plain name: of a folded object all its holders are asked, of a native the one that it is short for.
+async fn plain(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
+    let naming = Arc::clone(&stores.shared().naming);
+    let entry = match resolve(&naming, ready.store(), target)? {
+        Named::Visible(entry) | Named::Shorthand(entry) => entry,
+        Named::Nothing => return Err(not_found(ready.store(), target)),
+    };
+    let own = naming.split(entry.name()).map_or_else(|| entry.name(), |(own, _)| own).to_owned();
+    let lives = join_all(entry.holders.iter().map(|name| ask(stores, ready, target, asked, &own, name))).await;
+    let mut warnings = Warnings::default();
+    let only_one = entry.holders.len() == 1;
+    for live in lives {
+        match live {
+            Live::Taken => {}
+            Live::NotFound if only_one => return Err(not_found(ready.store(), target)),
+            // One part of several is gone: its member's watch will say so.
+            Live::NotFound => {}
+            Live::Refused(response) => return Ok(*response),
+            Live::Failed(warning) => warnings.add(&warning),
+        }
+    }
+    match shown(stores, ready, target, None)? {
+        Some(answer) => Ok(answer.response(target, warnings)),
+        None => Err(not_found(ready.store(), target)),
+    }
+}
+
+/// What one member said.
+enum Live {
+    /// The object, now in the store.
+    Taken,
+    /// There is none. That removes nothing: the watch will.
+    NotFound,
+    /// Another answer, for the caller as it is.
+    Refused(Box<Response<Body>>),
+    /// No answer: the last known state is what there is.
+    Failed(String),
+}
+
+async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, own: &str, name: &MemberName) -> Live {
+    let Some(member) = stores.registry().get(name.as_str()) else {
+        return Live::Failed(format!("member {name} is being removed; its last known state is shown"));
+    };
+    let incarnation = ready.store().incarnation(name);
+    match fetch(&member, target, asked, own).await {
+        Ok((StatusCode::OK, _, body)) => {
+            let document = std::str::from_utf8(&body).unwrap_or_default();
+            match ready.store().ingest_live(name, incarnation, document) {
+                Ok(_) => Live::Taken,
+                Err(error) => Live::Failed(format!(
+                    "member {name} answered with what is no object ({error}); its last known state is shown"
+                )),
+            }
+        }
+        Ok((StatusCode::NOT_FOUND, _, _)) => Live::NotFound,
+        // Neither is about the caller: a 401 is kubefold's own credential, and with a 5xx the member says that it cannot say.
+        Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || code.is_server_error() => {
+            Live::Failed(format!("member {name} answered {code}{}; its last known state is shown", told(&body)))
+        }
+        Ok((code, headers, body)) => {
+            let mut response = Response::new(full(body));
+            *response.status_mut() = code;
+            for kept in [header::CONTENT_TYPE, header::RETRY_AFTER] {
+                if let Some(value) = headers.get(&kept) {
+                    response.headers_mut().insert(kept, value.clone());
+                }
+            }
+            Live::Refused(Box::new(response))
+        }
+        Err(error) => Live::Failed(format!("member {}: {}; its last known state is shown", name, error.cause())),
+    }
+}
+
+/// What a `Status` says, with a colon before it.
+fn told(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Told {
+        message: String,
+    }
+    serde_json::from_slice::<Told>(body).map(|told| format!(": {}", told.message)).unwrap_or_default()
+}
+
+async fn fetch(
+    member: &Member,
+    target: &Target,
+    asked: Asked<'_>,
+    own: &str,
+) -> Result<(StatusCode, HeaderMap, Bytes), UpstreamError> {
+    let collection =
+        if target.namespace.is_empty() { target.gvr.path() } else { target.gvr.path_in(&target.namespace) };
+    let own = percent_encoding::utf8_percent_encode(own, percent_encoding::NON_ALPHANUMERIC);
+    let fault = |text: String| UpstreamError::new(member.name(), Failure::Request(text.into()));
+    let mut request = Request::builder()
+        .method(Method::GET)
+        // Compact, whoever asks: to curl a kube-apiserver indents, and the store judges changes by bytes.
+        .uri(format!("{collection}/{own}?pretty=0"))
+        .body(empty())
+        .map_err(|error| fault(error.to_string()))?;
+    if let Some(agent) = asked.headers.get(header::USER_AGENT) {
+        request.headers_mut().insert(header::USER_AGENT, agent.clone());
+    }
+    request.headers_mut().insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
+    impersonate(request.headers_mut(), asked.caller).map_err(|error| fault(error.to_string()))?;
+    let (head, body) = member.send(request, Class::Read).await?.into_parts();
+    Ok((head.status, head.headers, collect(body, OBJECT_BYTES_MAX).await?))
+}
+
+/// What the store shows under a name.
+enum Answer {
+    Entry(Arc<Entry>),
+    /// One part of a placed object, asked for by `name@member`.
+    Part(Box<Part>, Revision),
+}
+
+fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberName>) -> Result<Option<Answer>, Status> {
+    let naming = Arc::clone(&stores.shared().naming);
+    match resolve(&naming, ready.store(), target)? {
+        Named::Visible(entry) | Named::Shorthand(entry) => return Ok(Some(Answer::Entry(entry))),
+        Named::Nothing => {}
+    }
+    let (Some(only), Some((own, _))) = (only, naming.split(&target.name)) else { return Ok(None) };
+    let plain = key(&target.namespace, own);
+    let Some(whole) = ready.store().get(&plain).filter(|entry| entry.folded) else { return Ok(None) };
+    let part = ready.store().parts(&plain).into_iter().find(|part| part.member == *only);
+    Ok(part.map(|part| Answer::Part(Box::new(part), whole.revision)))
+}
+
+impl Answer {
+    fn response(self, target: &Target, warnings: Warnings) -> Response<Body> {
+        let mut out = Vec::new();
+        match self {
+            Self::Entry(entry) => entry.write_named(&target.name, entry.revision, &mut out),
+            Self::Part(part, revision) => write_part(&part, &target.name, revision, &mut out),
+        }
+        out.push(b'\n');
+        let mut response = json_response(full(out));
+        warnings.write_to(response.headers_mut());
+        response
+    }
+}
+
+/// A part as its member holds it, under the name asked for and with a revision of the fleet.
+fn write_part(part: &Part, name: &str, revision: Revision, out: &mut Vec<u8>) {
+    let paths = Paths::new([
+        (0, ["metadata", "name"].as_slice()),
+        (1, ["metadata", "resourceVersion"].as_slice()),
+        (2, ["metadata", "annotations"].as_slice()),
+    ]);
+    let mut found = Vec::new();
+    // It was walked when it came in.
+    let _known_good = paths.locate(&part.document, &mut found);
+    let mut edits: Vec<Edit<'_>> = Vec::new();
+    for at in found {
+        match at.id {
+            0 => edits.push(Edit::new(at.range, string(name))),
+            1 => edits.push(Edit::new(at.range, string(&revision.to_string()))),
+            _ => {
+                let text = part.document.get(at.range.clone()).unwrap_or_default();
+                if let Ok(mut object) = ObjectEdits::new(text, at.range.start) {
+                    object.remove(|key| key.starts_with("kubefold.io/"));
+                    object.set("kubefold.io/cluster", string(part.member.as_str()));
+                    edits.extend(object.finish());
+                }
+            }
+        }
+    }
+    splice(part.document.as_bytes(), &mut edits, out);
+}

@@ -1,0 +1,247 @@
+//! Lists: one revision over all pages, streamed in chunks straight from the store's bytes.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Frame;
+use http_body_util::BodyExt;
+
+use crate::{
+    read::{
+        answer::json_response,
+        filter::Filter,
+        options::{At, Match, Options, too_large},
+    },
+    store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
+    wire::{
+        body::{Body, BodyError},
+        status::Status,
+        token::ContinueToken,
+    },
+};
+
+/// Chunks of a list: large enough that HTTP/2 frames cost nothing, small enough to be all that a list takes.
+pub(super) const CHUNK_BYTES: usize = 128 << 10;
+/// Objects of one page, whatever the client asks for.
+const PAGE_ITEMS_MAX: usize = 100_000;
+/// In a token: the list goes on at whatever is newest.
+const NEWEST: u64 = 0;
+
+/// Answers a list.
+pub(super) fn list(
+    store: &Arc<FleetStore>,
+    options: &Options,
+    filter: Filter,
+    last: Revision,
+) -> Result<Response<Body>, Status> {
+    let spec = store.spec();
+    let token = read_token(spec, options)?;
+    let snapshot = snapshot(store, options, token.as_ref(), last)?;
+    let Some(limit) = options.limit else {
+        let after = token.map(|token| token.after).unwrap_or_default();
+        return Ok(whole(spec, snapshot, filter, after));
+    };
+    let page = Page::collect(&snapshot, &filter, token.as_ref(), limit.min(PAGE_ITEMS_MAX));
+    let next = page.next.as_ref().map(|after| {
+        store.retain(&snapshot);
+        ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), page.remaining).encode()
+    });
+    let mut out = Vec::with_capacity(CHUNK_BYTES);
+    write_head(spec, snapshot.revision, next.as_deref(), page.remaining, &mut out);
+    let body = PageBody { out, items: page.items.into_iter(), filter, first: true, done: false };
+    Ok(json_response(body.boxed_unsync()))
+}
+
+fn read_token(spec: &KindSpec, options: &Options) -> Result<Option<ContinueToken>, Status> {
+    if options.continue_token.is_empty() {
+        return Ok(None);
+    }
+    let token = ContinueToken::decode(&options.continue_token)
+        .filter(|token| token.resource == spec.label())
+        .ok_or_else(|| Status::bad_request("invalid continue token: it is not one that this list gave"))?;
+    Ok(Some(token))
+}
+
+fn snapshot(
+    store: &FleetStore,
+    options: &Options,
+    token: Option<&ContinueToken>,
+    last: Revision,
+) -> Result<Snapshot, Status> {
+    if let Some(token) = token {
+        if token.revision == NEWEST {
+            return Ok(store.snapshot());
+        }
+        return store.retained(Revision(token.revision)).ok_or_else(|| expired(store, token));
+    }
+    let now = store.snapshot();
+    let At::Revision(asked) = options.at else { return Ok(now) };
+    if asked > last {
+        return Err(too_large(asked, last));
+    }
+    let exact = options.matching == Match::Exact || (options.matching == Match::Unset && options.limit.is_some());
+    if !exact || asked == now.revision {
+        return Ok(now);
+    }
+    store.retained(asked).ok_or_else(|| {
+        Status::expired(format!(
+            "The resourceVersion for the provided list is too old: {asked}, current: {}",
+            now.revision
+        ))
+    })
+}
+
+/// 410 with a token that goes on behind the same object, at whatever is newest then.
+///
+/// Source: kubernetes/apiserver `pkg/storage/etcd3/errors.go`.
+fn expired(store: &FleetStore, token: &ContinueToken) -> Status {
+    let mut status = Status::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    );
+    status.continue_token = ContinueToken::new(store.spec().label(), NEWEST, token.after.clone(), None).encode();
+    status
+}
+
+/// `{"kind":"PodList",...,"items":[`
+fn write_head(spec: &KindSpec, revision: Revision, next: Option<&str>, remaining: Option<u64>, out: &mut Vec<u8>) {
+    use std::io::Write as _;
+    let (kind, api_version) = (&spec.gvk.kind, spec.gvr.api_version());
+    // Writing to memory has no way to fail.
+    let _infallible = write!(
+        out,
+        "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\""
+    );
+    if let Some(next) = next {
+        let _infallible = write!(out, ",\"continue\":\"{next}\"");
+        if let Some(remaining) = remaining.filter(|remaining| *remaining > 0) {
+            let _infallible = write!(out, ",\"remainingItemCount\":{remaining}");
+        }
+    }
+    out.extend_from_slice(b"},\"items\":[");
+}
+
+fn write_item(entry: &Entry, filter: &Filter, out: &mut Vec<u8>) {
+    match &filter.echo {
+        None => entry.write_item(out),
+        Some(name) => entry.write_named(name, entry.revision, out),
+    }
+}
+
+/// The objects of one page, and where the next one begins.
+struct Page {
+    items: Vec<Arc<Entry>>,
+    next: Option<String>,
+    remaining: Option<u64>,
+}
+
+impl Page {
+    /// Costs O(log n + page): a seek, and a walk over what is given. With selectors it walks on to the next match, so
+    /// that no page is empty and the last one says so.
+    fn collect(snapshot: &Snapshot, filter: &Filter, token: Option<&ContinueToken>, limit: usize) -> Self {
+        let after = token.map_or("", |token| token.after.as_str());
+        let mut matching = snapshot.range(&filter.namespace, after.as_bytes()).filter(|entry| filter.matches(entry));
+        let items: Vec<Arc<Entry>> = matching.by_ref().take(limit).cloned().collect();
+        let more = matching.next().is_some();
+        let remaining = filter
+            .is_namespace_only()
+            .then(|| match token {
+                None => Some(snapshot.count(&filter.namespace)),
+                Some(token) => token.remaining,
+            })
+            .flatten()
+            .map(|left| left.saturating_sub(items.len() as u64));
+        let last = items.last().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
+        Self { next: last.filter(|_| more), remaining, items }
+    }
+}
+
+/// A page as it goes out.
+struct PageBody {
+    out: Vec<u8>,
+    items: std::vec::IntoIter<Arc<Entry>>,
+    filter: Filter,
+    first: bool,
+    done: bool,
+}
+
+impl http_body::Body for PageBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        if this.done {
+            return Poll::Ready(None);
+        }
+        let mut out = std::mem::take(&mut this.out);
+        out.reserve(CHUNK_BYTES.saturating_sub(out.len()));
+        while out.len() < CHUNK_BYTES {
+            let Some(entry) = this.items.next() else {
+                out.extend_from_slice(b"]}\n");
+                this.done = true;
+                break;
+            };
+            if !std::mem::take(&mut this.first) {
+                out.push(b',');
+            }
+            write_item(&entry, &this.filter, &mut out);
+        }
+        Poll::Ready(Some(Ok(Frame::data(out.into()))))
+    }
+}
+
+/// A whole list, straight from the snapshot: one chunk is all the memory that it takes.
+fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, after: String) -> Response<Body> {
+    let mut head = Vec::with_capacity(256);
+    write_head(spec, snapshot.revision, None, None, &mut head);
+    let walk = Walk { snapshot, filter, after: after.into_bytes(), first: true };
+    let state = (Some(head), Some(walk));
+    let chunks = futures::stream::unfold(state, |(head, walk)| async move {
+        let mut walk = walk?;
+        let mut out = head.unwrap_or_default();
+        out.reserve(CHUNK_BYTES);
+        let more = walk.fill(&mut out);
+        if !more {
+            out.extend_from_slice(b"]}\n");
+        }
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(out))), (None, more.then_some(walk))))
+    });
+    let body = http_body_util::StreamBody::new(chunks).map_err(|never| match never {});
+    json_response(body.boxed_unsync())
+}
+
+/// A walk over a snapshot that stops whenever a chunk is full.
+struct Walk {
+    snapshot: Snapshot,
+    filter: Filter,
+    after: Vec<u8>,
+    first: bool,
+}
+
+impl Walk {
+    /// Appends items until the chunk is full; says whether more may follow. Each call seeks once.
+    fn fill(&mut self, out: &mut Vec<u8>) -> bool {
+        for entry in self.snapshot.range(&self.filter.namespace, &self.after) {
+            if self.filter.matches(entry) {
+                if !std::mem::take(&mut self.first) {
+                    out.push(b',');
+                }
+                write_item(entry, &self.filter, out);
+            }
+            if out.len() >= CHUNK_BYTES {
+                self.after = entry.key().to_vec();
+                return true;
+            }
+        }
+        false
+    }
+}

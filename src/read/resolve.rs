@@ -1,0 +1,72 @@
+//! From the name that a caller used to an object: DESIGN.md section 4, input.
+
+use std::sync::Arc;
+
+use crate::{
+    read::Target,
+    store::{Entry, FleetStore, Naming, key},
+    wire::{locate::Paths, status::Status},
+};
+
+/// What a name means.
+pub(super) enum Named {
+    /// It is a visible name.
+    Visible(Arc<Entry>),
+    /// It is short for the one native object of that name that has a controller.
+    Shorthand(Arc<Entry>),
+    /// It is nothing.
+    Nothing,
+}
+
+/// Resolves a name against what the store holds. Every member must be known when the name is a plain one.
+///
+/// Errors: 409 when it is short for several.
+pub(super) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> Result<Named, Status> {
+    let spec = store.spec();
+    let plain = key(&target.namespace, &target.name);
+    if let Some(entry) = store.get(&plain) {
+        return Ok(Named::Visible(entry));
+    }
+    if naming.split(&target.name).is_some() || (spec.namespaced && target.namespace.is_empty()) {
+        return Ok(Named::Nothing);
+    }
+    let natives = store.natives(&plain);
+    let mut controlled = natives.iter().filter(|entry| has_controller(entry));
+    match (controlled.next(), controlled.next()) {
+        (None, _) => Ok(Named::Nothing),
+        (Some(one), None) => Ok(Named::Shorthand(Arc::clone(one))),
+        (Some(_), Some(_)) => {
+            let gvr = &spec.gvr;
+            Err(Status::conflict(
+                &gvr.group,
+                &gvr.resource,
+                &target.name,
+                format!("{} {:?} is in several members: {}", gvr.qualified(), target.name, names(&natives)),
+            ))
+        }
+    }
+}
+
+/// 404 that lists the natives of that name, so that people find what they mean and `kubectl apply` creates rather than
+/// patching a stranger.
+pub(super) fn not_found(store: &FleetStore, target: &Target) -> Status {
+    let gvr = &store.spec().gvr;
+    let mut status = Status::not_found(&gvr.group, &gvr.resource, &target.name);
+    let natives = store.natives(&key(&target.namespace, &target.name));
+    if !natives.is_empty() {
+        status.message = format!("{}; members have natives of that name: {}", status.message, names(&natives));
+    }
+    status
+}
+
+fn names(natives: &[Arc<Entry>]) -> String {
+    natives.iter().map(|entry| entry.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// Nobody applies an object by name that a controller made.
+fn has_controller(entry: &Entry) -> bool {
+    let paths = Paths::new([(0, ["metadata", "ownerReferences", "*", "controller"].as_slice())]);
+    let mut found = Vec::new();
+    let Ok(json) = std::str::from_utf8(entry.json()) else { return false };
+    paths.locate(json, &mut found).is_ok() && found.iter().any(|at| json.get(at.range.clone()) == Some("true"))
+}

@@ -1,0 +1,293 @@
+//! Watches: a cursor in a store's log, and a body that follows it.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    read::{
+        answer::json_response,
+        filter::Filter,
+        list::CHUNK_BYTES,
+        options::{At, Options},
+    },
+    store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
+    wire::{
+        body::{Body, BodyError},
+        status::Status,
+        watch::EventType,
+    },
+};
+
+/// Records read from the log at once.
+const RECORDS_MAX: usize = 256;
+/// About each minute, as a kube-apiserver.
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// So long before its deadline a watch says how far it came. Source: kubernetes/apiserver `cacher/cache_watcher.go`.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// A watch without a deadline of its own ends after half an hour and, so that not all end at once, up to as long again.
+const DEADLINE_MIN_SECONDS: u64 = 1800;
+
+/// Names the members that are down now, for bookmarks.
+pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+
+/// What surrounds a watch.
+pub(super) struct Surroundings {
+    /// The latest revision given out, for any kind.
+    pub(super) last: Revision,
+    pub(super) stale: Stale,
+    /// Ends every watch cleanly: kubefold is going.
+    pub(super) drain: CancellationToken,
+}
+
+/// Answers a watch. One that cannot begin where it wants to is told so in the stream: on an HTTP 410 clients would try
+/// the same revision for ever (client-go `tools/watch/retrywatcher.go`).
+pub(super) fn watch(
+    store: &Arc<FleetStore>,
+    options: &Options,
+    filter: Filter,
+    around: Surroundings,
+) -> Response<Body> {
+    let Surroundings { last, stale, drain } = around;
+    let initial = match (options.at, options.send_initial_events) {
+        (_, Some(wanted)) => wanted,
+        (At::Newest | At::Any, None) => true,
+        (At::Revision(_), None) => false,
+    };
+    let too_new = matches!(options.at, At::Revision(asked) if asked > last);
+    let begun = match options.at {
+        At::Revision(asked) if too_new => Err(too_old(asked, last)),
+        At::Revision(asked) if !initial => {
+            store.cursor(asked).map(|cursor| (None, cursor)).map_err(|expired| too_old(asked, expired.floor))
+        }
+        At::Newest | At::Any | At::Revision(_) => {
+            let (snapshot, cursor) = store.snapshot_and_cursor();
+            Ok((initial.then_some(snapshot), cursor))
+        }
+    };
+    let (initial, cursor) = match begun {
+        Ok(begun) => begun,
+        Err(status) => return error_response(&status),
+    };
+    let seconds = options.timeout_seconds.unwrap_or_else(|| DEADLINE_MIN_SECONDS + last.0 % DEADLINE_MIN_SECONDS);
+    let now = Instant::now();
+    let deadline = now + Duration::from_secs(seconds.min(7 * 24 * 3600));
+    let watcher = Watcher {
+        changed: store.subscribe(),
+        store: Arc::clone(store),
+        cursor,
+        filter,
+        initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
+        end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
+        bookmarks: options.bookmarks,
+        next_bookmark: now + BOOKMARK_EVERY,
+        deadline,
+        stale,
+        drain,
+        records: Vec::new(),
+        over: false,
+    };
+    let chunks = futures::stream::unfold(watcher, |mut watcher| async move {
+        let chunk = watcher.next_chunk().await?;
+        Some((Ok::<_, BodyError>(Frame::data(chunk)), watcher))
+    });
+    json_response(StreamBody::new(chunks).boxed_unsync())
+}
+
+fn too_old(asked: Revision, known: Revision) -> Status {
+    Status::expired(format!("too old resource version: {asked} ({known})"))
+}
+
+fn error_response(status: &Status) -> Response<Body> {
+    json_response(crate::wire::body::full(error_frame(status)))
+}
+
+fn error_frame(status: &Status) -> Vec<u8> {
+    [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &status.to_json(), b"}\n"].concat()
+}
+
+/// The objects that a watch begins with, and how far they were given.
+struct Initial {
+    snapshot: Snapshot,
+    after: Vec<u8>,
+}
+
+struct Watcher {
+    store: Arc<FleetStore>,
+    changed: watch::Receiver<u64>,
+    cursor: Cursor,
+    filter: Filter,
+    initial: Option<Initial>,
+    end_bookmark: bool,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    stale: Stale,
+    drain: CancellationToken,
+    records: Vec<Arc<Record>>,
+    over: bool,
+}
+
+/// What woke a watcher.
+enum Woken {
+    Changed,
+    Bookmark,
+    Deadline,
+}
+
+impl Watcher {
+    /// The next bytes; `None` is a clean end.
+    async fn next_chunk(&mut self) -> Option<Bytes> {
+        loop {
+            if self.over {
+                return None;
+            }
+            if self.initial.is_some() {
+                if let Some(chunk) = self.initial_chunk() {
+                    return Some(chunk);
+                }
+                continue;
+            }
+            self.changed.borrow_and_update();
+            if let Some(chunk) = self.read() {
+                return Some(chunk);
+            }
+            if !self.records.is_empty() {
+                // Events there were, but none for this watcher.
+                continue;
+            }
+            if self.store.is_ended() {
+                return None;
+            }
+            match self.wait().await {
+                Woken::Changed => {}
+                Woken::Bookmark => {
+                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    return Some(self.bookmark(false).into());
+                }
+                Woken::Deadline => {
+                    self.over = true;
+                    if self.bookmarks {
+                        return Some(self.bookmark(false).into());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let before_end = if self.bookmarks { BOOKMARK_BEFORE_END } else { Duration::ZERO };
+        let end = self.deadline.checked_sub(before_end).filter(|end| *end > Instant::now()).unwrap_or(self.deadline);
+        tokio::select! {
+            changed = self.changed.changed() => {
+                if changed.is_err() { Woken::Deadline } else { Woken::Changed }
+            }
+            () = sleep_until(self.next_bookmark), if self.bookmarks => Woken::Bookmark,
+            () = sleep_until(end) => Woken::Deadline,
+            () = self.drain.cancelled() => Woken::Deadline,
+        }
+    }
+
+    /// Objects of the beginning as ADDED, and behind the last of them the bookmark that a WatchList waits for.
+    fn initial_chunk(&mut self) -> Option<Bytes> {
+        let mut initial = self.initial.take()?;
+        let mut out = Vec::with_capacity(CHUNK_BYTES);
+        let mut full = None;
+        for entry in initial.snapshot.range(&self.filter.namespace, &initial.after) {
+            if self.filter.matches(entry) {
+                self.frame(EventType::Added, entry, entry.revision, &mut out);
+            }
+            if out.len() >= CHUNK_BYTES {
+                full = Some(entry.key().to_vec());
+                break;
+            }
+        }
+        match full {
+            Some(after) => {
+                initial.after = after;
+                self.initial = Some(initial);
+            }
+            None if self.end_bookmark => out.extend_from_slice(&self.bookmark(true)),
+            None => {}
+        }
+        (!out.is_empty()).then(|| out.into())
+    }
+
+    /// What the log has for this watcher now.
+    fn read(&mut self) -> Option<Bytes> {
+        self.records.clear();
+        let outcome = self.store.read(&mut self.cursor, RECORDS_MAX, &mut self.records);
+        if outcome == ReadAfter::Expired {
+            self.over = true;
+            return Some(error_frame(&too_old(self.cursor.revision, self.store.snapshot().revision)).into());
+        }
+        let mut out = Vec::new();
+        let records = std::mem::take(&mut self.records);
+        for record in &records {
+            if let Some((event_type, entry)) = self.judge(record) {
+                self.frame(event_type, entry, record.revision, &mut out);
+            }
+        }
+        self.records = records;
+        (!out.is_empty()).then(|| out.into())
+    }
+
+    /// Entering a selector is ADDED, leaving it DELETED with the state before.
+    fn judge<'a>(&self, record: &'a Record) -> Option<(EventType, &'a Entry)> {
+        let now = self.filter.matches(&record.entry);
+        let before = record.previous.as_deref().filter(|previous| self.filter.matches(previous));
+        match record.event_type {
+            EventType::Modified => match (before, now) {
+                (Some(_), true) => Some((EventType::Modified, &record.entry)),
+                (None, true) => Some((EventType::Added, &record.entry)),
+                (Some(previous), false) => Some((EventType::Deleted, previous)),
+                (None, false) => None,
+            },
+            other => now.then_some((other, &*record.entry)),
+        }
+    }
+
+    fn frame(&self, event_type: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(event_type.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        match &self.filter.echo {
+            None => entry.write_at(revision, out),
+            Some(name) => entry.write_named(name, revision, out),
+        }
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// An empty object of the watched kind: reflectors look at the kind before the event's type.
+    fn bookmark(&self, initial_events_end: bool) -> Vec<u8> {
+        let spec = self.store.spec();
+        let stale = (self.stale)();
+        let mut annotations = Vec::new();
+        if initial_events_end {
+            annotations.push("\"k8s.io/initial-events-end\":\"true\"".to_owned());
+        }
+        if !stale.is_empty() {
+            annotations.push(format!("\"kubefold.io/stale\":\"{}\"", stale.join(",")));
+        }
+        let annotations = if annotations.is_empty() {
+            String::new()
+        } else {
+            format!(",\"annotations\":{{{}}}", annotations.join(","))
+        };
+        format!(
+            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\",\"creationTimestamp\":null{annotations}}}}}}}\n",
+            spec.gvk.kind,
+            spec.gvr.api_version(),
+            self.cursor.revision,
+        )
+        .into_bytes()
+    }
+}

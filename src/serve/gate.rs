@@ -1,0 +1,174 @@
+//! What happens to every request before and after it is answered: identity, hygiene, an audit id, one log line.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use http::{Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use rustls::pki_types::UnixTime;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    serve::{
+        authenticate::Identity,
+        headers,
+        health::{self, Check, HealthPath, Readiness},
+    },
+    wire::{
+        body::{Body, empty},
+        status::{Reason, Status},
+    },
+};
+
+/// Whoever answers requests that are let in.
+///
+/// The request bears its [`crate::wire::caller::Caller`] in its extensions, and no hop-by-hop, `Authorization`,
+/// `X-Remote-*` or `Impersonate-*` header.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request.
+    ///
+    /// Cancel: dropped when the client goes away.
+    fn handle(self: Arc<Self>, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// Stands before a [`Handler`]; one for all connections.
+pub struct Gate<H> {
+    handler: Arc<H>,
+    readiness: Arc<dyn Readiness>,
+    draining: CancellationToken,
+}
+
+impl<H: Handler> Gate<H> {
+    /// Puts a gate before a handler. Once `draining` is cancelled kubefold is no longer ready.
+    pub fn new(handler: Arc<H>, readiness: Arc<dyn Readiness>, draining: CancellationToken) -> Self {
+        Self { handler, readiness, draining }
+    }
+
+    /// Answers one request of a connection whose client is `identity`. Never fails and never panics.
+    pub async fn answer(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
+        let started = Instant::now();
+        let audit_id = headers::audit_id(request.headers_mut());
+        let (method, class) = (request.method().clone(), path_class(request.uri().path()));
+        let mut response = match AssertUnwindSafe(self.admit(request, identity)).catch_unwind().await {
+            Ok(response) => response,
+            Err(panic) => {
+                tracing::error!(audit = ?audit_id, panic = panic_text(&*panic), "a request's handler panicked");
+                Status::internal("kubefold failed at this request; its log has the cause under the Audit-Id")
+                    .into_response()
+            }
+        };
+        let status = response.status();
+        // To the answer's head: a watch goes on after it.
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let audit = audit_id.to_str().unwrap_or_default();
+        if status.is_client_error() || status.is_server_error() {
+            tracing::info!(%method, path = class, status = status.as_u16(), ms, audit, "request");
+        } else {
+            tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
+        }
+        response.headers_mut().insert(headers::AUDIT_ID, audit_id);
+        // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
+        if method == http::Method::HEAD { response.map(|_| empty()) } else { response }
+    }
+
+    async fn admit(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
+        let caller = identity.caller_at(UnixTime::now());
+        let (path, query) = (request.uri().path(), request.uri().query());
+        let health = HealthPath::of(path);
+        let Some(caller) = caller else {
+            return match health {
+                Some(path) if path.open_to_anonymous(query) => self.health(path, None, request.method(), false),
+                Some(_) | None => unauthorized(),
+            };
+        };
+        if let Some(path) = health {
+            return self.health(path, query, request.method(), true);
+        }
+        request.extensions_mut().insert(caller.clone());
+        if let Err(status) = headers::clean(request.headers_mut()) {
+            return status.into_response();
+        }
+        Arc::clone(&self.handler).handle(request).await
+    }
+
+    fn health(&self, path: HealthPath<'_>, query: Option<&str>, method: &http::Method, known: bool) -> Response<Body> {
+        if !matches!(*method, http::Method::GET | http::Method::HEAD) {
+            return Status::method_not_allowed("health is read with GET").into_response();
+        }
+        let mut checks = vec![Check { name: "ping".to_owned(), ready: true, note: String::new() }];
+        if path.group != "livez" {
+            checks.extend(self.readiness.checks());
+            let draining = self.draining.is_cancelled();
+            let note = if draining { "kubefold is shutting down".to_owned() } else { String::new() };
+            checks.push(Check { name: "shutdown".to_owned(), ready: !draining, note });
+        }
+        health::answer(path, query, &checks, known)
+    }
+}
+
+/// 401 in the words of a kube-apiserver.
+fn unauthorized() -> Response<Body> {
+    Status::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, "Unauthorized").into_response()
+}
+
+/// 429 for a connection that is over the limit.
+pub(super) fn too_many_connections(retry_after: Duration) -> Response<Body> {
+    let message = "kubefold holds as many connections as it may; close idle ones or try again later";
+    let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooManyRequests, message);
+    let seconds = u32::try_from(retry_after.as_secs()).unwrap_or(1);
+    status.details.retry_after_seconds = Some(seconds);
+    let mut response = status.into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response
+}
+
+/// A path without the names in it: what the log is read by.
+fn path_class(path: &str) -> String {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    match (parts.next(), parts.next()) {
+        (Some("clusters"), Some(member)) => format!("/clusters/{}", member.chars().take(63).collect::<String>()),
+        (Some("api"), Some(version)) => format!("/api/{version} {}", resource(parts)),
+        (Some("apis"), Some(group)) => format!("/apis/{group} {}", resource(parts.skip(1))),
+        (Some(first), _) => format!("/{first}"),
+        (None, _) => "/".to_owned(),
+    }
+}
+
+/// The resource in what follows the version.
+fn resource<'a>(mut parts: impl Iterator<Item = &'a str>) -> String {
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("namespaces"), Some(_), Some(resource)) | (Some(resource), _, _) => resource.to_owned(),
+        (None, _, _) => String::new(),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no text)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_class_holds_no_object() {
+        let cases = [
+            ("/", "/"),
+            ("/api/v1/namespaces/ns/pods/secret-name", "/api/v1 pods"),
+            ("/api/v1/pods", "/api/v1 pods"),
+            ("/api/v1/nodes/n1", "/api/v1 nodes"),
+            ("/api/v1", "/api/v1 "),
+            ("/apis/apps/v1/namespaces/ns/deployments/web", "/apis/apps deployments"),
+            ("/clusters/east/api/v1/secrets/x", "/clusters/east"),
+            ("/openapi/v3/x", "/openapi"),
+        ];
+        for (path, class) in cases {
+            assert_eq!(path_class(path), class, "{path}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The edge over real sockets, on free ports, with handlers that misbehave.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::{
+    body::{Frame, Incoming},
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tokio::{net::TcpStream, task::JoinSet};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::sync::CancellationToken;
+
+use super::{health::Check, tls::Tls, tls::TlsFiles, *};
+use crate::wire::{
+    body::{Body, BodyError, full},
+    caller::Caller,
+};
+
+/// Answers by path: says who asks, panics, or streams until it is told to end, or for ever.
+struct Stage {
+    draining: CancellationToken,
+    dropped: std::sync::Arc<AtomicUsize>,
+}
+
+impl Handler for Stage {
+    async fn handle(self: std::sync::Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+        match request.uri().path() {
+            "/panic" => panic!("as asked"),
+            "/watch" => Response::new(endless(Some(self.draining.clone()), &self)),
+            "/stuck" => Response::new(endless(None, &self)),
+            _ => Response::new(full(format!("{} {}", caller.user, caller.groups.join(",")))),
+        }
+    }
+}
+
+/// One event, then silence until the token.
+fn endless(until: Option<CancellationToken>, stage: &Stage) -> Body {
+    struct Counted(std::sync::Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let guard = Counted(std::sync::Arc::clone(&stage.dropped));
+    let first = stream::once(async { Ok::<_, BodyError>(Frame::data(Bytes::from_static(b"event\n"))) });
+    let rest = stream::once(async move {
+        let _guard = guard;
+        match until {
+            Some(token) => token.cancelled().await,
+            None => std::future::pending().await,
+        }
+        Ok(Frame::data(Bytes::from_static(b"end\n")))
+    });
+    StreamBody::new(first.chain(rest)).boxed_unsync()
+}
+
+struct Edge {
+    address: std::net::SocketAddr,
+    state: StateDir,
+    draining: CancellationToken,
+    dropped: std::sync::Arc<AtomicUsize>,
+    tasks: JoinSet<()>,
+    _folder: tempfile::TempDir,
+}
+
+async fn edge(limits: Limits) -> Edge {
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateDir::open(&folder.path().join("state")).unwrap();
+    let names = authority::serving_names([127, 0, 0, 1].into(), &[]);
+    let own = authority::ensure(&state, &names, SystemTime::now()).unwrap();
+    let files = TlsFiles { certificate: own.serving_certificate, key: own.serving_key, client_ca: own.ca_certificate };
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Tls::new(&files).unwrap(), limits).await.unwrap();
+    let address = listener.address().unwrap();
+    let (draining, dropped) = (CancellationToken::new(), std::sync::Arc::default());
+    let stage = Stage { draining: draining.clone(), dropped: std::sync::Arc::clone(&dropped) };
+    let checks = || vec![Check { name: "east".into(), ready: true, note: String::new() }];
+    let gate = Gate::new(std::sync::Arc::new(stage), std::sync::Arc::new(checks), draining.clone());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(listener.serve(gate, draining.clone()));
+    Edge { address, state, draining, dropped, tasks, _folder: folder }
+}
+
+impl Edge {
+    async fn connect(&self, login: bool, alpn: &[u8]) -> std::io::Result<TlsStream<TcpStream>> {
+        let pem = |name: &str| self.state.read(name).unwrap().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(pem("ca.crt").as_bytes()).unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(std::sync::Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = if login {
+            let chain = vec![CertificateDer::from_pem_slice(pem("admin.crt").as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(pem("admin.key").as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        } else {
+            builder.with_no_client_auth()
+        };
+        config.alpn_protocols = vec![alpn.to_vec()];
+        let stream = TcpStream::connect(self.address).await?;
+        let connector = TlsConnector::from(std::sync::Arc::new(config));
+        connector.connect("localhost".try_into().unwrap(), stream).await
+    }
+
+    /// Sends one request on a connection of its own.
+    async fn get(&mut self, login: bool, version: &str, path: &str) -> hyper::Result<Response<Incoming>> {
+        let request = Request::get(path).header("host", "localhost").body(Empty::<Bytes>::new()).unwrap();
+        let io = TokioIo::new(self.connect(login, version.as_bytes()).await.unwrap());
+        if version == "h2" {
+            let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+            self.tasks.spawn(async { drop(connection.await) });
+            sender.send_request(request).await
+        } else {
+            let (mut sender, connection) = http1::handshake(io).await?;
+            self.tasks.spawn(async { drop(connection.await) });
+            sender.send_request(request).await
+        }
+    }
+}
+
+async fn text(response: Response<Incoming>) -> (u16, String) {
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_login_is_known_and_nobody_is_401_on_both_protocols() {
+    let mut edge = edge(Limits::default()).await;
+    for version in ["h2", "http/1.1"] {
+        let response = edge.get(true, version, "/api/v1/pods").await.unwrap();
+        assert_eq!(response.headers()["audit-id"].len(), 36);
+        assert_eq!(text(response).await, (200, "kubefold-admin system:masters,system:authenticated".to_owned()));
+        let (code, body) = text(edge.get(false, version, "/api/v1/pods").await.unwrap()).await;
+        assert_eq!(code, 401);
+        assert!(body.contains(r#""message":"Unauthorized","reason":"Unauthorized","code":401"#), "{body}");
+        assert_eq!(text(edge.get(false, version, "/readyz").await.unwrap()).await, (200, "ok".to_owned()));
+        assert_eq!(text(edge.get(false, version, "/readyz?verbose").await.unwrap()).await.0, 401);
+        let verbose = text(edge.get(true, version, "/readyz?verbose").await.unwrap()).await;
+        assert_eq!(verbose, (200, "[+]ping ok\n[+]east ok\n[+]shutdown ok\nreadyz check passed\n".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_one_requests_500() {
+    let mut edge = edge(Limits::default()).await;
+    for version in ["h2", "http/1.1"] {
+        let (code, body) = text(edge.get(true, version, "/panic").await.unwrap()).await;
+        assert_eq!(code, 500);
+        assert!(body.contains("InternalError") && !body.contains("as asked"), "{body}");
+        assert_eq!(edge.get(true, version, "/").await.unwrap().status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_drain_ends_watches_and_then_the_server() {
+    let mut edge = edge(Limits::default()).await;
+    let mut watches = Vec::new();
+    for version in ["h2", "http/1.1"] {
+        let mut watch = edge.get(true, version, "/watch").await.unwrap();
+        assert_eq!(watch.body_mut().frame().await.unwrap().unwrap().into_data().unwrap(), "event\n");
+        watches.push(watch);
+    }
+    edge.draining.cancel();
+    for watch in watches {
+        assert_eq!(watch.into_body().collect().await.unwrap().to_bytes(), "end\n", "a clean end");
+    }
+    while edge.tasks.join_next().await.is_some() {}
+    assert!(TcpStream::connect(edge.address).await.is_err(), "nobody listens");
+}
+
+#[tokio::test]
+async fn a_drain_cuts_what_does_not_end_within_the_grace() {
+    let limits = Limits { grace: Duration::from_millis(20), ..Limits::default() };
+    let mut edge = edge(limits).await;
+    let mut bodies = Vec::new();
+    for version in ["h2", "http/1.1"] {
+        let mut stuck = edge.get(true, version, "/stuck").await.unwrap();
+        assert_eq!(stuck.body_mut().frame().await.unwrap().unwrap().into_data().unwrap(), "event\n");
+        bodies.push(stuck.into_body());
+    }
+    // A connection that never sends a byte holds nothing up.
+    let silent = edge.connect(true, b"h2").await.unwrap();
+    edge.draining.cancel();
+    while edge.tasks.join_next().await.is_some() {}
+    assert_eq!(edge.dropped.load(Ordering::SeqCst), 2, "no body outlives the server");
+    for body in bodies {
+        assert!(body.collect().await.is_err(), "a cut answer does not look whole");
+    }
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_watcher_that_leaves_is_let_go() {
+    let mut edge = edge(Limits::default()).await;
+    let mut watch = edge.get(true, "h2", "/stuck").await.unwrap();
+    watch.body_mut().frame().await.unwrap().unwrap();
+    drop(watch);
+    while edge.dropped.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn beyond_the_connection_limit_one_is_told_so() {
+    let limits = Limits { connections_max: 1, ..Limits::default() };
+    let mut edge = edge(limits).await;
+    let mut first = edge.get(true, "http/1.1", "/stuck").await.unwrap();
+    first.body_mut().frame().await.unwrap().unwrap();
+    let second = edge.get(true, "http/1.1", "/api").await.unwrap();
+    assert_eq!(
+        (second.status(), &second.headers()["retry-after"]),
+        (StatusCode::TOO_MANY_REQUESTS, &"1".parse().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_log_in_is_not_kept() {
+    let limits = Limits { anonymous_life: Duration::from_millis(20), ..Limits::default() };
+    let edge = edge(limits).await;
+    let mut idle = edge.connect(false, b"h2").await.unwrap();
+    let mut seen = Vec::new();
+    // Whatever the server says first, it ends the connection by itself.
+    drop(tokio::io::AsyncReadExt::read_to_end(&mut idle, &mut seen).await);
+}
+
+#[test]
+fn serving_names_hold_the_address_and_the_operators_own() {
+    let names: BTreeSet<String> =
+        authority::serving_names([10, 0, 0, 9].into(), &["kf.example".into(), "0:0::7".into()]);
+    for name in ["localhost", "127.0.0.1", "::1", "10.0.0.9", "kf.example", "::7"] {
+        assert!(names.contains(name), "{name}");
+    }
+    assert!(!authority::serving_names([0, 0, 0, 0].into(), &[]).contains("0.0.0.0"));
+}

@@ -1,0 +1,262 @@
+//! Delete of a placed object: rehearsed, home first (accepted, not gone), then the other parts.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::StatusCode;
+
+use crate::{
+    config::MemberName,
+    wire::{status::Status, warning::Warnings},
+    write::{
+        GONE_WITHIN, Writer,
+        fleet::{Fleet, Key, Part, Visible},
+        journal::{Entry, EntryTarget, Step, Verb},
+        options::{Options, of_part},
+        reply::{Reply, refusal, taken, unknown_outcome},
+        request::Request,
+        steps::{Outcome, Removed, removed},
+    },
+};
+
+/// Answers a `DELETE` of a placed object.
+pub(super) async fn delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {
+    try_delete(writer, request, name).await.unwrap_or_else(|reply| reply)
+}
+
+async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Result<Reply, Reply> {
+    let options = Options::read(request)?;
+    let key = request.key(name);
+    let Some(hold) = writer.fleet.hold(&key).await else { return Err(taken(&key)) };
+    let not_found = || Reply::from(Status::not_found(&key.gvr.group, &key.gvr.resource, name));
+    let visible = writer.fleet.visible(&key).ok_or_else(not_found)?;
+    let parts = writer.fleet.parts(&key);
+    let home = parts.first().ok_or_else(not_found)?;
+    judge_preconditions(&key, &options, &visible)?;
+    let entry = entry_of(writer, request, &key, &visible.uid, &options, &parts);
+    let mut warnings = Warnings::default();
+    let revision = options.resource_version.is_some().then_some(home.resource_version.as_str());
+    let reached = rehearse(writer, &entry, &parts, revision, &mut warnings).await?;
+    if options.dry {
+        return Ok(success(&key, &visible.uid, StatusCode::OK).warned(warnings));
+    }
+    let entry = writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let home_options = of_part(&entry.body, &home.uid, revision, false);
+    let outcome = writer.remove(&entry, &home.member, home_options, false, &mut warnings).await;
+    writer.journal.step(entry.id, &home.member, outcome.step()).await;
+    let code = match (&outcome, removed(&outcome)) {
+        (Outcome::Done { code, .. }, _) => *code,
+        (Outcome::Unknown(cause), _) => {
+            let then = "it may land within 40 s; until then the name is held, then kubefold finishes it if it did: \
+                        read the object before you try again";
+            let what = format!("deleting {key}");
+            let reply = unknown_outcome(&what, &key, &format!("member {}: {cause}", home.member), then);
+            writer.settle_held(entry.id, hold);
+            return Err(reply.warned(warnings));
+        }
+        (_, Removed::Gone) => StatusCode::OK,
+        (Outcome::Refused { code, body }, _) => {
+            let reply = refusal(&home.member, *code, body, " (nothing was deleted)").warned(warnings);
+            writer.journal.finish(entry.id).await;
+            return Err(reply);
+        }
+        (Outcome::NotSent(cause), _) => {
+            let reply = home_unreachable(&key, &home.member, cause).warned(warnings);
+            writer.journal.finish(entry.id).await;
+            return Err(reply);
+        }
+    };
+    let behind = delete_others(writer, &entry, &parts, outcome, &reached, &mut warnings).await;
+    finish(writer, &entry, &behind, &mut warnings).await;
+    writer.fleet.release(hold).await;
+    if !behind.is_empty() {
+        writer.settle_later(entry.id);
+    }
+    let reply = match writer.fleet.visible(&key) {
+        Some(now) if now.deleting && now.uid == visible.uid => {
+            Reply { code, warnings: Warnings::default(), body: now.body }
+        }
+        Some(_) | None => success(&key, &visible.uid, code),
+    };
+    Ok(reply.warned(warnings))
+}
+
+/// Compares what the client expects with what the fleet view shows.
+///
+/// Source: kubernetes/apiserver `pkg/storage/interfaces.go` `Preconditions.Check`.
+fn judge_preconditions(key: &Key, options: &Options, visible: &Visible) -> Result<(), Reply> {
+    let revision = visible.revision.to_string();
+    for (field, meta, wanted, is) in [
+        ("UID", "UID", &options.uid, &visible.uid),
+        ("ResourceVersion", "ResourceVersion", &options.resource_version, &revision),
+    ] {
+        let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != is) else { continue };
+        let message = format!(
+            "Operation cannot be fulfilled on {key}: Precondition failed: {field} in precondition: {wanted}, \
+             {meta} in object meta: {is}"
+        );
+        return Err(Status::conflict(&key.gvr.group, &key.gvr.resource, &key.name, message).into());
+    }
+    Ok(())
+}
+
+/// The journal's entry: the parts that the store holds, and those that an unfinished create may have made.
+fn entry_of<F: Fleet>(
+    writer: &Writer<F>,
+    request: &Request,
+    key: &Key,
+    uid: &str,
+    options: &Options,
+    parts: &[Part],
+) -> Entry {
+    let mut targets: Vec<_> = parts
+        .iter()
+        .map(|part| EntryTarget {
+            member: part.member.clone(),
+            cluster_uid: part.cluster_uid.clone(),
+            replicas: None,
+            own_uid: Some(part.uid.clone()),
+            step: Step::Planned,
+        })
+        .collect();
+    for target in writer.journal.open_targets(key, uid) {
+        if !parts.iter().any(|part| part.member == target.member) {
+            targets.push(EntryTarget { replicas: None, own_uid: None, step: Step::Planned, ..target });
+        }
+    }
+    Entry {
+        id: 0,
+        verb: Verb::Delete,
+        key: key.clone(),
+        uid: uid.to_owned(),
+        caller: request.caller.clone(),
+        query: String::new(),
+        user_agent: request.user_agent.clone(),
+        body: options.base.clone(),
+        targets,
+    }
+}
+
+/// Asks every part's member for a dry run. Says which could not be reached, and why.
+async fn rehearse<F: Fleet>(
+    writer: &Writer<F>,
+    entry: &Entry,
+    parts: &[Part],
+    revision: Option<&str>,
+    warnings: &mut Warnings,
+) -> Result<Vec<Result<(), String>>, Reply> {
+    let outcomes = join_all(parts.iter().enumerate().map(|(at, part)| async move {
+        let options = of_part(&entry.body, &part.uid, revision.filter(|_| at == 0), true);
+        let mut said = Warnings::default();
+        (writer.remove(entry, &part.member, options, true, &mut said).await, said)
+    }))
+    .await;
+    let mut reached = Vec::new();
+    for (at, (part, (outcome, said))) in parts.iter().zip(outcomes).enumerate() {
+        warnings.merge(&said);
+        match outcome {
+            Outcome::Done { .. } => reached.push(Ok(())),
+            outcome if matches!(removed(&outcome), Removed::Gone) => reached.push(Ok(())),
+            Outcome::Refused { code, body } => {
+                return Err(refusal(&part.member, code, &body, " (nothing was deleted)"));
+            }
+            Outcome::NotSent(cause) | Outcome::Unknown(cause) if at == 0 => {
+                return Err(home_unreachable(&entry.key, &part.member, &cause));
+            }
+            Outcome::NotSent(cause) | Outcome::Unknown(cause) => reached.push(Err(cause)),
+        }
+    }
+    Ok(reached)
+}
+
+/// Deletes the other parts, and brings what all answers say into the store. Says which members are behind, and why.
+async fn delete_others<F: Fleet>(
+    writer: &Writer<F>,
+    entry: &Entry,
+    parts: &[Part],
+    home: Outcome,
+    reached: &[Result<(), String>],
+    warnings: &mut Warnings,
+) -> Vec<(MemberName, String)> {
+    let others = join_all(parts.iter().zip(reached).skip(1).map(|(part, reached)| async move {
+        let mut said = Warnings::default();
+        let outcome = match reached {
+            Ok(()) => {
+                let options = of_part(&entry.body, &part.uid, None, false);
+                writer.remove(entry, &part.member, options, false, &mut said).await
+            }
+            Err(cause) => Outcome::NotSent(cause.clone()),
+        };
+        writer.journal.step(entry.id, &part.member, delete_step(&outcome)).await;
+        (outcome, said)
+    }))
+    .await;
+    let (mut behind, mut outcomes) = (Vec::new(), vec![home]);
+    for (outcome, said) in others {
+        warnings.merge(&said);
+        outcomes.push(outcome);
+    }
+    let stays = join_all(parts.iter().zip(&outcomes).map(|(part, outcome)| async move {
+        match removed(outcome) {
+            Removed::Gone => !writer.fleet.wait_gone(&entry.key, &part.member, &part.uid, GONE_WITHIN).await,
+            Removed::Requested => {
+                if let Outcome::Done { body, .. } = outcome {
+                    writer.fleet.ingest(&entry.key, &part.member, body).await;
+                }
+                false
+            }
+            Removed::Left(_) => false,
+        }
+    }))
+    .await;
+    for ((part, outcome), stays) in parts.iter().zip(&outcomes).zip(stays) {
+        if stays {
+            let member = &part.member;
+            warnings.add(&format!("{} is deleted in member {member}, but its watch has not said so yet", entry.key));
+        }
+        if let Removed::Left(cause) = removed(outcome) {
+            behind.push((part.member.clone(), cause));
+        }
+    }
+    // Parts that an unfinished create may have made were not asked: they are looked for when this entry is settled.
+    for target in entry.targets.iter().filter(|target| target.own_uid.is_none()) {
+        behind.push((target.member.clone(), "an unfinished create may have made a part there".to_owned()));
+    }
+    behind
+}
+
+/// How the journal has a part's delete: one that is gone already is done.
+pub(super) fn delete_step(outcome: &Outcome) -> Step {
+    match removed(outcome) {
+        Removed::Gone | Removed::Requested => Step::Done { uid: None },
+        Removed::Left(_) => outcome.step(),
+    }
+}
+
+async fn finish<F: Fleet>(writer: &Writer<F>, entry: &Entry, behind: &[(MemberName, String)], warnings: &mut Warnings) {
+    if behind.is_empty() {
+        writer.journal.finish(entry.id).await;
+    }
+    for (member, cause) in behind {
+        warnings.add(&format!("{} is not deleted in member {member} yet, kubefold goes on trying: {cause}", entry.key));
+    }
+}
+
+fn home_unreachable(key: &Key, member: &MemberName, cause: &str) -> Reply {
+    Status::unavailable(format!("{key} is not deleted: its home, member {member}, cannot be reached: {cause}"))
+        .about(&key.gvr.group, &key.gvr.resource, &key.name)
+        .into()
+}
+
+/// What a kube-apiserver answers when a delete leaves nothing to show.
+fn success(key: &Key, uid: &str, code: StatusCode) -> Reply {
+    let text = serde_json::json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": { "name": key.name, "group": &*key.gvr.group, "kind": &*key.gvr.resource, "uid": uid },
+    });
+    Reply { code, warnings: Warnings::default(), body: Bytes::from(text.to_string()) }
+}

@@ -1,0 +1,200 @@
+//! What the writes need of the fleet: members to call, and the store to read and to feed.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::{
+    config::MemberName,
+    placement::{plan::Candidate, scheduling::PodRequirements},
+    wire::{
+        caller::Caller,
+        resource::{Gvk, Gvr},
+    },
+};
+
+/// Which object. In requests to members and in the store's keys the name is the one of that side.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The resource, in the version that the client speaks.
+    pub gvr: Gvr,
+    /// Its kind.
+    pub gvk: Gvk,
+    /// Empty if the kind is cluster-scoped.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+/// What stays as it is in one segment of a path (RFC 3986, unreserved).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+impl Key {
+    /// The path of the collection.
+    pub fn collection(&self) -> String {
+        if self.namespace.is_empty() { self.gvr.path() } else { self.gvr.path_in(&self.namespace) }
+    }
+
+    /// The path of the object.
+    pub fn object(&self) -> String {
+        format!("{}/{}", self.collection(), utf8_percent_encode(&self.name, SEGMENT))
+    }
+
+    /// The same with another name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self.clone() }
+    }
+}
+
+/// `deployments.apps "web"`, as Kubernetes' messages have it.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} \"{}\"", self.gvr.qualified(), self.name)
+    }
+}
+
+/// One request to one member. It asks for JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Verb.
+    pub method: Method,
+    /// Path, encoded.
+    pub path: String,
+    /// Query, encoded, without `?`; may be empty.
+    pub query: String,
+    /// JSON; empty for none.
+    pub body: Bytes,
+    /// The client's own: a member derives the field manager from it.
+    pub user_agent: Option<String>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The member answered.
+    Answered {
+        /// Status code.
+        code: StatusCode,
+        /// Values of its `Warning` headers.
+        warnings: Vec<String>,
+        /// The whole body.
+        body: Bytes,
+    },
+    /// No byte reached the member. The text says why.
+    NotSent(String),
+    /// Bytes may have reached the member and it gave no whole answer. The text says why.
+    Unknown(String),
+}
+
+/// An owner that a body names, as the client wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Owner {
+    /// `apps/v1`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Visible name.
+    pub name: String,
+    /// Visible UID.
+    pub uid: String,
+}
+
+/// What a create asks of members.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// What is created, by its visible name.
+    pub key: &'a Key,
+    /// Whose it is.
+    pub owners: &'a [Owner],
+    /// What its pods ask of nodes: for [`fits`](crate::placement::scheduling::fits).
+    pub pod: &'a PodRequirements,
+}
+
+/// One part of a placed object, as the store holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where.
+    pub member: MemberName,
+    /// In which cluster.
+    pub cluster_uid: String,
+    /// The part's own UID.
+    pub uid: String,
+    /// The part's own revision.
+    pub resource_version: String,
+    /// The document, as the member sent it.
+    pub json: Bytes,
+}
+
+/// An object as the fleet view shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visible {
+    /// Its UID in the fleet view.
+    pub uid: String,
+    /// Its revision, which `body` bears too.
+    pub revision: u64,
+    /// The document, with `kind` and `apiVersion`.
+    pub body: Bytes,
+    /// `metadata.deletionTimestamp` is set.
+    pub deleting: bool,
+}
+
+/// The fleet, as far as writes need it.
+pub trait Fleet: Send + Sync + 'static {
+    /// Keeps a key for one writer, and its fold unemitted. Dropping it lets go as [`Fleet::release`] does, without waiting.
+    type Hold: Send + 'static;
+
+    /// Sends one request to one member, as `caller`; as kubefold itself where `None`. The member's own deadline for writes
+    /// holds. Never sent twice.
+    fn call(&self, member: &MemberName, caller: Option<&Caller>, call: Call) -> impl Future<Output = Answer> + Send;
+
+    /// The configured members, in order.
+    fn members(&self) -> Vec<MemberName>;
+
+    /// Splits `x@east` into `x` and `east`, if that is a member and names are suffixed.
+    fn split(&self, visible: &str) -> Option<(String, MemberName)>;
+
+    /// UID of the cluster that the member is now; `None` if it is not configured or was never reached.
+    fn cluster_uid(&self, member: &MemberName) -> Option<String>;
+
+    /// The facts of every configured member. Starts the kind's store and waits (bounded) for members that it does not know.
+    fn candidates(&self, ask: Ask<'_>) -> impl Future<Output = Vec<Candidate>> + Send;
+
+    /// A create body with the visible names and UIDs in its closed table of joins (owners, nodes, involved objects)
+    /// replaced by the member's own.
+    fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes;
+
+    /// Takes the key; waits (bounded) for whoever has it. `None`: still taken.
+    fn hold(&self, key: &Key) -> impl Future<Output = Option<Self::Hold>> + Send;
+
+    /// Lets the key go. When it returns, the fold as it is now has been emitted, once, and [`Fleet::visible`] tells it.
+    fn release(&self, hold: Self::Hold) -> impl Future<Output = ()> + Send;
+
+    /// The object of that exact visible name.
+    fn visible(&self, key: &Key) -> Option<Visible>;
+
+    /// The parts of the placed object of that name, home first, then in the marker's order; those of members that are down
+    /// too. Empty if there is none.
+    fn parts(&self, key: &Key) -> Vec<Part>;
+
+    /// Brings a live answer into the store. `key` bears the member's own name. When it returns, [`Fleet::visible`] tells it
+    /// (after the hold, if the key is held).
+    fn ingest(&self, key: &Key, member: &MemberName, body: &Bytes) -> impl Future<Output = ()> + Send;
+
+    /// These documents as the fleet view would show them, without storing: one native object, or the fold of marked parts
+    /// in the marker's order. For dry runs, which have no revision. `None` if they are no objects.
+    fn render(&self, key: &Key, documents: &[(MemberName, Bytes)]) -> Option<Bytes>;
+
+    /// Waits at most `bound` until the object of that own UID has left the store's parts, which it does even while the
+    /// key is held. Says whether it has.
+    fn wait_gone(
+        &self,
+        key: &Key,
+        member: &MemberName,
+        uid: &str,
+        bound: Duration,
+    ) -> impl Future<Output = bool> + Send;
+}

@@ -1,0 +1,169 @@
+//! What stands in the journal.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{
+    config::MemberName,
+    wire::{
+        caller::Caller,
+        resource::{Gvk, Gvr},
+    },
+    write::fleet::Key,
+};
+
+/// What is done to every part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are Kubernetes' own")]
+pub enum Verb {
+    Create,
+    Delete,
+}
+
+/// How far one part came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Nothing is known to have been sent.
+    Planned,
+    /// The member did it. On a create: the part's own UID.
+    Done {
+        /// The part's own UID, if the answer said it.
+        uid: Option<String>,
+    },
+    /// The member was not reached, or refused: why.
+    Failed(String),
+    /// The member may have done it: why that is not known.
+    Unknown(String),
+    /// A create that was taken back, or that needs no taking back.
+    Undone,
+}
+
+/// One part of an unfinished write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntryTarget {
+    /// Where.
+    #[serde(with = "member_name")]
+    pub member: MemberName,
+    /// In which cluster: another one under the member's name is left alone.
+    pub cluster_uid: String,
+    /// On a create: how large.
+    pub replicas: Option<u32>,
+    /// On a delete: the part's own UID.
+    pub own_uid: Option<String>,
+    /// How far it came.
+    pub step: Step,
+}
+
+/// One unfinished write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Number in the journal; [`Journal::begin`](super::Journal::begin) gives it.
+    pub id: u64,
+    /// What is done.
+    pub verb: Verb,
+    /// To which object.
+    #[serde(with = "KeyWords")]
+    pub key: Key,
+    /// The placed object's UID.
+    pub uid: String,
+    /// As whom it is finished.
+    pub caller: Caller,
+    /// The query that every part's request bears.
+    pub query: String,
+    /// The client's user agent.
+    pub user_agent: Option<String>,
+    /// The body before each part's stamp; on a delete the options.
+    pub body: String,
+    /// The parts; the first is the home.
+    pub targets: Vec<EntryTarget>,
+}
+
+impl Entry {
+    /// Says whether it is about that object: the same key in any version, and the same life of it.
+    pub(super) fn is_about(&self, key: &Key, uid: &str) -> bool {
+        let mine = (&self.key.gvr.group, &self.key.gvr.resource, &self.key.namespace, &self.key.name);
+        mine == (&key.gvr.group, &key.gvr.resource, &key.namespace, &key.name) && self.uid == uid
+    }
+
+    /// Notes a step.
+    pub(super) fn set(&mut self, member: &MemberName, step: Step) {
+        if let Some(target) = self.targets.iter_mut().find(|target| target.member == *member) {
+            target.step = step;
+        }
+    }
+
+    /// The members whose parts are neither done nor undone.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = MemberName> {
+        let open = |step: &Step| matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_));
+        self.targets.iter().filter(move |target| open(&target.step)).map(|target| target.member.clone())
+    }
+
+    /// Units: bytes, about.
+    pub(super) fn size(&self) -> usize {
+        self.body.len() + self.query.len() + 200 * (self.targets.len() + 2)
+    }
+}
+
+/// One line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Record {
+    /// A write is about to begin.
+    Begun(Box<Entry>),
+    /// A part came so far.
+    Step {
+        id: u64,
+        #[serde(with = "member_name")]
+        member: MemberName,
+        step: Step,
+    },
+    /// Nothing is left to do.
+    Finished { id: u64 },
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeyWords {
+    group: String,
+    version: String,
+    resource: String,
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+impl KeyWords {
+    fn serialize<S: Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S::Error> {
+        let words = Self {
+            group: key.gvr.group.to_string(),
+            version: key.gvr.version.to_string(),
+            resource: key.gvr.resource.to_string(),
+            kind: key.gvk.kind.to_string(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        };
+        Serialize::serialize(&words, serializer)
+    }
+
+    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        let words: Self = Deserialize::deserialize(deserializer)?;
+        Ok(Key {
+            gvr: Gvr::new(&words.group, &words.version, &words.resource),
+            gvk: Gvk::new(&words.group, &words.version, &words.kind),
+            namespace: words.namespace,
+            name: words.name,
+        })
+    }
+}
+
+mod member_name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use crate::config::MemberName;
+
+    pub(super) fn serialize<S: Serializer>(name: &MemberName, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(name.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MemberName, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        MemberName::new(&name).ok_or_else(|| D::Error::custom("no member's name"))
+    }
+}

@@ -1,0 +1,277 @@
+//! The fleet as it is: writes reach members through their connections, and the store through its own doors.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, header};
+use parking_lot::Mutex;
+use tokio::{sync::OwnedMutexGuard, time::Instant};
+
+use crate::{
+    config::MemberName,
+    member::{
+        Class, Member, collect, impersonate,
+        stores::{Running, Stores},
+        strip,
+    },
+    placement::plan::Candidate,
+    store::{FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
+    wire::{
+        body::{empty, full},
+        caller::Caller,
+        locate::Paths,
+        splice::{Edit, ObjectEdits, splice},
+    },
+    write::{
+        facts,
+        fleet::{Answer, Ask, Call, Fleet, Key, Part, Visible},
+    },
+};
+
+/// Largest answer to a write.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How long a write waits for another one of the same key.
+const HOLD_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The real thing behind [`Fleet`].
+pub struct LiveFleet {
+    pub(super) stores: Arc<Stores>,
+    /// One lock per key that is being written; forgotten when nobody has it.
+    keys: Mutex<HashMap<(String, String), Weak<tokio::sync::Mutex<()>>>>,
+}
+
+/// A key that is held: for one writer, and unemitted.
+#[derive(Debug)]
+pub struct LiveHold {
+    // Dropped in this order: what the parts make now is shown before the next writer begins.
+    _fold: Option<Hold>,
+    _key: OwnedMutexGuard<()>,
+}
+
+impl LiveFleet {
+    /// Writes to these stores' members.
+    pub fn new(stores: Arc<Stores>) -> Self {
+        Self { stores, keys: Mutex::default() }
+    }
+
+    fn member(&self, name: &MemberName) -> Option<Arc<Member>> {
+        self.stores.registry().get(name.as_str())
+    }
+
+    fn running(&self, key: &Key) -> Option<Arc<Running>> {
+        self.stores.peek(&key.gvr)
+    }
+
+    fn key_lock(&self, of: &Key) -> Arc<tokio::sync::Mutex<()>> {
+        let mut keys = self.keys.lock();
+        keys.retain(|_, lock| lock.strong_count() > 0);
+        // Versions of one resource are one object.
+        let name = (of.gvr.qualified(), key(&of.namespace, &of.name));
+        if let Some(lock) = keys.get(&name).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::default();
+        keys.insert(name, Arc::downgrade(&lock));
+        lock
+    }
+}
+
+impl Fleet for LiveFleet {
+    type Hold = LiveHold;
+
+    async fn call(&self, name: &MemberName, caller: Option<&Caller>, call: Call) -> Answer {
+        let Some(member) = self.member(name) else {
+            return Answer::NotSent(format!("member {name} is not in the configuration"));
+        };
+        let class = if call.method == Method::GET { Class::Read } else { Class::Write };
+        let request = match request(call, caller) {
+            Ok(request) => request,
+            Err(cause) => return Answer::NotSent(cause),
+        };
+        let incarnation = member.incarnation();
+        let answer = match member.send(request, class).await {
+            Ok(answer) => answer,
+            Err(error) if error.may_have_arrived() => return Answer::Unknown(error.cause()),
+            Err(error) => return Answer::NotSent(error.cause()),
+        };
+        let (head, body) = answer.into_parts();
+        let warnings = head.headers.get_all(header::WARNING).iter();
+        let warnings = warnings.filter_map(|value| value.to_str().ok().map(str::to_owned)).collect();
+        match collect(body, ANSWER_BYTES_MAX).await {
+            Ok(_) if member.incarnation() != incarnation => {
+                Answer::Unknown("the member became another cluster meanwhile".into())
+            }
+            Ok(body) => Answer::Answered { code: head.status, warnings, body },
+            Err(error) => Answer::Unknown(error.cause()),
+        }
+    }
+
+    fn members(&self) -> Vec<MemberName> {
+        self.stores.registry().members().iter().map(|member| member.name().clone()).collect()
+    }
+
+    fn split(&self, visible: &str) -> Option<(String, MemberName)> {
+        let naming = Arc::clone(&self.stores.shared().naming);
+        naming.split(visible).map(|(own, member)| (own.to_owned(), member.clone()))
+    }
+
+    fn cluster_uid(&self, member: &MemberName) -> Option<String> {
+        self.member(member)?.cluster_uid().map(|uid| uid.to_string())
+    }
+
+    async fn candidates(&self, ask: Ask<'_>) -> Vec<Candidate> {
+        facts::candidates(self, ask).await
+    }
+
+    fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes {
+        let Some(running) = self.running(key) else { return body.clone() };
+        let Ok(document) = std::str::from_utf8(body) else { return body.clone() };
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let own_uid = |named: Named<'_>| self.own_uid(&named, member);
+        let local = localize(running.store.spec(), &naming, member, &key.namespace, document, own_uid);
+        local.map_or_else(|_| body.clone(), Bytes::from)
+    }
+
+    async fn hold(&self, of: &Key) -> Option<LiveHold> {
+        let lock = self.key_lock(of);
+        let guard = tokio::time::timeout(HOLD_WAIT_MAX, lock.lock_owned()).await.ok()?;
+        // A kind that is gone has no store, and nothing to hold back.
+        let running = self.stores.running(&of.gvr).ok();
+        let fold = running.map(|running| running.store.hold(&key(&of.namespace, &of.name)));
+        Some(LiveHold { _fold: fold, _key: guard })
+    }
+
+    async fn release(&self, hold: LiveHold) {
+        drop(hold);
+    }
+
+    fn visible(&self, of: &Key) -> Option<Visible> {
+        let entry = self.running(of)?.store.get(&key(&of.namespace, &of.name))?;
+        Some(Visible {
+            uid: entry.uid().to_owned(),
+            revision: entry.revision.0,
+            body: Bytes::copy_from_slice(entry.json()),
+            deleting: entry.deleting,
+        })
+    }
+
+    fn parts(&self, of: &Key) -> Vec<Part> {
+        let Some(running) = self.running(of) else { return Vec::new() };
+        let parts = running.store.shown_parts(&key(&of.namespace, &of.name));
+        parts.into_iter().filter(|part| part.marker.is_some()).map(|part| self.part(part)).collect()
+    }
+
+    async fn ingest(&self, of: &Key, member: &MemberName, body: &Bytes) {
+        let Some(running) = self.running(of) else { return };
+        let incarnation = running.store.incarnation(member);
+        let document = std::str::from_utf8(body).unwrap_or_default();
+        if let Err(error) = running.store.ingest_live(member, incarnation, document) {
+            tracing::warn!(%member, key = %of, %error, "the answer to a write cannot be taken in; the watch will bring it");
+        }
+    }
+
+    fn render(&self, key: &Key, documents: &[(MemberName, Bytes)]) -> Option<Bytes> {
+        let running = self.running(key)?;
+        let shared = Shared { identities: Arc::new(Identities::default()), ..Shared::clone(&self.stores.shared()) };
+        let scratch = FleetStore::new(running.store.spec_arc(), shared, |_| {});
+        let mut shown = None;
+        for (member, document) in documents {
+            scratch.join(member, &self.cluster_uid(member).unwrap_or_default());
+            let document = with_revision(std::str::from_utf8(document).ok()?)?;
+            let incarnation = scratch.incarnation(member);
+            shown = scratch.ingest_live(member, incarnation, &document).ok().flatten();
+        }
+        let entry = scratch.get(&shown?.key)?;
+        without_revision(std::str::from_utf8(entry.json()).ok()?).map(Bytes::from)
+    }
+
+    async fn wait_gone(&self, of: &Key, member: &MemberName, uid: &str, bound: Duration) -> bool {
+        let Some(running) = self.running(of) else { return true };
+        let deadline = Instant::now() + bound;
+        let mut changes = running.store.subscribe();
+        let plain = key(&of.namespace, &of.name);
+        loop {
+            changes.borrow_and_update();
+            if !running.store.holds(&plain, member, uid) {
+                return true;
+            }
+            if tokio::time::timeout_at(deadline, changes.changed()).await.is_err() {
+                return false;
+            }
+        }
+    }
+}
+
+impl LiveFleet {
+    fn part(&self, part: StorePart) -> Part {
+        Part {
+            cluster_uid: self.cluster_uid(&part.member).unwrap_or_default(),
+            member: part.member,
+            uid: part.uid,
+            resource_version: part.member_rv.to_string(),
+            json: Bytes::copy_from_slice(part.document.as_bytes()),
+        }
+    }
+
+    /// The UID that a folded object's part has in a member.
+    fn own_uid(&self, named: &Named<'_>, member: &MemberName) -> Option<String> {
+        let (group, version) = named.group_version;
+        let catalogue = self.stores.catalogue();
+        let resource = catalogue.by_kind(group, version, named.kind)?;
+        let store = &self.stores.peek(&resource.gvr)?.store;
+        let namespaces = [named.namespace, ""];
+        let parts = namespaces.iter().flat_map(|namespace| store.parts(&key(namespace, named.name)));
+        parts.into_iter().find(|part| part.member == *member).map(|part| part.uid)
+    }
+}
+
+fn request(call: Call, caller: Option<&Caller>) -> Result<Request<crate::wire::body::Body>, String> {
+    let Call { method, path, query, body, user_agent } = call;
+    let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
+    let has_body = !body.is_empty();
+    let body = if has_body { full(body) } else { empty() };
+    let mut request = Request::builder().method(method).uri(uri).body(body).map_err(|error| error.to_string())?;
+    let headers = request.headers_mut();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    if has_body {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    if let Some(agent) = user_agent.and_then(|agent| HeaderValue::from_str(&agent).ok()) {
+        headers.insert(header::USER_AGENT, agent);
+    }
+    match caller {
+        Some(caller) => impersonate(headers, caller).map_err(|error| error.to_string())?,
+        None => strip(headers),
+    }
+    Ok(request)
+}
+
+/// The answer to a dry run has no revision; the store takes no object without one.
+fn with_revision(document: &str) -> Option<String> {
+    let mut found = Vec::new();
+    let paths = Paths::new([(0, ["metadata", "resourceVersion"].as_slice()), (1, ["metadata", "name"].as_slice())]);
+    paths.locate(document, &mut found).ok()?;
+    if found.iter().any(|at| at.id == 0) {
+        return Some(document.to_owned());
+    }
+    let name = found.into_iter().find(|at| at.id == 1)?.range;
+    let insert = Edit::new(name.end..name.end, b",\"resourceVersion\":\"1\"".as_slice());
+    let mut out = Vec::with_capacity(document.len() + 24);
+    splice(document.as_bytes(), &mut [insert], &mut out);
+    String::from_utf8(out).ok()
+}
+
+fn without_revision(document: &str) -> Option<Vec<u8>> {
+    let mut found = Vec::new();
+    Paths::new([(0, ["metadata"].as_slice())]).locate(document, &mut found).ok()?;
+    let at = found.into_iter().next()?.range;
+    let mut metadata = ObjectEdits::new(document.get(at.clone())?, at.start).ok()?;
+    metadata.remove(|key| key == "resourceVersion");
+    let mut out = Vec::with_capacity(document.len());
+    splice(document.as_bytes(), &mut metadata.finish(), &mut out);
+    Some(out)
+}

@@ -1,0 +1,68 @@
+//! `x@east`: a create of any kind that names its member. One target, so the member's answer is the answer.
+
+use bytes::Bytes;
+use http::Method;
+
+use crate::{
+    config::MemberName,
+    placement::stamp::{Stamp, stamped},
+    wire::{status::Status, warning::Warnings},
+    write::{
+        Writer,
+        fleet::{Answer, Call, Fleet},
+        names::unpin,
+        reply::{Reply, forwarded, unknown_outcome, warning_text},
+        request::{Request, with_dry_run},
+    },
+};
+
+/// Creates the native object `own` in `member`; `json` is the request's body and names it `visible`.
+pub(super) async fn create<F: Fleet>(
+    writer: &Writer<F>,
+    request: &Request,
+    json: &str,
+    visible: &str,
+    (own, member): (&str, &MemberName),
+) -> Result<Reply, Reply> {
+    let fleet = &writer.fleet;
+    let dry = request.dry_run("CreateOptions")?;
+    let (shown, key) = (request.key(visible), request.key(own));
+    let plain = Bytes::from(unpin(json, visible, own));
+    let local = fleet.localize(&key, member, &plain);
+    let text = std::str::from_utf8(&local).unwrap_or_default();
+    let body = stamped(text, Stamp::default()).map_err(|error| Status::bad_request(error.to_string()))?;
+    let passed = request.passed_query();
+    let call = Call {
+        method: Method::POST,
+        path: key.collection(),
+        query: if dry { with_dry_run(&passed) } else { passed },
+        body: body.into(),
+        user_agent: request.user_agent.clone(),
+    };
+    let mut warnings = Warnings::default();
+    let (code, body) = match fleet.call(member, Some(&request.caller), call).await {
+        Answer::Answered { code, warnings: said, body } => {
+            said.iter().for_each(|header| warnings.add(&warning_text(header)));
+            (code, body)
+        }
+        Answer::NotSent(cause) => {
+            let status = Status::unavailable(format!("member {member} cannot be reached, nothing was sent: {cause}"));
+            return Err(status.about(&key.gvr.group, &key.gvr.resource, visible).into());
+        }
+        Answer::Unknown(cause) => {
+            let what = format!("creating {shown}");
+            let then = "it may land within 40 s: read the object before you try again";
+            return Err(unknown_outcome(&what, &shown, &format!("member {member}: {cause}"), then));
+        }
+    };
+    if !code.is_success() {
+        return Err(forwarded(member, code, &body, &key, visible).warned(warnings));
+    }
+    let mut stored = None;
+    if !dry {
+        fleet.ingest(&key, member, &body).await;
+        stored = fleet.visible(&shown).map(|visible| visible.body);
+    }
+    let body = stored.or_else(|| fleet.render(&key, &[(member.clone(), body.clone())])).unwrap_or(body);
+    Ok(Reply { code, warnings, body })
+}

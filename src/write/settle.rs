@@ -1,0 +1,249 @@
+//! Settling: unfinished writes are finished or taken back, as the home says.
+//!
+//! A create is committed by its home part: the home exists, so the write is finished and never taken back; it does not,
+//! and no byte can land any more, so the other parts go. A delete is committed by the home's deletion.
+
+use std::{collections::hash_map, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    wire::warning::Warnings,
+    write::{
+        LANDS_WITHIN, Writer,
+        delete::delete_step,
+        fleet::Fleet,
+        journal::{Entry, EntryTarget, Step, Verb},
+        options::of_part,
+        steps::{Found, Outcome, Removed, removed},
+    },
+};
+
+/// How often an entry is tried before only a member's recovery, or the next start, has it tried again.
+const TRIES_MAX: u32 = 8;
+/// The pause after the first try; each further one is twice as long.
+const PAUSE_FIRST: Duration = Duration::from_secs(10);
+
+/// Whether an entry is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    Closed,
+    Open,
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Tries every unfinished write again: to be called at start, when the first round of contacts is over, and whenever a
+    /// member recovers. Returns at once; the work runs in the writer's tasks, one task per write.
+    pub fn replay(self: &Arc<Self>) {
+        for entry in self.journal.open_entries() {
+            self.settle(entry.id, None, Duration::ZERO);
+        }
+    }
+
+    /// Settles a write whose outcome is not known, with its key held until that is.
+    pub(super) fn settle_held(self: &Arc<Self>, id: u64, hold: F::Hold) {
+        self.settle(id, Some(hold), Duration::ZERO);
+    }
+
+    /// Goes on with a write that is behind, a little later.
+    pub(super) fn settle_later(self: &Arc<Self>, id: u64) {
+        self.settle(id, None, PAUSE_FIRST);
+    }
+
+    /// Starts the task that settles a write, or wakes the one that does.
+    fn settle(self: &Arc<Self>, id: u64, hold: Option<F::Hold>, after: Duration) {
+        let wake = match self.settling.lock().entry(id) {
+            hash_map::Entry::Occupied(known) if hold.is_none() => return known.get().notify_one(),
+            hash_map::Entry::Occupied(known) => known.get().clone(),
+            hash_map::Entry::Vacant(free) => free.insert(Arc::default()).clone(),
+        };
+        let this = self.clone();
+        self.tasks.spawn(async move {
+            this.cancel.run_until_cancelled(this.try_to_settle(id, hold, after, &wake)).await;
+            this.settling.lock().remove(&id);
+        });
+    }
+
+    async fn try_to_settle(&self, id: u64, mut hold: Option<F::Hold>, after: Duration, wake: &Notify) {
+        let mut pause = if after.is_zero() { PAUSE_FIRST } else { after };
+        if !after.is_zero() {
+            self.pause(after, wake).await;
+        }
+        for _ in 0..TRIES_MAX {
+            let Some((entry, _)) = self.journal.open_entry(id) else { return };
+            if hold.is_none() {
+                hold = self.fleet.hold(&entry.key).await;
+            }
+            if let Some(hold) = hold.take() {
+                let settled = self.settle_once(id).await;
+                self.fleet.release(hold).await;
+                if settled == Settled::Closed {
+                    return;
+                }
+            }
+            self.pause(pause, wake).await;
+            pause *= 2;
+        }
+        tracing::warn!(entry = id, "an unfinished write waits for its members to recover");
+    }
+
+    /// Waits, but not once a member has recovered.
+    async fn pause(&self, pause: Duration, wake: &Notify) {
+        let _either = tokio::time::timeout(pause, wake.notified()).await;
+    }
+
+    /// One try, under the key's hold.
+    async fn settle_once(&self, id: u64) -> Settled {
+        let Some((entry, last_byte)) = self.journal.open_entry(id) else { return Settled::Closed };
+        let Some((home, others)) = entry.targets.split_first() else { return self.close(&entry).await };
+        match entry.verb {
+            Verb::Create => self.settle_create(&entry, home, others, last_byte + LANDS_WITHIN).await,
+            Verb::Delete => self.settle_delete(&entry, home, others, last_byte + LANDS_WITHIN).await,
+        }
+    }
+
+    async fn close(&self, entry: &Entry) -> Settled {
+        self.journal.finish(entry.id).await;
+        Settled::Closed
+    }
+
+    async fn settle_create(
+        &self,
+        entry: &Entry,
+        home: &EntryTarget,
+        others: &[EntryTarget],
+        landed: Instant,
+    ) -> Settled {
+        let mut found = self.find(entry, home).await;
+        if matches!(found, Found::Absent) && Instant::now() < landed {
+            // Absence proves nothing while the home may still land.
+            sleep_until(landed).await;
+            found = self.find(entry, home).await;
+        }
+        let mut open = false;
+        match found {
+            Found::Part { body, .. } => {
+                self.fleet.ingest(&entry.key, &home.member, &body).await;
+                for target in others {
+                    open |= !self.finish_part(entry, target).await;
+                }
+            }
+            Found::Absent => {
+                for target in others {
+                    open |= !self.undo_part(entry, target).await;
+                }
+            }
+            Found::Elsewhere => {
+                tracing::warn!(object = %entry.key, member = %home.member, "an unfinished create is given up: \
+                    its home is not configured any more, or another cluster; what stands of it stays");
+            }
+            Found::Unreachable(cause) => {
+                tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished create waits for its home");
+                return Settled::Open;
+            }
+        }
+        if open { Settled::Open } else { self.close(entry).await }
+    }
+
+    /// Makes a part that is missing though the home exists. Says whether it is there, or needs not be.
+    async fn finish_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        let (there, step) = match self.find(entry, target).await {
+            Found::Part { uid, body, .. } => {
+                self.fleet.ingest(&entry.key, &target.member, &body).await;
+                (true, Step::Done { uid: Some(uid) })
+            }
+            Found::Absent => {
+                let outcome = self.make(entry, target, false, &mut Warnings::default()).await;
+                if let Outcome::Done { body, .. } = &outcome {
+                    self.fleet.ingest(&entry.key, &target.member, body).await;
+                }
+                (matches!(outcome, Outcome::Done { .. }), outcome.step())
+            }
+            Found::Elsewhere => (true, Step::Undone),
+            Found::Unreachable(cause) => (false, Step::Failed(cause)),
+        };
+        self.journal.step(entry.id, &target.member, step).await;
+        there
+    }
+
+    /// Takes a part back. Says whether it is gone, or as good as.
+    async fn undo_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        let removed = match self.find(entry, target).await {
+            Found::Part { deleting: true, .. } => Removed::Requested,
+            Found::Part { uid, .. } => self.undo(entry, target, &uid).await,
+            Found::Absent | Found::Elsewhere => Removed::Gone,
+            Found::Unreachable(cause) => Removed::Left(cause),
+        };
+        let (gone, step) = match removed {
+            Removed::Gone | Removed::Requested => (true, Step::Undone),
+            Removed::Left(cause) => (false, Step::Failed(cause)),
+        };
+        self.journal.step(entry.id, &target.member, step).await;
+        gone
+    }
+
+    async fn settle_delete(
+        &self,
+        entry: &Entry,
+        home: &EntryTarget,
+        others: &[EntryTarget],
+        landed: Instant,
+    ) -> Settled {
+        if !matches!(home.step, Step::Done { .. }) {
+            let mut found = self.find(entry, home).await;
+            if matches!(found, Found::Part { deleting: false, .. }) && Instant::now() < landed {
+                sleep_until(landed).await;
+                found = self.find(entry, home).await;
+            }
+            match found {
+                Found::Part { deleting: true, body, .. } => self.fleet.ingest(&entry.key, &home.member, &body).await,
+                Found::Absent => {}
+                Found::Elsewhere => {
+                    tracing::warn!(object = %entry.key, member = %home.member, "an unfinished delete is given up: \
+                        its home is not configured any more, or another cluster; what stands of it stays");
+                    return self.close(entry).await;
+                }
+                // It never landed: nobody was told that it did.
+                Found::Part { deleting: false, .. } => return self.close(entry).await,
+                Found::Unreachable(cause) => {
+                    tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished delete waits for its home");
+                    return Settled::Open;
+                }
+            }
+            self.journal.step(entry.id, &home.member, Step::Done { uid: None }).await;
+        }
+        let mut open = false;
+        for target in others.iter().filter(|target| !matches!(target.step, Step::Done { .. })) {
+            open |= !self.delete_part(entry, target).await;
+        }
+        if open { Settled::Open } else { self.close(entry).await }
+    }
+
+    /// Deletes a part that is behind. Says whether that is done.
+    async fn delete_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        let uid = match self.find(entry, target).await {
+            // A part that was made anew since is not the one that was deleted.
+            Found::Part { uid, .. } if target.own_uid.as_ref().is_none_or(|own| *own == uid) => uid,
+            Found::Part { .. } | Found::Absent | Found::Elsewhere => {
+                self.journal.step(entry.id, &target.member, Step::Done { uid: None }).await;
+                return true;
+            }
+            Found::Unreachable(cause) => {
+                self.journal.step(entry.id, &target.member, Step::Failed(cause)).await;
+                return false;
+            }
+        };
+        let options = of_part(&entry.body, &uid, None, false);
+        let outcome = self.remove(entry, &target.member, options, false, &mut Warnings::default()).await;
+        if let (Outcome::Done { body, .. }, Removed::Requested) = (&outcome, removed(&outcome)) {
+            self.fleet.ingest(&entry.key, &target.member, body).await;
+        }
+        let step = delete_step(&outcome);
+        let done = matches!(step, Step::Done { .. });
+        self.journal.step(entry.id, &target.member, step).await;
+        done
+    }
+}

@@ -1,0 +1,277 @@
+//! The single steps that creates, deletes and their settling are made of: one member, one part, one request.
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+
+use crate::{
+    config::MemberName,
+    placement::{
+        marker::Marker,
+        stamp::{Stamp, stamped},
+    },
+    wire::{locate::Paths, warning::Warnings},
+    write::{
+        Writer,
+        fleet::{Answer, Call, Fleet, Key},
+        journal::{Entry, EntryTarget, Step},
+        options,
+        reply::warning_text,
+        request::with_dry_run,
+    },
+};
+
+/// What came of a mutation.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The member did it.
+    Done { code: StatusCode, body: Bytes },
+    /// The member did not do it, and says why.
+    Refused { code: StatusCode, body: Bytes },
+    /// No byte reached the member.
+    NotSent(String),
+    /// The member may have done it.
+    Unknown(String),
+}
+
+impl Outcome {
+    /// Judges an answer to a mutation. A 5xx is no word on it: a kube-apiserver gives 500 and 504 for what etcd may still do.
+    fn of(answer: Answer, warnings: &mut Warnings) -> Self {
+        match answer {
+            Answer::Answered { code, warnings: said, body } => {
+                said.iter().for_each(|header| warnings.add(&warning_text(header)));
+                if code.is_success() {
+                    Self::Done { code, body }
+                } else if code.is_server_error() {
+                    let words = Seen::of(&body).message.unwrap_or_default();
+                    Self::Unknown(format!("it answered {code} {words}").trim_end().to_owned())
+                } else {
+                    Self::Refused { code, body }
+                }
+            }
+            Answer::NotSent(cause) => Self::NotSent(cause),
+            Answer::Unknown(cause) => Self::Unknown(cause),
+        }
+    }
+
+    /// Judges an answer to a dry run, which changes nothing: every answer that is no success refuses.
+    fn of_rehearsal(answer: Answer, warnings: &mut Warnings) -> Self {
+        match answer {
+            Answer::Answered { code, body, .. } if code.is_server_error() => Self::Refused { code, body },
+            other => Self::of(other, warnings),
+        }
+    }
+
+    /// How the journal has it.
+    pub(super) fn step(&self) -> Step {
+        match self {
+            Self::Done { body, .. } => Step::Done { uid: Seen::of(body).uid },
+            Self::Refused { code, body } => {
+                Step::Failed(format!("it answered {code} {}", Seen::of(body).message.unwrap_or_default()))
+            }
+            Self::NotSent(cause) => Step::Failed(cause.clone()),
+            Self::Unknown(cause) => Step::Unknown(cause.clone()),
+        }
+    }
+}
+
+/// The few values of an answer that steps branch on.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// `metadata.uid`.
+    pub(super) uid: Option<String>,
+    /// `metadata.deletionTimestamp` is set.
+    pub(super) deleting: bool,
+    /// `message` of a `Status`.
+    pub(super) message: Option<String>,
+    /// `reason` of a `Status`.
+    pub(super) reason: Option<String>,
+    marker: Option<Marker>,
+}
+
+impl Seen {
+    pub(super) fn of(body: &Bytes) -> Self {
+        let paths = Paths::new([
+            (0, ["metadata", "uid"].as_slice()),
+            (1, &["metadata", "deletionTimestamp"]),
+            (2, &["message"]),
+            (3, &["metadata", "labels"]),
+            (4, &["metadata", "annotations"]),
+            (5, &["reason"]),
+        ]);
+        let (mut found, text) = (Vec::new(), std::str::from_utf8(body).unwrap_or_default());
+        if paths.locate(text, &mut found).is_err() {
+            return Self::default();
+        }
+        let raw = |id: u16| found.iter().find(|place| place.id == id).and_then(|place| text.get(place.range.clone()));
+        let string = |id: u16| raw(id).and_then(|raw| serde_json::from_str::<String>(raw).ok());
+        Self {
+            uid: string(0),
+            deleting: string(1).is_some(),
+            message: string(2),
+            reason: string(5),
+            marker: Marker::read(raw(3), raw(4)),
+        }
+    }
+}
+
+/// What stands at a part's place.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The part, with its own UID.
+    Part { uid: String, deleting: bool, body: Bytes },
+    /// Not the part: nothing, or an object that is not of this placement.
+    Absent,
+    /// The member is no longer configured, or another cluster.
+    Elsewhere,
+    /// Nobody can tell.
+    Unreachable(String),
+}
+
+/// What came of a removal.
+#[derive(Debug)]
+pub(super) enum Removed {
+    /// It is gone.
+    Gone,
+    /// A finalizer holds it.
+    Requested,
+    /// It is there, or may be: why.
+    Left(String),
+}
+
+impl Entry {
+    /// The marker of the part in `member`.
+    pub(super) fn marker(&self, member: &MemberName) -> Marker {
+        Marker {
+            uid: self.uid.clone(),
+            group: self.key.gvk.group.to_string(),
+            kind: self.key.gvk.kind.to_string(),
+            namespace: self.key.namespace.clone(),
+            name: self.key.name.clone(),
+            member: member.clone(),
+            members: self.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone())).collect(),
+        }
+    }
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Makes one part, or rehearses that.
+    pub(super) async fn make(
+        &self,
+        entry: &Entry,
+        target: &EntryTarget,
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Outcome {
+        if self.fleet.cluster_uid(&target.member).as_ref() != Some(&target.cluster_uid) {
+            return Outcome::NotSent("it is not the cluster that was planned for".to_owned());
+        }
+        let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
+        let marker = entry.marker(&target.member);
+        let what = Stamp { marker: Some(&marker), name: Some(&entry.key.name), replicas: target.replicas };
+        let body = match std::str::from_utf8(&local).ok().map(|text| stamped(text, what)) {
+            Some(Ok(body)) => Bytes::from(body),
+            Some(Err(_)) | None => return Outcome::NotSent("the body is no object".to_owned()),
+        };
+        let call = Call {
+            method: Method::POST,
+            path: entry.key.collection(),
+            query: if dry { with_dry_run(&entry.query) } else { entry.query.clone() },
+            body,
+            user_agent: entry.user_agent.clone(),
+        };
+        let answer = self.fleet.call(&target.member, Some(&entry.caller), call).await;
+        if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
+    }
+
+    /// Deletes the part of that own UID, or rehearses that.
+    pub(super) async fn remove(
+        &self,
+        entry: &Entry,
+        member: &MemberName,
+        options: Bytes,
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Outcome {
+        let call = Call {
+            method: Method::DELETE,
+            path: entry.key.object(),
+            query: String::new(),
+            body: options,
+            user_agent: entry.user_agent.clone(),
+        };
+        let answer = self.fleet.call(member, Some(&entry.caller), call).await;
+        if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
+    }
+
+    /// Takes back a part that was made. Its own UID is a precondition: nobody else's object goes.
+    pub(super) async fn undo(&self, entry: &Entry, target: &EntryTarget, own_uid: &str) -> Removed {
+        let options = options::of_part(UNDO, own_uid, None, false);
+        let outcome = self.remove(entry, &target.member, options, false, &mut Warnings::default()).await;
+        match removed(&outcome) {
+            Removed::Gone => {
+                self.fleet.wait_gone(&entry.key, &target.member, own_uid, super::GONE_WITHIN).await;
+                Removed::Gone
+            }
+            other => other,
+        }
+    }
+
+    /// Looks at a part's place, as kubefold: what it sees goes to nobody.
+    pub(super) async fn find(&self, entry: &Entry, target: &EntryTarget) -> Found {
+        match self.fleet.cluster_uid(&target.member) {
+            Some(uid) if uid == target.cluster_uid => {}
+            None if self.fleet.members().contains(&target.member) => {
+                return Found::Unreachable("it was not reached yet".to_owned());
+            }
+            Some(_) | None => return Found::Elsewhere,
+        }
+        let call = Call {
+            method: Method::GET,
+            path: entry.key.object(),
+            query: String::new(),
+            body: Bytes::new(),
+            user_agent: None,
+        };
+        match self.fleet.call(&target.member, None, call).await {
+            Answer::Answered { code: StatusCode::OK, body, .. } => found(&entry.key, &entry.uid, target, body),
+            Answer::Answered { code: StatusCode::NOT_FOUND, .. } => Found::Absent,
+            Answer::Answered { code, body, .. } => {
+                Found::Unreachable(format!("it answered {code} {}", Seen::of(&body).message.unwrap_or_default()))
+            }
+            Answer::NotSent(cause) | Answer::Unknown(cause) => Found::Unreachable(cause),
+        }
+    }
+}
+
+/// Options of a removal that takes a part back: its pods go with it.
+const UNDO: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
+
+fn found(key: &Key, uid: &str, target: &EntryTarget, body: Bytes) -> Found {
+    let seen = Seen::of(&body);
+    let mine = seen.marker.is_some_and(|marker| {
+        let (group, kind) = (&key.gvk.group, &key.gvk.kind);
+        marker.uid == uid && marker.bears(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
+    });
+    match seen.uid {
+        Some(uid) if mine => Found::Part { uid, deleting: seen.deleting, body },
+        Some(_) | None => Found::Absent,
+    }
+}
+
+/// What a delete's outcome means. A 404 says that it is gone, and so does a 409 about its UID.
+///
+/// Source: kubernetes/apiserver `pkg/storage/interfaces.go` `Preconditions.Check`.
+pub(super) fn removed(outcome: &Outcome) -> Removed {
+    let another = |body: &Bytes| Seen::of(body).message.is_some_and(|said| said.contains("UID in precondition"));
+    match outcome {
+        Outcome::Done { body, .. } if Seen::of(body).deleting => Removed::Requested,
+        Outcome::Done { .. } => Removed::Gone,
+        Outcome::Refused { code: StatusCode::NOT_FOUND, .. } => Removed::Gone,
+        Outcome::Refused { code: StatusCode::CONFLICT, body } if another(body) => Removed::Gone,
+
+        Outcome::Refused { code, body } => {
+            Removed::Left(format!("it answered {code} {}", Seen::of(body).message.unwrap_or_default()))
+        }
+        Outcome::NotSent(cause) | Outcome::Unknown(cause) => Removed::Left(cause.clone()),
+    }
+}

@@ -1,0 +1,171 @@
+//! Every fault at every call, and a kill at every call, alone and together: whole or nothing, and the truth was told.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::write::{
+    reply::Reply,
+    tests::{
+        Process, pair, request,
+        scripted::{Fault, Scripted},
+        web,
+    },
+};
+
+const FAULTS: [Fault; 7] = [
+    Fault::Refuse,
+    Fault::Broken,
+    Fault::BrokenLanded,
+    Fault::NotSent,
+    Fault::LostLanded,
+    Fault::LostNothing,
+    Fault::LostLate,
+];
+const CRASHES: [Fault; 3] = [Fault::CrashBefore, Fault::CrashAfter, Fault::CrashLate];
+
+/// Calls of one write over three members, its undoing and settling included.
+const CALLS: usize = 14;
+
+fn fleet() -> Scripted {
+    Scripted::new(&[("east", 1), ("north", 1), ("west", 2)])
+}
+
+fn whole() -> Vec<(String, u64)> {
+    pair(&[("east", 1), ("north", 1), ("west", 2)])
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Create,
+    Delete,
+}
+
+async fn write(process: &Process, verb: Verb) -> Reply {
+    match verb {
+        Verb::Create => process.writer.create(request("", &web(4))).await,
+        Verb::Delete => process.writer.delete(request("", &Value::Null), "web".into()).await,
+    }
+}
+
+/// Runs one write under faults until nothing is left to do; a kill is followed by a restart. Gives the answer, if there
+/// was one before the kill.
+async fn run(fleet: &Scripted, directory: &TempDir, verb: Verb) -> Option<Reply> {
+    let mut process = Process::start(fleet.clone(), directory);
+    let mut killed = fleet.killed.clone();
+    let reply = tokio::select! {
+        reply = write(&process, verb) => Some(reply),
+        () = killed.notified() => None,
+    };
+    let mut alive = reply.is_some();
+    loop {
+        if alive {
+            tokio::select! {
+                () = process.settled() => return reply,
+                () = killed.notified() => {}
+            }
+        }
+        // The killed process does nothing more: whatever it waited for never comes.
+        process.cancel.cancel();
+        let restarted = fleet.restarted();
+        killed = restarted.killed.clone();
+        process = Process::start(restarted, directory);
+        process.writer.replay();
+        alive = true;
+    }
+}
+
+fn judge(fleet: &Scripted, verb: Verb, reply: Option<&Reply>, case: &str) {
+    let stands = fleet.standing("web");
+    let code = reply.map(|reply| reply.code.as_u16());
+    assert!(stands.is_empty() || stands == whole(), "{case}: {stands:?} after {code:?}");
+    let world = fleet.world.lock();
+    for cluster in world.members.values() {
+        for object in cluster.objects.values() {
+            assert!(object["metadata"]["labels"]["kubefold.io/placement"].is_string(), "{case}: a part without marker");
+        }
+    }
+    let made = match verb {
+        Verb::Create => !stands.is_empty(),
+        Verb::Delete => stands.is_empty(),
+    };
+    match code {
+        Some(200 | 201) => assert!(made, "{case}: the answer claimed success"),
+        Some(504) | None => {}
+        Some(code) => assert!(!made, "{case}: the answer was {code}, but it was done"),
+    }
+}
+
+async fn case(verb: Verb, faults: &[(usize, Fault)]) {
+    let (fleet, directory) = (fleet(), tempfile::tempdir().unwrap());
+    if let Verb::Delete = verb {
+        let process = Process::start(fleet.clone(), &directory);
+        assert_eq!(write(&process, Verb::Create).await.code, 201);
+        let mut world = fleet.world.lock();
+        world.calls.clear();
+        world.made.clear();
+    }
+    fleet.world.lock().faults = faults.iter().copied().collect();
+    let reply = run(&fleet, &directory, verb).await;
+    // What was under way has landed or never will.
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    let told = format!("{faults:?}");
+    judge(&fleet, verb, reply.as_ref(), &told);
+    let process = Process::start(fleet.restarted(), &directory);
+    assert!(process.writer.journal().open_entries().is_empty(), "{told}: the journal is not empty");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_single_fault_of_a_create() {
+    for at in 0..CALLS {
+        for fault in FAULTS.into_iter().chain(CRASHES) {
+            case(Verb::Create, &[(at, fault)]).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_single_fault_of_a_delete() {
+    for at in 0..CALLS {
+        for fault in FAULTS.into_iter().chain(CRASHES) {
+            case(Verb::Delete, &[(at, fault)]).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_kill_after_every_fault_of_a_create() {
+    for at in 3..8 {
+        for fault in FAULTS.into_iter().chain(CRASHES) {
+            for killed_at in at + 1..CALLS {
+                for crash in CRASHES {
+                    case(Verb::Create, &[(at, fault), (killed_at, crash)]).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_kill_after_every_fault_of_a_delete() {
+    for at in 3..8 {
+        for fault in FAULTS.into_iter().chain(CRASHES) {
+            for killed_at in at + 1..CALLS {
+                for crash in CRASHES {
+                    case(Verb::Delete, &[(at, fault), (killed_at, crash)]).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_two_faults() {
+    for at in 3..8 {
+        for then_at in at + 1..12 {
+            for (fault, then) in FAULTS.into_iter().flat_map(|fault| FAULTS.map(|then| (fault, then))) {
+                case(Verb::Create, &[(at, fault), (then_at, then)]).await;
+                case(Verb::Delete, &[(at, fault), (then_at, then)]).await;
+            }
+        }
+    }
+}

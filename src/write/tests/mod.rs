@@ -1,0 +1,323 @@
+//! The flows over scripted members: what each answers, and what stands after every fault and crash.
+
+mod faults;
+mod scripted;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    placement::plan::Standing,
+    wire::{
+        caller::Caller,
+        resource::{Gvk, Gvr},
+    },
+    write::{
+        Writer,
+        journal::Journal,
+        reply::Reply,
+        request::Request,
+        tests::scripted::{Fault, Scripted, member},
+    },
+};
+
+/// One process: a writer over a world, with its journal.
+struct Process {
+    writer: Arc<Writer<Scripted>>,
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+}
+
+impl Process {
+    fn start(fleet: Scripted, directory: &TempDir) -> Self {
+        let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
+        let journal = Journal::open(directory.path()).unwrap();
+        Self { writer: Writer::new(fleet, journal, tasks.clone(), cancel.clone()), tasks, cancel }
+    }
+
+    /// Waits until nothing is left to do.
+    async fn settled(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+fn request(query: &str, body: &Value) -> Request {
+    Request {
+        caller: Caller { user: "ann".into(), groups: Vec::new(), uid: None, extra: BTreeMap::new() },
+        gvr: Gvr::new("apps", "v1", "deployments"),
+        gvk: Gvk::new("apps", "v1", "Deployment"),
+        namespace: "default".into(),
+        query: query.into(),
+        user_agent: Some("kubectl/v1.36".into()),
+        body: if body.is_null() { Bytes::new() } else { body.to_string().into() },
+    }
+}
+
+fn web(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {"app": "web"}},
+        "spec": {"replicas": replicas}
+    })
+}
+
+fn parsed(reply: &Reply) -> Value {
+    serde_json::from_slice(&reply.body).unwrap()
+}
+
+fn message(reply: &Reply) -> String {
+    parsed(reply)["message"].as_str().unwrap_or_default().to_owned()
+}
+
+fn pair(parts: &[(&str, u64)]) -> Vec<(String, u64)> {
+    parts.iter().map(|(name, replicas)| ((*name).to_owned(), *replicas)).collect()
+}
+
+fn fresh() -> (Scripted, TempDir, Process) {
+    let fleet = Scripted::new(&[("east", 1), ("west", 2)]);
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(fleet.clone(), &directory);
+    (fleet, directory, process)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_is_split_by_weight_and_answered_as_one() {
+    let (fleet, _directory, process) = fresh();
+    let reply = process.writer.create(request("fieldManager=kubectl-create&pretty=true", &web(3))).await;
+    assert_eq!(reply.code, 201, "{}", message(&reply));
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1), ("west", 2)]));
+    let shown = parsed(&reply);
+    assert_eq!(shown["spec"]["replicas"], 3);
+    assert_eq!(shown["metadata"]["labels"], json!({"app": "web"}));
+    let calls = fleet.world.lock().calls.clone();
+    let order: Vec<_> = calls.iter().map(|(name, call)| (name.as_str(), call.query.as_str())).collect();
+    let (real, dry) = ("fieldManager=kubectl-create", "fieldManager=kubectl-create&dryRun=All");
+    assert_eq!(order, [("west", dry), ("east", dry), ("east", real), ("west", real)], "the largest share commits");
+    assert!(calls.iter().all(|(_, call)| call.user_agent.as_deref() == Some("kubectl/v1.36")));
+    let warnings = reply.warnings.values();
+    assert_eq!(warnings, [r#"299 - "unknown field \"x\"""#], "once, though four answers said it");
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_answers_the_whole_and_changes_nothing() {
+    let (fleet, _directory, process) = fresh();
+    let reply = process.writer.create(request("dryRun=All", &web(3))).await;
+    assert_eq!((reply.code.as_u16(), &parsed(&reply)["spec"]["replicas"]), (201, &json!(3)));
+    assert!(fleet.standing("web").is_empty());
+    assert_eq!(process.writer.create(request("dryRun=Some", &web(3))).await.code, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_in_use_is_refused_and_the_member_named() {
+    let (fleet, _directory, process) = fresh();
+    fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.insert("web".into(), web(1));
+    let reply = process.writer.create(request("", &web(3))).await;
+    assert_eq!((reply.code.as_u16(), &parsed(&reply)["reason"]), (409, &json!("AlreadyExists")));
+    assert_eq!(
+        message(&reply),
+        "member east: deployments.apps \"web\" already exists; the fleet view shows it as web@east"
+    );
+    fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.clear();
+    assert_eq!(process.writer.create(request("", &web(3))).await.code, 201);
+    let again = process.writer.create(request("", &web(3))).await;
+    assert_eq!(message(&again), "deployments.apps \"web\" already exists");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generated_name_is_minted_once_for_all_parts() {
+    let (fleet, _directory, process) = fresh();
+    let mut body = web(3);
+    body["metadata"] = json!({"generateName": "web-"});
+    let reply = process.writer.create(request("", &body)).await;
+    let name = parsed(&reply)["metadata"]["name"].as_str().unwrap().to_owned();
+    assert!(name.starts_with("web-") && name.len() == 9, "{name}");
+    assert_eq!(fleet.standing(&name), pair(&[("east", 1), ("west", 2)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_down_member_is_left_out_and_an_unknown_one_refuses() {
+    let (fleet, _directory, process) = fresh();
+    let set = |standing| fleet.world.lock().members.get_mut(&member("west")).unwrap().standing = Some(standing);
+    set(Standing::Unknown("never reached".into()));
+    let reply = process.writer.create(request("", &web(3))).await;
+    assert_eq!(reply.code, 503);
+    assert!(message(&reply).contains("west: never reached"));
+    set(Standing::Down("refused".into()));
+    assert_eq!(process.writer.create(request("", &web(3))).await.code, 201);
+    assert_eq!(fleet.standing("web"), pair(&[("east", 3)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pin_creates_the_native_object() {
+    let (fleet, _directory, process) = fresh();
+    let mut body = web(2);
+    body["metadata"] =
+        json!({"name": "x@east", "labels": {"app": "x@east"}, "annotations": {"kubefold.io/cluster": "east"}});
+    let reply = process.writer.create(request("fieldManager=k", &body)).await;
+    assert_eq!((reply.code.as_u16(), &parsed(&reply)["metadata"]["name"]), (201, &json!("x@east")));
+    let made = fleet.world.lock().members[&member("east")].objects["x"].clone();
+    assert_eq!(made["metadata"]["labels"], json!({"app": "x"}));
+    assert_eq!(made["metadata"]["annotations"], json!({}));
+    let again = process.writer.create(request("", &body)).await;
+    assert_eq!((again.code.as_u16(), &parsed(&again)["details"]["name"]), (409, &json!("x@east")));
+    assert_eq!(message(&again), "deployments.apps \"x@east\" already exists");
+    body["metadata"]["name"] = "x@north".into();
+    let lost = process.writer.create(request("", &body)).await;
+    assert_eq!(lost.code, 422);
+    assert!(message(&lost).contains("@east, @west"), "{}", message(&lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_built_names_the_member_view() {
+    let (_fleet, _directory, process) = fresh();
+    let mut job = request("", &web(1));
+    (job.gvr, job.gvk) = (Gvr::new("batch", "v1", "jobs"), Gvk::new("batch", "v1", "Job"));
+    let reply = process.writer.create(job).await;
+    assert_eq!(reply.code, 405);
+    let said = message(&reply);
+    assert!(
+        said.contains("/clusters/<member>/apis/batch/v1/namespaces/default/jobs") && said.contains("fleet-east"),
+        "{said}"
+    );
+    let mut body = web(1);
+    body["metadata"]["annotations"] = json!({"kubefold.io/place-on": "east"});
+    assert_eq!(process.writer.create(request("", &body)).await.code, 422, "never accepted and ignored");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_takes_the_home_first_and_then_the_others() {
+    let (fleet, _directory, process) = fresh();
+    let made = process.writer.create(request("", &web(3))).await;
+    let uid = parsed(&made)["metadata"]["uid"].clone();
+    for preconditions in [json!({"uid": "another"}), json!({"resourceVersion": "6"})] {
+        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions});
+        assert_eq!(process.writer.delete(request("", &body), "web".into()).await.code, 409);
+    }
+    fleet.world.lock().calls.clear();
+    let body = json!({"propagationPolicy": "Background", "preconditions": {"uid": uid, "resourceVersion": "7"}});
+    let reply = process.writer.delete(request("", &body), "web".into()).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    assert_eq!(parsed(&reply)["details"], json!({"name": "web", "group": "apps", "kind": "deployments", "uid": uid}));
+    assert!(fleet.standing("web").is_empty());
+    let calls = fleet.world.lock().calls.clone();
+    let order: Vec<_> = calls.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(order, ["west", "east", "west", "east"]);
+    let home: Value = serde_json::from_slice(&calls[2].1.body).unwrap();
+    assert!(home["preconditions"]["uid"].as_str().unwrap().starts_with("own-west"));
+    assert!(home["preconditions"]["resourceVersion"].is_string());
+    assert_eq!(process.writer.delete(request("", &Value::Null), "web".into()).await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreground_delete_answers_the_object_on_its_way() {
+    let (fleet, _directory, process) = fresh();
+    process.writer.create(request("", &web(3))).await;
+    let reply = process.writer.delete(request("propagationPolicy=Foreground", &Value::Null), "web".into()).await;
+    assert!(parsed(&reply)["metadata"]["deletionTimestamp"].is_string(), "{}", parsed(&reply));
+    assert_eq!(fleet.standing("web").len(), 2);
+    assert!(process.writer.journal().open_entries().is_empty(), "accepted, not gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_cannot_be_reached_is_behind_until_its_member_is_back() {
+    let (fleet, directory, process) = fresh();
+    process.writer.create(request("", &web(3))).await;
+    let down = |down| fleet.world.lock().members.get_mut(&member("east")).unwrap().down = down;
+    down(true);
+    let reply = process.writer.delete(request("", &Value::Null), "web".into()).await;
+    assert_eq!(reply.code, 200);
+    let behind = |warning: &http::HeaderValue| warning.to_str().unwrap().contains("not deleted in member east yet");
+    assert!(reply.warnings.values().iter().any(behind), "{:?}", reply.warnings);
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1)]));
+    process.cancel.cancel();
+    process.settled().await;
+    down(false);
+    let process = Process::start(fleet.restarted(), &directory);
+    process.writer.replay();
+    process.settled().await;
+    assert!(fleet.standing("web").is_empty());
+    assert!(process.writer.journal().open_entries().is_empty());
+    down(true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_home_refuses_a_delete() {
+    let (fleet, _directory, process) = fresh();
+    process.writer.create(request("", &web(3))).await;
+    fleet.world.lock().members.get_mut(&member("west")).unwrap().down = true;
+    let reply = process.writer.delete(request("", &Value::Null), "web".into()).await;
+    assert_eq!(reply.code, 503);
+    assert_eq!(fleet.standing("web").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_cluster_under_a_members_name_is_left_alone() {
+    let (fleet, directory, process) = fresh();
+    process.writer.create(request("", &web(3))).await;
+    fleet.world.lock().members.get_mut(&member("east")).unwrap().down = true;
+    process.writer.delete(request("", &Value::Null), "web".into()).await;
+    process.cancel.cancel();
+    {
+        let mut world = fleet.world.lock();
+        let east = world.members.get_mut(&member("east")).unwrap();
+        (east.down, east.uid) = (false, "another".into());
+    }
+    let process = Process::start(fleet.restarted(), &directory);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1)]));
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_holds_the_name_until_it_is_known() {
+    let (fleet, _directory, process) = fresh();
+    fleet.world.lock().faults.insert(3, Fault::LostLate);
+    let reply = process.writer.create(request("", &web(3))).await;
+    assert_eq!((reply.code.as_u16(), &parsed(&reply)["reason"]), (504, &json!("Timeout")));
+    let again = process.writer.create(request("", &web(3))).await;
+    assert_eq!(again.code, 503, "{}", message(&again));
+    process.settled().await;
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1), ("west", 2)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_before_the_commit_says_what_happened_where() {
+    let (fleet, _directory, process) = fresh();
+    fleet.world.lock().faults.insert(3, Fault::Refuse);
+    let reply = process.writer.create(request("", &web(3))).await;
+    assert_eq!(reply.code, 403);
+    assert_eq!(message(&reply), "member west: no (member east: removed again)");
+    assert!(fleet.standing("web").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_home_is_not_asked_when_another_part_failed() {
+    let (fleet, _directory, process) = fresh();
+    fleet.world.lock().faults.insert(2, Fault::NotSent);
+    let reply = process.writer.create(request("", &web(3))).await;
+    assert_eq!(reply.code, 503);
+    let said = message(&reply);
+    assert!(said.contains("member east could not be reached") && said.ends_with("(nothing was made)"), "{said}");
+    assert_eq!(fleet.world.lock().calls.len(), 3);
+    process.settled().await;
+    assert!(fleet.standing("web").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_somebody_deleted_does_not_stop_a_delete() {
+    for vanished_at in 4..8 {
+        let (fleet, _directory, process) = fresh();
+        process.writer.create(request("", &web(3))).await;
+        fleet.world.lock().faults.insert(vanished_at, Fault::Vanished);
+        let reply = process.writer.delete(request("", &Value::Null), "web".into()).await;
+        assert_eq!(reply.code, 200, "{vanished_at}: {}", message(&reply));
+        assert!(fleet.standing("web").is_empty());
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}

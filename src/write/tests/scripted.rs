@@ -1,0 +1,386 @@
+//! Members in memory, with a fault for any call, and a store that reads through to them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    config::{MemberName, Weight},
+    placement::{
+        fold::{FoldKind, PartView, fold},
+        marker::Marker,
+        plan::{Candidate, Standing},
+    },
+    wire::{caller::Caller, splice::splice, status::Status},
+    write::fleet::{Answer, Ask, Call, Fleet, Key, Part, Visible},
+};
+
+/// What happens to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The member refuses: 403.
+    Refuse,
+    /// The member answers 500; it did nothing.
+    Broken,
+    /// The member answers 500; it did it all the same, as when etcd's answer is lost.
+    BrokenLanded,
+    /// Somebody deletes the object in the member just before.
+    Vanished,
+    /// No byte is sent.
+    NotSent,
+    /// The answer is lost; the member did it.
+    LostLanded,
+    /// The answer is lost; the member never got it.
+    LostNothing,
+    /// The answer is lost; the member does it 33 s later.
+    LostLate,
+    /// kubefold is killed before a byte is sent.
+    CrashBefore,
+    /// kubefold is killed when the member has done it.
+    CrashAfter,
+    /// kubefold is killed; the member does it 33 s later.
+    CrashLate,
+}
+
+/// Everything that is not kubefold: it survives a crash.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) members: BTreeMap<MemberName, Cluster>,
+    pub(super) calls: Vec<(MemberName, Call)>,
+    /// By the number of the call.
+    pub(super) faults: BTreeMap<usize, Fault>,
+    pub(super) crashed: bool,
+    late: Vec<(Instant, MemberName, Call)>,
+    uids: u64,
+    /// The newest own UID of every name that was ever made, per member.
+    pub(super) made: Vec<(MemberName, String)>,
+}
+
+#[derive(Default)]
+pub(super) struct Cluster {
+    pub(super) uid: String,
+    pub(super) weight: u32,
+    pub(super) down: bool,
+    pub(super) standing: Option<Standing>,
+    pub(super) objects: BTreeMap<String, Value>,
+}
+
+#[derive(Clone)]
+pub(super) struct Scripted {
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) killed: Arc<Notify>,
+    held: Arc<Mutex<BTreeSet<String>>>,
+}
+
+pub(super) fn member(name: &str) -> MemberName {
+    MemberName::new(name).unwrap()
+}
+
+impl Scripted {
+    pub(super) fn new(weights: &[(&str, u32)]) -> Self {
+        let members = weights.iter().map(|(name, weight)| {
+            let cluster = Cluster { uid: format!("cluster-{name}"), weight: *weight, ..Cluster::default() };
+            (member(name), cluster)
+        });
+        let world = World { members: members.collect(), ..World::default() };
+        Self { world: Arc::new(Mutex::new(world)), killed: Arc::default(), held: Arc::default() }
+    }
+
+    /// The same world, as a fresh process finds it.
+    pub(super) fn restarted(&self) -> Self {
+        let mut world = self.world.lock();
+        world.crashed = false;
+        Self { world: self.world.clone(), killed: Arc::default(), held: Arc::default() }
+    }
+
+    /// The fleet's parts of `name`: member and replicas.
+    pub(super) fn standing(&self, name: &str) -> Vec<(String, u64)> {
+        let mut world = self.world.lock();
+        world.land();
+        let at = |(member, cluster): (&MemberName, &Cluster)| {
+            let object = cluster.objects.get(name)?;
+            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap()))
+        };
+        world.members.iter().filter_map(at).collect()
+    }
+}
+
+impl World {
+    /// Does what was under way and is due.
+    fn land(&mut self) {
+        let now = Instant::now();
+        let (due, rest) = std::mem::take(&mut self.late).into_iter().partition(|(at, ..)| *at <= now);
+        self.late = rest;
+        let due: Vec<(Instant, MemberName, Call)> = due;
+        for (_, member, call) in due {
+            self.serve(&member, &call);
+        }
+    }
+
+    /// What a kube-apiserver does, as far as these tests see it.
+    fn serve(&mut self, member: &MemberName, call: &Call) -> (StatusCode, Bytes) {
+        let status = |status: Status| (status.code, status.to_json());
+        let dry =
+            call.query.contains("dryRun=All") || String::from_utf8_lossy(&call.body).contains(r#""dryRun":["All"]"#);
+        self.uids += 1;
+        let fresh = format!("own-{member}-{}", self.uids);
+        let Some(cluster) = self.members.get_mut(member) else { panic!("no member {member}") };
+        let last = call.path.rsplit('/').next().unwrap().to_owned();
+        if call.method == Method::POST {
+            let mut object: Value = serde_json::from_slice(&call.body).unwrap();
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            if cluster.objects.contains_key(&name) {
+                let mut already =
+                    Status::conflict("apps", "deployments", &name, format!("{last}.apps {name:?} already exists"));
+                already.reason = crate::wire::status::Reason::AlreadyExists;
+                return status(already);
+            }
+            object["metadata"]["uid"] = fresh.clone().into();
+            object["metadata"]["generation"] = 1.into();
+            object["metadata"]["resourceVersion"] = self.uids.to_string().into();
+            let body = Bytes::from(object.to_string());
+            if !dry {
+                cluster.objects.insert(name, object);
+                self.made.push((member.clone(), fresh));
+            }
+            return (StatusCode::CREATED, body);
+        }
+        let Some(object) = cluster.objects.get(&last).cloned() else {
+            return status(Status::not_found("apps", "deployments", &last));
+        };
+        if call.method == Method::GET {
+            return (StatusCode::OK, Bytes::from(object.to_string()));
+        }
+        let options: Value = serde_json::from_slice(&call.body).unwrap();
+        for (field, meta) in [("uid", "uid"), ("resourceVersion", "resourceVersion")] {
+            let wanted = &options["preconditions"][field];
+            if !wanted.is_null() && *wanted != object["metadata"][meta] {
+                let words = if field == "uid" { "UID in precondition" } else { "ResourceVersion in precondition" };
+                return status(Status::conflict("apps", "deployments", &last, format!("Precondition failed: {words}")));
+            }
+        }
+        let held = object["metadata"]["finalizers"].is_array() || options["propagationPolicy"] == "Foreground";
+        if held {
+            let mut object = object;
+            object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            if !dry {
+                cluster.objects.insert(last, object.clone());
+            }
+            return (StatusCode::OK, Bytes::from(object.to_string()));
+        }
+        if !dry {
+            cluster.objects.remove(&last);
+        }
+        (StatusCode::OK, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()))
+    }
+
+    fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
+        let mut parts = Vec::new();
+        for (member, cluster) in &self.members {
+            let Some(object) = cluster.objects.get(&key.name) else { continue };
+            let text =
+                |field: &str| object["metadata"][field].is_object().then(|| object["metadata"][field].to_string());
+            let Some(marker) = Marker::read(text("labels").as_deref(), text("annotations").as_deref()) else {
+                continue;
+            };
+            if marker.bears("apps", "Deployment", &key.namespace, &key.name, member, &cluster.uid) {
+                parts.push((marker, member.clone(), object.clone()));
+            }
+        }
+        parts.sort_by_key(|(marker, member, _)| marker.members.iter().position(|(name, _)| name == member));
+        parts
+    }
+}
+
+impl Fleet for Scripted {
+    type Hold = Held;
+
+    async fn call(&self, member: &MemberName, _caller: Option<&Caller>, call: Call) -> Answer {
+        let answer = {
+            let mut world = self.world.lock();
+            world.land();
+            let number = world.calls.len();
+            if !world.crashed {
+                world.calls.push((member.clone(), call.clone()));
+            }
+            let fault = world.faults.get(&number).copied().filter(|_| !world.crashed);
+            let late = Instant::now() + Duration::from_secs(33);
+            let down = world.members[member].down;
+            match fault {
+                _ if world.crashed => None,
+                _ if down => Some(Answer::NotSent("connection refused".into())),
+                Some(Fault::NotSent) => Some(Answer::NotSent("connection refused".into())),
+                Some(Fault::Refuse) => {
+                    let status = Status::forbidden("no");
+                    Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: status.to_json() })
+                }
+                Some(fault @ (Fault::Broken | Fault::BrokenLanded)) => {
+                    if fault == Fault::BrokenLanded {
+                        world.serve(member, &call);
+                    }
+                    let status = Status::internal("etcd: timed out");
+                    Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: status.to_json() })
+                }
+                Some(Fault::LostNothing) => Some(Answer::Unknown("reset".into())),
+                Some(Fault::LostLanded) => {
+                    world.serve(member, &call);
+                    Some(Answer::Unknown("reset".into()))
+                }
+                Some(Fault::LostLate) => {
+                    world.late.push((late, member.clone(), call));
+                    Some(Answer::Unknown("reset".into()))
+                }
+                Some(Fault::CrashBefore) => {
+                    world.crashed = true;
+                    None
+                }
+                Some(Fault::CrashAfter) => {
+                    world.serve(member, &call);
+                    world.crashed = true;
+                    None
+                }
+                Some(Fault::CrashLate) => {
+                    world.late.push((late, member.clone(), call));
+                    world.crashed = true;
+                    None
+                }
+                None | Some(Fault::Vanished) => {
+                    if fault.is_some() {
+                        world.members.get_mut(member).unwrap().objects.clear();
+                    }
+                    let (code, body) = world.serve(member, &call);
+                    Some(Answer::Answered { code, warnings: vec!["299 - \"unknown field \\\"x\\\"\"".into()], body })
+                }
+            }
+        };
+        match answer {
+            Some(answer) => answer,
+            None => {
+                self.killed.notify_one();
+                std::future::pending().await
+            }
+        }
+    }
+
+    fn members(&self) -> Vec<MemberName> {
+        self.world.lock().members.keys().cloned().collect()
+    }
+
+    fn split(&self, visible: &str) -> Option<(String, MemberName)> {
+        let (own, name) = visible.rsplit_once('@')?;
+        let member = MemberName::new(name).filter(|member| self.world.lock().members.contains_key(member))?;
+        Some((own.to_owned(), member))
+    }
+
+    fn cluster_uid(&self, member: &MemberName) -> Option<String> {
+        self.world.lock().members.get(member).map(|cluster| cluster.uid.clone())
+    }
+
+    async fn candidates(&self, _ask: Ask<'_>) -> Vec<Candidate> {
+        let world = self.world.lock();
+        let candidate = |(name, cluster): (&MemberName, &Cluster)| Candidate {
+            name: name.clone(),
+            cluster_uid: Some(cluster.uid.clone()),
+            weight: Weight(cluster.weight),
+            absent: false,
+            standing: cluster.standing.clone().unwrap_or(Standing::Ready),
+            serves_kind: true,
+            has_namespace: true,
+            missing_owners: Vec::new(),
+            fits: Ok(()),
+        };
+        world.members.iter().map(candidate).collect()
+    }
+
+    fn localize(&self, _key: &Key, _member: &MemberName, body: &Bytes) -> Bytes {
+        body.clone()
+    }
+
+    async fn hold(&self, key: &Key) -> Option<Held> {
+        for _ in 0..10 {
+            if self.held.lock().insert(key.name.clone()) {
+                return Some(Held { held: self.held.clone(), name: key.name.clone() });
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+        None
+    }
+
+    async fn release(&self, hold: Held) {
+        drop(hold);
+    }
+
+    fn visible(&self, key: &Key) -> Option<Visible> {
+        let mut world = self.world.lock();
+        world.land();
+        if let Some((own, name)) = key.name.rsplit_once('@') {
+            let mut object = world.members.get(&member(name))?.objects.get(own)?.clone();
+            object["metadata"]["name"] = key.name.clone().into();
+            let body = Bytes::from(object.to_string());
+            return Some(Visible { uid: "own".into(), revision: 7, body, deleting: false });
+        }
+        let parts = world.marked(key);
+        let uid = parts.first()?.0.uid.clone();
+        let deleting = parts.first()?.2["metadata"]["deletionTimestamp"].is_string();
+        let documents: Vec<_> =
+            parts.iter().map(|(_, member, object)| (member.clone(), object.to_string().into())).collect();
+        drop(world);
+        Some(Visible { uid, revision: 7, body: self.render(key, &documents)?, deleting })
+    }
+
+    fn parts(&self, key: &Key) -> Vec<Part> {
+        let mut world = self.world.lock();
+        world.land();
+        let part = |(_, member, object): (Marker, MemberName, Value)| Part {
+            cluster_uid: world.members[&member].uid.clone(),
+            member,
+            uid: object["metadata"]["uid"].as_str().unwrap().into(),
+            resource_version: object["metadata"]["resourceVersion"].as_str().unwrap().into(),
+            json: Bytes::from(object.to_string()),
+        };
+        world.marked(key).into_iter().map(part).collect()
+    }
+
+    async fn ingest(&self, _key: &Key, _member: &MemberName, body: &Bytes) {
+        let object: Value = serde_json::from_slice(body).unwrap();
+        assert!(object["metadata"]["uid"].is_string(), "only objects are ingested: {object}");
+    }
+
+    fn render(&self, key: &Key, documents: &[(MemberName, Bytes)]) -> Option<Bytes> {
+        let texts: Vec<_> = documents.iter().map(|(name, body)| (name, std::str::from_utf8(body).unwrap())).collect();
+        let views: Vec<_> = texts.iter().map(|(member, json)| PartView { member, json }).collect();
+        let object: Value = serde_json::from_str(views.first()?.json).unwrap();
+        let uid = object["metadata"]["labels"]["kubefold.io/placement"].as_str().unwrap_or("own").to_owned();
+        let mut out = Vec::new();
+        let kind = FoldKind::of(&key.gvr.group, &key.gvr.resource);
+        splice(views.first()?.json.as_bytes(), &mut fold(&views, kind, &uid).unwrap(), &mut out);
+        Some(out.into())
+    }
+
+    async fn wait_gone(&self, key: &Key, member: &MemberName, uid: &str, _bound: Duration) -> bool {
+        let world = self.world.lock();
+        world.members[member].objects.get(&key.name).is_none_or(|object| object["metadata"]["uid"] != uid)
+    }
+}
+
+pub(super) struct Held {
+    held: Arc<Mutex<BTreeSet<String>>>,
+    name: String,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.held.lock().remove(&self.name);
+    }
+}

@@ -1,0 +1,1 @@
+//! client-go's informers over a fleet in trouble.

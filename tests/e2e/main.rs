@@ -1,0 +1,18 @@
+//! End-to-end tests: real kube-apiservers, real kubectl and the real program.
+//!
+//! One test target, so that `support` is compiled and linked once. A new file of tests is one more `mod` here.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests: a failure is a failed test, in their helper functions too"
+)]
+
+mod support;
+
+mod fault;
+mod informer;
+mod membership;
+mod testbed;

@@ -1,0 +1,1 @@
+//! Members that join and leave under watchers.

@@ -1,0 +1,34 @@
+//! The real programs, built once per machine by `tests/testbed/build.sh`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+/// The path of a program of the testbed: `etcd`, `kube-apiserver`, `kubectl`, `informer`, ...
+pub(crate) fn binary(name: &str) -> PathBuf {
+    let path = directory().join(name);
+    assert!(path.exists(), "the testbed has no {name}: {} is missing", path.display());
+    path
+}
+
+/// The stage files from which kwok knows the life of a node and of a pod.
+pub(super) fn kwok_stages() -> Vec<PathBuf> {
+    let folder = directory().parent().expect("bin has a parent").join("kwok");
+    let mut stages: Vec<PathBuf> =
+        std::fs::read_dir(&folder).expect("kwok's stages").map(|entry| entry.unwrap().path()).collect();
+    stages.sort();
+    stages
+}
+
+/// Builds what is missing; the first call of all on a machine takes minutes, and says so on stderr.
+fn directory() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(|| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testbed/build.sh");
+        let built = Command::new(script).stderr(Stdio::inherit()).output().expect("run tests/testbed/build.sh");
+        assert!(built.status.success(), "tests/testbed/build.sh failed: {}", built.status);
+        PathBuf::from(String::from_utf8(built.stdout).expect("a path").trim())
+    })
+}
