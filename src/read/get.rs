@@ -94,7 +94,7 @@ async fn plain(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
         Named::Nothing => return Err(not_found(ready.store(), target)),
     };
-    let own = naming.split(entry.name()).map_or_else(|| entry.name(), |(own, _)| own).to_owned();
+    let own = naming.own(entry.name()).to_owned();
     let lives = join_all(entry.holders.iter().map(|name| ask(stores, ready, target, asked, &own, name))).await;
     let mut warnings = Warnings::default();
     let only_one = entry.holders.len() == 1;

@@ -103,6 +103,9 @@ impl Cursor {
     }
 }
 
+/// Called with identities that changed.
+type OnIdentities = Box<dyn Fn(&[Referent]) + Send + Sync>;
+
 /// One kind's store.
 pub struct FleetStore {
     spec: Arc<KindSpec>,
@@ -114,7 +117,7 @@ pub struct FleetStore {
     /// No member serves the kind any more: watches end.
     ended: AtomicBool,
     /// Hears of identities that changed, so that other stores are dressed anew.
-    on_identities: Box<dyn Fn(&[Referent]) + Send + Sync>,
+    on_identities: OnIdentities,
 }
 
 impl std::fmt::Debug for FleetStore {
