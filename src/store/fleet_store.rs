@@ -127,7 +127,6 @@ impl std::fmt::Debug for FleetStore {
 }
 
 /// A watch from a revision that the log does not reach.
-/// A watch from a revision that the log does not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
     /// The oldest revision that a watch may begin at.
