@@ -10,6 +10,9 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod objects;
 mod support;
 
+mod list_watch;
+mod read;
 mod testbed;
