@@ -10,9 +10,12 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod objects;
 mod support;
 
 mod fault;
 mod informer;
 mod membership;
+mod list_watch;
+mod read;
 mod testbed;
