@@ -13,9 +13,10 @@
 mod objects;
 mod support;
 
+mod deploy;
 mod fault;
 mod informer;
-mod membership;
 mod list_watch;
+mod membership;
 mod read;
 mod testbed;
