@@ -353,7 +353,7 @@ fn bytes_decide_at_equal_revisions() {
     let store = Arc::clone(&fleet.stores[DEPLOYMENTS]);
     let x = doc(Kind::Deployments, "x", "one", 20);
     fleet.is(EAST, &x);
-    for (item, news) in [(x.item(), 0), (Doc { replicas: 2, ..x.clone() }.item(), 1)] {
+    for (item, news) in [(x.item(), 0), (Doc { replicas: 2, ..x }.item(), 1)] {
         fleet.news(DEPLOYMENTS);
         store.begin_list(&member(EAST));
         assert!(store.list_slice(&member(EAST), &[&item]).is_empty());

@@ -347,7 +347,7 @@ impl World {
         self.stores[kind].watch_event(&member(at), &event).unwrap();
     }
 
-    fn bookmark(&mut self, at: usize, kind: usize) {
+    fn bookmark(&self, at: usize, kind: usize) {
         let reflector = &self.reflectors[at][kind];
         let Some(etcd) = self.members[at].as_ref().filter(|_| !reflector.needs_list) else { return };
         if reflector.delivered == etcd.history[kind].len() && reflector.listing.is_none() {
