@@ -20,3 +20,4 @@ mod list_watch;
 mod membership;
 mod read;
 mod testbed;
+mod write;
