@@ -29,6 +29,8 @@ const PAGE_BYTES_MAX: usize = 1 << 30;
 /// again ends it.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A session shorter than this was none.
+const SESSION_MIN: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
 const WATCH_SECONDS: u64 = 300;
 
@@ -113,6 +115,7 @@ impl Reflector {
         let mut incarnation = 0;
         let mut pause = PAUSE_MIN;
         loop {
+            let began = Instant::now();
             // A member that goes down ends the session, though its connection may not know yet: what comes after an
             // outage is a watch begun anew, which asks first whether it still is the same cluster.
             let outcome = tokio::select! {
@@ -120,11 +123,18 @@ impl Reflector {
                 outcome = self.session(&mut begin, &mut incarnation) => outcome,
                 cause = self.member.goes_down() => Err(SessionError::Down(cause)),
             };
-            if self.state.trouble().is_none() {
+            // Only a session that lasted begins the pauses anew: a member that says 410 to everything, or ends every watch
+            // at once, is not asked for full lists in a storm.
+            if began.elapsed() >= SESSION_MIN {
                 pause = PAUSE_MIN;
             }
-            // A watch that its member ended at its deadline is no trouble.
-            let Err(error) = outcome else { continue };
+            let Err(error) = outcome else {
+                // A watch that its member ended at its deadline is no trouble.
+                if began.elapsed() < SESSION_MIN {
+                    self.rest(&mut pause).await;
+                }
+                continue;
+            };
             if self.state.trouble().is_none() {
                 tracing::warn!(member = %self.member.name(), kind = %self.store.spec().label(), %error, "the member is not followed");
             }
@@ -132,12 +142,14 @@ impl Reflector {
             if !error.keeps_position() {
                 begin = Begin::List;
             }
-            tokio::select! {
-                () = self.cancel.cancelled() => return,
-                () = self.pause(pause) => {}
-            }
-            pause = (pause * 2).min(PAUSE_MAX);
+            self.rest(&mut pause).await;
         }
+    }
+
+    /// Pauses, and makes the next pause longer. Ends early when cancelled.
+    async fn rest(&self, pause: &mut Duration) {
+        self.cancel.run_until_cancelled(self.pause(*pause)).await;
+        *pause = (*pause * 2).min(PAUSE_MAX);
     }
 
     /// Waits; while the member is down until it is not, otherwise no longer than until it becomes ready.

@@ -95,6 +95,9 @@ impl Router {
                 caller.user
             )));
         }
+        if request.uri().path().starts_with("/openapi/") {
+            return self.openapi(caller, request).await;
+        }
         let (parts, body) = request.into_parts();
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if !METHODS.contains(&parts.method) {
@@ -116,6 +119,21 @@ impl Router {
             return Err(Status::no_such_path());
         }
         self.resource(&info, caller, &parts, body).await
+    }
+
+    /// Schemas, without which kubectl creates nothing from a file: until they are merged, those of the first member that
+    /// can be reached.
+    async fn openapi(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            return Err(Status::method_not_allowed(NOT_ALLOWED));
+        }
+        let members = self.stores.registry().members();
+        let Some(member) = members.iter().find(|member| member.usable() && member.health().is_reachable()) else {
+            let each: Vec<String> = members.iter().map(|member| member.describe()).collect();
+            return Err(Status::unavailable(format!("no member can say its schemas: {}", each.join("; "))));
+        };
+        let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
+        Ok(view::pass_body(member, caller, request, &path).await)
     }
 
     async fn resource(

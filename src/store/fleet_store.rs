@@ -103,6 +103,7 @@ impl Cursor {
     }
 }
 
+/// Called with identities that changed.
 type OnIdentities = Box<dyn Fn(&[Referent]) + Send + Sync>;
 
 /// One kind's store.
@@ -125,7 +126,6 @@ impl std::fmt::Debug for FleetStore {
     }
 }
 
-/// A watch from a revision that the log does not reach.
 /// A watch from a revision that the log does not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
@@ -170,11 +170,14 @@ impl FleetStore {
         let mut inner = self.inner.write();
         let outcome = change(&mut inner);
         let identities = std::mem::take(&mut inner.changed);
+        let news = std::mem::take(&mut inner.news);
         drop(inner);
         if !identities.is_empty() {
             (self.on_identities)(&identities);
         }
-        self.changed.send_modify(|version| *version += 1);
+        if news {
+            self.changed.send_modify(|version| *version += 1);
+        }
         outcome
     }
 
@@ -280,7 +283,9 @@ impl FleetStore {
 
     /// Lets watches and paged lists begin. From here on every change is logged.
     pub fn open(&self) {
-        self.write(Sequencer::open);
+        if !self.inner.read().opened {
+            self.write(Sequencer::open);
+        }
     }
 
     /// Ends every watch cleanly: no member serves the kind any more.

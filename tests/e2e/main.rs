@@ -10,9 +10,14 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod objects;
 mod support;
 
+mod deploy;
 mod fault;
 mod informer;
+mod list_watch;
 mod membership;
+mod read;
 mod testbed;
+mod write;

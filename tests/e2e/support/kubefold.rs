@@ -38,6 +38,13 @@ impl FleetFile {
         self
     }
 
+    /// Adds a member by lines of YAML.
+    pub(crate) fn written(mut self, name: &str, settings: &str) -> Self {
+        self.members += &format!("  - name: {name}\n");
+        settings.lines().for_each(|line| self.members += &format!("    {line}\n"));
+        self
+    }
+
     /// Adds top-level settings, in YAML.
     pub(crate) fn settings(mut self, yaml: &str) -> Self {
         self.rest += &format!("{yaml}\n");
