@@ -144,7 +144,7 @@ impl<'a> Target<'a> {
 
 /// Whether any alternative asks for aggregated discovery; a kube-apiserver prefers it wherever it stands
 /// (`pkg/endpoints/discovery/aggregated/wrapper.go`). v2beta1 is not offered, as since Kubernetes 1.35.
-fn wants_aggregated(headers: &HeaderMap) -> bool {
+pub fn wants_aggregated(headers: &HeaderMap) -> bool {
     let clauses = parse_accept(accept_header(headers));
     clauses.iter().any(|clause| {
         clause.takes("application/json") && clause.transform().is_some_and(|wanted| wanted == AGGREGATED_DISCOVERY_V2)

@@ -6,10 +6,10 @@ mod info;
 
 use std::sync::Arc;
 
-use http::{Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
-    discovery::Discovery,
+    discovery::{self, Discovery},
     member::{
         catalog::{MergedResource, Scope},
         stores::Stores,
@@ -17,7 +17,7 @@ use crate::{
     },
     read::{Asked, Reader, Target},
     wire::{
-        body::Body,
+        body::{Body, full},
         caller::Caller,
         resource::Gvr,
         status::{Reason, Status},
@@ -81,12 +81,7 @@ impl Router {
     /// Discovery, read and write answer.
     async fn fleet_view(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
         if !caller.is_in(ADMINS) {
-            return Err(Status::forbidden(format!(
-                "user {:?} is not in group {ADMINS}: until kubefold asks every member what a caller may read, the fleet \
-                 view serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) \
-                 are open to whom the members allow",
-                caller.user
-            )));
+            return refuse(caller, request.headers());
         }
         let (parts, body) = request.into_parts();
         let (path, query) = (parts.uri.path(), parts.uri.query());
@@ -165,6 +160,24 @@ impl Router {
              fleet-{member})"
         ))
     }
+}
+
+/// 403, and what to do instead. kubectl shows of a failed aggregated discovery only what is plain text, and of a `Status`
+/// the word "unknown" (client-go `rest/request.go`, `newUnstructuredResponseError`).
+fn refuse(caller: &Caller, headers: &HeaderMap) -> Result<Response<Body>, Status> {
+    let status = Status::forbidden(format!(
+        "user {:?} is not in group {ADMINS}: until kubefold asks every member what a caller may read, the fleet view \
+         serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) are open to \
+         whom the members allow",
+        caller.user
+    ));
+    if !discovery::wants_aggregated(headers) {
+        return Err(status);
+    }
+    let mut response = Response::new(full(status.message));
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
+    Ok(response)
 }
 
 /// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.

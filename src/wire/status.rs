@@ -167,7 +167,9 @@ impl Status {
 
     /// The status as JSON, in Kubernetes' field order.
     pub fn to_json(&self) -> Bytes {
-        let details = (self.details != Details::default()).then_some(&self.details);
+        // Of a path or method that there is none of, a kube-apiserver says `"details":{}`.
+        let always = matches!(self.reason, Reason::NotFound | Reason::MethodNotAllowed);
+        let details = (always || self.details != Details::default()).then_some(&self.details);
         let json = StatusJson {
             kind: "Status",
             api_version: "v1",

@@ -13,6 +13,11 @@
 mod objects;
 mod support;
 
+mod config;
+mod differential;
+mod discovery;
 mod list_watch;
+mod member_view;
 mod read;
+mod shared_objects;
 mod testbed;
