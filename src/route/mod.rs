@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
-    discovery::{self, Discovery},
+    discovery::{Discovery, is_discovery_path, is_openapi_path, openapi},
     member::{
         catalog::{MergedResource, Scope},
         stores::Stores,
@@ -17,7 +17,7 @@ use crate::{
     },
     read::{Asked, Reader, Target},
     wire::{
-        body::{Body, full},
+        body::Body,
         caller::Caller,
         resource::Gvr,
         status::{Reason, Status},
@@ -81,11 +81,14 @@ impl Router {
     /// Discovery, read and write answer.
     async fn fleet_view(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
         if !caller.is_in(ADMINS) {
-            return refuse(caller, request.headers());
+            return Ok(refuse(caller, request.headers()));
+        }
+        if is_openapi_path(request.uri().path()) {
+            return openapi(&self.stores, caller, request).await;
         }
         let (parts, body) = request.into_parts();
         let (path, query) = (parts.uri.path(), parts.uri.query());
-        if !METHODS.contains(&parts.method) {
+        if is_discovery_path(path) && !METHODS.contains(&parts.method) {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
         let mut headers = parts.headers.clone();
@@ -122,6 +125,9 @@ impl Router {
             // A read waits for members that have never answered; only they might serve it.
             None if catalogue.complete() => return Err(Status::no_such_path()),
             None => {}
+        }
+        if !METHODS.contains(&parts.method) {
+            return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
         // A request for one namespace names it twice: as itself, and as the namespace that it is in.
         let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
@@ -162,22 +168,15 @@ impl Router {
     }
 }
 
-/// 403, and what to do instead. kubectl shows of a failed aggregated discovery only what is plain text, and of a `Status`
-/// the word "unknown" (client-go `rest/request.go`, `newUnstructuredResponseError`).
-fn refuse(caller: &Caller, headers: &HeaderMap) -> Result<Response<Body>, Status> {
-    let status = Status::forbidden(format!(
+/// 403, and what to do instead.
+fn refuse(caller: &Caller, headers: &HeaderMap) -> Response<Body> {
+    let message = format!(
         "user {:?} is not in group {ADMINS}: until kubefold asks every member what a caller may read, the fleet view \
          serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) are open to \
          whom the members allow",
         caller.user
-    ));
-    if !discovery::wants_aggregated(headers) {
-        return Err(status);
-    }
-    let mut response = Response::new(full(status.message));
-    *response.status_mut() = StatusCode::FORBIDDEN;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
-    Ok(response)
+    );
+    Status::forbidden(message).into_response_to(headers)
 }
 
 /// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.

@@ -120,7 +120,7 @@ async fn compare(member: &Api, fleet: &Api, path: &str, of_fleet: &str) {
     assert_eq!(ours.status, theirs.status, "{path}: {ours}\nand the member: {theirs}");
     assert_eq!(ours.headers[header::CONTENT_TYPE], theirs.headers[header::CONTENT_TYPE], "{path}");
     assert_eq!(ours.headers[header::CACHE_CONTROL], theirs.headers[header::CACHE_CONTROL], "{path}");
-    let text = |answer: &Answer| normal(&String::from_utf8(answer.body.to_vec()).unwrap());
+    let text = |answer: &Answer| normal(std::str::from_utf8(&answer.body).unwrap());
     let (ours, theirs) = (text(&ours), text(&theirs));
     if path.contains("e2e.kubefold.io") && theirs.contains("\"kind\":\"GadgetList\"") {
         // Of custom resources a kube-apiserver writes the list's own keys in the order of the alphabet, and so behind

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
-    objects::{crd, name, namespace},
+    objects::{config_map, crd, name, namespace},
     support::{Kubefold, Member, MemberOptions, Testbed, eventually},
 };
 
@@ -42,6 +42,7 @@ async fn the_fleet_serves_what_its_members_serve() {
     kubectl_discovers(&fleet).await;
     readiness_names_members(&fleet).await;
     a_new_kind_comes(&bed, &fleet).await;
+    kinds_are_explained(&fleet).await;
     a_second_member_gains_it(&bed, &fleet).await;
     it_goes(&bed, &fleet).await;
     what_is_not_there(&fleet).await;
@@ -102,6 +103,22 @@ async fn a_new_kind_comes(bed: &Testbed, fleet: &Kubefold) {
         fleet.kubectl(&["get", "widgets", "-A", "-o", "name"]).await.ok().trim(),
         "widget.e2e.kubefold.io/first@east"
     );
+}
+
+/// Each group's document is one member's own: of a kind that only one has, that one's.
+async fn kinds_are_explained(fleet: &Kubefold) {
+    assert!(fleet.kubectl(&["explain", "deployment.spec.replicas"]).await.ok().contains("FIELD: replicas <integer>"));
+    eventually(SOON, async || fleet.kubectl(&["explain", "widgets"]).await.holds("KIND:       Widget")).await;
+    let index = fleet.api().await.get("/openapi/v3").await;
+    for path in ["api/v1", "apis/apps/v1", "apis/e2e.kubefold.io/v1"] {
+        assert!(index["paths"][path]["serverRelativeURL"].is_string(), "{path}");
+    }
+    // kubectl asks the documents whether the server validates; only then it sends, and is told how to go on.
+    let create = ["create", "-f", "-"];
+    let said = fleet.as_admin().run_with_input(&create, &config_map("new", json!({})).to_string()).await;
+    assert!(said.refused().contains("(MethodNotAllowed)") && said.refused().contains("fleet-<member>"), "{said}");
+    let nothing = fleet.request(Method::GET, "/openapi/v3/apis/nope.io/v1", "").await;
+    assert_eq!(nothing.status, StatusCode::NOT_FOUND);
 }
 
 /// Watches that are open take the second member in.

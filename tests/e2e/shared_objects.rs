@@ -190,6 +190,11 @@ async fn objects_refer_to_one_another_by_visible_names() {
         if targets == names { Ok(()) } else { Err(format!("{targets:?}")) }
     })
     .await;
+    events_name_their_pods(&api, &pods).await;
+    kubectl_joins(&fleet, names[0]).await;
+}
+
+async fn events_name_their_pods(api: &Api, pods: &[Value]) {
     let events = api.get("/api/v1/namespaces/default/events").await;
     let about_pods: Vec<&Value> =
         events["items"].as_array().unwrap().iter().filter(|event| event["involvedObject"]["kind"] == "Pod").collect();
@@ -198,8 +203,12 @@ async fn objects_refer_to_one_another_by_visible_names() {
         let pod = pods.iter().find(|pod| event["involvedObject"]["name"] == pod["metadata"]["name"]).unwrap();
         assert_eq!(event["involvedObject"]["uid"], pod["metadata"]["uid"]);
     }
-    let described = fleet.kubectl(&["describe", "pod", names[0]]).await;
-    for line in [format!("Name: {}", names[0]), "Node: node-0@east/".into(), "Controlled By: ReplicaSet/web-".into()] {
+}
+
+async fn kubectl_joins(fleet: &Kubefold, pod: &str) {
+    let described = fleet.kubectl(&["describe", "pod", pod]).await;
+    let member = pod.rsplit_once('@').unwrap().1;
+    for line in [format!("Name: {pod}"), format!("Node: node-0@{member}/"), "Controlled By: ReplicaSet/web-".into()] {
         let words: Vec<&str> = line.split_whitespace().collect();
         let shown = described
             .ok()
