@@ -13,11 +13,17 @@
 mod objects;
 mod support;
 
+mod config;
 mod deploy;
+mod differential;
+mod discovery;
 mod fault;
 mod informer;
 mod list_watch;
+mod list_watch;
+mod member_view;
 mod membership;
 mod read;
+mod shared_objects;
 mod testbed;
 mod write;
