@@ -358,7 +358,8 @@ impl Stores {
             .collect();
         let members = self.registry.members();
         let is_copy = |member: &&Arc<Member>| member.twin_of().is_some() && !running.store.is_filled(member.name());
-        warnings.extend(members.iter().filter(is_copy).map(|copy| format!("member {}; it is left out", copy.describe())));
+        warnings
+            .extend(members.iter().filter(is_copy).map(|copy| format!("member {}; it is left out", copy.describe())));
         warnings.sort();
         let catalogue = self.catalogue();
         for (member, version) in catalogue.members_serving_other_version(gvr) {

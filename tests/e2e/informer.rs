@@ -92,10 +92,12 @@ async fn informers_hold_what_the_members_hold_through_churn_outage_and_restart()
     let members = [&bed["east"], &bed["west"], &bed["north"]];
     futures::future::join_all(members.map(|member| create_many(member, "churn", EACH, 100))).await;
     let relay = Relay::before(&bed["north"]).await;
-    let file = FleetFile::default()
-        .member(&bed["east"], 1)
-        .member(&bed["west"], 1)
-        .entry("north", &bed["north"].kubeconfig_through(&relay), 1, "");
+    let file = FleetFile::default().member(&bed["east"], 1).member(&bed["west"], 1).entry(
+        "north",
+        &bed["north"].kubeconfig_through(&relay),
+        1,
+        "",
+    );
     let fleet = Kubefold::start(&file).await;
     let api = fleet.api().await;
     exact(&api, &members).await.unwrap();
@@ -125,12 +127,8 @@ async fn informers_hold_what_the_members_hold_through_churn_outage_and_restart()
         some(150).await;
         until.cancel();
     };
-    let (first, second, third, ()) = tokio::join!(
-        churn(members[0], &until),
-        churn(members[1], &until),
-        churn(members[2], &until),
-        trouble
-    );
+    let (first, second, third, ()) =
+        tokio::join!(churn(members[0], &until), churn(members[1], &until), churn(members[2], &until), trouble);
     let deleted: BTreeSet<String> = [first, second, third].into_iter().flatten().collect();
     eventually(SOON, async || exact(&api, &members).await).await;
     for informer in &mut informers {

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::support::{
-    Api, FleetFile, Kubefold, MemberOptions, Testbed, eventually,
+    Api, FleetFile, Kubefold, MemberOptions, Relay, Testbed, eventually,
     objects::{CONFIG_MAPS, create, create_many, exact},
 };
 
@@ -123,10 +123,11 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
     create_many(west, "bulk", OBJECTS, OBJECT_BYTES).await;
     println!("{OBJECTS} config maps made in {:?}", since.elapsed());
     create(east, "one", "east").await;
+    let relay = Relay::before(west).await;
 
     let (alone, both) = (
         FleetFile::default().member(east, 1),
-        FleetFile::default().member(east, 1).member(west, 1),
+        FleetFile::default().member(east, 1).entry("west", &west.kubeconfig_through(&relay), 1, ""),
     );
     let fleet = Kubefold::start(&alone).await;
     let api = fleet.api().await;
@@ -134,7 +135,8 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
     let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
     let watchers: Vec<_> = (0..WATCHERS).map(|_| follow(&api, revision)).collect();
     // It asks and does not read.
-    let slow = api.open(Request::get(format!("{CONFIG_MAPS}?watch=true&resourceVersion={revision}")).body(Bytes::new()).unwrap());
+    let slow = api
+        .open(Request::get(format!("{CONFIG_MAPS}?watch=true&resourceVersion={revision}")).body(Bytes::new()).unwrap());
     let slow = slow.await.unwrap();
     create(east, "two", "east").await;
     all_have(&watchers, 1, 0).await;
@@ -147,7 +149,16 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
     for round in 1..=2 {
         let since = Instant::now();
         fleet.configure(&both);
-        all_have(&watchers, 1 + round * all, (round - 1) * all).await;
+        // Its connections are cut while its list is read: that begins again, and nobody is told anything twice.
+        let cut_lists = async {
+            for share in [10, 4, 2] {
+                let there = (round - 1) * all + all / share;
+                let added = || watchers[0].0.counts().0;
+                eventually(A_FLOOD, async || (added() >= there).then_some(()).ok_or_else(added)).await;
+                relay.sever().await;
+            }
+        };
+        tokio::join!(cut_lists, all_have(&watchers, 1 + round * all, (round - 1) * all));
         println!("joined for all watchers after {:?}, {} MB more", since.elapsed(), grown(&fleet, before) >> 20);
         most = most.max(grown(&fleet, before));
         eventually(SOON, async || exact(&api, &[east, west]).await).await;
@@ -175,6 +186,7 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
         }
     };
     tokio::time::timeout(SOON, read_all).await.expect("a watch that fell behind ends");
+    println!("the slow watcher was given {} MB and its end", told.len() >> 20);
     for (_, task) in watchers {
         task.abort();
     }

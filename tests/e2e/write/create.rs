@@ -190,9 +190,8 @@ async fn the_answer_is_what_is_stored(api: &Api) {
 }
 
 async fn dry_runs_change_nothing(fleet: &Kubefold, api: &Api, all: &[&Member; 3]) {
-    let answer = api
-        .request(Method::POST, &format!("{DEPLOYMENTS}?dryRun=All"), deployment("dry", 7).to_string())
-        .await;
+    let answer =
+        api.request(Method::POST, &format!("{DEPLOYMENTS}?dryRun=All"), deployment("dry", 7).to_string()).await;
     assert_eq!(answer.status, StatusCode::CREATED, "{answer}");
     let dry = answer.json();
     assert_eq!((&dry["spec"]["replicas"], &dry["metadata"]["name"]), (&json!(7), &json!("dry")));
@@ -237,7 +236,9 @@ async fn a_forged_marker_is_dropped(fleet: &Kubefold, api: &Api, all: &[&Member;
 
 /// What a client says of itself reaches the members.
 async fn the_client_is_known(api: &Api, all: &[&Member; 3]) {
-    for (query, agent, manager) in [("", "shopkeeper/1.2 (linux)", "shopkeeper"), ("?fieldManager=butler", "x/1", "butler")] {
+    for (query, agent, manager) in
+        [("", "shopkeeper/1.2 (linux)", "shopkeeper"), ("?fieldManager=butler", "x/1", "butler")]
+    {
         let request = Request::post(format!("{DEPLOYMENTS}{query}"))
             .header("content-type", "application/json")
             .header("user-agent", agent)
@@ -273,7 +274,10 @@ async fn crowds(api: &Api, all: &[&Member; 3]) {
     let (won, lost) = if one.status.is_success() { (one, two) } else { (two, one) };
     refused(&lost, 409, "AlreadyExists", &["deployments.apps \"race\" already exists"]);
     let total = won.json()["spec"]["replicas"].as_i64().unwrap();
-    assert_eq!(shares(all, "race").await, split(&[("east", total / 7), ("west", total / 7 * 2), ("north", total / 7 * 4)]));
+    assert_eq!(
+        shares(all, "race").await,
+        split(&[("east", total / 7), ("west", total / 7 * 2), ("north", total / 7 * 4)])
+    );
 
     let objects: Vec<_> = (0..8).map(|number| deployment(&format!("crowd-{number}"), 7)).collect();
     for answer in join_all(objects.iter().map(|object| post(api, object))).await {
