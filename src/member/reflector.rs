@@ -1,7 +1,7 @@
 //! The reflector: per member and kind, the list and watch that feed a fleet store.
 //!
-//! It resumes where its watch broke; only when the member says 410, or is another or a restored cluster, does it list
-//! again, and then that member only. What it does not know it never calls a deletion.
+//! It resumes where its watch broke; only when the member says 410, is another or a restored cluster, or was not ready
+//! in between does it list again, and then that member only. What it does not know it never calls a deletion.
 
 use std::{sync::Arc, time::Duration};
 
@@ -104,6 +104,12 @@ enum SessionError {
 enum Begin {
     /// With a full list: nothing is known, or what is known cannot be continued.
     List,
+    /// With a full list whose bytes decide, since revisions of before may belong to another history.
+    ///
+    /// A restored etcd is often past our position before we hear of it: kube-apiserver writes as it starts. Such a member
+    /// resumes a watch without a word and never tells what the restoring undid. But nobody restores etcd under a
+    /// kube-apiserver that stays ready.
+    Afresh,
     /// With a watch from this member revision.
     Resume(u64),
 }
@@ -139,7 +145,9 @@ impl Reflector {
                 tracing::warn!(member = %self.member.name(), kind = %self.store.spec().label(), %error, "the member is not followed");
             }
             self.state.fail(&error.to_string());
-            if !error.keeps_position() {
+            if self.member.health() != Health::Ready {
+                begin = Begin::Afresh;
+            } else if !error.keeps_position() && begin != Begin::Afresh {
                 begin = Begin::List;
             }
             self.rest(&mut pause).await;
@@ -181,6 +189,10 @@ impl Reflector {
                 self.store.reset(name);
             }
             *incarnation = now;
+            *begin = Begin::List;
+        }
+        if *begin == Begin::Afresh {
+            self.store.reset(name);
             *begin = Begin::List;
         }
         let position = self.store.position(name);
@@ -322,7 +334,7 @@ impl Reflector {
 impl SessionError {
     /// Says whether the next session may resume where this one stopped.
     fn keeps_position(&self) -> bool {
-        matches!(self, Self::Upstream(_) | Self::Status { .. } | Self::Torn | Self::Down(_))
+        matches!(self, Self::Upstream(_) | Self::Status { .. } | Self::Torn)
     }
 }
 

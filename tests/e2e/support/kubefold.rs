@@ -218,6 +218,14 @@ impl Kubefold {
         }
     }
 
+    /// The memory that it has in use.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let id = self.process.lock().as_ref().expect("a started kubefold").id();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).expect("Linux");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line about memory");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") << 10
+    }
+
     /// Everything that it has logged, over all its lives.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
