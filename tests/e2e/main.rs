@@ -10,9 +10,6 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
-mod objects;
-mod support;
-
 mod config;
 mod deploy;
 mod differential;
@@ -20,10 +17,11 @@ mod discovery;
 mod fault;
 mod informer;
 mod list_watch;
-mod list_watch;
 mod member_view;
 mod membership;
+mod objects;
 mod read;
 mod shared_objects;
+mod support;
 mod testbed;
 mod write;
