@@ -225,17 +225,21 @@ async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: 
 /// Writes down how often shared objects have lived, whenever one is gone.
 async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: CancellationToken) {
     let mut written = stores.shared().identities.lives();
-    while until.run_until_cancelled(tokio::time::sleep(LIVES_EVERY)).await.is_some() {
+    loop {
+        let going = until.run_until_cancelled(tokio::time::sleep(LIVES_EVERY)).await.is_none();
         let lives = stores.shared().identities.lives();
-        if lives == written {
-            continue;
-        }
-        let text = serde_json::to_string(&lives).unwrap_or_default();
-        match state.write(LIVES, &text, false) {
-            Ok(()) => written = lives,
-            Err(error) => {
-                tracing::error!("a shared object that is made again may bear its old UID after a restart: {error}")
+        if lives != written {
+            let text = serde_json::to_string(&lives).unwrap_or_default();
+            match state.write(LIVES, &text, false) {
+                Ok(()) => written = lives,
+                Err(error) => {
+                    tracing::error!("a shared object that is made again may bear its old UID after a restart: {error}")
+                }
             }
+        }
+        // What ended in the last second counts, too.
+        if going {
+            return;
         }
     }
 }
@@ -245,7 +249,9 @@ struct Routed(Arc<Router>);
 
 impl Handler for Routed {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        self.0.route(request.map(|body| body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync())).await
+        let request = request.map(|body| body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync());
+        // One allocation a request, in place of a future of 8 KiB in every task.
+        Box::pin(self.0.route(request)).await
     }
 }
 

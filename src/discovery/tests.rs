@@ -40,8 +40,7 @@ async fn get(catalogue: &Arc<Catalogue>, path: &str, accept: &str) -> Answer {
 }
 
 fn fleet(members: &[(&str, Option<&Value>)]) -> Arc<Catalogue> {
-    let inputs: Vec<_> =
-        members.iter().map(|(member, documents)| (name(member), documents.map(catalog), true)).collect();
+    let inputs: Vec<_> = members.iter().map(|(member, documents)| (name(member), documents.map(catalog))).collect();
     Arc::new(Catalogue::merge(&inputs))
 }
 
@@ -102,7 +101,7 @@ async fn the_legacy_documents_of_one_member_come_back_byte_for_byte() {
 #[tokio::test]
 async fn a_member_without_aggregated_discovery_gives_the_same_legacy_documents() {
     let member = FakeMember::new(WEST, false);
-    let catalogue = Arc::new(Catalogue::merge(&[(name("west"), Some(Arc::new(member.catalog().await)), true)]));
+    let catalogue = Arc::new(Catalogue::merge(&[(name("west"), Some(Arc::new(member.catalog().await)))]));
     for (path, document) in documents(WEST)["legacy"].as_object().unwrap().iter().filter(|(path, _)| *path != "/api") {
         let answer = get(&catalogue, path, "application/json").await;
         assert_eq!(answer.json().to_string(), without_hashes(document.clone()).to_string(), "{path}");

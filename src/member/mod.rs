@@ -179,6 +179,11 @@ impl Member {
         self.twin.borrow().is_none() && !self.vitals.held()
     }
 
+    /// The earlier member that is the same cluster, while there is one.
+    pub fn twin_of(&self) -> Option<MemberName> {
+        self.twin.borrow().clone()
+    }
+
     /// The UID of its `kube-system` namespace, once read.
     pub fn cluster_uid(&self) -> Option<Arc<str>> {
         self.identity.uid()

@@ -1,7 +1,7 @@
 //! The reflector: per member and kind, the list and watch that feed a fleet store.
 //!
-//! It resumes where its watch broke; only when the member says 410, or is another or a restored cluster, does it list
-//! again, and then that member only. What it does not know it never calls a deletion.
+//! It resumes where its watch broke; only when the member says 410, is another or a restored cluster, or was not ready
+//! in between does it list again, and then that member only. What it does not know it never calls a deletion.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,6 +29,8 @@ const PAGE_BYTES_MAX: usize = 1 << 30;
 /// again ends it.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A session shorter than this was none.
+const SESSION_MIN: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
 const WATCH_SECONDS: u64 = 300;
 
@@ -102,6 +104,12 @@ enum SessionError {
 enum Begin {
     /// With a full list: nothing is known, or what is known cannot be continued.
     List,
+    /// With a full list whose bytes decide, since revisions of before may belong to another history.
+    ///
+    /// A restored etcd is often past our position before we hear of it: kube-apiserver writes as it starts. Such a member
+    /// resumes a watch without a word and never tells what the restoring undid. But nobody restores etcd under a
+    /// kube-apiserver that stays ready.
+    Afresh,
     /// With a watch from this member revision.
     Resume(u64),
 }
@@ -113,6 +121,7 @@ impl Reflector {
         let mut incarnation = 0;
         let mut pause = PAUSE_MIN;
         loop {
+            let began = Instant::now();
             // A member that goes down ends the session, though its connection may not know yet: what comes after an
             // outage is a watch begun anew, which asks first whether it still is the same cluster.
             let outcome = tokio::select! {
@@ -120,24 +129,35 @@ impl Reflector {
                 outcome = self.session(&mut begin, &mut incarnation) => outcome,
                 cause = self.member.goes_down() => Err(SessionError::Down(cause)),
             };
-            if self.state.trouble().is_none() {
+            // Only a session that lasted begins the pauses anew: a member that says 410 to everything, or ends every watch
+            // at once, is not asked for full lists in a storm.
+            if began.elapsed() >= SESSION_MIN {
                 pause = PAUSE_MIN;
             }
-            // A watch that its member ended at its deadline is no trouble.
-            let Err(error) = outcome else { continue };
+            let Err(error) = outcome else {
+                // A watch that its member ended at its deadline is no trouble.
+                if began.elapsed() < SESSION_MIN {
+                    self.rest(&mut pause).await;
+                }
+                continue;
+            };
             if self.state.trouble().is_none() {
                 tracing::warn!(member = %self.member.name(), kind = %self.store.spec().label(), %error, "the member is not followed");
             }
             self.state.fail(&error.to_string());
-            if !error.keeps_position() {
+            if self.member.health() != Health::Ready {
+                begin = Begin::Afresh;
+            } else if !error.keeps_position() && begin != Begin::Afresh {
                 begin = Begin::List;
             }
-            tokio::select! {
-                () = self.cancel.cancelled() => return,
-                () = self.pause(pause) => {}
-            }
-            pause = (pause * 2).min(PAUSE_MAX);
+            self.rest(&mut pause).await;
         }
+    }
+
+    /// Pauses, and makes the next pause longer. Ends early when cancelled.
+    async fn rest(&self, pause: &mut Duration) {
+        self.cancel.run_until_cancelled(self.pause(*pause)).await;
+        *pause = (*pause * 2).min(PAUSE_MAX);
     }
 
     /// Waits; while the member is down until it is not, otherwise no longer than until it becomes ready.
@@ -169,6 +189,10 @@ impl Reflector {
                 self.store.reset(name);
             }
             *incarnation = now;
+            *begin = Begin::List;
+        }
+        if *begin == Begin::Afresh {
+            self.store.reset(name);
             *begin = Begin::List;
         }
         let position = self.store.position(name);
@@ -310,7 +334,7 @@ impl Reflector {
 impl SessionError {
     /// Says whether the next session may resume where this one stopped.
     fn keeps_position(&self) -> bool {
-        matches!(self, Self::Upstream(_) | Self::Status { .. } | Self::Torn | Self::Down(_))
+        matches!(self, Self::Upstream(_) | Self::Status { .. } | Self::Torn)
     }
 }
 

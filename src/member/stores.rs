@@ -277,12 +277,13 @@ impl Stores {
     fn is_settled(&self, catalogue: &Catalogue, gvr: &Gvr, only: Option<&MemberName>) -> bool {
         match only {
             Some(only) => !catalogue.unknown.contains(only) && catalogue.get(gvr).is_some(),
-            None => catalogue.unknown.iter().all(|name| self.is_absent(name)),
+            None => catalogue.unknown.iter().all(|name| self.is_left_out(name)),
         }
     }
 
-    fn is_absent(&self, name: &MemberName) -> bool {
-        self.registry.get(name.as_str()).is_none_or(|member| member.config().absent)
+    /// Says whether nobody waits for a member: it was declared absent, or what it holds is shown as another member's.
+    fn is_left_out(&self, name: &MemberName) -> bool {
+        self.registry.get(name.as_str()).is_none_or(|member| member.config().absent || member.twin_of().is_some())
     }
 
     /// Waits until every member that is asked about is filled.
@@ -309,7 +310,7 @@ impl Stores {
         members
             .iter()
             .filter(|member| !member.config().absent)
-            .filter(|member| only.is_none_or(|only| only == member.name()))
+            .filter(|member| only.map_or_else(|| member.twin_of().is_none(), |only| only == member.name()))
             .filter(|member| serving.contains(member.name()) || catalogue.unknown.contains(member.name()))
             .filter(|member| !running.store.is_filled(member.name()))
             .cloned()
@@ -370,8 +371,13 @@ impl Stores {
             .lock()
             .values()
             .filter(|feed| only.is_none_or(|only| only == feed.member.name()))
+            .filter(|feed| feed.member.twin_of().is_none() || running.store.is_filled(feed.member.name()))
             .filter_map(|feed| stale(&feed.member, &feed.state))
             .collect();
+        let members = self.registry.members();
+        let is_copy = |member: &&Arc<Member>| member.twin_of().is_some() && !running.store.is_filled(member.name());
+        warnings
+            .extend(members.iter().filter(is_copy).map(|copy| format!("member {}; it is left out", copy.describe())));
         warnings.sort();
         let catalogue = self.catalogue();
         for (member, version) in catalogue.members_serving_other_version(gvr) {

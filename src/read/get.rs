@@ -94,8 +94,13 @@ async fn plain(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
         Named::Nothing => return Err(not_found(ready.store(), target)),
     };
-    let own = naming.split(entry.name()).map_or_else(|| entry.name(), |(own, _)| own).to_owned();
-    let lives = join_all(entry.holders.iter().map(|name| ask(stores, ready, target, asked, &own, name))).await;
+    let own = naming.own(entry.name()).to_owned();
+    // Of a shared object the first holder supplies everything; a placed one is made of all its parts.
+    let parts = ready.store().shown_parts(&key(&target.namespace, &own));
+    let placed = parts.iter().any(|part| part.marker.is_some());
+    let asked_of = if entry.folded && !placed { 1 } else { entry.holders.len() };
+    let holders = entry.holders.iter().take(asked_of);
+    let lives = join_all(holders.map(|name| ask(stores, ready, target, asked, &own, name))).await;
     let mut warnings = Warnings::default();
     let only_one = entry.holders.len() == 1;
     for live in lives {

@@ -103,6 +103,9 @@ impl Cursor {
     }
 }
 
+/// Called with identities that changed.
+type OnIdentities = Box<dyn Fn(&[Referent]) + Send + Sync>;
+
 /// One kind's store.
 pub struct FleetStore {
     spec: Arc<KindSpec>,
@@ -114,7 +117,7 @@ pub struct FleetStore {
     /// No member serves the kind any more: watches end.
     ended: AtomicBool,
     /// Hears of identities that changed, so that other stores are dressed anew.
-    on_identities: Box<dyn Fn(&[Referent]) + Send + Sync>,
+    on_identities: OnIdentities,
 }
 
 impl std::fmt::Debug for FleetStore {
@@ -123,7 +126,6 @@ impl std::fmt::Debug for FleetStore {
     }
 }
 
-/// A watch from a revision that the log does not reach.
 /// A watch from a revision that the log does not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expired {
@@ -168,11 +170,14 @@ impl FleetStore {
         let mut inner = self.inner.write();
         let outcome = change(&mut inner);
         let identities = std::mem::take(&mut inner.changed);
+        let news = std::mem::take(&mut inner.news);
         drop(inner);
         if !identities.is_empty() {
             (self.on_identities)(&identities);
         }
-        self.changed.send_modify(|version| *version += 1);
+        if news {
+            self.changed.send_modify(|version| *version += 1);
+        }
         outcome
     }
 
@@ -278,7 +283,9 @@ impl FleetStore {
 
     /// Lets watches and paged lists begin. From here on every change is logged.
     pub fn open(&self) {
-        self.write(Sequencer::open);
+        if !self.inner.read().opened {
+            self.write(Sequencer::open);
+        }
     }
 
     /// Ends every watch cleanly: no member serves the kind any more.

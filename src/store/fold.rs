@@ -150,6 +150,7 @@ impl Sequencer {
     pub(super) fn remove_part(&mut self, key: &str, member: &MemberName) {
         let Some(fold) = self.folds.get_mut(key) else { return };
         let Some(part) = fold.take(member) else { return };
+        self.news = true;
         let exposed = fold.unexpose(member);
         if part.marker.is_some() {
             self.shared.identities.gone(self.referent(key, member));
@@ -167,6 +168,7 @@ impl Sequencer {
         let referent = self.referent(key, member);
         let Some(fold) = self.folds.get_mut(key) else { return };
         let Some(part) = fold.take(member) else { return };
+        self.news = true;
         fold.unexpose(member);
         if part.uid != uid {
             self.shared.identities.gone(referent);

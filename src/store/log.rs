@@ -51,6 +51,11 @@ impl LogLimits {
     pub fn new(kind_bytes_max: usize, process_bytes_max: usize) -> Self {
         Self { kind_bytes_max, process_bytes_max, used: Arc::default() }
     }
+
+    /// Bytes that all logs hold now.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
 }
 
 impl Default for LogLimits {

@@ -54,6 +54,11 @@ impl Naming {
         Some((own, self.member(member)?))
     }
 
+    /// The own name behind a visible one.
+    pub fn own<'a>(&self, visible: &'a str) -> &'a str {
+        self.split(visible).map_or(visible, |(own, _)| own)
+    }
+
     /// Says whether natives keep their own names.
     pub fn is_plain(&self) -> bool {
         self.names == Names::Plain

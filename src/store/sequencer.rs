@@ -101,7 +101,9 @@ pub(super) struct Sequencer {
     pub(super) folds: HashMap<String, Fold>,
     /// Identities that changed and that other stores must hear of.
     pub(super) changed: Vec<Referent>,
-    opened: bool,
+    pub(super) opened: bool,
+    /// Somebody who waits may want to look: an event, a part that came or went, a member that is filled.
+    pub(super) news: bool,
     /// Lives of members so far: none is ever given twice, so that no late answer is taken for one of a later life.
     lives: u32,
     pub(super) scratch: Scratch,
@@ -130,6 +132,7 @@ impl Sequencer {
             folds: HashMap::new(),
             changed: Vec::new(),
             opened: false,
+            news: false,
             lives: 0,
             scratch: Scratch::default(),
         }
@@ -246,6 +249,7 @@ impl Sequencer {
 
     /// Ends a full list that was read at `revision`: gives the natives that it did not see, to be removed in slices.
     pub(super) fn end_list(&mut self, member: &MemberName, revision: u64) -> Vec<Slot> {
+        self.news = true;
         let Some(state) = self.member_mut(member) else { return Vec::new() };
         state.position = state.position.max(revision);
         state.filled = true;
@@ -371,6 +375,7 @@ impl Sequencer {
 
     fn emit(&mut self, revision: Revision, event_type: EventType, entry: Arc<Entry>, previous: Option<Arc<Entry>>) {
         self.head = revision;
+        self.news = true;
         if self.opened {
             self.log.push(revision, event_type, entry, previous);
         }

@@ -1,5 +1,6 @@
 //! The store proved: a model of members with every interleaving (`property`), and the special cases one by one.
 
+mod cases;
 mod model;
 mod property;
 mod world;

@@ -105,7 +105,9 @@ async fn has_namespace(fleet: &LiveFleet, member: &Member, namespaces: Option<&R
         Answer::Answered { code, body, .. } if code.is_success() => {
             memchr::memmem::find(&body, b"\"deletionTimestamp\"").is_none()
         }
-        Answer::Answered { .. } | Answer::NotSent(_) | Answer::Unknown(_) => false,
+        Answer::Answered { .. } => false,
+        // A member that does not answer is left out as one that is down, not as one that lacks the namespace.
+        Answer::NotSent(_) | Answer::Unknown(_) => true,
     }
 }
 
@@ -117,12 +119,11 @@ fn fits_nodes(
 ) -> Result<(), String> {
     let Some(running) = nodes else { return Ok(()) };
     let naming = Arc::clone(&stores.shared().naming);
-    let own = |entry: &Entry| naming.split(entry.name()).map_or_else(|| entry.name(), |(own, _)| own).to_owned();
     let snapshot = running.store.snapshot();
     let facts: Vec<NodeFacts> = snapshot
         .range("", b"")
         .filter(|entry| entry.holders.contains(member))
-        .map(|entry| node(own(entry), entry))
+        .map(|entry| node(naming.own(entry.name()).to_owned(), entry))
         .collect();
     fits(pod, &facts)
 }

@@ -172,7 +172,7 @@ impl Fleet for LiveFleet {
     fn parts(&self, of: &Key) -> Vec<Part> {
         let Some(running) = self.running(of) else { return Vec::new() };
         let parts = running.store.shown_parts(&key(&of.namespace, &of.name));
-        parts.into_iter().filter(|part| part.marker.is_some()).map(|part| self.part(part)).collect()
+        parts.into_iter().filter_map(part).collect()
     }
 
     async fn ingest(&self, of: &Key, member: &MemberName, body: &Bytes) {
@@ -217,16 +217,6 @@ impl Fleet for LiveFleet {
 }
 
 impl LiveFleet {
-    fn part(&self, part: StorePart) -> Part {
-        Part {
-            cluster_uid: self.cluster_uid(&part.member).unwrap_or_default(),
-            member: part.member,
-            uid: part.uid,
-            resource_version: part.member_rv.to_string(),
-            json: Bytes::copy_from_slice(part.document.as_bytes()),
-        }
-    }
-
     /// The UID that a folded object's part has in a member.
     fn own_uid(&self, named: &Named<'_>, member: &MemberName) -> Option<String> {
         let (group, version) = named.group_version;
@@ -237,6 +227,20 @@ impl LiveFleet {
         let parts = namespaces.iter().flat_map(|namespace| store.parts(&key(namespace, named.name)));
         parts.into_iter().find(|part| part.member == *member).map(|part| part.uid)
     }
+}
+
+/// A part in the words of a write. Its cluster is the one that its marker names: that one is known of a member, too, that
+/// was never reached since kubefold started.
+fn part(part: StorePart) -> Option<Part> {
+    let marker = part.marker?;
+    let (_, cluster_uid) = marker.members.into_iter().find(|(name, _)| *name == part.member)?;
+    Some(Part {
+        cluster_uid,
+        member: part.member,
+        uid: part.uid,
+        resource_version: part.member_rv.to_string(),
+        json: Bytes::copy_from_slice(part.document.as_bytes()),
+    })
 }
 
 fn request(call: Call, caller: Option<&Caller>) -> Result<Request<crate::wire::body::Body>, String> {

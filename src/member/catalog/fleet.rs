@@ -20,8 +20,6 @@ use crate::config::MemberName;
 pub const POLL_PERIOD: Duration = Duration::from_secs(2);
 /// For one poll; a member before 1.26 has some thirty documents.
 const FETCH_DEADLINE: Duration = Duration::from_secs(20);
-/// From this many failed polls in a row on, what only this member serves is shown as `Stale`.
-const FAILURES_MAX: u32 = 3;
 
 /// What the fleet serves now. One per process; shared.
 ///
@@ -40,7 +38,6 @@ struct Entry {
     /// Held while the member is asked, so that two refreshes do not overtake each other.
     fetched: Arc<tokio::sync::Mutex<Fetched>>,
     catalog: Option<Arc<MemberCatalog>>,
-    failures: u32,
 }
 
 impl FleetCatalogue {
@@ -75,7 +72,7 @@ impl FleetCatalogue {
         let mut before = std::mem::take(&mut *members);
         for name in names {
             let known = before.iter().position(|entry| entry.name == name).map(|at| before.swap_remove(at));
-            members.push(known.unwrap_or_else(|| Entry { name, fetched: Arc::default(), catalog: None, failures: 0 }));
+            members.push(known.unwrap_or_else(|| Entry { name, fetched: Arc::default(), catalog: None }));
         }
         self.publish(&members);
     }
@@ -139,31 +136,18 @@ impl FleetCatalogue {
         else {
             return false;
         };
-        let was_reachable = entry.reachable();
-        entry.failures = if newer.is_some() { 0 } else { entry.failures.saturating_add(1) };
-        let differs = newer.filter(|newer| entry.catalog.as_deref() != Some(newer));
-        let changed = differs.is_some() || (entry.catalog.is_some() && was_reachable != entry.reachable());
-        if let Some(newer) = differs {
-            entry.catalog = Some(Arc::new(newer));
-        }
-        if changed {
-            self.publish(&members);
-        }
-        changed
+        let Some(newer) = newer.filter(|newer| entry.catalog.as_deref() != Some(newer)) else { return false };
+        entry.catalog = Some(Arc::new(newer));
+        self.publish(&members);
+        true
     }
 
     /// Merges and tells. Under the lock, so that a later merge never loses to an earlier one.
     fn publish(&self, members: &[Entry]) {
-        let inputs: Vec<(MemberName, Option<Arc<MemberCatalog>>, bool)> =
-            members.iter().map(|entry| (entry.name.clone(), entry.catalog.clone(), entry.reachable())).collect();
+        let inputs: Vec<(MemberName, Option<Arc<MemberCatalog>>)> =
+            members.iter().map(|entry| (entry.name.clone(), entry.catalog.clone())).collect();
         self.current.store(Arc::new(Catalogue::merge(&inputs)));
         self.changes.send_modify(|count| *count += 1);
-    }
-}
-
-impl Entry {
-    fn reachable(&self) -> bool {
-        self.failures < FAILURES_MAX
     }
 }
 

@@ -18,22 +18,19 @@ use crate::{
 /// A member and what it says of the thing being merged.
 struct Holder<'a, T> {
     member: &'a MemberName,
-    reachable: bool,
     has: &'a T,
 }
 
-pub(super) fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) -> Catalogue {
-    let known: Vec<Holder<'_, MemberCatalog>> = members
-        .iter()
-        .filter_map(|(member, has, reachable)| Some(Holder { member, reachable: *reachable, has: has.as_deref()? }))
-        .collect();
+pub(super) fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Catalogue {
+    let known: Vec<Holder<'_, MemberCatalog>> =
+        members.iter().filter_map(|(member, has)| Some(Holder { member, has: has.as_deref()? })).collect();
     let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect());
     let names = in_order(lists, str::cmp);
     // Clusters with a thousand groups exist; looking each up in each member's list would be felt.
     let mut holders: HashMap<&str, Vec<Holder<'_, Group>>> = HashMap::new();
-    for Holder { member, reachable, has } in &known {
+    for Holder { member, has } in &known {
         for group in &has.groups {
-            holders.entry(&group.name).or_default().push(Holder { member, reachable: *reachable, has: group });
+            holders.entry(&group.name).or_default().push(Holder { member, has: group });
         }
     }
     let groups: Vec<MergedGroup> =
@@ -42,7 +39,7 @@ pub(super) fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) 
     Catalogue {
         by_group: index(groups.iter().map(|group| &group.name)),
         groups,
-        unknown: members.iter().filter(|(_, has, _)| has.is_none()).map(|(member, ..)| member.clone()).collect(),
+        unknown: members.iter().filter(|(_, has)| has.is_none()).map(|(member, _)| member.clone()).collect(),
         server: servers.min_by_key(|server| server.number).cloned(),
     }
 }
@@ -85,7 +82,10 @@ fn preferred_version<'a>(holders: &[Holder<'a, Group>]) -> Option<&'a str> {
 
 fn merge_version(group: &Arc<str>, version: &str, holders: &[Holder<'_, Version>]) -> MergedVersion {
     let version: Arc<str> = version.into();
-    let current = |holder: &Holder<'_, Version>| holder.reachable && holder.has.freshness == Freshness::Current;
+    // `Stale` is what a member says of a version whose server it cannot reach. A member that is down itself keeps its
+    // kinds as they were: clients leave a stale version out altogether, and what is left out cannot be shown, not even
+    // as the last known state.
+    let current = |holder: &Holder<'_, Version>| holder.has.freshness == Freshness::Current;
     let lists = holders.iter().map(|holder| holder.has.resources.iter().map(|one| &*one.resource).collect());
     let resources: Vec<MergedResource> = in_order(lists, str::cmp)
         .into_iter()
@@ -157,9 +157,7 @@ fn version_names(group: &Group) -> Vec<&str> {
 
 /// The same members, looking at a part of what they have; those without it drop out.
 fn narrow<'a, T, U>(holders: &[Holder<'a, T>], part: impl Fn(&'a T) -> Option<&'a U>) -> Vec<Holder<'a, U>> {
-    let narrower = |holder: &Holder<'a, T>| {
-        Some(Holder { member: holder.member, reachable: holder.reachable, has: part(holder.has)? })
-    };
+    let narrower = |holder: &Holder<'a, T>| Some(Holder { member: holder.member, has: part(holder.has)? });
     holders.iter().filter_map(narrower).collect()
 }
 

@@ -34,7 +34,7 @@ pub struct MergedGroup {
 pub struct MergedVersion {
     /// `v1`, `v1beta1`, ...
     pub version: Arc<str>,
-    /// `Stale` when no member that can be reached serves it.
+    /// `Stale` when every member that has it calls it so.
     pub freshness: Freshness,
     /// Its resources.
     pub resources: Vec<MergedResource>,
@@ -74,9 +74,9 @@ pub struct MergedResource {
 impl Catalogue {
     /// Merges what members serve.
     ///
-    /// Shape: members in configuration order, each with its last known catalogue and whether it answers now.
+    /// Shape: members in configuration order, each with its last known catalogue.
     /// A member that is down counts with its last known catalogue, so that an outage takes no kind away.
-    pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>, bool)]) -> Self {
+    pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
         merge(members)
     }
 

@@ -10,16 +10,13 @@ use super::{
 };
 use crate::{config::MemberName, wire::resource::Gvr};
 
-fn fleet_of(members: &[(&str, &str, bool)]) -> Catalogue {
-    let inputs: Vec<_> = members
-        .iter()
-        .map(|(member, text, reachable)| (name(member), Some(catalog(&documents(text))), *reachable))
-        .collect();
+fn fleet_of(members: &[(&str, &str)]) -> Catalogue {
+    let inputs: Vec<_> = members.iter().map(|(member, text)| (name(member), Some(catalog(&documents(text))))).collect();
     Catalogue::merge(&inputs)
 }
 
 fn both() -> Catalogue {
-    fleet_of(&[("east", EAST, true), ("west", WEST, true)])
+    fleet_of(&[("east", EAST), ("west", WEST)])
 }
 
 fn words(words: &[Arc<str>]) -> Vec<&str> {
@@ -64,7 +61,7 @@ fn the_first_member_decides_scope_and_kind_and_the_others_are_absent() {
     let widgets = Gvr::new("example.io", "v1beta1", "widgets");
     for (first, second, scope) in [("east", "west", Scope::Namespaced), ("west", "east", Scope::Cluster)] {
         let text = |member: &str| if member == "east" { EAST } else { WEST };
-        let fleet = fleet_of(&[(first, text(first), true), (second, text(second), true)]);
+        let fleet = fleet_of(&[(first, text(first)), (second, text(second))]);
         let merged = fleet.get(&widgets).unwrap();
         assert_eq!((merged.scope, members(merged)), (scope, vec![first]));
         assert_eq!(merged.conflicting, [name(second)]);
@@ -96,10 +93,8 @@ fn verbs_are_those_that_all_allow_and_names_those_that_any_gives() {
     let group = west["aggregated"]["/apis"]["items"].as_array_mut().unwrap().last_mut().unwrap();
     let found = group["versions"].as_array_mut().unwrap().iter_mut().filter(|version| version["version"] == "v1beta1");
     found.flat_map(|v| v["resources"].as_array_mut().unwrap()).filter(|r| r["resource"] == widgets).for_each(edit);
-    let fleet = Catalogue::merge(&[
-        (name("east"), Some(catalog(&documents(EAST))), true),
-        (name("west"), Some(catalog(&west)), true),
-    ]);
+    let fleet =
+        Catalogue::merge(&[(name("east"), Some(catalog(&documents(EAST)))), (name("west"), Some(catalog(&west)))]);
     let merged = fleet.resource("example.io", "v1beta1", widgets).unwrap();
     assert_eq!(words(&merged.verbs), ["get", "list"]);
     assert!(!merged.watchable);
@@ -111,25 +106,11 @@ fn verbs_are_those_that_all_allow_and_names_those_that_any_gives() {
 }
 
 #[test]
-fn a_member_that_is_down_keeps_its_kinds_as_stale_only_where_nobody_else_serves_them() {
-    let fleet = fleet_of(&[("east", EAST, true), ("west", WEST, false)]);
-    assert_eq!(fleet.version("apps", "v1").unwrap().freshness, Freshness::Current);
-    assert_eq!(fleet.version("example.io", "v1beta1").unwrap().freshness, Freshness::Current);
-    assert_eq!(fleet.version("example.io", "v2").unwrap().freshness, Freshness::Stale);
-    assert_eq!(members(fleet.resource("example.io", "v1beta1", "gears").unwrap()), ["west"]);
-    // The outage moves no preference either.
-    assert_eq!(versions(&fleet, "example.io"), versions(&both(), "example.io"));
-}
-
-#[test]
 fn a_member_never_seen_is_named_unknown_and_the_lowest_version_is_the_fleets() {
     let mut west = documents(WEST);
     west["legacy"]["/version"]["minor"] = "9+".into();
-    let members = [
-        (name("north"), None, false),
-        (name("east"), Some(catalog(&documents(EAST))), true),
-        (name("west"), Some(catalog(&west)), true),
-    ];
+    let members =
+        [(name("north"), None), (name("east"), Some(catalog(&documents(EAST)))), (name("west"), Some(catalog(&west)))];
     let fleet = Catalogue::merge(&members);
     assert!(!fleet.complete());
     assert_eq!(fleet.unknown, [name("north")]);
@@ -141,7 +122,7 @@ async fn an_old_member_gives_the_same_catalogue_in_the_older_way() {
     for text in [EAST, WEST] {
         let (newer, older) = (FakeMember::new(text, true), FakeMember::new(text, false));
         let (newer, older) = (newer.catalog().await, older.catalog().await);
-        let fleet = |catalog: MemberCatalog| Catalogue::merge(&[(name("east"), Some(Arc::new(catalog)), true)]);
+        let fleet = |catalog: MemberCatalog| Catalogue::merge(&[(name("east"), Some(Arc::new(catalog)))]);
         let (newer, older) = (fleet(newer), fleet(older));
         let told = |fleet: &Catalogue| -> Vec<String> {
             let one = |r: &MergedResource| {
@@ -216,11 +197,9 @@ async fn an_outage_takes_no_kind_away() {
         five_seconds().await;
         five_seconds().await;
         let now = fleet.current();
-        assert_eq!(now.version("apps", "v1").unwrap().freshness, Freshness::Stale);
+        // What is `Stale` clients leave out, and then nobody could see the last known state.
+        assert_eq!(now.version("apps", "v1").unwrap().freshness, Freshness::Current);
         assert!(now.complete() && now.resource("apps", "v1", "deployments").is_some());
-        *member.down.lock() = false;
-        five_seconds().await;
-        assert_eq!(fleet.current().version("apps", "v1").unwrap().freshness, Freshness::Current);
     })
     .await;
 }
@@ -317,13 +296,13 @@ fn any_catalog() -> impl Strategy<Value = MemberCatalog> {
 proptest! {
     #[test]
     fn the_merge_lists_every_resource_of_every_member_exactly_once(
-        catalogs in proptest::collection::vec((any_catalog(), any::<bool>()), 0..4),
+        catalogs in proptest::collection::vec(any_catalog(), 0..4),
     ) {
         let inputs: Vec<_> = catalogs.iter().enumerate()
-            .map(|(at, (catalog, up))| (name(&format!("m{at}")), Some(Arc::new(catalog.clone())), *up)).collect();
+            .map(|(at, catalog)| (name(&format!("m{at}")), Some(Arc::new(catalog.clone())))).collect();
         let fleet = Catalogue::merge(&inputs);
         let mut expected = std::collections::BTreeSet::new();
-        for (member, (catalog, _)) in inputs.iter().zip(&catalogs) {
+        for (member, catalog) in inputs.iter().zip(&catalogs) {
             for (group, version) in catalog.groups.iter().flat_map(|g| g.versions.iter().map(move |v| (g, v))) {
                 prop_assert!(fleet.version(&group.name, &version.version).is_some());
                 for resource in &version.resources {
@@ -339,7 +318,7 @@ proptest! {
         prop_assert_eq!(listed.len(), expected.len());
         prop_assert_eq!(listed.into_iter().collect::<std::collections::BTreeSet<_>>(), expected);
         for group in &fleet.groups {
-            let everybody = |version: &str| catalogs.iter().filter_map(|(catalog, _)| catalog.group(&group.name))
+            let everybody = |version: &str| catalogs.iter().filter_map(|catalog| catalog.group(&group.name))
                 .all(|group| group.version(version).is_some());
             let preferred = group.preferred().unwrap();
             prop_assert!(everybody(&preferred.version) || !group.versions.iter().any(|v| everybody(&v.version)));

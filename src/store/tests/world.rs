@@ -266,13 +266,10 @@ impl World {
         let kind = KINDS[target.kind];
         let key = NAMES[target.kind][target.name];
         let known = self.members[target.member].as_ref()?.objects[target.kind].get(&key).cloned();
-        let mut doc = match known {
-            Some(doc) => doc,
-            None => {
-                let mut doc = self.born(target);
-                self.decorate(&mut doc, target, what);
-                return Some(self.members[target.member].as_mut()?.put(doc));
-            }
+        let Some(mut doc) = known else {
+            let mut doc = self.born(target);
+            self.decorate(&mut doc, target, what);
+            return Some(self.members[target.member].as_mut()?.put(doc));
         };
         match what % 12 {
             0 | 1 => {
@@ -300,10 +297,11 @@ impl World {
     /// Marks a Deployment, or gives another object an owner.
     fn decorate(&self, doc: &mut Doc, target: Target, what: u8) {
         let Some(etcd) = &self.members[target.member] else { return };
-        if doc.kind == Kind::Deployments && what % 3 > 0 {
+        if doc.kind == Kind::Deployments && !what.is_multiple_of(3) {
             let placement = usize::from(what % 2);
             let order = (0..3).map(|at| (at + placement) % 3);
-            let cluster = |at: usize| self.members[at].as_ref().map_or("gone".into(), |etcd| etcd.cluster_uid.clone());
+            let cluster =
+                |at: usize| self.members[at].as_ref().map_or_else(|| "gone".into(), |etcd| etcd.cluster_uid.clone());
             doc.marker = Some(Marker {
                 uid: format!("{:08}-0000-4000-8000-{placement:012}", target.name),
                 group: "apps".into(),
@@ -349,7 +347,7 @@ impl World {
         self.stores[kind].watch_event(&member(at), &event).unwrap();
     }
 
-    fn bookmark(&mut self, at: usize, kind: usize) {
+    fn bookmark(&self, at: usize, kind: usize) {
         let reflector = &self.reflectors[at][kind];
         let Some(etcd) = self.members[at].as_ref().filter(|_| !reflector.needs_list) else { return };
         if reflector.delivered == etcd.history[kind].len() && reflector.listing.is_none() {
@@ -454,7 +452,7 @@ impl World {
         }
         let number = self.number();
         self.members[at] = Some(Etcd::new(format!("cluster-{number}")));
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             // Some callers wait for the slices and forget; some members are back before.
             self.stores.iter().for_each(|store| store.forget(&member(at)));
         }
