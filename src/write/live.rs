@@ -28,7 +28,7 @@ use crate::{
     },
     write::{
         facts,
-        fleet::{Answer, Ask, Call, Fleet, Key, Part, Visible},
+        fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
     },
 };
 
@@ -107,7 +107,7 @@ impl Fleet for LiveFleet {
             Ok(_) if member.incarnation() != incarnation => {
                 Answer::Unknown("the member became another cluster meanwhile".into())
             }
-            Ok(body) => Answer::Answered { code: head.status, warnings, body },
+            Ok(bytes) => Answer::Answered { code: head.status, warnings, body: Document { bytes, incarnation } },
             Err(error) => Answer::Unknown(error.cause()),
         }
     }
@@ -175,9 +175,13 @@ impl Fleet for LiveFleet {
         parts.into_iter().filter_map(part).collect()
     }
 
-    async fn ingest(&self, of: &Key, member: &MemberName, body: &Bytes) {
+    async fn ingest(&self, of: &Key, member: &MemberName, body: &Document) {
         let Some(running) = self.running(of) else { return };
+        // The store's life first: should the member become another cluster after the look at it, the store refuses.
         let incarnation = running.store.incarnation(member);
+        if self.member(member).is_none_or(|member| member.incarnation() != body.incarnation) {
+            return;
+        }
         let document = std::str::from_utf8(body).unwrap_or_default();
         if let Err(error) = running.store.ingest_live(member, incarnation, document) {
             tracing::warn!(%member, key = %of, %error, "the answer to a write cannot be taken in; the watch will bring it");
