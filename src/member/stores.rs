@@ -305,7 +305,7 @@ impl Stores {
         members
             .iter()
             .filter(|member| !member.config().absent)
-            .filter(|member| only.map_or(member.twin_of().is_none(), |only| only == member.name()))
+            .filter(|member| only.map_or_else(|| member.twin_of().is_none(), |only| only == member.name()))
             .filter(|member| serving.contains(member.name()) || catalogue.unknown.contains(member.name()))
             .filter(|member| !running.store.is_filled(member.name()))
             .cloned()
