@@ -122,7 +122,7 @@ async fn pages(bed: &Testbed, api: &Api, whole: &Value) {
     let (mut seen, mut token, mut at) = (Vec::new(), String::new(), None);
     loop {
         let page = api.get(&format!("{ALL}?limit=2&continue={token}")).await;
-        assert_eq!(*at.get_or_insert(revision(&page)), revision(&page), "one revision over all pages");
+        assert_eq!(*at.get_or_insert_with(|| revision(&page)), revision(&page), "one revision over all pages");
         seen.extend(keys(&page));
         let remaining = page["metadata"]["remainingItemCount"].as_u64();
         assert_eq!(remaining.unwrap_or_default() as usize, total - seen.len(), "{page}");
