@@ -10,7 +10,11 @@ use serde_json::value::RawValue;
 
 use crate::{
     config::MemberName,
-    placement::{plan::plan, scheduling::PodRequirements, stamp::inputs},
+    placement::{
+        plan::{Candidate, Standing, plan},
+        scheduling::PodRequirements,
+        stamp::inputs,
+    },
     wire::{
         locate::Paths,
         status::{Reason, Status, qualified},
@@ -205,7 +209,7 @@ async fn place<F: Fleet>(
         body: draft.json.to_owned(),
         targets: targets.collect(),
     };
-    let mut warnings = Warnings::default();
+    let mut warnings = without_a_share(&candidates, &entry.key);
     let rehearsed = rehearse(writer, &entry, &mut warnings).await?;
     if dry {
         let rendered = fleet.render(&entry.key, &rehearsed);
@@ -214,6 +218,17 @@ async fn place<F: Fleet>(
     }
     let entry = writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
     Ok(commit(writer, entry, hold, warnings).await)
+}
+
+/// Warns of members that are left out because they are down: they would have been asked.
+fn without_a_share(candidates: &[Candidate], key: &Key) -> Warnings {
+    let mut warnings = Warnings::default();
+    for candidate in candidates.iter().filter(|candidate| !candidate.absent && candidate.serves_kind) {
+        if let Standing::Down(why) = &candidate.standing {
+            warnings.add(&format!("member {why}; {key} is divided without it"));
+        }
+    }
+    warnings
 }
 
 /// Asks every target for a dry run, in parallel. Any refusal refuses the whole.

@@ -1,6 +1,10 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
+mod crash;
 mod create;
+mod delete;
+mod outage;
+mod pinned;
 mod refused;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -176,7 +176,10 @@ async fn carry_one_way(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, weather:
                 return;
             }
         }
-        to.shutdown().await.ok();
+        // The end of a stream is on its way like any byte.
+        if sky.wait_for(|weather| !weather.hangs).await.is_ok() {
+            to.shutdown().await.ok();
+        }
     };
     tokio::join!(read, write);
 }

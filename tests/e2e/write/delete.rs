@@ -1,0 +1,166 @@
+//! Deletes of a placed object: every part goes, and what it owned, as the client asked.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delete_takes_every_part_as_it_is_told() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;
+    let all = [&bed["east"], &bed["west"]];
+    let fleet = Kubefold::start(&FleetFile::default().member(all[0], 1).member(all[1], 2)).await;
+    let api = fleet.api().await;
+    for name in ["plain", "waited", "foreground", "orphaned", "guarded", "told"] {
+        post(&api, &deployment(name, 3)).await.ok();
+    }
+    for name in ["plain", "waited", "foreground", "orphaned", "guarded", "told"] {
+        runs(&api, name).await;
+    }
+    preconditions(&api, &all).await;
+    dry_runs(&fleet, &api, &all).await;
+    by_kubectl(&fleet, &api, &all).await;
+    told_once(&api, &all).await;
+    what_is_not_placed(&fleet, &api, &all).await;
+}
+
+async fn remove(api: &Api, name: &str, options: &Value) -> Answer {
+    let body = if options.is_null() { String::new() } else { options.to_string() };
+    api.request(Method::DELETE, &format!("{DEPLOYMENTS}/{name}"), body).await
+}
+
+async fn runs(api: &Api, name: &str) {
+    eventually(PODS, async || {
+        let shown = api.get(&format!("{DEPLOYMENTS}/{name}")).await;
+        (shown["status"]["readyReplicas"] == 3).then_some(()).ok_or_else(|| shown["status"].to_string())
+    })
+    .await;
+}
+
+/// The names of ReplicaSets and Pods whose name begins so.
+async fn owned(api: &Api, name: &str) -> Vec<String> {
+    let mut owned = Vec::new();
+    for path in ["/apis/apps/v1/namespaces/default/replicasets", "/api/v1/namespaces/default/pods"] {
+        let list = api.get(path).await;
+        let names = list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned());
+        owned.extend(names.filter(|found| found.starts_with(&format!("{name}-"))));
+    }
+    owned
+}
+
+async fn nothing_owned(api: &Api, name: &str) {
+    eventually(PODS, async || {
+        let left = owned(api, name).await;
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+}
+
+async fn preconditions(api: &Api, all: &[&Member; 2]) {
+    let options =
+        |preconditions: Value| json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions});
+    let shown = api.get(&format!("{DEPLOYMENTS}/guarded")).await;
+    let (uid, version) = (text(&shown, "/metadata/uid"), text(&shown, "/metadata/resourceVersion"));
+    let of_part = part(all[0], "guarded").await.unwrap();
+    for (wrong, what) in [
+        (json!({"uid": of_part["metadata"]["uid"]}), "UID in precondition"),
+        (json!({"uid": uid, "resourceVersion": "7"}), "ResourceVersion in precondition"),
+    ] {
+        let told = remove(api, "guarded", &options(wrong)).await;
+        refused(&told, 409, "Conflict", &["deployments.apps \"guarded\"", "Precondition failed", what]);
+    }
+    assert_eq!(shares(all, "guarded").await, split(&[("east", 1), ("west", 2)]));
+    remove(api, "guarded", &options(json!({"uid": uid, "resourceVersion": version}))).await.ok();
+    gone(api, all, "guarded").await;
+}
+
+async fn dry_runs(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
+    let said = fleet.kubectl(&["delete", "deployment", "plain", "--dry-run=server"]).await;
+    assert!(said.ok().contains("(server dry run)"), "{said}");
+    remove(api, "plain", &json!({"dryRun": ["All"]})).await.ok();
+    let query = api.request(Method::DELETE, &format!("{DEPLOYMENTS}/plain?dryRun=All"), "").await;
+    query.ok();
+    assert_eq!(shares(all, "plain").await, split(&[("east", 1), ("west", 2)]));
+}
+
+async fn by_kubectl(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
+    let said = fleet.kubectl(&["delete", "deployment", "plain", "--wait=false"]).await;
+    assert!(said.ok().contains("deployment.apps \"plain\" deleted"), "{said}");
+    gone(api, all, "plain").await;
+    nothing_owned(api, "plain").await;
+
+    fleet.kubectl(&["delete", "deployment", "waited"]).await.ok();
+    assert_eq!(shares(all, "waited").await, split(&[]), "kubectl has waited for the last part");
+
+    // A finalizer of the garbage collector holds each part until its pods are gone.
+    fleet.kubectl(&["delete", "deployment", "foreground", "--cascade=foreground"]).await.ok();
+    assert_eq!(shares(all, "foreground").await, split(&[]));
+    assert!(owned(api, "foreground").await.is_empty(), "pods go first");
+
+    fleet.kubectl(&["delete", "deployment", "orphaned", "--cascade=orphan"]).await.ok();
+    gone(api, all, "orphaned").await;
+    let left = owned(api, "orphaned").await;
+    assert_eq!(left.len(), 2 + 3, "ReplicaSets and pods stay: {left:?}");
+    let sets = api.get("/apis/apps/v1/namespaces/default/replicasets").await;
+    let orphan = |set: &&Value| text(set, "/metadata/name").starts_with("orphaned-");
+    for set in sets["items"].as_array().unwrap().iter().filter(orphan) {
+        assert!(set["metadata"]["ownerReferences"].is_null(), "{set}");
+    }
+    // The next of that name takes them over, as in one cluster.
+    post(api, &deployment("orphaned", 3)).await.ok();
+    runs(api, "orphaned").await;
+    let uid = api.get(&format!("{DEPLOYMENTS}/orphaned")).await["metadata"]["uid"].clone();
+    eventually(SOON, async || {
+        let sets = api.get("/apis/apps/v1/namespaces/default/replicasets").await;
+        let sets: Vec<_> = sets["items"].as_array().unwrap().iter().filter(orphan).cloned().collect();
+        let adopted = |set: &Value| set["metadata"]["ownerReferences"][0]["uid"] == uid;
+        if sets.len() == 2 && sets.iter().all(adopted) { Ok(()) } else { Err(format!("{sets:?}")) }
+    })
+    .await;
+}
+
+/// A watcher is told of a deletion once, when the last part is gone; reads after the answer know of it.
+async fn told_once(api: &Api, all: &[&Member; 2]) {
+    let before = api.get(&format!("{DEPLOYMENTS}/told")).await;
+    let version = text(&before, "/metadata/resourceVersion");
+    let mut watch = api.watch(&format!("{DEPLOYMENTS}?watch=true&resourceVersion={version}")).await;
+    let answer = remove(api, "told", &Value::Null).await.ok();
+    assert_eq!((&answer["status"], &answer["details"]["uid"]), (&json!("Success"), &before["metadata"]["uid"]));
+    let shown = api.request(Method::GET, &format!("{DEPLOYMENTS}/told"), "").await;
+    refused(&shown, 404, "NotFound", &["deployments.apps \"told\" not found"]);
+    refused(&remove(api, "told", &Value::Null).await, 404, "NotFound", &["deployments.apps \"told\" not found"]);
+    post(api, &deployment("told", 3)).await.ok();
+    let (mut types, mut uids) = (Vec::new(), Vec::new());
+    while types.last().map(String::as_str) != Some("ADDED") {
+        let (type_, object) = event(&mut watch, "told").await;
+        types.push(type_);
+        uids.push(text(&object, "/metadata/uid").to_owned());
+    }
+    types.retain(|type_| type_ != "MODIFIED");
+    assert_eq!(types, ["DELETED", "ADDED"]);
+    assert_ne!(uids.first(), uids.last());
+    remove(api, "told", &Value::Null).await.ok();
+    gone(api, all, "told").await;
+}
+
+async fn what_is_not_placed(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
+    refused(&remove(api, "never", &Value::Null).await, 404, "NotFound", &["\"never\" not found"]);
+    post(api, &deployment("whole", 3)).await.ok();
+    let told = remove(api, "whole@east", &Value::Null).await;
+    refused(&told, 409, "Conflict", &["the part in member east", "fleet-east"]);
+    all[0].api().await.create(DEPLOYMENTS, &deployment("native", 1)).await;
+    eventually(SOON, async || fleet.kubectl(&["get", "deployments"]).await.holds("native@east")).await;
+    refused(&remove(api, "native@east", &Value::Null).await, 405, "MethodNotAllowed", &["/clusters/east"]);
+    refused(&remove(api, "native", &Value::Null).await, 404, "NotFound", &["native@east"]);
+
+    // Parts that somebody deletes where they live are gone, and nothing is repaired.
+    all[0].kubectl(&["delete", "deployment", "whole"]).await.ok();
+    eventually(SOON, async || {
+        let shown = api.get(&format!("{DEPLOYMENTS}/whole")).await;
+        (shown["spec"]["replicas"] == 2).then_some(()).ok_or_else(|| shown.to_string())
+    })
+    .await;
+    all[1].kubectl(&["delete", "deployment", "whole"]).await.ok();
+    gone(api, all, "whole").await;
+}
