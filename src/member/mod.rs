@@ -120,13 +120,9 @@ impl Member {
         if let Some(down) = self.down() {
             return Err(UpstreamError::new(&self.name, Failure::Down(down)));
         }
-        let answer = self.upstream.send(request, class);
-        if class != Class::Read {
-            return answer.await;
-        }
         tokio::select! {
-            answer = answer => answer,
-            down = self.goes_down() => Err(UpstreamError::new(&self.name, Failure::Down(down))),
+            answer = self.upstream.send(request, class) => answer,
+            down = self.goes_down(), if class == Class::Read => Err(UpstreamError::new(&self.name, Failure::Down(down))),
         }
     }
 

@@ -151,6 +151,7 @@ impl Router {
             ("get", "") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
             ("watch", "") => self.reader.list_or_watch(&target, true, asked).await,
+            // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
             ("create", "") => Box::pin(self.create(&target, asked, body)).await,
             ("delete", "") => Box::pin(self.delete(info, &target, asked, body)).await,
             _ => Err(self.not_built(info)),

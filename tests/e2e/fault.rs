@@ -1,16 +1,18 @@
 //! Members that fail, and what clients of the fleet notice of it: a warning, and never a deletion.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
+    time::Instant,
 };
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::support::{
-    Answer, Api, FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, Testbed, Watch, eventually,
+    Answer, Api, FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, Testbed, Watch, eventually, figure,
     objects::{CONFIG_MAPS, IN_DEFAULT, create, delete, exact, held, listed, same, union, update},
 };
 
@@ -123,7 +125,7 @@ async fn a_member_that_is_down_at_the_start_is_unknown_and_not_absent() {
     west.restart().await;
     let took = recovered(&api, &[east, west]).await;
     assert!(took < Duration::from_secs(8), "a member that came up is listed after {took:?}");
-    println!("unknown member listed {took:?} after it was ready");
+    figure(&format!("unknown member listed {took:?} after it was ready"));
 
     // kubefold itself starts again while a member is down: nobody may read that as deletions.
     let mut informer = Informer::start(&fleet.kubeconfig(), None, "configmaps", true);
@@ -142,6 +144,34 @@ async fn a_member_that_is_down_at_the_start_is_unknown_and_not_absent() {
     assert_eq!(keys(&informer, "DELETE"), Vec::<String>::new());
 }
 
+/// A member is stopped in its tracks: who asks for its objects waits until that is known, and nobody else.
+async fn hang(api: &Api, east: &Member, west: &Member) {
+    west.pause();
+    let since = Instant::now();
+    let hung = async {
+        let one = ask(api, format!("{IN_DEFAULT}/one@west")).await;
+        assert!(!one.warnings().is_empty(), "{one}");
+        assert_eq!(one.ok()["data"]["is"], "west");
+        since.elapsed()
+    };
+    let others = async {
+        let mut slowest = Duration::ZERO;
+        for _ in 0..20 {
+            let since = Instant::now();
+            listed(api).await.unwrap();
+            api.get(&format!("{IN_DEFAULT}/one@east")).await;
+            slowest = slowest.max(since.elapsed());
+        }
+        (slowest, since.elapsed())
+    };
+    let (hung, (slowest, others)) = tokio::join!(hung, others);
+    figure(&format!("get from a hanging member: {hung:?}; others meanwhile at most {slowest:?}"));
+    assert!(others < hung, "nobody waits for the member that hangs: {others:?}");
+    warned(api, &["west is down since"]).await;
+    west.resume();
+    figure(&format!("exact {:?} after a hanging member went on", recovered(api, &[east, west]).await));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_is_a_warning_and_never_a_deletion() {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
@@ -158,13 +188,13 @@ async fn an_outage_is_a_warning_and_never_a_deletion() {
     let since = Instant::now();
     let mut informer = Informer::start(&fleet.kubeconfig(), None, "configmaps", true);
     informer.synced(SOON).await;
-    println!("informer synced over a quiet fleet after {:?}, its start included", since.elapsed());
+    figure(&format!("informer synced over a quiet fleet after {:?}, its start included", since.elapsed()));
     let mut watch = watch_now(&api).await;
 
     // Dead.
     west.kill();
     let warning = warned(&api, &["west is down since", "last known state"]).await;
-    println!("{warning}");
+    figure(&warning);
     let kubectl = fleet.kubectl(&["get", "configmaps", "-A", "-o", "name"]).await;
     assert!(kubectl.ok().contains("configmap/one@west"), "{kubectl}");
     assert!(kubectl.stderr.contains("Warning: member west is down"), "{kubectl}");
@@ -182,33 +212,9 @@ async fn an_outage_is_a_warning_and_never_a_deletion() {
     create(east, "meanwhile", "east").await;
     assert_eq!(events(&mut watch, 1).await, ["ADDED meanwhile@east"]);
     west.restart().await;
-    println!("exact {:?} after a killed member was ready", recovered(&api, &[east, west]).await);
+    figure(&format!("exact {:?} after a killed member was ready", recovered(&api, &[east, west]).await));
 
-    // Stopped in its tracks.
-    west.pause();
-    let since = Instant::now();
-    let hung = async {
-        let one = ask(&api, format!("{IN_DEFAULT}/one@west")).await;
-        assert!(!one.warnings().is_empty(), "{one}");
-        assert_eq!(one.ok()["data"]["is"], "west");
-        since.elapsed()
-    };
-    let others = async {
-        let mut slowest = Duration::ZERO;
-        for _ in 0..20 {
-            let since = Instant::now();
-            listed(&api).await.unwrap();
-            api.get(&format!("{IN_DEFAULT}/one@east")).await;
-            slowest = slowest.max(since.elapsed());
-        }
-        (slowest, since.elapsed())
-    };
-    let (hung, (slowest, others)) = tokio::join!(hung, others);
-    println!("get from a hanging member: {hung:?}; others meanwhile at most {slowest:?}");
-    assert!(others < hung, "nobody waits for the member that hangs: {others:?}");
-    warned(&api, &["west is down since"]).await;
-    west.resume();
-    println!("exact {:?} after a hanging member went on", recovered(&api, &[east, west]).await);
+    hang(&api, east, west).await;
 
     // Silent on the wire, while it lives on behind it.
     relay.hang();
@@ -217,7 +223,7 @@ async fn an_outage_is_a_warning_and_never_a_deletion() {
     update(west, "one", "west, again").await;
     delete(west, "two").await;
     relay.restore().await;
-    println!("exact {:?} after the wire spoke again", recovered(&api, &[east, west]).await);
+    figure(&format!("exact {:?} after the wire spoke again", recovered(&api, &[east, west]).await));
     assert_eq!(events(&mut watch, 3).await, ["ADDED four@west", "MODIFIED one@west", "DELETED two@west"]);
 
     // Cut in the middle of a watch, again and again.
@@ -315,26 +321,29 @@ async fn a_member_that_lost_its_history_or_its_data_is_compared_and_the_differen
 /// What answers nonsense in place of a member: an address, for as long as it lives.
 struct Babbler {
     address: std::net::SocketAddr,
-    task: tokio::task::JoinHandle<()>,
+    end: CancellationToken,
 }
 
 impl Babbler {
     async fn start(nonsense: &'static [u8]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let task = tokio::spawn(async move {
+        let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
+        let (talks, until) = (tasks.clone(), end.clone());
+        let accept = async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                tokio::spawn(async move {
+                talks.spawn(until.clone().run_until_cancelled_owned(async move {
                     let mut asked = [0; 4096];
                     while let Ok(1..) = stream.read(&mut asked).await {
                         if stream.write_all(nonsense).await.is_err() {
                             return;
                         }
                     }
-                });
+                }));
             }
-        });
-        Self { address, task }
+        };
+        tasks.spawn(end.clone().run_until_cancelled_owned(accept));
+        Self { address, end }
     }
 
     /// A fleet file's entry that leads to it.
@@ -349,7 +358,7 @@ impl Babbler {
 
 impl Drop for Babbler {
     fn drop(&mut self) {
-        self.task.abort();
+        self.end.cancel();
     }
 }
 
@@ -395,7 +404,7 @@ async fn a_member_that_lies_or_refuses_is_named_and_the_others_are_served() {
     let user = |text: &str| text.lines().find(|line| line.contains("client-key-data")).unwrap().to_owned();
     let stranger = west.dir().join("stranger.kubeconfig");
     std::fs::write(&stranger, of(west).replace(&user(&of(west)), &user(&of(east)))).unwrap();
-    fleet.configure(&FleetFile::default().member(east, 1).entry("stranger", &stranger, 1, ""));
+    fleet.configure(&good.clone().entry("stranger", &stranger, 1, ""));
     eventually(NOTICED, async || {
         unavailable(&ask(&api, CONFIG_MAPS.to_owned()).await, "stranger", "it refuses kubefold's own credential (401)")
     })
@@ -407,7 +416,7 @@ async fn a_member_that_lies_or_refuses_is_named_and_the_others_are_served() {
     // One cluster under two names: every object of it is there once, and the second name says why it holds none.
     fleet.configure(&good.clone().entry("copy", &east.kubeconfig(), 1, ""));
     let warning = warned(&api, &["copy", "same cluster as east"]).await;
-    println!("{warning}");
+    figure(&warning);
     assert_eq!(same(&listed(&api).await.unwrap().0, &union(&[east, west]).await), Ok(()));
     let own = ask(&api, format!("/clusters/copy{IN_DEFAULT}/one")).await;
     unavailable(&own, "copy", "same cluster as east").unwrap();
@@ -418,7 +427,7 @@ async fn a_member_that_lies_or_refuses_is_named_and_the_others_are_served() {
     west.kubectl(&["delete", "clusterrolebinding", "kubefold"]).await.ok();
     relay.sever().await;
     let warning = warned(&api, &["west", "kubefold may not read namespace kube-system (403"]).await;
-    println!("{warning}");
+    figure(&warning);
     create(east, "two", "east").await;
     assert_eq!(events(&mut watch, 1).await, ["ADDED two@east"]);
     fleet.restart().await;

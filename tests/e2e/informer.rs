@@ -2,15 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use http::{Method, StatusCode};
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, Testbed, eventually,
+    FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, Testbed, eventually, figure,
     objects::{IN_DEFAULT, config_map, create_many, exact, held, same, union},
 };
 
@@ -134,12 +135,17 @@ async fn informers_hold_what_the_members_hold_through_churn_outage_and_restart()
     for informer in &mut informers {
         settled(informer, &members, &deleted).await;
         let (added, updated, removed, idle) = counted(informer);
-        println!("added {added}, updated {updated}, deleted {removed}, updated without a change {idle}");
+        figure(&format!("added {added}, updated {updated}, deleted {removed}, updated without a change {idle}"));
         // A relist is one for each object; a change and its undoing between two looks may be one for itself.
         assert!(idle < 10, "{idle} updates without a change: {}", informer.errors());
     }
 
-    // kubefold itself is killed: the log is another one afterwards, and each informer lists once.
+    restart(&fleet, &mut informers, &members, &deleted).await;
+}
+
+/// kubefold itself is killed: the log is another one afterwards, and each informer lists once.
+async fn restart(fleet: &Kubefold, informers: &mut [Informer], members: &[&Member], deleted: &BTreeSet<String>) {
+    let api = fleet.api().await;
     let before = last_revision(&informers[0]);
     fleet.kill9();
     let name = "while-kubefold-was-down";
@@ -157,13 +163,13 @@ async fn informers_hold_what_the_members_hold_through_churn_outage_and_restart()
     .await;
     let after: u64 = lists["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(after > before, "revisions went from {before} to {after}");
-    for informer in &mut informers {
-        settled(informer, &members, &deleted).await;
+    for informer in &mut *informers {
+        settled(informer, members, deleted).await;
         let (added, updated, removed, idle) = counted(informer);
-        println!(
+        figure(&format!(
             "{:?} after the restart: added {added}, updated {updated}, deleted {removed}, without a change {idle}",
             since.elapsed()
-        );
+        ));
     }
     assert!(last_revision(&informers[0]) > before);
 }

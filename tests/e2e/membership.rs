@@ -7,17 +7,18 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::task::TaskTracker;
 
 use crate::support::{
-    Api, FleetFile, Kubefold, MemberOptions, Relay, Testbed, eventually,
+    Api, FleetFile, Kubefold, MemberOptions, Relay, Testbed, eventually, figure,
     objects::{CONFIG_MAPS, create, create_many, exact},
 };
 
@@ -78,10 +79,10 @@ fn between<'a>(line: &'a [u8], label: &[u8]) -> &'a [u8] {
 }
 
 /// A watch that is read as fast as it comes.
-fn follow(api: &Api, revision: &str) -> (Arc<Seen>, JoinHandle<()>) {
+fn follow(tasks: &TaskTracker, api: &Api, revision: &str) -> (Arc<Seen>, JoinHandle<()>) {
     let (seen, api) = (Arc::<Seen>::default(), api.clone());
     let (told, path) = (Arc::clone(&seen), format!("{CONFIG_MAPS}?watch=true&resourceVersion={revision}"));
-    let task = tokio::spawn(async move {
+    let task = tasks.spawn(async move {
         let mut body = api.open(Request::get(path).body(Bytes::new()).unwrap()).await.unwrap().into_body();
         let mut rest = Vec::new();
         while let Some(Ok(frame)) = body.frame().await {
@@ -121,7 +122,7 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
     let (east, west) = (&bed["east"], &bed["west"]);
     let since = Instant::now();
     create_many(west, "bulk", OBJECTS, OBJECT_BYTES).await;
-    println!("{OBJECTS} config maps made in {:?}", since.elapsed());
+    figure(&format!("{OBJECTS} config maps made in {:?}", since.elapsed()));
     create(east, "one", "east").await;
     let relay = Relay::before(west).await;
 
@@ -133,7 +134,8 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
     let api = fleet.api().await;
     let list = api.get(CONFIG_MAPS).await;
     let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
-    let watchers: Vec<_> = (0..WATCHERS).map(|_| follow(&api, revision)).collect();
+    let tasks = TaskTracker::new();
+    let watchers: Vec<_> = (0..WATCHERS).map(|_| follow(&tasks, &api, revision)).collect();
     // It asks and does not read.
     let slow = api
         .open(Request::get(format!("{CONFIG_MAPS}?watch=true&resourceVersion={revision}")).body(Bytes::new()).unwrap());
@@ -159,13 +161,17 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
             }
         };
         tokio::join!(cut_lists, all_have(&watchers, 1 + round * all, (round - 1) * all));
-        println!("joined for all watchers after {:?}, {} MB more", since.elapsed(), grown(&fleet, before) >> 20);
+        figure(&format!(
+            "joined for all watchers after {:?}, {} MB more",
+            since.elapsed(),
+            grown(&fleet, before) >> 20
+        ));
         most = most.max(grown(&fleet, before));
         eventually(SOON, async || exact(&api, &[east, west]).await).await;
         let since = Instant::now();
         fleet.configure(&alone);
         all_have(&watchers, 1 + round * all, round * all).await;
-        println!("left for all watchers after {:?}, {} MB more", since.elapsed(), grown(&fleet, before) >> 20);
+        figure(&format!("left for all watchers after {:?}, {} MB more", since.elapsed(), grown(&fleet, before) >> 20));
         most = most.max(grown(&fleet, before));
         eventually(SOON, async || exact(&api, &[east]).await).await;
     }
@@ -173,7 +179,15 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
 
     // More has passed than the log holds: who did not read is told so, or cut off, and nobody else noticed.
     assert_eq!(slow.status(), StatusCode::OK);
-    let mut body = slow.into_body();
+    let given = read_to_its_end(slow.into_body()).await;
+    figure(&format!("the slow watcher was given {} MB and its end", given >> 20));
+    for (_, task) in watchers {
+        task.abort();
+    }
+}
+
+/// Reads what is left of a watch up to a 410 or its end, and gives the bytes of it.
+async fn read_to_its_end(mut body: hyper::body::Incoming) -> usize {
     let mut told = Vec::new();
     let read_all = async {
         while let Some(Ok(frame)) = body.frame().await {
@@ -186,10 +200,7 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
         }
     };
     tokio::time::timeout(SOON, read_all).await.expect("a watch that fell behind ends");
-    println!("the slow watcher was given {} MB and its end", told.len() >> 20);
-    for (_, task) in watchers {
-        task.abort();
-    }
+    told.len()
 }
 
 fn grown(fleet: &Kubefold, before: u64) -> u64 {

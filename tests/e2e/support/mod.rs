@@ -56,6 +56,12 @@ pub(crate) use {
     relay::Relay,
 };
 
+/// Says what was measured, for whoever reads the output with `--nocapture`; nothing is asserted on it.
+#[expect(clippy::print_stdout, reason = "a test's output is for people")]
+pub(crate) fn figure(text: &str) {
+    println!("{text}");
+}
+
 /// Several members, started together.
 pub(crate) struct Testbed {
     members: Vec<Member>,
