@@ -332,9 +332,8 @@ async fn commit<F: Fleet>(writer: &Arc<Writer<F>>, entry: Entry, hold: F::Hold, 
     }
     let bodies: Vec<_> = bodies.into_iter().map(|(member, body)| (member, body.bytes)).collect();
     writer.journal.finish(entry.id).await;
-    writer.fleet.release(hold).await;
-    let stored =
-        writer.fleet.visible(&entry.key).filter(|visible| visible.uid == entry.uid).map(|visible| visible.body);
+    let shown = writer.fleet.release(hold).await;
+    let stored = shown.filter(|visible| visible.uid == entry.uid).map(|visible| visible.body);
     match stored.or_else(|| writer.fleet.render(&entry.key, &bodies)) {
         Some(body) => Reply { code: StatusCode::CREATED, warnings, body },
         None => Reply::internal("it is created, but cannot be shown").warned(warnings),

@@ -187,8 +187,8 @@ pub trait Fleet: Send + Sync + 'static {
     /// Takes the key; waits (bounded) for whoever has it. `None`: still taken.
     fn hold(&self, key: &Key) -> impl Future<Output = Option<Self::Hold>> + Send;
 
-    /// Lets the key go. When it returns, the fold as it is now has been emitted, once, and [`Fleet::visible`] tells it.
-    fn release(&self, hold: Self::Hold) -> impl Future<Output = ()> + Send;
+    /// Lets the key go. When it returns, the fold as it is now has been emitted, once; gives what that event told.
+    fn release(&self, hold: Self::Hold) -> impl Future<Output = Option<Visible>> + Send;
 
     /// Has a key not shown from the start of its store on, until [`Fleet::show`]: at start, before anything is served.
     fn withhold(&self, key: &Key);

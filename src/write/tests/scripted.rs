@@ -324,15 +324,17 @@ impl Fleet for Scripted {
     async fn hold(&self, key: &Key) -> Option<Held> {
         for _ in 0..10 {
             if self.held.lock().insert(key.name.clone()) {
-                return Some(Held { held: self.held.clone(), name: key.name.clone() });
+                return Some(Held { held: self.held.clone(), key: key.clone() });
             }
             sleep(Duration::from_millis(500)).await;
         }
         None
     }
 
-    async fn release(&self, hold: Held) {
+    async fn release(&self, hold: Held) -> Option<Visible> {
+        let key = hold.key.clone();
         drop(hold);
+        self.visible(&key)
     }
 
     fn withhold(&self, key: &Key) {
@@ -401,11 +403,11 @@ impl Fleet for Scripted {
 
 pub(super) struct Held {
     held: Arc<Mutex<BTreeSet<String>>>,
-    name: String,
+    key: Key,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.held.lock().remove(&self.name);
+        self.held.lock().remove(&self.key.name);
     }
 }
