@@ -1,6 +1,6 @@
 //! Discovery: what the fleet serves, told as one API server tells it.
 //!
-//! `/api`, `/apis`, their groups and versions, and `/version`. May name: `wire`, `config`, `observe`, `placement`,
+//! `/api`, `/apis`, their groups and versions, `/version` and `/openapi/v3`. May name: `wire`, `config`, `observe`, `placement`,
 //! `store`, `member`.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use self::documents::Documents;
 use crate::{
     member::catalog::Catalogue,
     wire::{
-        accept::{AGGREGATED_DISCOVERY_V2, accept_header, negotiate, not_acceptable, parse_accept, wants_pretty},
+        accept::{accept_header, negotiate, not_acceptable, parse_accept, wants_aggregated, wants_pretty},
         body::{Body, empty, full},
         status::Status,
         warning::Warnings,
@@ -22,8 +22,11 @@ use crate::{
 mod aggregated;
 mod documents;
 mod legacy;
+mod openapi;
 #[cfg(test)]
 mod tests;
+
+pub use openapi::{is_openapi_path, openapi};
 
 /// Answers discovery; holds the documents of the newest catalogue, each encoded once.
 #[derive(Debug, Default)]
@@ -71,7 +74,7 @@ impl Discovery {
             return Some(Status::method_not_allowed(message).into_response());
         }
         let answer = self.answer(target, query, headers, catalogue);
-        let mut response = answer.unwrap_or_else(|status| status.into_response());
+        let mut response = answer.unwrap_or_else(|status| status.into_response_to(headers));
         warn_of_unknown(catalogue, &mut response);
         Some(response)
     }
@@ -140,15 +143,6 @@ impl<'a> Target<'a> {
             _ => None,
         }
     }
-}
-
-/// Whether any alternative asks for aggregated discovery; a kube-apiserver prefers it wherever it stands
-/// (`pkg/endpoints/discovery/aggregated/wrapper.go`). v2beta1 is not offered, as since Kubernetes 1.35.
-fn wants_aggregated(headers: &HeaderMap) -> bool {
-    let clauses = parse_accept(accept_header(headers));
-    clauses.iter().any(|clause| {
-        clause.takes("application/json") && clause.transform().is_some_and(|wanted| wanted == AGGREGATED_DISCOVERY_V2)
-    })
 }
 
 fn aggregated_response(document: &documents::Aggregated, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {

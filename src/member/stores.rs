@@ -24,7 +24,7 @@ use crate::{
         collect,
         reflector::{Reflector, ReflectorState},
     },
-    store::{FleetStore, KindSpec, Naming, Referent, SLICE_ITEMS_MAX, Shared},
+    store::{FleetStore, Hold, KindSpec, Naming, Referent, SLICE_ITEMS_MAX, Shared},
     wire::{body::empty, resource::Gvr, status::Status},
 };
 
@@ -44,6 +44,8 @@ pub struct Stores {
     shared: ArcSwap<Shared>,
     polled: Mutex<HashMap<MemberName, Polled>>,
     running: Mutex<HashMap<Gvr, Arc<Running>>>,
+    /// Keys that no store shows from its start on: resource and key.
+    withheld: Mutex<Vec<(Gvr, String)>>,
     tasks: TaskTracker,
     cancel: CancellationToken,
     this: Weak<Self>,
@@ -59,6 +61,8 @@ pub struct Running {
     leaving: Mutex<HashSet<MemberName>>,
     used: Mutex<Instant>,
     cancel: CancellationToken,
+    /// Keys that are withheld since the store began.
+    withheld: Mutex<HashMap<String, Hold>>,
 }
 
 struct Feed {
@@ -114,6 +118,7 @@ impl Stores {
             shared: ArcSwap::from_pointee(shared),
             polled: Mutex::default(),
             running: Mutex::default(),
+            withheld: Mutex::default(),
             tasks,
             cancel,
             this: this.clone(),
@@ -317,6 +322,19 @@ impl Stores {
         self.running.lock().get(gvr).map(Arc::clone)
     }
 
+    /// Has a key not shown until [`Self::show`]: what an earlier process left of a write there is nobody's to see before
+    /// it is whole or gone. For stores that have not begun.
+    pub fn withhold(&self, gvr: &Gvr, key: String) {
+        self.withheld.lock().push((gvr.clone(), key));
+    }
+
+    /// Shows a key that was withheld, as it is now.
+    pub fn show(&self, gvr: &Gvr, key: &str) {
+        self.withheld.lock().retain(|(withheld, name)| withheld != gvr || name != key);
+        let held = self.peek(gvr).and_then(|running| running.withheld.lock().remove(key));
+        drop(held);
+    }
+
     /// The store of a kind, started where it is not; it may be empty yet.
     ///
     /// Errors: nobody serves the kind, or it is not known whether somebody does.
@@ -411,12 +429,17 @@ impl Stores {
                 stores.redress(&own, changed);
             }
         };
+        let store = Arc::new(FleetStore::new(Arc::new(spec), Shared::clone(&self.shared.load()), tell));
+        let withheld = self.withheld.lock();
+        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr).map(|(_, key)| key);
+        let withheld = keys.map(|key| (key.clone(), store.hold(key))).collect();
         Arc::new(Running {
-            store: Arc::new(FleetStore::new(Arc::new(spec), Shared::clone(&self.shared.load()), tell)),
+            store,
             feeds: Mutex::default(),
             leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),
             cancel: self.cancel.child_token(),
+            withheld: Mutex::new(withheld),
         })
     }
 

@@ -70,6 +70,9 @@ pub enum PlanError {
     /// No member can take it.
     #[error("no member can take it: {}", listed(.0))]
     NoCandidate(Vec<(MemberName, String)>),
+    /// No member that could take it holds its namespace.
+    #[error("no member holds the namespace")]
+    NoNamespace,
     /// Who could take it is down.
     #[error("no member that is up can take it: {}", listed(.0))]
     AllDown(Vec<(MemberName, String)>),
@@ -86,9 +89,14 @@ fn listed(reasons: &[(MemberName, String)]) -> String {
 }
 
 impl PlanError {
-    /// The failure as the client sees it.
-    pub fn to_status(&self, group: &str, resource: &str, kind: &str, name: &str) -> Status {
+    /// The failure as the client sees it. A namespace that is nowhere is what a kube-apiserver says it is.
+    pub fn to_status(&self, group: &str, resource: &str, kind: &str, (namespace, name): (&str, &str)) -> Status {
         match self {
+            Self::NoNamespace => {
+                let mut status = Status::not_found("", "namespaces", namespace);
+                status.message.push_str(": no member holds it");
+                return status;
+            }
             Self::NoCandidate(_) => {
                 let kind = qualified(group, kind);
                 let message = format!("{kind} {name:?} is invalid: {self}");
@@ -129,7 +137,12 @@ pub fn plan(
         }
     }
     if takers.is_empty() {
-        return Err(if down { PlanError::AllDown(left_out) } else { PlanError::NoCandidate(left_out) });
+        let mut able = candidates.iter().filter(|candidate| !candidate.absent && candidate.serves_kind).peekable();
+        return Err(match () {
+            () if down => PlanError::AllDown(left_out),
+            () if able.peek().is_some() && able.all(|candidate| !candidate.has_namespace) => PlanError::NoNamespace,
+            () => PlanError::NoCandidate(left_out),
+        });
     }
     let shares: Vec<_> = takers.iter().map(|(c, _)| Share { member: &c.name, weight: c.weight, max: None }).collect();
     let mut parts: Vec<_> = takers.iter().zip(divide(replicas, &shares, uid)).collect();
@@ -169,6 +182,9 @@ fn taker(candidate: &Candidate) -> Result<&String, Refusal> {
     if !candidate.serves_kind {
         return no("it does not serve the kind".to_owned());
     }
+    if let Standing::Down(why) = &candidate.standing {
+        return Err(Refusal { why: format!("it is down: {why}"), down: true });
+    }
     if !candidate.has_namespace {
         return no("it does not hold the namespace".to_owned());
     }
@@ -177,9 +193,6 @@ fn taker(candidate: &Candidate) -> Result<&String, Refusal> {
     }
     if let Err(why) = &candidate.fits {
         return no(why.clone());
-    }
-    if let Standing::Down(why) = &candidate.standing {
-        return Err(Refusal { why: format!("it is down: {why}"), down: true });
     }
     match &candidate.cluster_uid {
         Some(uid) => Ok(uid),
@@ -228,6 +241,19 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_is_nowhere_is_not_found() {
+        let mut all = [candidate("a", 1), candidate("b", 1), candidate("c", 1)];
+        all.iter_mut().for_each(|candidate| candidate.has_namespace = false);
+        all[2].serves_kind = false;
+        let status =
+            plan("u", 1, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+        assert_eq!((status.code.as_u16(), status.reason), (404, Reason::NotFound));
+        assert_eq!(status.message, "namespaces \"ns\" not found: no member holds it");
+        all[1].standing = Standing::Down("cut off".into());
+        assert!(matches!(plan("u", 1, &all, None), Err(PlanError::AllDown(_))), "it may hold it");
+    }
+
+    #[test]
     fn divide_leaves_a_down_member_out_and_each_reason_is_said() {
         let mut all =
             vec![candidate("a", 1), candidate("b", 1), candidate("c", 1), candidate("d", 1), candidate("e", 1)];
@@ -240,9 +266,10 @@ mod tests {
         assert_eq!(p.left_out.len(), 4);
         all[4].serves_kind = false;
         let error = plan("u", 4, &all, None).unwrap_err();
-        assert_eq!(error.to_status("apps", "deployments", "Deployment", "web").code, 503, "one is only down");
+        assert_eq!(error.to_status("apps", "deployments", "Deployment", ("ns", "web")).code, 503, "one is only down");
         all[0].absent = true;
-        let status = plan("u", 4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", "web");
+        let status =
+            plan("u", 4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
         assert_eq!((status.code.as_u16(), status.reason), (422, Reason::Invalid));
         assert_eq!(
             status.message,
@@ -256,7 +283,8 @@ mod tests {
     fn an_unknown_member_refuses_unless_it_is_declared_absent() {
         let mut all = vec![candidate("east", 1), candidate("west", 1)];
         all[1].standing = Standing::Unknown("never reached".into());
-        let status = plan("u", 3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", "web");
+        let status =
+            plan("u", 3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
         assert_eq!(status.code, 503);
         assert!(status.message.contains("west: never reached"), "{}", status.message);
         assert_eq!(status.details.retry_after_seconds, None);

@@ -123,7 +123,7 @@ impl Options {
         if self.matching == Match::Exact && self.at == At::Any {
             return refuse(
                 "resourceVersionMatch",
-                "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             );
         }
         if !self.continue_token.is_empty() && matches!(self.at, At::Revision(_)) {

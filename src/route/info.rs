@@ -43,9 +43,12 @@ impl View {
     /// Splits a member's prefix off. `rest` keeps raw bytes, dots and encoded slashes included: the member alone reads it,
     /// with the caller's own rights, and a service proxy's paths may hold anything.
     ///
-    /// Errors: a member's name that is no text.
+    /// Errors: a member's name that is no text; a path of the fleet view that is no path.
     pub fn of(path_and_query: &str) -> Result<Self, PathError> {
-        let Some(inner) = path_and_query.strip_prefix("/clusters/") else { return Ok(Self::Fleet) };
+        let Some(inner) = path_and_query.strip_prefix("/clusters/") else {
+            segments(path_and_query.split('?').next().unwrap_or_default())?;
+            return Ok(Self::Fleet);
+        };
         let end = inner.find(['/', '?']).unwrap_or(inner.len());
         let (name, rest) = inner.split_at(end);
         if name.is_empty() {
@@ -382,7 +385,9 @@ mod tests {
         for (path, expected) in cases {
             assert_eq!(RequestInfo::of(&Method::GET, path, None), Err(expected), "{path}");
             assert_eq!(View::of(path), Err(expected), "{path}");
-            assert_eq!(View::of(&format!("/clusters/east{path}")), Err(expected), "{path}");
+            // The member alone reads what is said to it.
+            let member = View::Member { name: "east".into(), rest: path.into() };
+            assert_eq!(View::of(&format!("/clusters/east{path}")), Ok(member), "{path}");
         }
         let empty = RequestInfo::of(&Method::GET, "/api/v1/namespaces//pods", None);
         assert_eq!(empty, Err(PathError::Empty));

@@ -2,28 +2,27 @@
 //!
 //! May name: `discovery`, `read`, `write`, `member`, and what is below them.
 
+mod body;
 mod info;
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
-use http_body_util::BodyExt;
 
 use crate::{
-    discovery::Discovery,
+    discovery::{Discovery, is_discovery_path, is_openapi_path, openapi},
     member::{
         catalog::{MergedResource, Scope},
         stores::{Ready, Stores},
         view,
     },
     read::{Asked, Reader, Target},
+    route::body::{body_name, read_json},
     store::key,
     wire::{
         body::Body,
         caller::Caller,
-        locate::Paths,
-        protobuf,
         resource::Gvr,
         status::{Reason, Status},
     },
@@ -77,7 +76,7 @@ impl Router {
         request: Request<Body>,
     ) -> Result<Response<Body>, Status> {
         if let Some(member) = self.stores.registry().get(name) {
-            return Ok(view::pass_body(&member, caller, request, rest).await);
+            return Ok(Box::pin(view::pass_body(&member, caller, request, rest)).await);
         }
         let members = self.stores.registry().members();
         let known: Vec<&str> = members.iter().map(|member| member.name().as_str()).collect();
@@ -88,19 +87,15 @@ impl Router {
     /// Discovery, read and write answer.
     async fn fleet_view(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
         if !caller.is_in(ADMINS) {
-            return Err(Status::forbidden(format!(
-                "user {:?} is not in group {ADMINS}: until kubefold asks every member what a caller may read, the fleet \
-                 view serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) \
-                 are open to whom the members allow",
-                caller.user
-            )));
+            return Ok(refuse(caller, request.headers()));
         }
-        if request.uri().path().starts_with("/openapi/") {
-            return self.openapi(caller, request).await;
+        if is_openapi_path(request.uri().path()) {
+            // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
+            return Box::pin(openapi(&self.stores, caller, request)).await;
         }
         let (parts, body) = request.into_parts();
         let (path, query) = (parts.uri.path(), parts.uri.query());
-        if !METHODS.contains(&parts.method) {
+        if is_discovery_path(path) && !METHODS.contains(&parts.method) {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
         let mut headers = parts.headers.clone();
@@ -121,21 +116,6 @@ impl Router {
         self.resource(&info, caller, &parts, body).await
     }
 
-    /// Schemas, without which kubectl creates nothing from a file: until they are merged, those of the first member that
-    /// can be reached.
-    async fn openapi(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
-        if request.method() != Method::GET && request.method() != Method::HEAD {
-            return Err(Status::method_not_allowed(NOT_ALLOWED));
-        }
-        let members = self.stores.registry().members();
-        let Some(member) = members.iter().find(|member| member.usable() && member.health().is_reachable()) else {
-            let each: Vec<String> = members.iter().map(|member| member.describe()).collect();
-            return Err(Status::unavailable(format!("no member can say its schemas: {}", each.join("; "))));
-        };
-        let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
-        Ok(view::pass_body(member, caller, request, &path).await)
-    }
-
     async fn resource(
         &self,
         info: &RequestInfo,
@@ -152,6 +132,9 @@ impl Router {
             // A read waits for members that have never answered; only they might serve it.
             None if catalogue.complete() => return Err(Status::no_such_path()),
             None => {}
+        }
+        if !METHODS.contains(&parts.method) {
+            return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
         // A request for one namespace names it twice: as itself, and as the namespace that it is in.
         let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
@@ -240,59 +223,6 @@ impl Router {
     }
 }
 
-/// Largest body of a write, as a kube-apiserver has it. Source: kubernetes/apiserver `pkg/server/config.go`.
-const BODY_BYTES_MAX: usize = 3 << 20;
-
-/// Reads a write's body as JSON: typed clients send protobuf.
-///
-/// Errors: 413, 415, or 400 when it cannot be read.
-async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
-    let body = whole(body).await?;
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    match media_type {
-        _ if body.is_empty() => Ok(body),
-        "" | "application/json" => Ok(body),
-        _ if protobuf::is_protobuf(content_type) => {
-            protobuf::to_json(&body).map(Bytes::from).map_err(|error| Status::bad_request(error.to_string()))
-        }
-        other => Err(Status::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Reason::UnsupportedMediaType,
-            format!(
-                "the body of the request was in an unknown format ({other}) - accepted media types include: \
-                 application/json, application/vnd.kubernetes.protobuf"
-            ),
-        )),
-    }
-}
-
-/// The whole of a body, up to the limit.
-async fn whole(mut body: Body) -> Result<Bytes, Status> {
-    let mut out = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Status::bad_request(format!("the body broke off: {error}")))?;
-        let Ok(chunk) = frame.into_data() else { continue };
-        if out.len() + chunk.len() > BODY_BYTES_MAX {
-            return Err(Status::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                Reason::RequestEntityTooLarge,
-                format!("Request entity too large: limit is {BODY_BYTES_MAX}"),
-            ));
-        }
-        out.extend_from_slice(&chunk);
-    }
-    Ok(out.freeze())
-}
-
-/// `metadata.name` of a body.
-fn body_name(body: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(body).ok()?;
-    let mut found = Vec::new();
-    Paths::new([(0, ["metadata", "name"].as_slice())]).locate(text, &mut found).ok()?;
-    serde_json::from_str(text.get(found.first()?.range.clone())?).ok()
-}
-
 fn write_request(target: &Target, asked: Asked<'_>, ready: &Ready, body: Bytes) -> write::request::Request {
     let agent = asked.headers.get(header::USER_AGENT);
     write::request::Request {
@@ -304,6 +234,17 @@ fn write_request(target: &Target, asked: Asked<'_>, ready: &Ready, body: Bytes) 
         user_agent: agent.and_then(|value| value.to_str().ok()).map(str::to_owned),
         body,
     }
+}
+
+/// 403, and what to do instead.
+fn refuse(caller: &Caller, headers: &HeaderMap) -> Response<Body> {
+    let message = format!(
+        "user {:?} is not in group {ADMINS}: until kubefold asks every member what a caller may read, the fleet view \
+         serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) are open to \
+         whom the members allow",
+        caller.user
+    );
+    Status::forbidden(message).into_response_to(headers)
 }
 
 /// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.

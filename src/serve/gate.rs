@@ -87,7 +87,7 @@ impl<H: Handler> Gate<H> {
         }
         request.extensions_mut().insert(caller.clone());
         if let Err(status) = headers::clean(request.headers_mut()) {
-            return status.into_response();
+            return status.into_response_to(request.headers());
         }
         Arc::clone(&self.handler).handle(request).await
     }

@@ -96,6 +96,15 @@ pub fn wants_pretty(query: Option<&str>, headers: &HeaderMap) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|start| agent.starts_with(start))
 }
 
+/// Whether any alternative asks for aggregated discovery; a kube-apiserver prefers it wherever it stands
+/// (`pkg/endpoints/discovery/aggregated/wrapper.go`). v2beta1 is not offered, as since Kubernetes 1.35.
+pub fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let clauses = parse_accept(accept_header(headers));
+    clauses.iter().any(|clause| {
+        clause.takes("application/json") && clause.transform().is_some_and(|wanted| wanted == AGGREGATED_DISCOVERY_V2)
+    })
+}
+
 /// 406 in Kubernetes' words, for an endpoint that has JSON only.
 pub fn not_acceptable() -> Status {
     Status::new(

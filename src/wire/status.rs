@@ -3,10 +3,13 @@
 //! Source: kubernetes/apimachinery `pkg/api/errors/errors.go` for reasons, codes and messages.
 
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, header};
 use serde::Serialize;
 
-use crate::wire::body::{Body, full};
+use crate::wire::{
+    accept::wants_aggregated,
+    body::{Body, full},
+};
 
 /// The machine-readable `reason` of a failure, in Kubernetes' own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -167,7 +170,9 @@ impl Status {
 
     /// The status as JSON, in Kubernetes' field order.
     pub fn to_json(&self) -> Bytes {
-        let details = (self.details != Details::default()).then_some(&self.details);
+        // Of a path or method that there is none of, a kube-apiserver says `"details":{}`.
+        let always = matches!(self.reason, Reason::NotFound | Reason::MethodNotAllowed);
+        let details = (always || self.details != Details::default()).then_some(&self.details);
         let json = StatusJson {
             kind: "Status",
             api_version: "v1",
@@ -180,6 +185,21 @@ impl Status {
         };
         // Strings and numbers only: serialization has no way to fail.
         serde_json::to_vec(&json).map_or_else(|_| Bytes::from_static(b"{}"), Bytes::from)
+    }
+
+    /// The status as a whole response to a request with these headers.
+    ///
+    /// kubectl shows of a failed aggregated discovery, with which it begins, only what is plain text; of a `Status` it
+    /// shows the word "unknown" (client-go `rest/request.go`, `newUnstructuredResponseError`).
+    pub fn into_response_to(self, headers: &HeaderMap) -> Response<Body> {
+        if !wants_aggregated(headers) {
+            return self.into_response();
+        }
+        let mut response = Response::new(full(self.message));
+        *response.status_mut() = self.code;
+        let text = http::HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, text);
+        response
     }
 
     /// The status as a whole response.

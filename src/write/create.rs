@@ -22,7 +22,7 @@ use crate::{
         journal::{Entry, EntryTarget, Step, Verb},
         names::mint,
         pinned,
-        reply::{Reply, already_exists, refusal, taken, unknown_outcome},
+        reply::{Reply, already_exists, refusal, taken, unknown_outcome, unsettled},
         request::Request,
         steps::{Outcome, Removed, Seen},
         unbuilt::not_built,
@@ -180,9 +180,13 @@ async fn place<F: Fleet>(
     if fleet.visible(&key).is_some() {
         return Err(Stop { reply: already_exists(&key, ""), name_taken: true });
     }
+    if let Some(earlier) = writer.journal.open_create(&key).and_then(|entry| entry.targets.into_iter().next()) {
+        return Err(Stop { reply: unsettled(&key, &earlier.member), name_taken: true });
+    }
     let uid = uuid::Uuid::new_v4().to_string();
-    let plan = plan(&uid, draft.replicas, &candidates, None)
-        .map_err(|error| error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, &key.name))?;
+    let plan = plan(&uid, draft.replicas, &candidates, None).map_err(|error| {
+        error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, (&key.namespace, &key.name))
+    })?;
     let targets = plan.targets.into_iter().map(|target| EntryTarget {
         member: target.member,
         cluster_uid: target.cluster_uid,

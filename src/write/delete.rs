@@ -14,7 +14,7 @@ use crate::{
         fleet::{Fleet, Key, Part, Visible},
         journal::{Entry, EntryTarget, Step, Verb},
         options::{Options, of_part},
-        reply::{Reply, refusal, taken, unknown_outcome},
+        reply::{Reply, refusal, taken, unknown_outcome, unsettled},
         request::Request,
         steps::{Outcome, Removed, removed},
     },
@@ -29,7 +29,10 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
     let options = Options::read(request)?;
     let key = request.key(name);
     let Some(hold) = writer.fleet.hold(&key).await else { return Err(taken(&key)) };
-    let not_found = || Reply::from(Status::not_found(&key.gvr.group, &key.gvr.resource, name));
+    let not_found = || match writer.journal.open_create(&key).and_then(|entry| entry.targets.into_iter().next()) {
+        Some(earlier) => unsettled(&key, &earlier.member),
+        None => Status::not_found(&key.gvr.group, &key.gvr.resource, name).into(),
+    };
     let visible = writer.fleet.visible(&key).ok_or_else(not_found)?;
     let parts = writer.fleet.parts(&key);
     let home = parts.first().ok_or_else(not_found)?;

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use bytes::Bytes;
 use futures::future::join_all;
+use http::Method;
 
 use crate::{
     config::MemberName,
@@ -16,7 +18,6 @@ use crate::{
     },
     store::{Entry, key},
     wire::{
-        caller::Caller,
         locate::Paths,
         resource::{Gvr, split_api_version},
     },
@@ -29,14 +30,17 @@ use crate::{
 /// The facts of every configured member.
 pub(super) async fn candidates(fleet: &LiveFleet, ask: Ask<'_>) -> Vec<Candidate> {
     let stores = &fleet.stores;
-    let kind = stores.known(&ask.key.gvr).await;
-    let nodes = stores.known(&Gvr::new("", "v1", "nodes")).await;
-    let namespaces =
-        if ask.key.namespace.is_empty() { None } else { stores.known(&Gvr::new("", "v1", "namespaces")).await };
-    let mut owners = Vec::new();
-    for owner in ask.owners {
-        owners.push((owner, holders(stores, ask.key, owner).await));
-    }
+    let (node_gvr, namespace_gvr) = (Gvr::new("", "v1", "nodes"), Gvr::new("", "v1", "namespaces"));
+    let namespaces = async {
+        match ask.key.namespace.as_str() {
+            "" => None,
+            _ => stores.known(&namespace_gvr).await,
+        }
+    };
+    let owners = join_all(ask.owners.iter().map(|owner| async move { (owner, holders(stores, ask.key, owner).await) }));
+    // Each waits for members that are not known yet; together they wait no longer than one.
+    let (kind, nodes, namespaces, owners) =
+        tokio::join!(stores.known(&ask.key.gvr), stores.known(&node_gvr), namespaces, owners);
     let members = stores.registry().members();
     let facts = members.iter().map(|member| async {
         let name = member.name();
@@ -91,14 +95,13 @@ async fn has_namespace(fleet: &LiveFleet, member: &Member, namespaces: Option<&R
         return !part.deleting;
     }
     let call = Call {
-        method: http::Method::GET,
+        method: Method::GET,
         path: format!("/api/v1/namespaces/{name}"),
         query: String::new(),
-        body: bytes::Bytes::new(),
+        body: Bytes::new(),
         user_agent: None,
     };
-    let nobody: Option<&Caller> = None;
-    match fleet.call(member.name(), nobody, call).await {
+    match fleet.call(member.name(), None, call).await {
         Answer::Answered { code, body, .. } if code.is_success() => {
             memchr::memmem::find(&body, b"\"deletionTimestamp\"").is_none()
         }

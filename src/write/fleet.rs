@@ -173,6 +173,12 @@ pub trait Fleet: Send + Sync + 'static {
     /// Lets the key go. When it returns, the fold as it is now has been emitted, once, and [`Fleet::visible`] tells it.
     fn release(&self, hold: Self::Hold) -> impl Future<Output = ()> + Send;
 
+    /// Has a key not shown from the start of its store on, until [`Fleet::show`]: at start, before anything is served.
+    fn withhold(&self, key: &Key);
+
+    /// Ends [`Fleet::withhold`]; does nothing where that was not asked.
+    fn show(&self, key: &Key);
+
     /// The object of that exact visible name.
     fn visible(&self, key: &Key) -> Option<Visible>;
 

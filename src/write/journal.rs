@@ -165,6 +165,13 @@ impl Journal {
         self.0.lock().open.get(&id).map(|open| (open.entry.clone(), open.last_byte))
     }
 
+    /// The unfinished create of that name, whichever object it makes.
+    pub fn open_create(&self, key: &Key) -> Option<Entry> {
+        let inner = self.0.lock();
+        let mut open = inner.open.values().map(|open| &open.entry);
+        open.find(|entry| entry.verb == Verb::Create && entry.is_about(key, &entry.uid)).cloned()
+    }
+
     /// The parts that open entries say an object has, or may have.
     pub fn open_targets(&self, key: &Key, uid: &str) -> Vec<EntryTarget> {
         let inner = self.0.lock();

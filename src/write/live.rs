@@ -37,15 +37,14 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How long a write waits for another one of the same key.
 const HOLD_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Locks by qualified resource and key.
-type KeyLocks = HashMap<(String, String), Weak<tokio::sync::Mutex<()>>>;
-
 /// The real thing behind [`Fleet`].
 pub struct LiveFleet {
     pub(super) stores: Arc<Stores>,
-    /// One lock per key that is being written; forgotten when nobody has it.
-    keys: Mutex<KeyLocks>,
+    /// One lock per key that is being written, by resource and key; forgotten when nobody has it.
+    keys: Mutex<HashMap<(String, String), Weak<KeyLock>>>,
 }
+
+type KeyLock = tokio::sync::Mutex<()>;
 
 /// A key that is held: for one writer, and unemitted.
 #[derive(Debug)]
@@ -69,7 +68,7 @@ impl LiveFleet {
         self.stores.peek(&key.gvr)
     }
 
-    fn key_lock(&self, of: &Key) -> Arc<tokio::sync::Mutex<()>> {
+    fn key_lock(&self, of: &Key) -> Arc<KeyLock> {
         let mut keys = self.keys.lock();
         keys.retain(|_, lock| lock.strong_count() > 0);
         // Versions of one resource are one object.
@@ -150,6 +149,14 @@ impl Fleet for LiveFleet {
 
     async fn release(&self, hold: LiveHold) {
         drop(hold);
+    }
+
+    fn withhold(&self, of: &Key) {
+        self.stores.withhold(&of.gvr, key(&of.namespace, &of.name));
+    }
+
+    fn show(&self, of: &Key) {
+        self.stores.show(&of.gvr, &key(&of.namespace, &of.name));
     }
 
     fn visible(&self, of: &Key) -> Option<Visible> {

@@ -29,7 +29,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::write::{fleet::Fleet, journal::Journal, reply::Reply, request::Request};
+use crate::write::{
+    fleet::Fleet,
+    journal::{Journal, Verb},
+    reply::Reply,
+    request::Request,
+};
 
 /// How long a mutation may land after its last byte was sent: a kube-apiserver works on one for up to 34 s.
 pub const LANDS_WITHIN: Duration = Duration::from_secs(40);
@@ -54,7 +59,12 @@ pub struct Writer<F> {
 impl<F: Fleet> Writer<F> {
     /// Makes a writer. Its writes run in `tasks`, so that a client that hangs up does not cut one in two; `cancel` ends the
     /// waiting for outcomes that are not known, which the journal then keeps for the next start.
+    ///
+    /// To be made before anything is served: what an earlier process left of its creates is not shown before it is whole
+    /// or gone, or a try to settle it has ended.
     pub fn new(fleet: F, journal: Journal, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
+        let creates = journal.open_entries().into_iter().filter(|entry| entry.verb == Verb::Create);
+        creates.for_each(|entry| fleet.withhold(&entry.key));
         Arc::new(Self { fleet, journal, tasks, cancel, settling: Mutex::default() })
     }
 

@@ -161,6 +161,15 @@ pub(super) fn taken(key: &Key) -> Reply {
     Status::unavailable(message).about(&key.gvr.group, &key.gvr.resource, &key.name).into()
 }
 
+/// 503 for a name whose earlier create may still have made an object in a member that cannot be asked.
+pub(super) fn unsettled(key: &Key, home: &MemberName) -> Reply {
+    let message = format!(
+        "an earlier create of {key} is not settled: whether member {home} made it is not known while that cannot be \
+         reached. It is finished or taken back when the member returns, or is taken out of the configuration"
+    );
+    Status::unavailable(message).about(&key.gvr.group, &key.gvr.resource, &key.name).into()
+}
+
 /// 409 for a name that is in use.
 pub(super) fn already_exists(key: &Key, why: &str) -> Reply {
     Status::new(StatusCode::CONFLICT, Reason::AlreadyExists, format!("{key} already exists{why}"))

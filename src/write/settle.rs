@@ -5,10 +5,7 @@
 
 use std::{collections::hash_map, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     wire::warning::Warnings,
@@ -78,7 +75,8 @@ impl<F: Fleet> Writer<F> {
                 hold = self.fleet.hold(&entry.key).await;
             }
             if let Some(hold) = hold.take() {
-                let settled = self.settle_once(id).await;
+                let settled = self.settle_once(id, wake).await;
+                self.fleet.show(&entry.key);
                 self.fleet.release(hold).await;
                 if settled == Settled::Closed {
                     return;
@@ -96,12 +94,41 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// One try, under the key's hold.
-    async fn settle_once(&self, id: u64) -> Settled {
+    async fn settle_once(&self, id: u64, wake: &Notify) -> Settled {
         let Some((entry, last_byte)) = self.journal.open_entry(id) else { return Settled::Closed };
         let Some((home, others)) = entry.targets.split_first() else { return self.close(&entry).await };
+        let landed = last_byte + LANDS_WITHIN;
         match entry.verb {
-            Verb::Create => self.settle_create(&entry, home, others, last_byte + LANDS_WITHIN).await,
-            Verb::Delete => self.settle_delete(&entry, home, others, last_byte + LANDS_WITHIN).await,
+            Verb::Create => {
+                let found = self.find_landed(&entry, home, landed, wake, |found| !matches!(found, Found::Absent)).await;
+                self.settle_create(&entry, home, others, found).await
+            }
+            Verb::Delete if matches!(home.step, Step::Done { .. }) => self.delete_others(&entry, others).await,
+            Verb::Delete => {
+                let stands = |found: &Found| matches!(found, Found::Part { deleting: false, .. });
+                let found = self.find_landed(&entry, home, landed, wake, |found| !stands(found)).await;
+                self.settle_delete(&entry, home, others, found).await
+            }
+        }
+    }
+
+    /// Looks at the home until what is there proves something: while the mutation may still land, what it finds undone
+    /// does not, and a home that cannot be asked may return.
+    async fn find_landed(
+        &self,
+        entry: &Entry,
+        home: &EntryTarget,
+        landed: Instant,
+        wake: &Notify,
+        done: impl Fn(&Found) -> bool,
+    ) -> Found {
+        loop {
+            let may_still_land = Instant::now() < landed;
+            let found = self.find(entry, home).await;
+            if !may_still_land || (done(&found) && !matches!(found, Found::Unreachable(_))) {
+                return found;
+            }
+            let _either = tokio::time::timeout_at(landed, wake.notified()).await;
         }
     }
 
@@ -110,19 +137,7 @@ impl<F: Fleet> Writer<F> {
         Settled::Closed
     }
 
-    async fn settle_create(
-        &self,
-        entry: &Entry,
-        home: &EntryTarget,
-        others: &[EntryTarget],
-        landed: Instant,
-    ) -> Settled {
-        let mut found = self.find(entry, home).await;
-        if matches!(found, Found::Absent) && Instant::now() < landed {
-            // Absence proves nothing while the home may still land.
-            sleep_until(landed).await;
-            found = self.find(entry, home).await;
-        }
+    async fn settle_create(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
         let mut open = false;
         match found {
             Found::Part { body, .. } => {
@@ -185,36 +200,27 @@ impl<F: Fleet> Writer<F> {
         gone
     }
 
-    async fn settle_delete(
-        &self,
-        entry: &Entry,
-        home: &EntryTarget,
-        others: &[EntryTarget],
-        landed: Instant,
-    ) -> Settled {
-        if !matches!(home.step, Step::Done { .. }) {
-            let mut found = self.find(entry, home).await;
-            if matches!(found, Found::Part { deleting: false, .. }) && Instant::now() < landed {
-                sleep_until(landed).await;
-                found = self.find(entry, home).await;
+    async fn settle_delete(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
+        match found {
+            Found::Part { deleting: true, body, .. } => self.fleet.ingest(&entry.key, &home.member, &body).await,
+            Found::Absent => {}
+            Found::Elsewhere => {
+                tracing::warn!(object = %entry.key, member = %home.member, "an unfinished delete is given up: \
+                    its home is not configured any more, or another cluster; what stands of it stays");
+                return self.close(entry).await;
             }
-            match found {
-                Found::Part { deleting: true, body, .. } => self.fleet.ingest(&entry.key, &home.member, &body).await,
-                Found::Absent => {}
-                Found::Elsewhere => {
-                    tracing::warn!(object = %entry.key, member = %home.member, "an unfinished delete is given up: \
-                        its home is not configured any more, or another cluster; what stands of it stays");
-                    return self.close(entry).await;
-                }
-                // It never landed: nobody was told that it did.
-                Found::Part { deleting: false, .. } => return self.close(entry).await,
-                Found::Unreachable(cause) => {
-                    tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished delete waits for its home");
-                    return Settled::Open;
-                }
+            // It never landed: nobody was told that it did.
+            Found::Part { deleting: false, .. } => return self.close(entry).await,
+            Found::Unreachable(cause) => {
+                tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished delete waits for its home");
+                return Settled::Open;
             }
-            self.journal.step(entry.id, &home.member, Step::Done { uid: None }).await;
         }
+        self.journal.step(entry.id, &home.member, Step::Done { uid: None }).await;
+        self.delete_others(entry, others).await
+    }
+
+    async fn delete_others(&self, entry: &Entry, others: &[EntryTarget]) -> Settled {
         let mut open = false;
         for target in others.iter().filter(|target| !matches!(target.step, Step::Done { .. })) {
             open |= !self.delete_part(entry, target).await;

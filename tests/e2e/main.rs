@@ -10,14 +10,18 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
-mod objects;
-mod support;
-
+mod config;
 mod deploy;
+mod differential;
+mod discovery;
 mod fault;
 mod informer;
 mod list_watch;
+mod member_view;
 mod membership;
+mod objects;
 mod read;
+mod shared_objects;
+mod support;
 mod testbed;
 mod write;

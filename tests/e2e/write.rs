@@ -1,6 +1,7 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
 mod create;
+mod refused;
 
 use std::{collections::BTreeMap, time::Duration};
 

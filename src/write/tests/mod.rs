@@ -321,3 +321,53 @@ async fn a_part_that_somebody_deleted_does_not_stop_a_delete() {
         assert!(process.writer.journal().open_entries().is_empty());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_stays_reserved_while_its_create_is_not_settled() {
+    let fleet = Scripted::new(&[("east", 100), ("west", 1)]);
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(fleet.clone(), &directory);
+    // One target: the second call commits. It lands, nobody hears of it, and then the member is away for long.
+    fleet.world.lock().faults = [(1, Fault::LostLanded), (2, Fault::NotSent)].into();
+    assert_eq!(process.writer.create(request("", &web(1))).await.code, 504);
+    let down = |is: bool| {
+        let mut world = fleet.world.lock();
+        let east = world.members.get_mut(&member("east")).unwrap();
+        east.down = is;
+        east.standing = is.then(|| Standing::Down("cut off".into()));
+    };
+    down(true);
+    // As the store of a process that never heard of it has it.
+    fleet.withheld.lock().insert("web".into());
+    for pause in [1, 60, 600] {
+        tokio::time::sleep(std::time::Duration::from_secs(pause)).await;
+        fleet.withheld.lock().insert("web".into());
+        let again = process.writer.create(request("", &web(1))).await;
+        assert_eq!(again.code, 503, "{pause}: {}", message(&again));
+        let delete = process.writer.delete(request("", &Value::Null), "web".into()).await;
+        assert_eq!(delete.code, 503, "{pause}: {}", message(&delete));
+    }
+    down(false);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1)]));
+    assert_eq!(process.writer.create(request("", &web(1))).await.code, 409);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_create_left_is_not_shown_before_it_is_settled() {
+    let (fleet, directory, process) = fresh();
+    fleet.world.lock().faults = [(3, Fault::CrashBefore)].into();
+    let created = process.writer.create(request("", &web(3)));
+    tokio::select! {
+        _ = created => panic!("killed"),
+        () = fleet.killed.notified() => process.cancel.cancel(),
+    }
+    let fleet = fleet.restarted();
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1)]), "half of it");
+    let process = Process::start(fleet.clone(), &directory);
+    assert!(fleet.withheld.lock().contains("web"));
+    process.writer.replay();
+    process.settled().await;
+    assert!(fleet.standing("web").is_empty() && fleet.withheld.lock().is_empty());
+}

@@ -81,6 +81,7 @@ pub(super) struct Scripted {
     pub(super) world: Arc<Mutex<World>>,
     pub(super) killed: Arc<Notify>,
     held: Arc<Mutex<BTreeSet<String>>>,
+    pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
 }
 
 pub(super) fn member(name: &str) -> MemberName {
@@ -94,14 +95,19 @@ impl Scripted {
             (member(name), cluster)
         });
         let world = World { members: members.collect(), ..World::default() };
-        Self { world: Arc::new(Mutex::new(world)), killed: Arc::default(), held: Arc::default() }
+        Self {
+            world: Arc::new(Mutex::new(world)),
+            killed: Arc::default(),
+            held: Arc::default(),
+            withheld: Arc::default(),
+        }
     }
 
     /// The same world, as a fresh process finds it.
     pub(super) fn restarted(&self) -> Self {
         let mut world = self.world.lock();
         world.crashed = false;
-        Self { world: self.world.clone(), killed: Arc::default(), held: Arc::default() }
+        Self { world: self.world.clone(), killed: Arc::default(), held: Arc::default(), withheld: Arc::default() }
     }
 
     /// The fleet's parts of `name`: member and replicas.
@@ -321,7 +327,18 @@ impl Fleet for Scripted {
         drop(hold);
     }
 
+    fn withhold(&self, key: &Key) {
+        self.withheld.lock().insert(key.name.clone());
+    }
+
+    fn show(&self, key: &Key) {
+        self.withheld.lock().remove(&key.name);
+    }
+
     fn visible(&self, key: &Key) -> Option<Visible> {
+        if self.withheld.lock().contains(&key.name) {
+            return None;
+        }
         let mut world = self.world.lock();
         world.land();
         if let Some((own, name)) = key.name.rsplit_once('@') {

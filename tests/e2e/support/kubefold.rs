@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::{Answer, Api, Kubectl, Member, Output, Port, Process, directory, eventually};
+use super::{Answer, Api, Kubectl, Member, Output, Port, Process, directory, eventually, kubeconfig, pki};
 
 /// For `/readyz` to be 200 after a start.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -121,6 +121,27 @@ impl Kubefold {
         self.dir.path().join("fleet.kubeconfig")
     }
 
+    /// A kubeconfig of the fleet view for any user, by a client certificate of kubefold's own authority.
+    pub(crate) fn kubeconfig_for(&self, user: &str, group: Option<&str>) -> PathBuf {
+        let read = |file: &str| fs::read_to_string(self.state_dir().join(file)).expect("kubefold's authority");
+        let (ca, key) = (read("ca.crt"), read("ca.key"));
+        let path = self.dir.path().join(format!("user-{user}.kubeconfig"));
+        let identity = pki::client_of(&ca, &key, user, group);
+        kubeconfig::write(&path, "fleet", &format!("https://{}", self.addr()), &ca, &identity);
+        path
+    }
+
+    /// A kubeconfig of the fleet view without any credential.
+    pub(crate) fn kubeconfig_of_nobody(&self) -> PathBuf {
+        let with = fs::read_to_string(self.kubeconfig_for("nobody", None)).expect("a kubeconfig");
+        let without = |line: &str| {
+            if line.trim_start().starts_with("user: {client") { "    user: {}".into() } else { line.to_owned() }
+        };
+        let path = self.dir.path().join("nobody.kubeconfig");
+        fs::write(&path, with.lines().map(without).collect::<Vec<_>>().join("\n")).expect("write a kubeconfig");
+        path
+    }
+
     /// `127.0.0.1:<port>`.
     pub(crate) fn addr(&self) -> String {
         self.port.addr()
@@ -165,6 +186,18 @@ impl Kubefold {
     pub(crate) async fn terminate(&self, deadline: Duration) -> ExitStatus {
         let mut process = self.process.lock().take().expect("a running kubefold");
         process.terminate(deadline).await
+    }
+
+    /// Tells it to read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        self.process.lock().as_ref().expect("a running kubefold").signal(rustix::process::Signal::HUP);
+    }
+
+    /// Starts it again where it is to fail, and returns how it ended.
+    pub(crate) async fn restart_in_vain(&self) -> ExitStatus {
+        self.kill9();
+        self.run();
+        self.ended().await
     }
 
     /// Starts it again, on the same port with the same state, and waits until it is ready. Kills it first if it runs.

@@ -22,6 +22,7 @@
     reason = "test support: a failure here is a failed test, and not every test target uses all of it"
 )]
 
+mod admission;
 mod api;
 mod binaries;
 mod directory;
@@ -42,6 +43,7 @@ mod servers;
 use std::ops::Index;
 
 pub(crate) use {
+    admission::{Admission, Held, Verdict, Which},
     api::{Answer, Api, Watch},
     binaries::binary,
     eventually::eventually,

@@ -2,7 +2,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    Issuer, KeyPair, KeyUsagePurpose,
 };
 
 /// A certificate authority and its key.
@@ -58,6 +58,16 @@ impl Authority {
         let cert = params.signed_by(&key, &self.issuer).unwrap();
         Identity { cert_pem: cert.pem(), key_pem: key.serialize_pem() }
     }
+}
+
+/// A client certificate of any authority whose key is at hand.
+pub(super) fn client_of(ca_pem: &str, ca_key_pem: &str, user: &str, group: Option<&str>) -> Identity {
+    let issuer = Issuer::from_ca_cert_pem(ca_pem, KeyPair::from_pem(ca_key_pem).unwrap()).unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = distinguished(user, group);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    Identity { cert_pem: params.signed_by(&key, &issuer).unwrap().pem(), key_pem: key.serialize_pem() }
 }
 
 /// rcgen holds one value of each kind, so one organization is all that a certificate can have here.

@@ -1,0 +1,178 @@
+//! What the fleet serves, as members gain and lose kinds.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    objects::{config_map, crd, name, namespace},
+    support::{Kubefold, Member, MemberOptions, Testbed, eventually},
+};
+
+const SOON: Duration = Duration::from_secs(30);
+/// For a kind to be served once its member serves it.
+const SERVED_WITHIN: Duration = Duration::from_secs(5);
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/e2e.kubefold.io/v1/namespaces/shop/widgets";
+
+/// Creates a CRD and waits until the member itself serves it.
+async fn define(member: &Member, kind: &str) {
+    let api = member.api().await;
+    api.create(CRDS, &crd(kind)).await;
+    let path = format!("/apis/e2e.kubefold.io/v1/{}s", kind.to_lowercase());
+    eventually(SOON, async || {
+        let answer = api.request(Method::GET, &path, "").await;
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer) }
+    })
+    .await;
+}
+
+fn widget(name: &str) -> Value {
+    json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"n": 1}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fleet_serves_what_its_members_serve() {
+    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::default()).await;
+    for member in bed.members() {
+        namespace(member, "shop").await;
+    }
+    let fleet = Kubefold::before(bed.members()).await;
+    kubectl_discovers(&fleet).await;
+    readiness_names_members(&fleet).await;
+    a_new_kind_comes(&bed, &fleet).await;
+    kinds_are_explained(&fleet).await;
+    a_second_member_gains_it(&bed, &fleet).await;
+    it_goes(&bed, &fleet).await;
+    what_is_not_there(&fleet).await;
+}
+
+async fn kubectl_discovers(fleet: &Kubefold) {
+    let resources = fleet.kubectl(&["api-resources", "--no-headers"]).await;
+    for line in [
+        "pods po v1 true Pod",
+        "deployments deploy apps/v1 true Deployment",
+        "customresourcedefinitions crd,crds apiextensions.k8s.io/v1 false CustomResourceDefinition",
+    ] {
+        let found = resources.ok().lines().any(|one| one.split_whitespace().eq(line.split_whitespace()));
+        assert!(found, "no {line:?} in {resources}");
+    }
+    let once = resources.ok().lines().filter(|line| line.starts_with("pods ")).count();
+    assert_eq!((once, resources.stderr.as_str()), (1, ""), "each kind once, and nothing to warn of");
+    let versions = fleet.kubectl(&["api-versions"]).await;
+    for version in ["v1", "apps/v1", "apiextensions.k8s.io/v1"] {
+        assert!(versions.ok().lines().any(|line| line == version), "{versions}");
+    }
+    assert!(fleet.kubectl(&["version"]).await.ok().contains("Server Version: v1.36."));
+    fleet.kubectl(&["cluster-info"]).await.ok();
+}
+
+async fn readiness_names_members(fleet: &Kubefold) {
+    for path in ["/readyz?verbose", "/healthz?verbose"] {
+        let ready = fleet.request(Method::GET, path, "").await;
+        let text = String::from_utf8(ready.body.to_vec()).unwrap();
+        assert_eq!(ready.status, StatusCode::OK);
+        for member in ["east", "west", "north"] {
+            assert!(text.lines().any(|line| line.starts_with(&format!("[+]{member} ok"))), "{text}");
+        }
+    }
+    assert_eq!(fleet.request(Method::GET, "/readyz/west", "").await.status, StatusCode::OK);
+    assert_eq!(fleet.request(Method::GET, "/readyz/south", "").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(fleet.kubectl(&["get", "--raw", "/readyz"]).await.ok().trim(), "ok");
+}
+
+async fn a_new_kind_comes(bed: &Testbed, fleet: &Kubefold) {
+    let (api, east) = (fleet.api().await, bed["east"].api().await);
+    assert_eq!(api.request(Method::GET, WIDGETS, "").await.status, StatusCode::NOT_FOUND);
+    define(&bed["east"], "Widget").await;
+    eventually(SERVED_WITHIN, async || {
+        let answer = api.request(Method::GET, WIDGETS, "").await;
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer) }
+    })
+    .await;
+    let known = fleet.kubectl(&["api-resources", "--api-group=e2e.kubefold.io", "-o", "name"]).await;
+    assert_eq!(known.ok().trim(), "widgets.e2e.kubefold.io");
+
+    let at = api.get(WIDGETS).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let mut watch = api.watch(&format!("{WIDGETS}?watch=1&resourceVersion={at}")).await;
+    east.create(WIDGETS, &widget("first")).await;
+    let event = watch.next(SOON).await.unwrap();
+    assert_eq!((&event["type"], name(&event["object"])), (&json!("ADDED"), "first@east"));
+    assert_eq!(
+        fleet.kubectl(&["get", "widgets", "-A", "-o", "name"]).await.ok().trim(),
+        "widget.e2e.kubefold.io/first@east"
+    );
+}
+
+/// Each group's document is one member's own: of a kind that only one has, that one's.
+async fn kinds_are_explained(fleet: &Kubefold) {
+    assert!(fleet.kubectl(&["explain", "deployment.spec.replicas"]).await.ok().contains("FIELD: replicas <integer>"));
+    eventually(SOON, async || fleet.kubectl(&["explain", "widgets"]).await.holds("KIND:       Widget")).await;
+    let index = fleet.api().await.get("/openapi/v3").await;
+    for path in ["api/v1", "apis/apps/v1", "apis/e2e.kubefold.io/v1"] {
+        assert!(index["paths"][path]["serverRelativeURL"].is_string(), "{path}");
+    }
+    // kubectl asks the documents whether the server validates; only then it sends, and is told how to go on.
+    let create = ["create", "-f", "-"];
+    let said = fleet.as_admin().run_with_input(&create, &config_map("new", json!({})).to_string()).await;
+    assert!(said.refused().contains("(MethodNotAllowed)") && said.refused().contains("fleet-<member>"), "{said}");
+    let nothing = fleet.request(Method::GET, "/openapi/v3/apis/nope.io/v1", "").await;
+    assert_eq!(nothing.status, StatusCode::NOT_FOUND);
+}
+
+/// Watches that are open take the second member in.
+async fn a_second_member_gains_it(bed: &Testbed, fleet: &Kubefold) {
+    let api = fleet.api().await;
+    let mut watch = api.watch(&format!("{WIDGETS}?watch=1")).await;
+    assert_eq!(name(&watch.next(SOON).await.unwrap()["object"]), "first@east");
+    define(&bed["west"], "Widget").await;
+    bed["west"].api().await.create(WIDGETS, &widget("second")).await;
+    let event = watch.next(SOON).await.unwrap();
+    assert_eq!((&event["type"], name(&event["object"])), (&json!("ADDED"), "second@west"));
+    let crd = api.get(&format!("{CRDS}/widgets.e2e.kubefold.io")).await;
+    assert_eq!(crd["metadata"]["annotations"]["kubefold.io/clusters"], "east,west");
+}
+
+async fn it_goes(bed: &Testbed, fleet: &Kubefold) {
+    let api = fleet.api().await;
+    let mut watch = api.watch(&format!("{WIDGETS}?watch=1&labelSelector=!x")).await;
+    for wanted in ["first@east", "second@west"] {
+        assert_eq!(name(&watch.next(SOON).await.unwrap()["object"]), wanted);
+    }
+    bed["east"].kubectl(&["delete", "crd", "widgets.e2e.kubefold.io"]).await.ok();
+    let event = watch.next(SOON).await.unwrap();
+    assert_eq!((&event["type"], name(&event["object"])), (&json!("DELETED"), "first@east"));
+    // The other's are still there, and not one event says otherwise.
+    let left = fleet.kubectl(&["get", "widgets", "-A", "-o", "name"]).await;
+    assert_eq!(left.ok().trim(), "widget.e2e.kubefold.io/second@west");
+    bed["west"].kubectl(&["delete", "crd", "widgets.e2e.kubefold.io"]).await.ok();
+    let event = watch.next(SOON).await.unwrap();
+    assert_eq!((&event["type"], name(&event["object"])), (&json!("DELETED"), "second@west"));
+    assert!(watch.next(SOON).await.is_none(), "a watch of a kind that nobody serves ends cleanly");
+    eventually(SOON, async || {
+        let answer = api.request(Method::GET, WIDGETS, "").await;
+        if answer.status == StatusCode::NOT_FOUND { Ok(()) } else { Err(answer) }
+    })
+    .await;
+    let said = fleet.kubectl(&["get", "widgets", "-A"]).await;
+    assert!(
+        said.refused().contains("doesn't have a resource type \"widgets\"") || said.refused().contains("NotFound"),
+        "{said}"
+    );
+}
+
+async fn what_is_not_there(fleet: &Kubefold) {
+    let api = fleet.api().await;
+    for path in
+        ["/nope", "/apis/nope.io", "/apis/nope.io/v1", "/apis/nope.io/v1/foos", "/api/v2", "/api/v1/foos", "/clusters"]
+    {
+        let answer = api.request(Method::GET, path, "").await;
+        assert_eq!((answer.status, &answer.json()["reason"]), (StatusCode::NOT_FOUND, &json!("NotFound")), "{path}");
+    }
+    for (path, status) in
+        [("/api/v1/namespaces/a%2Fb/pods", 400), ("/api/v1/namespaces/../pods", 400), ("/api/v1//pods", 400)]
+    {
+        assert_eq!(api.request(Method::GET, path, "").await.status.as_u16(), status, "{path}");
+    }
+}

@@ -1,0 +1,239 @@
+//! One member's own API through kubefold, and who may ask what.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{
+    objects::{config_map, name, namespace},
+    support::{Api, Kubefold, MemberOptions, Testbed, eventually},
+};
+
+const SOON: Duration = Duration::from_secs(30);
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_view_is_the_members_own_api() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    all_verbs(&bed, &fleet).await;
+    bytes_pass(&bed, &fleet).await;
+    watches_pass(&bed, &fleet).await;
+    let unknown = fleet.request(Method::GET, "/clusters/south/api/v1/pods", "").await;
+    assert_eq!((unknown.status, &unknown.json()["reason"]), (StatusCode::NOT_FOUND, &json!("NotFound")));
+    let message = unknown.json()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("\"south\"") && message.contains("east, west"), "{message}");
+    writes_are_pointed_here(&fleet).await;
+}
+
+async fn all_verbs(bed: &Testbed, fleet: &Kubefold) {
+    let east = async |args: &[&str]| fleet.kubectl_in("fleet-east", args).await;
+    east(&["create", "configmap", "a", "--from-literal=k=1"]).await.ok();
+    // What goes through the member view shows in the fleet.
+    let in_fleet = async |wanted: bool| {
+        eventually(SOON, async || {
+            let output = fleet.kubectl(&["get", "configmaps", "-n", "default", "-o", "name"]).await;
+            if output.ok().contains("configmap/a@east") == wanted { Ok(()) } else { Err(output) }
+        })
+        .await;
+    };
+    in_fleet(true).await;
+    let manifest = config_map("applied", json!({"x": "y"})).to_string();
+    let applied = fleet.as_admin().in_context("fleet-east").run_with_input(&["apply", "-f", "-"], &manifest).await;
+    assert_eq!(applied.ok().trim(), "configmap/applied created");
+    let again = fleet.as_admin().in_context("fleet-east").run_with_input(&["apply", "-f", "-"], &manifest).await;
+    assert_eq!(again.ok().trim(), "configmap/applied unchanged");
+    let server_side = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    fleet.as_admin().in_context("fleet-east").run_with_input(&server_side, &manifest).await.ok();
+    east(&["patch", "configmap", "a", "-p", r#"{"data":{"k":"2"}}"#]).await.ok();
+    let patched = east(&["get", "configmap", "a", "-o", "jsonpath={.data.k} {.metadata.annotations}"]).await;
+    assert_eq!(patched.ok().trim(), "2", "and nothing of kubefold's own");
+    east(&["label", "configmap", "a", "x=y"]).await.ok();
+    // Tables, OpenAPI and all else that the fleet view has not yet.
+    assert!(east(&["get", "configmap", "a"]).await.ok().contains("DATA"));
+    assert!(east(&["explain", "configmap.data"]).await.ok().contains("FIELD: data"));
+    east(&["auth", "can-i", "delete", "pods"]).await.ok();
+    east(&["delete", "configmap", "a"]).await.ok();
+    in_fleet(false).await;
+    assert!(bed["west"].kubectl(&["get", "configmap", "applied"]).await.refused().contains("NotFound"));
+}
+
+/// The same bytes and headers as from the member itself.
+async fn bytes_pass(bed: &Testbed, fleet: &Kubefold) {
+    let (own, through) = (bed["east"].api().await, fleet.api().await);
+    for (path, accept) in [
+        (CONFIG_MAPS, "application/json"),
+        (CONFIG_MAPS, "application/vnd.kubernetes.protobuf"),
+        (CONFIG_MAPS, "application/yaml"),
+        (CONFIG_MAPS, "application/json;as=Table;v=v1;g=meta.k8s.io"),
+        ("/openapi/v3", "application/json"),
+        ("/version", "*/*"),
+        ("/nope?a=b%20c&d", "*/*"),
+        ("/api/v1/namespaces/default/configmaps/a%20b", "*/*"),
+        ("/livez?verbose", "*/*"),
+    ] {
+        let ask = async |api: &Api, path: &str| {
+            let request = Request::get(path).header(header::ACCEPT, accept).body(Bytes::new());
+            api.send(request.unwrap()).await.unwrap()
+        };
+        let (said, told) = (ask(&own, path).await, ask(&through, &format!("/clusters/east{path}")).await);
+        assert_eq!((told.status, &told.body), (said.status, &said.body), "{path} as {accept}");
+        assert_eq!(told.headers.get(header::CONTENT_TYPE), said.headers.get(header::CONTENT_TYPE));
+        assert_eq!(
+            told.headers.get("x-kubernetes-pf-flowschema-uid"),
+            said.headers.get("x-kubernetes-pf-flowschema-uid")
+        );
+    }
+}
+
+async fn watches_pass(bed: &Testbed, fleet: &Kubefold) {
+    let api = fleet.api().await;
+    let at = bed["west"].api().await.get(CONFIG_MAPS).await["metadata"]["resourceVersion"].clone();
+    let path = format!("/clusters/west{CONFIG_MAPS}?watch=1&resourceVersion={}", at.as_str().unwrap());
+    let mut watch = api.watch(&path).await;
+    assert_eq!(watch.status, StatusCode::OK);
+    let made = bed["west"].api().await.create(CONFIG_MAPS, &config_map("seen", json!({}))).await;
+    let event = watch.next(SOON).await.unwrap();
+    assert_eq!((&event["type"], &event["object"]), (&json!("ADDED"), &made), "the member's own revision and all");
+    drop(watch);
+    let short = api.watch(&format!("{path}&timeoutSeconds=1")).await;
+    assert!(matches!(to_end(short).await.as_slice(), [one] if name(&one["object"]) == "seen"));
+}
+
+async fn to_end(mut watch: crate::support::Watch) -> Vec<Value> {
+    let mut events = Vec::new();
+    while let Some(event) = watch.next(SOON).await {
+        events.push(event);
+    }
+    events
+}
+
+/// What the fleet view does not write yet, it says so, and where to go instead.
+async fn writes_are_pointed_here(fleet: &Kubefold) {
+    let api = fleet.api().await;
+    for (method, path, wanted) in [
+        (Method::POST, CONFIG_MAPS.to_owned(), format!("/clusters/<member>{CONFIG_MAPS}")),
+        (Method::PUT, format!("{CONFIG_MAPS}/seen@west"), format!("/clusters/west{CONFIG_MAPS}/seen ")),
+        (Method::PATCH, format!("{CONFIG_MAPS}/seen%40west"), format!("/clusters/west{CONFIG_MAPS}/seen ")),
+        (Method::DELETE, format!("{CONFIG_MAPS}/seen@west"), format!("/clusters/west{CONFIG_MAPS}/seen ")),
+        (Method::DELETE, CONFIG_MAPS.to_owned(), format!("/clusters/<member>{CONFIG_MAPS}")),
+        (Method::GET, "/api/v1/namespaces/default/pods/x@east/log".to_owned(), "/pods/x/log ".to_owned()),
+    ] {
+        let refused = api.request(method.clone(), &path, config_map("new", json!({})).to_string()).await;
+        assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}: {refused}");
+        let status = refused.json();
+        assert_eq!(status["reason"], "MethodNotAllowed");
+        let message = status["message"].as_str().unwrap();
+        assert!(message.contains(&wanted) && message.contains("--context"), "{method} {path}: {message}");
+    }
+    let said = fleet.kubectl(&["delete", "configmap", "seen@west"]).await;
+    assert!(said.refused().contains("fleet-west"), "kubectl shows it: {said}");
+    fleet.kubectl_in("fleet-west", &["get", "configmap", "seen"]).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_see_who_asks() {
+    let east = crate::support::Member::start("east", MemberOptions { audit: true, ..MemberOptions::default() }).await;
+    namespace(&east, "shop").await;
+    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
+    let admin = fleet.api().await;
+    let ann = Api::from_kubeconfig(&fleet.kubeconfig_for("ann", Some("dev")), None).await;
+
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).to_string();
+    let whoami = async |api: &Api| {
+        let path = "/clusters/east/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        api.request(Method::POST, path, review.clone()).await.ok()["status"]["userInfo"].clone()
+    };
+    let info = whoami(&ann).await;
+    assert_eq!(info["username"], "ann");
+    assert_eq!(info["groups"], json!(["dev", "system:authenticated"]));
+    let info = whoami(&admin).await;
+    assert!(info["groups"].as_array().unwrap().contains(&json!("system:masters")), "{info}");
+
+    // What the member forbids is forbidden, in the member's words; what it allows is allowed.
+    let secrets = "/clusters/east/api/v1/namespaces/shop/secrets";
+    let refused = ann.request(Method::GET, secrets, "").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert!(refused.json()["message"].as_str().unwrap().contains(r#"User "ann" cannot list resource "secrets""#));
+    east.kubectl(&["create", "role", "reader", "-n", "shop", "--verb=list", "--resource=secrets"]).await.ok();
+    east.kubectl(&["create", "rolebinding", "dev", "-n", "shop", "--role=reader", "--group=dev"]).await.ok();
+    eventually(SOON, async || {
+        let answer = ann.request(Method::GET, secrets, "").await;
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer) }
+    })
+    .await;
+    let seen =
+        |event: &Value| event["impersonatedUser"]["username"] == "ann" && event["objectRef"]["resource"] == "secrets";
+    eventually(SOON, async || if east.audit().iter().any(seen) { Ok(()) } else { Err("ann is not in the audit log") })
+        .await;
+    // A get in the fleet view is made as its caller.
+    admin.get("/api/v1/namespaces/shop/serviceaccounts/default").await;
+    let seen = |event: &Value| {
+        event["verb"] == "get"
+            && event["objectRef"]["resource"] == "serviceaccounts"
+            && event["objectRef"]["namespace"] == "shop"
+            && event["impersonatedUser"]["groups"]
+                .as_array()
+                .is_some_and(|groups| groups.contains(&json!("system:masters")))
+    };
+    eventually(SOON, async || if east.audit().iter().any(seen) { Ok(()) } else { Err("no get as the caller") }).await;
+
+    only_admins_see_the_fleet(&fleet, &ann).await;
+    nobody_is_somebody_else(&fleet, &admin).await;
+}
+
+async fn only_admins_see_the_fleet(fleet: &Kubefold, ann: &Api) {
+    for path in
+        ["/api/v1/pods", "/api", "/apis", "/version", "/api/v1/namespaces/shop/secrets/x", "/api/v1/pods?watch=1"]
+    {
+        let refused = ann.request(Method::GET, path, "").await;
+        assert_eq!((refused.status, &refused.json()["reason"]), (StatusCode::FORBIDDEN, &json!("Forbidden")), "{path}");
+        let message = refused.json()["message"].as_str().unwrap().to_owned();
+        assert!(
+            message.contains("ann") && message.contains("system:masters") && message.contains("/clusters/<member>/"),
+            "{message}"
+        );
+    }
+    let kubeconfig = fleet.kubeconfig_for("ann", Some("dev"));
+    let said = crate::support::Kubectl::new(&kubeconfig, kubeconfig.parent().unwrap()).run(&["get", "pods"]).await;
+    assert!(said.refused().contains("system:masters"), "{said}");
+}
+
+async fn nobody_is_somebody_else(fleet: &Kubefold, admin: &Api) {
+    for path in ["/api/v1/pods", "/clusters/east/api/v1/pods", "/clusters/east/api"] {
+        for header in ["Impersonate-User", "Impersonate-Group", "impersonate-uid", "Impersonate-Extra-Scopes"] {
+            let request = Request::get(path).header(header, "root").body(Bytes::new());
+            let refused = admin.send(request.unwrap()).await.unwrap();
+            assert_eq!(
+                (refused.status, &refused.json()["reason"]),
+                (StatusCode::FORBIDDEN, &json!("Forbidden")),
+                "{path} {header}"
+            );
+        }
+    }
+    let said = fleet.kubectl(&["get", "pods", "--as=ann"]).await;
+    assert!(said.refused().to_lowercase().contains("impersonat"), "{said}");
+    // Headers that a front proxy would set say nothing here.
+    let request = Request::post("/clusters/east/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header("X-Remote-User", "root")
+        .header("X-Remote-Group", "wheel")
+        .header(header::CONTENT_TYPE, "application/json");
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).to_string();
+    let info = admin.send(request.body(review.into()).unwrap()).await.unwrap().ok()["status"]["userInfo"].clone();
+    assert!(info["username"] != "root" && !info["groups"].to_string().contains("wheel"), "{info}");
+
+    let anonymous = Api::from_kubeconfig(&fleet.kubeconfig_of_nobody(), None).await;
+    for path in ["/api/v1/pods", "/clusters/east/api/v1/pods", "/api", "/readyz?verbose", "/nope"] {
+        let refused = anonymous.request(Method::GET, path, "").await;
+        assert_eq!(
+            (refused.status, &refused.json()["reason"]),
+            (StatusCode::UNAUTHORIZED, &json!("Unauthorized")),
+            "{path}"
+        );
+    }
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(anonymous.request(Method::GET, path, "").await.status, StatusCode::OK, "{path}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Creates that are refused: whole, before anything is made, and by whom.
+
+use http::{Method, Request, StatusCode};
+use serde_json::json;
+
+use super::*;
+use crate::support::{Admission, FleetFile, Kubefold, MemberOptions, Testbed, Verdict, Which};
+
+const BODY_MAX: usize = 3 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_member_refuses_is_made_nowhere() {
+    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::default()).await;
+    let all = [&bed["east"], &bed["west"], &bed["north"]];
+    let file = FleetFile::default().member(all[0], 1).member(all[1], 2).member(all[2], 4);
+    let (fleet, admission) = tokio::join!(Kubefold::start(&file), Admission::before(all[1]));
+    let api = fleet.api().await;
+
+    names_in_use(&api, &all).await;
+    malformed(&api, &all).await;
+    not_built_yet(&fleet, &api).await;
+    namespaces(&api, &all).await;
+    quotas(&api, &all).await;
+    policies(&api, &all, &admission).await;
+    nodes(&api, &all).await;
+}
+
+async fn names_in_use(api: &Api, all: &[&Member; 3]) {
+    all[1].api().await.create(DEPLOYMENTS, &deployment("native", 1)).await;
+    let told = post(api, &deployment("native", 7)).await;
+    refused(
+        &told,
+        409,
+        "AlreadyExists",
+        &["member west: ", "deployments.apps \"native\" already exists", "native@west"],
+    );
+    assert_eq!(shares(all, "native").await, split(&[("west", 1)]));
+
+    // Where nothing of it goes to that member, a native does not stand in the way: its visible name is another.
+    post(api, &deployment("native", 1)).await.ok();
+    assert_eq!(shares(all, "native").await, split(&[("west", 1), ("north", 1)]));
+    let told = post(api, &deployment("native", 1)).await;
+    refused(&told, 409, "AlreadyExists", &["deployments.apps \"native\" already exists"]);
+    let dry =
+        api.request(Method::POST, &format!("{DEPLOYMENTS}?dryRun=All"), deployment("native", 1).to_string()).await;
+    refused(&dry, 409, "AlreadyExists", &["already exists"]);
+}
+
+async fn malformed(api: &Api, all: &[&Member; 3]) {
+    let send = async |content_type: &str, body: String| {
+        let request = Request::post(DEPLOYMENTS).header("content-type", content_type).body(body.into()).unwrap();
+        api.send(request).await.unwrap()
+    };
+    let good = deployment("bad", 7).to_string();
+    refused(&send("application/json", "{\"metadata\":".into()).await, 400, "BadRequest", &[]);
+    refused(&send("application/json", "[]".into()).await, 400, "BadRequest", &[]);
+    refused(&send("application/json", "{}".into()).await, 400, "BadRequest", &[]);
+    refused(
+        &send("application/json", good.replace("\"replicas\":7", "\"replicas\":-1")).await,
+        422,
+        "Invalid",
+        &["spec.replicas"],
+    );
+    refused(&send("text/plain", good.clone()).await, 415, "UnsupportedMediaType", &["application/json"]);
+    refused(&send("application/vnd.kubernetes.protobuf", good.clone()).await, 400, "BadRequest", &[]);
+    let large = good.replace("web:1", &"x".repeat(BODY_MAX));
+    refused(&send("application/json", large).await, 413, "RequestEntityTooLarge", &["limit is 3145728"]);
+    let named = |name: &str| good.replace("\"name\":\"bad\"", &format!("\"name\":{name:?}"));
+    refused(&send("application/json", named("bad@nowhere")).await, 422, "Invalid", &["bad@nowhere", "@east"]);
+    refused(&send("application/json", named("Bad_1")).await, 422, "Invalid", &["member ", "Bad_1"]);
+    refused(&send("application/json", named("")).await, 422, "Invalid", &["name or generateName is required"]);
+    let other = good.replace("apps/v1", "apps/v1beta1");
+    refused(&send("application/json", other).await, 400, "BadRequest", &["member "]);
+    let elsewhere = good.replace("\"labels\"", "\"namespace\":\"elsewhere\",\"labels\"");
+    refused(&send("application/json", elsewhere).await, 400, "BadRequest", &["member ", "namespace"]);
+    let steered = good.replace("\"labels\"", "\"annotations\":{\"kubefold.io/place-on\":\"east\"},\"labels\"");
+    refused(&send("application/json", steered).await, 422, "Invalid", &["kubefold.io/place-on", "<name>@<member>"]);
+    assert_eq!(shares(all, "bad").await, split(&[]));
+}
+
+async fn not_built_yet(fleet: &Kubefold, api: &Api) {
+    let made = fleet.kubectl(&["create", "configmap", "plain", "--from-literal=a=b"]).await;
+    assert!(made.refused().contains("--context fleet-<member>"), "{made}");
+    let path = format!("{DEPLOYMENTS}/native");
+    for method in [Method::PUT, Method::PATCH] {
+        let answer = api.request(method, &path, deployment("native", 2).to_string()).await;
+        refused(&answer, 405, "MethodNotAllowed", &["/clusters/"]);
+    }
+    let collection = api.request(Method::DELETE, DEPLOYMENTS, "").await;
+    refused(&collection, 405, "MethodNotAllowed", &["/clusters/"]);
+}
+
+async fn namespaces(api: &Api, all: &[&Member; 3]) {
+    let create = async |namespace: &str| {
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+        api.request(Method::POST, &path, deployment("there", 7).to_string()).await
+    };
+    refused(&create("nowhere").await, 404, "NotFound", &["namespaces \"nowhere\" not found"]);
+    all[0].kubectl(&["create", "namespace", "only-east"]).await.ok();
+    // At once: the store need not have heard of it.
+    assert_eq!(create("only-east").await.ok()["spec"]["replicas"], 7);
+    let path = "/apis/apps/v1/namespaces/only-east/deployments/there";
+    assert_eq!(in_member(all[0], path).await.unwrap()["spec"]["replicas"], 7);
+    assert!(in_member(all[2], path).await.is_none());
+}
+
+async fn quotas(api: &Api, all: &[&Member; 3]) {
+    for member in all {
+        member.kubectl(&["create", "namespace", "tight"]).await.ok();
+    }
+    all[1].kubectl(&["create", "quota", "none", "--hard=count/deployments.apps=0", "-n", "tight"]).await.ok();
+    // There is no controller that would fill the status in.
+    let counts = r#"{"status":{"hard":{"count/deployments.apps":"0"},"used":{"count/deployments.apps":"0"}}}"#;
+    all[1]
+        .kubectl(&["patch", "quota", "none", "-n", "tight", "--subresource=status", "--type=merge", "-p", counts])
+        .await
+        .ok();
+    let path = "/apis/apps/v1/namespaces/tight/deployments";
+    eventually(SOON, async || {
+        let answer = api.request(Method::POST, path, deployment("much", 7).to_string()).await;
+        let told = answer.json()["message"].as_str().unwrap_or_default().to_owned();
+        match answer.status == StatusCode::FORBIDDEN && told.contains("exceeded quota") {
+            true => Ok(refused(&answer, 403, "Forbidden", &["member west: "])),
+            false => Err(answer.to_string()),
+        }
+    })
+    .await;
+    for member in all {
+        assert!(in_member(member, &format!("{path}/much")).await.is_none());
+    }
+    // Where the member gets no share, its quota does not matter.
+    let made = api.request(Method::POST, path, deployment("little", 1).to_string()).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{made}");
+}
+
+/// A webhook of one member: what it says in the rehearsal, and what it says for the first time when it is for real.
+async fn policies(api: &Api, all: &[&Member; 3], admission: &Admission) {
+    let creates = |name, dry| Which { name, operation: "CREATE", dry };
+    admission.answer(creates("denied", true), Verdict::Deny("no such thing here"));
+    let told = post(api, &deployment("denied", 7)).await;
+    refused(&told, 403, "Forbidden", &["member west: ", "no such thing here"]);
+    assert_eq!(shares(all, "denied").await, split(&[]));
+
+    admission.answer(creates("fickle", false), Verdict::Deny("on second thought"));
+    let told = post(api, &deployment("fickle", 7)).await;
+    refused(&told, 403, "Forbidden", &["member west: ", "on second thought", "member east: removed again"]);
+    assert_eq!(shares(all, "fickle").await, split(&[]));
+    let shown = api.request(Method::GET, &format!("{DEPLOYMENTS}/fickle"), "").await;
+    assert_eq!(shown.status, StatusCode::NOT_FOUND);
+    post(api, &deployment("fickle", 7)).await.ok();
+
+    admission.answer(creates("warned", true), Verdict::Warn("mind the gap"));
+    admission.answer(creates("warned", false), Verdict::Warn("mind the gap"));
+    let told = post(api, &deployment("warned", 7)).await;
+    assert_eq!(told.status, StatusCode::CREATED);
+    assert_eq!(told.warnings(), ["299 - \"mind the gap\""]);
+}
+
+/// A pod that only one member's nodes can run goes there.
+async fn nodes(api: &Api, all: &[&Member; 3]) {
+    for member in all {
+        let zone = json!({"zone": member.name()});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node", "labels": zone}});
+        member.api().await.create("/api/v1/nodes", &node).await;
+    }
+    eventually(SOON, async || {
+        let nodes = api.get("/api/v1/nodes").await["items"].as_array().unwrap().len();
+        if nodes == 3 { Ok(()) } else { Err(format!("{nodes} nodes")) }
+    })
+    .await;
+    let mut picky = deployment("picky", 7);
+    picky["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "east"});
+    post(api, &picky).await.ok();
+    assert_eq!(shares(all, "picky").await, split(&[("east", 7)]));
+    // A template's bytes are the members' own, so a node in it is named as its member names it.
+    let mut on_a_node = deployment("on-a-node", 2);
+    on_a_node["spec"]["template"]["spec"]["nodeName"] = json!("node@west");
+    refused(&post(api, &on_a_node).await, 422, "Invalid", &["west: it has no node \"node@west\""]);
+
+    picky["metadata"]["name"] = json!("pickier");
+    picky["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "moon"});
+    let why = "none of its nodes matches the node selector";
+    let each = ["east", "west", "north"].map(|member| format!("{member}: {why}"));
+    refused(&post(api, &picky).await, 422, "Invalid", &each.each_ref().map(String::as_str));
+}
