@@ -420,19 +420,32 @@ impl FleetStore {
     /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.
     pub fn hold(self: &Arc<Self>, key: &str) -> Hold {
         self.inner.write().hold(key);
-        Hold { store: Arc::clone(self), key: key.to_owned() }
+        Hold { store: Some(Arc::clone(self)), key: key.to_owned() }
     }
 }
 
 /// Ends a hold when dropped.
 #[derive(Debug)]
 pub struct Hold {
-    store: Arc<FleetStore>,
+    store: Option<Arc<FleetStore>>,
     key: String,
+}
+
+impl Hold {
+    /// Ends the hold, and gives what is shown from then on: the very version that its one event told.
+    pub fn release(mut self) -> Option<Arc<Entry>> {
+        let store = self.store.take()?;
+        store.write(|inner| {
+            inner.release(&self.key);
+            inner.objects.get(self.key.as_bytes()).map(|Slot(entry)| Arc::clone(entry))
+        })
+    }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.store.write(|inner| inner.release(&self.key));
+        if let Some(store) = self.store.take() {
+            store.write(|inner| inner.release(&self.key));
+        }
     }
 }

@@ -241,7 +241,7 @@ async fn rehearse<F: Fleet>(
     for (target, outcome) in make_all(writer, entry, &entry.targets, true, warnings).await {
         let member = &target.member;
         match outcome {
-            Outcome::Done { body, .. } => bodies.push((member.clone(), body)),
+            Outcome::Done { body, .. } => bodies.push((member.clone(), body.bytes)),
             Outcome::Refused { code, body } => {
                 let name_taken = Seen::of(&body).reason.as_deref() == Some("AlreadyExists");
                 let hint = if name_taken {
@@ -330,10 +330,10 @@ async fn commit<F: Fleet>(writer: &Arc<Writer<F>>, entry: Entry, hold: F::Hold, 
     for (member, body) in &bodies {
         writer.fleet.ingest(&entry.key, member, body).await;
     }
+    let bodies: Vec<_> = bodies.into_iter().map(|(member, body)| (member, body.bytes)).collect();
     writer.journal.finish(entry.id).await;
-    writer.fleet.release(hold).await;
-    let stored =
-        writer.fleet.visible(&entry.key).filter(|visible| visible.uid == entry.uid).map(|visible| visible.body);
+    let shown = writer.fleet.release(hold).await;
+    let stored = shown.filter(|visible| visible.uid == entry.uid).map(|visible| visible.body);
     match stored.or_else(|| writer.fleet.render(&entry.key, &bodies)) {
         Some(body) => Reply { code: StatusCode::CREATED, warnings, body },
         None => Reply::internal("it is created, but cannot be shown").warned(warnings),

@@ -72,11 +72,11 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
     };
     let behind = delete_others(writer, &entry, &parts, outcome, &reached, &mut warnings).await;
     finish(writer, &entry, &behind, &mut warnings).await;
-    writer.fleet.release(hold).await;
+    let shown = writer.fleet.release(hold).await;
     if !behind.is_empty() {
         writer.settle_later(entry.id);
     }
-    let reply = match writer.fleet.visible(&key) {
+    let reply = match shown {
         Some(now) if now.deleting && now.uid == visible.uid => {
             Reply { code, warnings: Warnings::default(), body: now.body }
         }

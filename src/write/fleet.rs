@@ -1,6 +1,6 @@
 //! What the writes need of the fleet: members to call, and the store to read and to feed.
 
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Deref, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -71,6 +71,23 @@ pub struct Call {
     pub user_agent: Option<String>,
 }
 
+/// A body, with the life of the member in which its request began: in another one it tells nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The whole body.
+    pub bytes: Bytes,
+    /// [`Member::incarnation`](crate::member::Member::incarnation) when the request began.
+    pub incarnation: u64,
+}
+
+impl Deref for Document {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -81,7 +98,7 @@ pub enum Answer {
         /// Values of its `Warning` headers.
         warnings: Vec<String>,
         /// The whole body.
-        body: Bytes,
+        body: Document,
     },
     /// No byte reached the member. The text says why.
     NotSent(String),
@@ -170,8 +187,8 @@ pub trait Fleet: Send + Sync + 'static {
     /// Takes the key; waits (bounded) for whoever has it. `None`: still taken.
     fn hold(&self, key: &Key) -> impl Future<Output = Option<Self::Hold>> + Send;
 
-    /// Lets the key go. When it returns, the fold as it is now has been emitted, once, and [`Fleet::visible`] tells it.
-    fn release(&self, hold: Self::Hold) -> impl Future<Output = ()> + Send;
+    /// Lets the key go. When it returns, the fold as it is now has been emitted, once; gives what that event told.
+    fn release(&self, hold: Self::Hold) -> impl Future<Output = Option<Visible>> + Send;
 
     /// Has a key not shown from the start of its store on, until [`Fleet::show`]: at start, before anything is served.
     fn withhold(&self, key: &Key);
@@ -188,7 +205,7 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// Brings a live answer into the store. `key` bears the member's own name. When it returns, [`Fleet::visible`] tells it
     /// (after the hold, if the key is held).
-    fn ingest(&self, key: &Key, member: &MemberName, body: &Bytes) -> impl Future<Output = ()> + Send;
+    fn ingest(&self, key: &Key, member: &MemberName, body: &Document) -> impl Future<Output = ()> + Send;
 
     /// These documents as the fleet view would show them, without storing: one native object, or the fold of marked parts
     /// in the marker's order. For dry runs, which have no revision. `None` if they are no objects.

@@ -19,7 +19,7 @@ use crate::{
         strip,
     },
     placement::plan::Candidate,
-    store::{FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
+    store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
     wire::{
         body::{empty, full},
         caller::Caller,
@@ -28,7 +28,7 @@ use crate::{
     },
     write::{
         facts,
-        fleet::{Answer, Ask, Call, Fleet, Key, Part, Visible},
+        fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
     },
 };
 
@@ -50,7 +50,7 @@ type KeyLock = tokio::sync::Mutex<()>;
 #[derive(Debug)]
 pub struct LiveHold {
     // Dropped in this order: what the parts make now is shown before the next writer begins.
-    _fold: Option<Hold>,
+    fold: Option<Hold>,
     _key: OwnedMutexGuard<()>,
 }
 
@@ -107,7 +107,7 @@ impl Fleet for LiveFleet {
             Ok(_) if member.incarnation() != incarnation => {
                 Answer::Unknown("the member became another cluster meanwhile".into())
             }
-            Ok(body) => Answer::Answered { code: head.status, warnings, body },
+            Ok(bytes) => Answer::Answered { code: head.status, warnings, body: Document { bytes, incarnation } },
             Err(error) => Answer::Unknown(error.cause()),
         }
     }
@@ -144,11 +144,11 @@ impl Fleet for LiveFleet {
         // A kind that is gone has no store, and nothing to hold back.
         let running = self.stores.running(&of.gvr).ok();
         let fold = running.map(|running| running.store.hold(&key(&of.namespace, &of.name)));
-        Some(LiveHold { _fold: fold, _key: guard })
+        Some(LiveHold { fold, _key: guard })
     }
 
-    async fn release(&self, hold: LiveHold) {
-        drop(hold);
+    async fn release(&self, mut hold: LiveHold) -> Option<Visible> {
+        hold.fold.take().and_then(Hold::release).map(|entry| shown(&entry))
     }
 
     fn withhold(&self, of: &Key) {
@@ -160,13 +160,7 @@ impl Fleet for LiveFleet {
     }
 
     fn visible(&self, of: &Key) -> Option<Visible> {
-        let entry = self.running(of)?.store.get(&key(&of.namespace, &of.name))?;
-        Some(Visible {
-            uid: entry.uid().to_owned(),
-            revision: entry.revision.0,
-            body: Bytes::copy_from_slice(entry.json()),
-            deleting: entry.deleting,
-        })
+        self.running(of)?.store.get(&key(&of.namespace, &of.name)).map(|entry| shown(&entry))
     }
 
     fn parts(&self, of: &Key) -> Vec<Part> {
@@ -175,9 +169,13 @@ impl Fleet for LiveFleet {
         parts.into_iter().filter_map(part).collect()
     }
 
-    async fn ingest(&self, of: &Key, member: &MemberName, body: &Bytes) {
+    async fn ingest(&self, of: &Key, member: &MemberName, body: &Document) {
         let Some(running) = self.running(of) else { return };
+        // The store's life first: should the member become another cluster after the look at it, the store refuses.
         let incarnation = running.store.incarnation(member);
+        if self.member(member).is_none_or(|member| member.incarnation() != body.incarnation) {
+            return;
+        }
         let document = std::str::from_utf8(body).unwrap_or_default();
         if let Err(error) = running.store.ingest_live(member, incarnation, document) {
             tracing::warn!(%member, key = %of, %error, "the answer to a write cannot be taken in; the watch will bring it");
@@ -241,6 +239,15 @@ fn part(part: StorePart) -> Option<Part> {
         resource_version: part.member_rv.to_string(),
         json: Bytes::copy_from_slice(part.document.as_bytes()),
     })
+}
+
+fn shown(entry: &Entry) -> Visible {
+    Visible {
+        uid: entry.uid().to_owned(),
+        revision: entry.revision.0,
+        body: Bytes::copy_from_slice(entry.json()),
+        deleting: entry.deleting,
+    }
 }
 
 fn request(call: Call, caller: Option<&Caller>) -> Result<Request<crate::wire::body::Body>, String> {

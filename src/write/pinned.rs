@@ -63,6 +63,6 @@ pub(super) async fn create<F: Fleet>(
         fleet.ingest(&key, member, &body).await;
         stored = fleet.visible(&shown).map(|visible| visible.body);
     }
-    let body = stored.or_else(|| fleet.render(&key, &[(member.clone(), body.clone())])).unwrap_or(body);
+    let body = stored.or_else(|| fleet.render(&key, &[(member.clone(), body.bytes.clone())])).unwrap_or(body.bytes);
     Ok(Reply { code, warnings, body })
 }

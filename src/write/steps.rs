@@ -12,7 +12,7 @@ use crate::{
     wire::{locate::Paths, warning::Warnings},
     write::{
         Writer,
-        fleet::{Answer, Call, Fleet, Key},
+        fleet::{Answer, Call, Document, Fleet, Key},
         journal::{Entry, EntryTarget, Step},
         options,
         reply::warning_text,
@@ -24,9 +24,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The member did it.
-    Done { code: StatusCode, body: Bytes },
+    Done { code: StatusCode, body: Document },
     /// The member did not do it, and says why.
-    Refused { code: StatusCode, body: Bytes },
+    Refused { code: StatusCode, body: Document },
     /// No byte reached the member.
     NotSent(String),
     /// The member may have done it.
@@ -118,7 +118,7 @@ impl Seen {
 #[derive(Debug)]
 pub(super) enum Found {
     /// The part, with its own UID.
-    Part { uid: String, deleting: bool, body: Bytes },
+    Part { uid: String, deleting: bool, body: Document },
     /// Not the part: nothing, or an object that is not of this placement.
     Absent,
     /// The member is no longer configured, or another cluster.
@@ -246,7 +246,7 @@ impl<F: Fleet> Writer<F> {
 /// Options of a removal that takes a part back: its pods go with it.
 const UNDO: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
 
-fn found(key: &Key, uid: &str, target: &EntryTarget, body: Bytes) -> Found {
+fn found(key: &Key, uid: &str, target: &EntryTarget, body: Document) -> Found {
     let seen = Seen::of(&body);
     let mine = seen.marker.is_some_and(|marker| {
         let (group, kind) = (&key.gvk.group, &key.gvk.kind);
@@ -262,7 +262,7 @@ fn found(key: &Key, uid: &str, target: &EntryTarget, body: Bytes) -> Found {
 ///
 /// Source: kubernetes/apiserver `pkg/storage/interfaces.go` `Preconditions.Check`.
 pub(super) fn removed(outcome: &Outcome) -> Removed {
-    let another = |body: &Bytes| Seen::of(body).message.is_some_and(|said| said.contains("UID in precondition"));
+    let another = |body: &Document| Seen::of(body).message.is_some_and(|said| said.contains("UID in precondition"));
     match outcome {
         Outcome::Done { body, .. } if Seen::of(body).deleting => Removed::Requested,
         Outcome::Done { .. } => Removed::Gone,

@@ -23,7 +23,7 @@ use crate::{
         plan::{Candidate, Standing},
     },
     wire::{caller::Caller, splice::splice, status::Status},
-    write::fleet::{Answer, Ask, Call, Fleet, Key, Part, Visible},
+    write::fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
 };
 
 /// What happens to one call.
@@ -82,6 +82,10 @@ pub(super) struct Scripted {
     pub(super) killed: Arc<Notify>,
     held: Arc<Mutex<BTreeSet<String>>>,
     pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
+}
+
+fn document(bytes: Bytes) -> Document {
+    Document { bytes, incarnation: 1 }
 }
 
 pub(super) fn member(name: &str) -> MemberName {
@@ -229,14 +233,14 @@ impl Fleet for Scripted {
                 Some(Fault::NotSent) => Some(Answer::NotSent("connection refused".into())),
                 Some(Fault::Refuse) => {
                     let status = Status::forbidden("no");
-                    Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: status.to_json() })
+                    Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: document(status.to_json()) })
                 }
                 Some(fault @ (Fault::Broken | Fault::BrokenLanded)) => {
                     if fault == Fault::BrokenLanded {
                         world.serve(member, &call);
                     }
                     let status = Status::internal("etcd: timed out");
-                    Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: status.to_json() })
+                    Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: document(status.to_json()) })
                 }
                 Some(Fault::LostNothing) => Some(Answer::Unknown("reset".into())),
                 Some(Fault::LostLanded) => {
@@ -266,7 +270,11 @@ impl Fleet for Scripted {
                         world.members.get_mut(member).unwrap().objects.clear();
                     }
                     let (code, body) = world.serve(member, &call);
-                    Some(Answer::Answered { code, warnings: vec!["299 - \"unknown field \\\"x\\\"\"".into()], body })
+                    Some(Answer::Answered {
+                        code,
+                        warnings: vec!["299 - \"unknown field \\\"x\\\"\"".into()],
+                        body: document(body),
+                    })
                 }
             }
         };
@@ -316,15 +324,17 @@ impl Fleet for Scripted {
     async fn hold(&self, key: &Key) -> Option<Held> {
         for _ in 0..10 {
             if self.held.lock().insert(key.name.clone()) {
-                return Some(Held { held: self.held.clone(), name: key.name.clone() });
+                return Some(Held { held: self.held.clone(), key: key.clone() });
             }
             sleep(Duration::from_millis(500)).await;
         }
         None
     }
 
-    async fn release(&self, hold: Held) {
+    async fn release(&self, hold: Held) -> Option<Visible> {
+        let key = hold.key.clone();
         drop(hold);
+        self.visible(&key)
     }
 
     fn withhold(&self, key: &Key) {
@@ -369,7 +379,7 @@ impl Fleet for Scripted {
         world.marked(key).into_iter().map(part).collect()
     }
 
-    async fn ingest(&self, _key: &Key, _member: &MemberName, body: &Bytes) {
+    async fn ingest(&self, _key: &Key, _member: &MemberName, body: &Document) {
         let object: Value = serde_json::from_slice(body).unwrap();
         assert!(object["metadata"]["uid"].is_string(), "only objects are ingested: {object}");
     }
@@ -393,11 +403,11 @@ impl Fleet for Scripted {
 
 pub(super) struct Held {
     held: Arc<Mutex<BTreeSet<String>>>,
-    name: String,
+    key: Key,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.held.lock().remove(&self.name);
+        self.held.lock().remove(&self.key.name);
     }
 }

@@ -44,6 +44,8 @@ async fn a_deployment_is_one_object_and_runs_in_every_member() {
     natives_lead_to_it(&fleet, &api, &shown).await;
     a_part_edited_in_its_member_shows(&fleet, &api, west).await;
 
+    the_event_is_the_answer(&api).await;
+
     let first = text(&shown, "/metadata/uid").to_owned();
     fleet.kubectl(&["delete", "deployment", "web"]).await.ok();
     gone(&api, &[east, west], "web").await;
@@ -63,6 +65,17 @@ async fn a_deployment_is_one_object_and_runs_in_every_member() {
     let wanted = [("\"ADD\"", uid(&first)), ("\"DELETE\"", uid(&first)), ("\"ADD\"", uid(&second))];
     assert_eq!(ends, wanted.map(|(type_, uid)| (type_.to_owned(), uid)));
     assert_eq!(informer.dump().await.as_object().unwrap().len(), 1);
+}
+
+/// Controllers are quick to write to what was made: the answer is what the one event of the create told all the same.
+async fn the_event_is_the_answer(api: &Api) {
+    let mut watch = api.watch(&format!("{DEPLOYMENTS}?watch=true")).await;
+    for name in ["quick-1", "quick-2", "quick-3", "quick-4"] {
+        let made = post(api, &deployment(name, 3)).await.ok();
+        let (type_, added) = event(&mut watch, name).await;
+        assert_eq!((type_.as_str(), &added), ("ADDED", &made));
+        api.request(Method::DELETE, &format!("{DEPLOYMENTS}/{name}"), "").await.ok();
+    }
 }
 
 /// Get, list, and a list's Table know one Deployment; each member's view shows its part as it is.
