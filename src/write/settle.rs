@@ -10,7 +10,7 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     wire::warning::Warnings,
     write::{
-        LANDS_WITHIN, Writer,
+        GONE_WITHIN, LANDS_WITHIN, Writer,
         delete::delete_step,
         fleet::Fleet,
         journal::{Entry, EntryTarget, Step, Verb},
@@ -203,7 +203,7 @@ impl<F: Fleet> Writer<F> {
     async fn settle_delete(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
         match found {
             Found::Part { deleting: true, body, .. } => self.fleet.ingest(&entry.key, &home.member, &body).await,
-            Found::Absent => {}
+            Found::Absent => self.wait_gone(entry, home, home.own_uid.as_deref()).await,
             Found::Elsewhere => {
                 tracing::warn!(object = %entry.key, member = %home.member, "an unfinished delete is given up: \
                     its home is not configured any more, or another cluster; what stands of it stays");
@@ -244,12 +244,23 @@ impl<F: Fleet> Writer<F> {
         };
         let options = of_part(&entry.body, &uid, None, false);
         let outcome = self.remove(entry, &target.member, options, false, &mut Warnings::default()).await;
-        if let (Outcome::Done { body, .. }, Removed::Requested) = (&outcome, removed(&outcome)) {
-            self.fleet.ingest(&entry.key, &target.member, body).await;
+        match (&outcome, removed(&outcome)) {
+            (Outcome::Done { body, .. }, Removed::Requested) => {
+                self.fleet.ingest(&entry.key, &target.member, body).await;
+            }
+            (_, Removed::Gone) => self.wait_gone(entry, target, Some(&uid)).await,
+            (_, Removed::Requested | Removed::Left(_)) => {}
         }
         let step = delete_step(&outcome);
         let done = matches!(step, Step::Done { .. });
         self.journal.step(entry.id, &target.member, step).await;
         done
+    }
+
+    /// Waits (bounded) until the store knows that a part is gone, so that its key is not shown in between.
+    async fn wait_gone(&self, entry: &Entry, target: &EntryTarget, own_uid: Option<&str>) {
+        if let Some(uid) = own_uid {
+            self.fleet.wait_gone(&entry.key, &target.member, uid, GONE_WITHIN).await;
+        }
     }
 }
