@@ -416,7 +416,7 @@ impl Stores {
         };
         let running = self.make(resource);
         all.insert(gvr.clone(), Arc::clone(&running));
-        self.feed(&running, &catalogue);
+        self.feed(&running);
         Ok(running)
     }
 
@@ -454,10 +454,10 @@ impl Stores {
 
     /// Brings every store's reflectors in line with members and catalogue.
     fn reconcile(&self) {
-        let catalogue = self.catalogue();
         let all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
         for running in all {
-            self.feed(&running, &catalogue);
+            self.feed(&running);
+            let catalogue = self.catalogue();
             let gvr = &running.store.spec().gvr;
             let is_fed = !running.feeds.lock().is_empty() || !running.leaving.lock().is_empty();
             if catalogue.get(gvr).is_none() && catalogue.complete() && !is_fed {
@@ -468,11 +468,14 @@ impl Stores {
         }
     }
 
-    fn feed(&self, running: &Arc<Running>, catalogue: &Catalogue) {
+    /// Starts and ends a store's reflectors. Members and catalogue are looked at under the lock: one who came with an older
+    /// catalogue would take a member for gone that has just been heard of, and its objects for deleted.
+    fn feed(&self, running: &Arc<Running>) {
+        let mut feeds = running.feeds.lock();
+        let catalogue = self.catalogue();
         let serving = catalogue.serving_members(&running.store.spec().gvr);
         let members = self.registry.members();
         let wanted = |member: &Arc<Member>| !member.config().absent && serving.contains(member.name());
-        let mut feeds = running.feeds.lock();
         let gone: Vec<MemberName> = feeds
             .iter()
             .filter(|(name, feed)| {
