@@ -5,7 +5,7 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{FleetFile, Informer, Kubefold, MemberOptions, Testbed};
+use crate::support::{FleetFile, Informer, Kubefold, MemberOptions, Testbed, binary};
 
 /// Asserts that nothing of kubefold's marker is to be seen.
 #[track_caller]
@@ -45,6 +45,7 @@ async fn a_deployment_is_one_object_and_runs_in_every_member() {
     a_part_edited_in_its_member_shows(&fleet, &api, west).await;
 
     the_event_is_the_answer(&api).await;
+    typed_clients_write(&fleet).await;
 
     let first = text(&shown, "/metadata/uid").to_owned();
     fleet.kubectl(&["delete", "deployment", "web"]).await.ok();
@@ -76,6 +77,23 @@ async fn the_event_is_the_answer(api: &Api) {
         assert_eq!((type_.as_str(), &added), ("ADDED", &made));
         api.request(Method::DELETE, &format!("{DEPLOYMENTS}/{name}"), "").await.ok();
     }
+}
+
+/// client-go's typed clients send protobuf, and know every answer for what it is.
+async fn typed_clients_write(fleet: &Kubefold) {
+    let kubeconfig = format!("--kubeconfig={}", fleet.kubeconfig().display());
+    let mut writer = tokio::process::Command::new(binary("writer"));
+    let ran = writer.args([&kubeconfig, "--member=east"]).kill_on_drop(true).output().await.unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let lines = String::from_utf8(ran.stdout).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let made = lines.iter().find(|line| line["spec"].is_object()).expect("a Deployment");
+    assert_eq!((&made["spec"]["replicas"], text(made, "/metadata/managedFields/0/manager")), (&json!(3), "writer"));
+    let bodies: Vec<_> = lines.iter().filter_map(|line| line["contentType"].as_str()).collect();
+    assert!(
+        bodies.len() >= 5 && bodies.iter().all(|sent| *sent == "application/vnd.kubernetes.protobuf"),
+        "{bodies:?}"
+    );
 }
 
 /// Get, list, and a list's Table know one Deployment; each member's view shows its part as it is.
