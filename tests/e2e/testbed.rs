@@ -222,47 +222,40 @@ async fn kubectl_runs_in_the_background() {
     assert!(refused.refused().contains("NotFound"));
 }
 
-/// Runs this test binary with `doomed` alone, ends it as told, and sees that its child ends too.
-fn dies_with_its_parent(guard: &str, how: &str) {
-    let mut parent = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "testbed::doomed", "--ignored", "--nocapture"])
-        .env("KUBEFOLD_TESTBED_GUARD", guard)
-        .env("KUBEFOLD_TESTBED_DOOM", how)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
-    let child = lines.find_map(|line| line.unwrap().split_once("child=").map(|(_, id)| id.to_owned())).unwrap();
-    let status = format!("/proc/{child}/stat");
-    // The process group, because the supervisor is a parent between the two.
-    let alive = || Command::new("kill").args(["-0", "--", &format!("-{child}")]).output().unwrap().status.success();
-    if how == "killed" {
-        assert!(alive(), "{status}");
-        parent.kill().unwrap();
+/// Runs the named test of this binary again as a parent that ends as told, and sees that its child ends too. In that
+/// second run it *is* the parent, and does not come back.
+fn dies_with_its_parent(test: &str, how: &str) {
+    if std::env::var_os(DOOM).is_some() {
+        doomed(how);
     }
-    parent.wait().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(eventually(SOON, async || (!alive()).then_some(()).ok_or("the child lives on")));
+    for guard in ["best", "supervisor"] {
+        let mut parent = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .env("KUBEFOLD_TESTBED_GUARD", guard)
+            .env(DOOM, "1")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(parent.stdout.take().unwrap()).lines();
+        let child = lines.find_map(|line| line.unwrap().split_once("child=").map(|(_, id)| id.to_owned())).unwrap();
+        // The process group, because the supervisor is a parent between the two.
+        let alive = || Command::new("kill").args(["-0", "--", &format!("-{child}")]).output().unwrap().status.success();
+        if how == "killed" {
+            assert!(alive(), "{child}");
+            parent.kill().unwrap();
+        }
+        parent.wait().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(eventually(SOON, async || (!alive()).then_some(()).ok_or("the child lives on")));
+    }
 }
 
-#[test]
-fn children_die_when_the_test_panics() {
-    dies_with_its_parent("best", "panics");
-    dies_with_its_parent("supervisor", "panics");
-}
+/// Set in the second run.
+const DOOM: &str = "KUBEFOLD_TESTBED_DOOM";
 
-#[test]
-fn children_die_when_the_test_process_is_killed() {
-    dies_with_its_parent("best", "killed");
-    dies_with_its_parent("supervisor", "killed");
-}
-
-#[test]
-#[ignore = "not a test but the parent that the two above kill"]
 #[expect(clippy::print_stdout, reason = "the line is for its own parent")]
-fn doomed() {
-    let Ok(how) = std::env::var("KUBEFOLD_TESTBED_DOOM") else { return };
+fn doomed(how: &str) -> ! {
     let log = tempfile::NamedTempFile::new().unwrap();
     let child = Process::spawn("sleep", "sleep".as_ref(), &["300"], log.path());
     println!("child={}", child.id());
@@ -270,4 +263,14 @@ fn doomed() {
     loop {
         std::thread::park();
     }
+}
+
+#[test]
+fn children_die_when_the_test_panics() {
+    dies_with_its_parent("testbed::children_die_when_the_test_panics", "panics");
+}
+
+#[test]
+fn children_die_when_the_test_process_is_killed() {
+    dies_with_its_parent("testbed::children_die_when_the_test_process_is_killed", "killed");
 }

@@ -1,0 +1,262 @@
+//! The stores of all kinds, and the reflectors that feed them.
+//!
+//! A store starts on the first use of its kind. Members come and go under it: what one says enters as events, and its
+//! silence as nothing.
+
+mod feeds;
+mod poll;
+mod ready;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    config::{Config, MemberName},
+    member::{
+        Member, Registry,
+        catalog::{Catalogue, FleetCatalogue, MergedResource, Scope},
+        reflector::ReflectorState,
+    },
+    store::{FleetStore, Hold, KindSpec, Naming, Referent, Shared},
+    wire::{resource::Gvr, status::Status},
+};
+
+pub use ready::{Ready, UNKNOWN_WAIT_MAX};
+
+/// A store that nobody has used for so long stops, unless a member is down.
+const IDLE_MAX: Duration = Duration::from_mins(30);
+
+/// Kinds whose objects may be placed: others refer to them by their visible names and UIDs, so their stores are filled
+/// before anything is served.
+const PLACEABLE: &[(&str, &str, &str)] = &[("apps", "v1", "deployments")];
+
+/// The stores of a fleet.
+pub struct Stores {
+    registry: Arc<Registry>,
+    catalogue: FleetCatalogue,
+    shared: ArcSwap<Shared>,
+    polled: Mutex<HashMap<MemberName, Polled>>,
+    running: Mutex<HashMap<Gvr, Arc<Running>>>,
+    /// Keys that no store shows from its start on: resource and key.
+    withheld: Mutex<Vec<(Gvr, String)>>,
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+    this: Weak<Self>,
+}
+
+/// One kind's store and who feeds it.
+pub struct Running {
+    /// The store.
+    pub store: Arc<FleetStore>,
+    feeds: Mutex<HashMap<MemberName, Feed>>,
+    /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
+    /// not meet the old removal.
+    leaving: Mutex<HashSet<MemberName>>,
+    used: Mutex<Instant>,
+    cancel: CancellationToken,
+    /// Keys that are withheld since the store began.
+    withheld: Mutex<HashMap<String, Hold>>,
+}
+
+struct Feed {
+    member: Arc<Member>,
+    state: Arc<ReflectorState>,
+    cancel: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Whose discovery is read again and again, until cancelled.
+struct Polled {
+    member: Arc<Member>,
+    cancel: CancellationToken,
+}
+
+impl Stores {
+    /// Makes no store yet.
+    pub fn new(registry: Arc<Registry>, shared: Shared, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            registry,
+            catalogue: FleetCatalogue::new(Vec::new()),
+            shared: ArcSwap::from_pointee(shared),
+            polled: Mutex::default(),
+            running: Mutex::default(),
+            withheld: Mutex::default(),
+            tasks,
+            cancel,
+            this: this.clone(),
+        })
+    }
+
+    /// What all stores share.
+    pub fn shared(&self) -> Arc<Shared> {
+        self.shared.load_full()
+    }
+
+    /// The merged catalogue now.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.current()
+    }
+
+    /// The members.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Takes a new configuration: names first, then who is asked what it serves. The registry has it already.
+    pub fn configure(&self, config: &Config) {
+        let naming = Arc::new(Naming::new(config));
+        let shared = Shared { naming: Arc::clone(&naming), ..Shared::clone(&self.shared.load()) };
+        self.shared.store(Arc::new(shared));
+        let all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
+        for running in all {
+            running.store.rename(&naming);
+        }
+        let present = config.members.iter().filter(|member| !member.absent);
+        self.catalogue.set_members(present.map(|member| member.name.clone()).collect());
+        self.poll();
+        self.reconcile();
+    }
+
+    /// Follows members and catalogue until cancelled: reflectors begin and end with them.
+    pub async fn follow(self: Arc<Self>) {
+        let mut catalogue = self.catalogue.changes();
+        let mut members = self.registry.changes();
+        loop {
+            self.reconcile();
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                Ok(()) = catalogue.changed() => {}
+                Ok(()) = members.changed() => {}
+                () = tokio::time::sleep(Duration::from_mins(1)) => self.stop_idle(),
+            }
+        }
+    }
+
+    /// The store of a kind if it runs.
+    pub fn peek(&self, gvr: &Gvr) -> Option<Arc<Running>> {
+        self.running.lock().get(gvr).map(Arc::clone)
+    }
+
+    /// Has a key not shown until [`Self::show`]: what an earlier process left of a write there is nobody's to see before
+    /// it is whole or gone. For stores that have not begun.
+    pub fn withhold(&self, gvr: &Gvr, key: String) {
+        self.withheld.lock().push((gvr.clone(), key));
+    }
+
+    /// Shows a key that was withheld, as it is now.
+    pub fn show(&self, gvr: &Gvr, key: &str) {
+        self.withheld.lock().retain(|(withheld, name)| withheld != gvr || name != key);
+        let held = self.peek(gvr).and_then(|running| running.withheld.lock().remove(key));
+        drop(held);
+    }
+
+    /// The store of a kind, started where it is not; it may be empty yet.
+    ///
+    /// Errors: nobody serves the kind, or it is not known whether somebody does.
+    pub fn running(&self, gvr: &Gvr) -> Result<Arc<Running>, Status> {
+        self.start(gvr)
+    }
+
+    /// The running store of a kind, started where it is not.
+    fn start(&self, gvr: &Gvr) -> Result<Arc<Running>, Status> {
+        let mut all = self.running.lock();
+        if let Some(running) = all.get(gvr).filter(|running| !running.store.is_ended()) {
+            *running.used.lock() = Instant::now();
+            return Ok(Arc::clone(running));
+        }
+        let catalogue = self.catalogue();
+        let Some(resource) = catalogue.get(gvr) else {
+            let unknown: Vec<String> = catalogue
+                .unknown
+                .iter()
+                .filter_map(|name| self.registry.get(name.as_str()))
+                .filter(|member| !member.config().absent)
+                .map(|member| member.describe())
+                .collect();
+            if unknown.is_empty() {
+                return Err(Status::no_such_path());
+            }
+            return Err(Status::unavailable(format!(
+                "whether {} exists is not known: {}",
+                gvr.qualified(),
+                unknown.join("; ")
+            )));
+        };
+        let running = self.make(resource);
+        all.insert(gvr.clone(), Arc::clone(&running));
+        self.feed(&running);
+        Ok(running)
+    }
+
+    fn make(&self, resource: &MergedResource) -> Arc<Running> {
+        let spec = KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), resource.scope == Scope::Namespaced);
+        let this = self.this.clone();
+        let own = resource.gvr.clone();
+        let tell = move |changed: &[Referent]| {
+            if let Some(stores) = this.upgrade() {
+                stores.redress(&own, changed);
+            }
+        };
+        let store = Arc::new(FleetStore::new(Arc::new(spec), Shared::clone(&self.shared.load()), tell));
+        let withheld = self.withheld.lock();
+        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr).map(|(_, key)| key);
+        let withheld = keys.map(|key| (key.clone(), store.hold(key))).collect();
+        Arc::new(Running {
+            store,
+            feeds: Mutex::default(),
+            leaving: Mutex::default(),
+            used: Mutex::new(Instant::now()),
+            cancel: self.cancel.child_token(),
+            withheld: Mutex::new(withheld),
+        })
+    }
+
+    /// Dresses every store anew for identities that changed, but the one that they changed in.
+    fn redress(&self, own: &Gvr, changed: &[Referent]) {
+        let others: Vec<Arc<Running>> =
+            self.running.lock().iter().filter(|(gvr, _)| *gvr != own).map(|(_, running)| Arc::clone(running)).collect();
+        for running in others {
+            running.store.redress(changed);
+        }
+    }
+
+    /// Brings every store's reflectors in line with members and catalogue.
+    fn reconcile(&self) {
+        let all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
+        for running in all {
+            self.feed(&running);
+            let catalogue = self.catalogue();
+            let gvr = &running.store.spec().gvr;
+            let is_fed = !running.feeds.lock().is_empty() || !running.leaving.lock().is_empty();
+            if catalogue.get(gvr).is_none() && catalogue.complete() && !is_fed {
+                running.store.end();
+                running.cancel.cancel();
+                self.running.lock().retain(|_, kept| !Arc::ptr_eq(kept, &running));
+            }
+        }
+    }
+
+    /// Stops stores that nobody has used for long, but none while a member is down: it could not be filled again.
+    fn stop_idle(&self) {
+        if self.registry.members().iter().any(|member| member.health().is_down()) {
+            return;
+        }
+        self.running.lock().retain(|gvr, running| {
+            let placeable = PLACEABLE.iter().any(|(group, _, name)| *group == &*gvr.group && *name == &*gvr.resource);
+            let idle = !placeable && running.store.watchers() == 0 && running.used.lock().elapsed() > IDLE_MAX;
+            if idle {
+                tracing::info!(kind = %running.store.spec().label(), "stopping an idle store");
+                running.cancel.cancel();
+            }
+            !idle
+        });
+    }
+}
