@@ -62,10 +62,10 @@ fn unquote(raw: &str) -> Cow<'_, str> {
 }
 
 impl<'a> Facts<'a> {
-    /// Walks a document once. What else was found stays in `found` for [`dress`].
+    /// Walks a document once, which was validated where it came in. What else was found stays in `found`.
     pub(super) fn read(spec: &KindSpec, document: &'a str, found: &mut Vec<Found>) -> Result<Self, BadObject> {
         found.clear();
-        spec.paths.locate(document, found)?;
+        spec.paths.locate_valid(document, found)?;
         let at = |number: u16| found.iter().find(|found| found.id == number).map(|found| found.range.clone());
         let raw = |range: &Range<usize>| document.get(range.clone()).unwrap_or_default();
         let string = |number: u16| at(number).filter(|range| raw(range).starts_with('"'));

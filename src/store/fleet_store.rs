@@ -26,7 +26,10 @@ use crate::{
         revision::Revision,
         sequencer::{Ingested, Sequencer, Shared, Source},
     },
-    wire::watch::{Event, EventType},
+    wire::{
+        locate::validate,
+        watch::{Event, EventType},
+    },
 };
 
 /// Objects that enter or leave under one lock, so that readers and watchers get their turn in between.
@@ -216,7 +219,8 @@ impl FleetStore {
         self.write(|inner| inner.begin_list(member));
     }
 
-    /// Takes a slice of a full list in, at most [`SLICE_ITEMS_MAX`] items. A bad object is left out and told of.
+    /// Takes a slice of a full list in, at most [`SLICE_ITEMS_MAX`] items that [`split`](crate::wire::list::split) gave.
+    /// A bad object is left out and told of.
     pub fn list_slice(&self, member: &MemberName, items: &[&str]) -> Vec<BadObject> {
         self.write(|inner| items.iter().filter_map(|item| inner.ingest(member, item, Source::List).err()).collect())
     }
@@ -241,7 +245,7 @@ impl FleetStore {
         self.write(|inner| inner.forget(member));
     }
 
-    /// Takes one event of the member's watch in. `Error` is the reflector's to handle.
+    /// Takes one event of the member's watch in, as [`Event::parse`] gave it. `Error` is the reflector's to handle.
     ///
     /// Errors: a document that is no object.
     pub fn watch_event(&self, member: &MemberName, event: &Event<'_>) -> Result<(), BadObject> {
@@ -268,6 +272,7 @@ impl FleetStore {
         incarnation: u32,
         document: &str,
     ) -> Result<Option<Ingested>, BadObject> {
+        validate(document)?;
         self.write(|inner| {
             if inner.member(member).is_none_or(|state| state.incarnation != incarnation || state.left) {
                 return Ok(None);

@@ -1,12 +1,15 @@
-//! Finds the few values of a JSON document that kubefold reads or replaces, in one validating pass.
+//! Finds the few values of a JSON document that kubefold reads or replaces, in one pass.
 //!
 //! A document is never turned into a tree: every other value is skipped. Key order is never assumed (custom resources
 //! print their keys sorted, built-in kinds in declaration order), and escaped keys are unescaped before they are compared.
+//! What comes from outside is parsed once, to validate it; what was parsed before is not parsed again.
 
 use std::ops::Range;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::wire::scan::{Fault, Scanner};
 
 /// Where a value lies in its document, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub struct Found {
 /// A set of paths, compiled to a tree that documents are walked along.
 ///
 /// A path is a list of keys; the key `*` stands for every element of an array.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Paths {
     nodes: Vec<Node>,
 }
@@ -90,110 +93,112 @@ impl Paths {
         next
     }
 
-    /// Walks `json` once and appends what it finds to `found`, in document order.
+    /// Walks `json` and appends what it finds to `found`, in document order.
     ///
     /// Errors: anything that is not exactly one JSON object, or a path met by a value of another shape (`null` is none).
     pub fn locate(&self, json: &str, found: &mut Vec<Found>) -> Result<(), NotAnObject> {
-        let mut deserializer = serde_json::Deserializer::from_str(json);
-        let walk = Walk { paths: self, at: 0, base: json.as_ptr() as usize, found };
-        walk.deserialize(&mut deserializer)?;
-        Ok(deserializer.end()?)
+        validate(json)?;
+        self.locate_valid(json, found)
+    }
+
+    /// [`Self::locate`] for text that a JSON parser has accepted: an item of a list, the object of a watch event.
+    ///
+    /// It does not look into what it steps over, and allocates for nothing but `found`.
+    ///
+    /// Errors: as [`Self::locate`] for JSON. Of other text it may take any, and the ranges found mean nothing then; they
+    /// still lie inside the text and on character boundaries.
+    pub fn locate_valid(&self, json: &str, found: &mut Vec<Found>) -> Result<(), NotAnObject> {
+        let mut walk = Walk { paths: self, scanner: Scanner::new(json), found };
+        walk.document().map_err(|what| {
+            let at = walk.scanner.at();
+            serde_json::Error::custom(format_args!("{what}, at byte {at}")).into()
+        })
     }
 }
 
-struct Walk<'p, 'f> {
+/// Says whether text from outside may go where [`Paths::locate_valid`] is called.
+///
+/// Errors: it is not exactly one JSON value.
+pub fn validate(json: &str) -> Result<(), NotAnObject> {
+    let _valid: &RawValue = serde_json::from_str(json)?;
+    Ok(())
+}
+
+/// Recurses along the paths alone, never along the document, so the longest path bounds its depth.
+struct Walk<'p, 'f, 'a> {
     paths: &'p Paths,
-    at: usize,
-    base: usize,
+    scanner: Scanner<'a>,
     found: &'f mut Vec<Found>,
 }
 
-impl<'p> Walk<'p, '_> {
-    fn node(&self) -> Option<&'p Node> {
-        self.paths.nodes.get(self.at)
+impl<'p> Walk<'p, '_, '_> {
+    fn document(&mut self) -> Result<(), Fault> {
+        if self.scanner.peek() != Some(b'{') {
+            return Err("no object");
+        }
+        self.value(self.paths.nodes.first())?;
+        if self.scanner.peek().is_some() { Err("more than one value") } else { Ok(()) }
     }
 
-    fn step(&mut self, at: usize) -> Walk<'p, '_> {
-        Walk { paths: self.paths, at, base: self.base, found: self.found }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Walk<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        let Some(node) = self.node() else { return Ok(()) };
+    fn value(&mut self, node: Option<&'p Node>) -> Result<(), Fault> {
+        let Some(node) = node else { return self.scanner.value().map(|_| ()) };
         if let Some(id) = node.id {
-            let raw: &'de RawValue = serde::Deserialize::deserialize(deserializer)?;
-            let start = (raw.get().as_ptr() as usize).wrapping_sub(self.base);
-            self.found.push(Found { id, range: start..start + raw.get().len() });
+            let range = self.scanner.value()?;
+            self.found.push(Found { id, range });
             return Ok(());
         }
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Walk<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.node().is_some_and(|node| node.elements.is_some()) { "an array" } else { "an object" })
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        let Some(node) = self.node() else { return Ok(()) };
-        if node.elements.is_some() {
-            return Err(A::Error::custom("an object where an array belongs"));
+        match (self.scanner.peek(), node.elements) {
+            (Some(b'{'), None) => self.object(node),
+            (Some(b'['), Some(elements)) => self.array(self.paths.nodes.get(elements)),
+            (Some(b'{'), Some(_)) => Err("an object where an array belongs"),
+            (Some(b'['), None) => Err("an array where an object belongs"),
+            (Some(b'n'), _) => self.scanner.value().map(|_| ()),
+            _ => Err("neither an object nor an array where one belongs"),
         }
+    }
+
+    fn object(&mut self, node: &'p Node) -> Result<(), Fault> {
         if let Some(id) = node.mark {
             self.found.push(Found { id, range: 0..0 });
         }
-        while let Some(child) = map.next_key_seed(Key { node })? {
-            match child {
-                Some(at) => map.next_value_seed(self.step(at))?,
-                None => {
-                    map.next_value::<IgnoredAny>()?;
-                }
+        self.scanner.eat(b'{');
+        if self.scanner.eat(b'}') {
+            return Ok(());
+        }
+        loop {
+            let key = self.scanner.key()?;
+            let child = node.child(key)?;
+            self.value(child.and_then(|at| self.paths.nodes.get(at)))?;
+            if !self.scanner.goes_on(b'}')? {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
-        let Some(at) = self.node().and_then(|node| node.elements) else {
-            return Err(A::Error::custom("an array where an object belongs"));
-        };
-        while seq.next_element_seed(self.step(at))?.is_some() {}
-        Ok(())
-    }
-}
-
-/// Compares a key with a node's children without owning it.
-struct Key<'p> {
-    node: &'p Node,
-}
-
-impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = Option<usize>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
+    fn array(&mut self, element: Option<&'p Node>) -> Result<(), Fault> {
+        self.scanner.eat(b'[');
+        if self.scanner.eat(b']') {
+            return Ok(());
+        }
+        loop {
+            self.value(element)?;
+            if !self.scanner.goes_on(b']')? {
+                return Ok(());
+            }
+        }
     }
 }
 
-impl Visitor<'_> for Key<'_> {
-    type Value = Option<usize>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.node.children.iter().find(|(name, _)| &**name == key).map(|(_, at)| *at))
+impl Node {
+    /// Finds the child of a key as it is written. Only a key with an escape is decoded, which allocates.
+    fn child(&self, key: &str) -> Result<Option<usize>, Fault> {
+        let of = |key: &str| self.children.iter().find(|(name, _)| &**name == key).map(|(_, at)| *at);
+        if memchr::memchr(b'\\', key.as_bytes()).is_some() {
+            // An escaped half of a surrogate pair is JSON, and no text.
+            let key: String = serde_json::from_str(key).map_err(|_| "a key that is no text")?;
+            return Ok(of(&key));
+        }
+        Ok(of(key.get(1..key.len().saturating_sub(1)).unwrap_or_default()))
     }
 }
 
@@ -252,42 +257,4 @@ impl Member<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn find(paths: &[(u16, &[&str])], json: &str) -> Vec<(u16, String)> {
-        let mut found = Vec::new();
-        Paths::new(paths.iter().map(|(id, path)| (*id, *path))).locate(json, &mut found).unwrap();
-        found.into_iter().map(|f| (f.id, json[f.range].to_owned())).collect()
-    }
-
-    #[test]
-    fn finds_values_whatever_the_order_of_keys() {
-        let paths: &[(u16, &[&str])] =
-            &[(1, &["metadata", "name"]), (2, &["metadata", "labels"]), (3, &["ends", "*", "nodeName"])];
-        let json = r#" {"ends":[{"nodeName":"a"},{"x":[1,{"nodeName":0}]},{"nodeName":"b"}],"spec":{"name":"no"},
-            "metadata":{"labels":{"a":"}"},"n\u0061me":"we\"b"}}"#;
-        assert_eq!(
-            find(paths, json),
-            [(3, "\"a\"".into()), (3, "\"b\"".into()), (2, r#"{"a":"}"}"#.into()), (1, r#""we\"b""#.into())]
-        );
-    }
-
-    #[test]
-    fn null_is_nothing_and_other_shapes_are_refused() {
-        let paths: &[(u16, &[&str])] = &[(1, &["metadata", "name"])];
-        assert!(find(paths, r#"{"metadata":null}"#).is_empty());
-        let compiled = Paths::new([(1, ["metadata", "name"].as_slice())]);
-        for bad in ["[]", "{", r#"{"metadata":[]}"#, r#"{"metadata":{}} x"#, r#"{"metadata":3}"#, ""] {
-            assert!(compiled.locate(bad, &mut Vec::new()).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn entries_give_keys_and_places() {
-        let json = r#"{"a": "x\ny", "b\"": {"c":[]}}"#;
-        let all = entries(json).unwrap();
-        assert_eq!(all[0].text().as_deref(), Some("x\ny"));
-        assert_eq!((all[1].name.as_str(), &json[all[1].value.clone()]), ("b\"", r#"{"c":[]}"#));
-    }
-}
+mod tests;

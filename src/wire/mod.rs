@@ -9,6 +9,7 @@ pub mod list;
 pub mod locate;
 pub mod protobuf;
 pub mod resource;
+mod scan;
 pub mod selector;
 pub mod splice;
 pub mod status;

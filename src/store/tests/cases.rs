@@ -321,6 +321,9 @@ fn only_a_list_sees() {
     assert_eq!(doomed.len(), 1);
     // One more before the slice is removed, and its owner changes its name in between.
     store.ingest_live(&member(EAST), life, &x.whole()).unwrap();
+    // Nobody has parsed a live answer before.
+    let spoilt = x.whole().replacen('{', "{\"spoilt\":[tru],", 1);
+    assert!(store.ingest_live(&member(EAST), life, &spoilt).is_err());
     store.remove_slice(&doomed);
     assert_eq!(fleet.news(DEPLOYMENTS), ["ADDED a/x@east", "DELETED a/x@east"]);
     assert_eq!(store.ingest_live(&member(EAST), life, &x.whole()).unwrap(), None, "it was deleted since");
