@@ -26,7 +26,7 @@ use crate::{
         resource::Gvr,
         status::{Reason, Status},
     },
-    write::{self, Writer, live::LiveFleet},
+    write::{self, Writer, live::LiveFleet, unbuilt::not_built},
 };
 
 pub use info::{PathError, RequestInfo, View};
@@ -208,18 +208,14 @@ impl Router {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let naming = Arc::clone(&self.stores.shared().naming);
         let (member, path) = match naming.split(&info.name) {
-            Some((own, member)) => (member.as_str(), info.path.replace(&info.name, own)),
-            None => ("<member>", info.path.clone()),
+            Some((own, member)) => (Some(member), info.path.replace(&info.name, own)),
+            None => (None, info.path.clone()),
         };
-        let what = if info.subresource.is_empty() {
-            format!("{} of {}", info.verb, gvr.qualified())
-        } else {
-            format!("{} of {}/{}", info.verb, gvr.qualified(), info.subresource)
-        };
-        Status::method_not_allowed(format!(
-            "{what} is not supported in the fleet view yet; use the member view /clusters/{member}{path} (kubectl --context \
-             fleet-{member})"
-        ))
+        let mut what = gvr.qualified();
+        if !info.subresource.is_empty() {
+            what = format!("{what}/{}", info.subresource);
+        }
+        not_built(&info.verb, &what, &path, member, naming.members())
     }
 }
 

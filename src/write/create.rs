@@ -85,7 +85,8 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     refuse_what_is_no_pin(writer, request, &name)?;
     if (&*request.gvr.group, &*request.gvr.resource) != ("apps", "deployments") {
         let path = request.key("").collection();
-        return Err(not_built("create", &request.gvr, &path, &writer.fleet.members()).into());
+        let what = request.gvr.qualified();
+        return Err(not_built("create", &what, &path, None, &writer.fleet.members()).into());
     }
     refuse_inputs(request, &name, &metadata)?;
     let dry = request.dry_run("CreateOptions")?;

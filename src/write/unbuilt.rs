@@ -1,18 +1,19 @@
-//! Writes of the fleet view that are not built yet: refused in words that say where they work.
+//! What the fleet view does not do yet: refused in words that say where it works.
 
-use crate::{
-    config::MemberName,
-    wire::{resource::Gvr, status::Status},
-};
+use crate::{config::MemberName, wire::status::Status};
 
-/// 405 for a write that the fleet view does not take yet.
+/// 405 for what the fleet view does not take yet.
 ///
-/// `what` is the verb as a person says it (`update`, `patch`, `create`); `path` is the request's, as in the fleet view.
-pub fn not_built(what: &str, gvr: &Gvr, path: &str, members: &[MemberName]) -> Status {
-    let member = members.first().map_or("<member>", MemberName::as_str);
+/// `verb` is as a person says it (`update`, `patch`, `create`); `what` the resource, with a subresource if there is one;
+/// `path` the one to use in a member, and `member` the one that has to do it, where that is known.
+pub fn not_built(verb: &str, what: &str, path: &str, member: Option<&MemberName>, members: &[MemberName]) -> Status {
+    let (at, example) = match (member, members.first()) {
+        (Some(member), _) => (member.as_str(), String::new()),
+        (None, Some(first)) => ("<member>", format!(" (for example fleet-{first})")),
+        (None, None) => ("<member>", String::new()),
+    };
     Status::method_not_allowed(format!(
-        "the fleet view cannot {what} {} yet; do it in a member: at /clusters/<member>{path}, \
-         or with kubectl --context fleet-<member> (for example fleet-{member})",
-        gvr.qualified()
+        "the fleet view cannot {verb} {what} yet; do it in a member: at /clusters/{at}{path}, \
+         or with kubectl --context fleet-{at}{example}"
     ))
 }

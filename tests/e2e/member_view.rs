@@ -115,11 +115,11 @@ async fn writes_are_pointed_here(fleet: &Kubefold) {
     let api = fleet.api().await;
     for (method, path, wanted) in [
         (Method::POST, CONFIG_MAPS.to_owned(), format!("/clusters/<member>{CONFIG_MAPS}")),
-        (Method::PUT, format!("{CONFIG_MAPS}/seen@west"), format!("/clusters/west{CONFIG_MAPS}/seen ")),
-        (Method::PATCH, format!("{CONFIG_MAPS}/seen%40west"), format!("/clusters/west{CONFIG_MAPS}/seen ")),
-        (Method::DELETE, format!("{CONFIG_MAPS}/seen@west"), format!("/clusters/west{CONFIG_MAPS}/seen ")),
+        (Method::PUT, format!("{CONFIG_MAPS}/seen@west"), format!("/clusters/west{CONFIG_MAPS}/seen,")),
+        (Method::PATCH, format!("{CONFIG_MAPS}/seen%40west"), format!("/clusters/west{CONFIG_MAPS}/seen,")),
+        (Method::DELETE, format!("{CONFIG_MAPS}/seen@west"), format!("/clusters/west{CONFIG_MAPS}/seen,")),
         (Method::DELETE, CONFIG_MAPS.to_owned(), format!("/clusters/<member>{CONFIG_MAPS}")),
-        (Method::GET, "/api/v1/namespaces/default/pods/x@east/log".to_owned(), "/pods/x/log ".to_owned()),
+        (Method::GET, "/api/v1/namespaces/default/pods/x@east/log".to_owned(), "/pods/x/log,".to_owned()),
     ] {
         let refused = api.request(method.clone(), &path, config_map("new", json!({})).to_string()).await;
         assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}: {refused}");
