@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
-    discovery::{Discovery, is_discovery_path, is_openapi_path, openapi},
+    discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{
         Member,
         catalog::{MergedResource, Scope},
@@ -44,6 +44,7 @@ const NOT_ALLOWED: &str = "the server does not allow this method on the requeste
 pub struct Router {
     stores: Arc<Stores>,
     discovery: Discovery,
+    openapi: OpenApi,
     reader: Reader,
     writer: Arc<Writer<LiveFleet>>,
 }
@@ -51,7 +52,7 @@ pub struct Router {
 impl Router {
     /// Routes to these rooms.
     pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>) -> Self {
-        Self { stores, discovery: Discovery::default(), reader, writer }
+        Self { stores, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -117,11 +118,11 @@ impl Router {
         if !caller.is_in(ADMINS) {
             return Ok(refuse(caller, request.headers()));
         }
-        if is_openapi_path(request.uri().path()) {
-            // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
-            return Box::pin(openapi(&self.stores, caller, request)).await;
-        }
         let (parts, body) = request.into_parts();
+        if is_openapi_path(parts.uri.path()) {
+            // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
+            return Box::pin(self.openapi.answer(&self.stores, &parts)).await;
+        }
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
