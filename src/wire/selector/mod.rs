@@ -35,7 +35,7 @@ pub enum SelectorError {
     Invalid(String),
     /// One of these, in a requirement.
     #[error("unable to parse requirement: {0}")]
-    Requirement(Box<SelectorError>),
+    Requirement(Box<Self>),
     /// A field selector's term without an operator.
     #[error("invalid selector: '{selector}'; can't understand '{term}'")]
     Term {

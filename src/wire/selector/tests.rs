@@ -266,7 +266,7 @@ mod property {
         let is = |found: &Value| match found {
             Value::String(text) => text == value,
             Value::Object(_) | Value::Array(_) => false,
-            other => other.to_string() == value,
+            Value::Null | Value::Bool(_) | Value::Number(_) => format!("{found}") == value,
         };
         (if set.is_empty() { value.is_empty() } else { set.iter().any(|found| is(found)) }) == equals
     }
