@@ -16,7 +16,7 @@ use crate::{
         Asked, Freshness, Target,
         answer::json_response,
         fresh::{Need, prove, wants_no_cache},
-        options::{query_value, too_large},
+        options::{At, at, query_value, too_large},
         resolve::{Named, not_found, resolve},
     },
     store::{Entry, Part, Revision, key},
@@ -66,15 +66,11 @@ pub(super) async fn get(
 
 /// Says whether the caller takes what is at hand: a revision is set.
 fn from_store(stores: &Stores, asked: Asked<'_>) -> Result<bool, Status> {
-    match query_value(asked.query, "resourceVersion").unwrap_or_default().as_str() {
-        "" => Ok(false),
-        text => {
-            let revision = Revision(text.parse().map_err(|_| {
-                Status::bad_request(format!("invalid resource version: {text:?} is not a decimal number"))
-            })?);
-            let last = stores.shared().revisions.last();
-            if revision > last { Err(too_large(revision, last)) } else { Ok(true) }
-        }
+    let last = stores.shared().revisions.last();
+    match at(&query_value(asked.query, "resourceVersion").unwrap_or_default())? {
+        At::Newest => Ok(false),
+        At::Revision(revision) if revision > last => Err(too_large(revision, last)),
+        At::Any | At::Revision(_) => Ok(true),
     }
 }
 

@@ -105,16 +105,18 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         acceptable(asked.headers)?;
         let naming = Arc::clone(&self.stores.shared().naming);
-        let mut options = Options::parse(asked.query, watch, |name| naming.is_member(name))?;
+        let mut options = Options::parse(asked.query, watch, &target.gvr, |name| naming.is_member(name))?;
         // `/api/v1/watch/.../<name>`: the path says what a field selector would.
-        if !target.name.is_empty() && options.fields.name().is_none() {
+        if !target.name.is_empty() && options.fields.is_everything() {
             options.fields = options.fields.with_name(&target.name);
+        } else if !target.name.is_empty() && options.fields.name() != Some(&target.name) {
+            return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
         let split = options.fields.name().and_then(|name| naming.split(name));
         let only = split.map(|(_, member)| member.clone());
         let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
         let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
-        let need = Need::of_options(&options, asked.headers, self.freshness);
+        let need = Need::of_options(&options, watch, asked.headers, self.freshness);
         if need != Need::Nothing {
             let due = (need, scope_of(target, &options, own));
             Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
@@ -140,6 +142,7 @@ impl Reader {
             namespace: target.namespace.clone(),
             labels: options.labels.clone(),
             fields: options.fields.clone(),
+            suffixed: !self.stores.shared().naming.is_plain(),
             echo: None,
         };
         let Some(name) = options.fields.name().map(str::to_owned) else { return Ok(filter) };

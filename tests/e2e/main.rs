@@ -20,6 +20,7 @@ mod list_watch;
 mod member_view;
 mod membership;
 mod objects;
+mod query;
 mod read;
 mod shared_objects;
 mod support;
