@@ -10,11 +10,14 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod absence;
+mod calm;
 mod config;
 mod deploy;
 mod differential;
 mod discovery;
 mod fault;
+mod freshness;
 mod informer;
 mod list_watch;
 mod member_view;
