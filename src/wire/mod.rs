@@ -5,8 +5,11 @@
 pub mod accept;
 pub mod body;
 pub mod caller;
+pub mod encode;
+mod indent;
 pub mod list;
 pub mod locate;
+pub mod media;
 pub mod protobuf;
 pub mod resource;
 mod scan;
@@ -15,4 +18,6 @@ pub mod splice;
 pub mod status;
 pub mod token;
 pub mod warning;
+pub mod upgrade;
 pub mod watch;
+pub mod yaml;
