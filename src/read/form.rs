@@ -85,7 +85,7 @@ impl Form {
     /// Appends a document that is no entry: a part of a placed object, the answer to a write.
     pub(super) fn document(self, json: &[u8], out: &mut Vec<u8>) {
         match self {
-            Self::Whole => out.extend_from_slice(json),
+            Self::Whole => out.extend_from_slice(json.trim_ascii_end()),
             Self::Metadata(version) => partial(json, version, out),
         }
     }
@@ -120,8 +120,12 @@ fn begin_partial(version: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\",\"metadata\":");
 }
 
-/// Appends the metadata of a document; of one without, the document as it is.
+/// Appends the metadata of a document; of a `Status`, and of what has none, the document as it is.
 fn partial(json: &[u8], version: &str, out: &mut Vec<u8>) {
+    let json = json.trim_ascii_end();
+    if json.starts_with(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\",") {
+        return out.extend_from_slice(json);
+    }
     let mut found = Vec::new();
     let text = std::str::from_utf8(json).unwrap_or_default();
     let located = Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).is_ok();

@@ -4,29 +4,35 @@
 
 mod answer;
 mod filter;
+mod form;
 mod get;
 mod list;
 mod options;
 mod resolve;
 mod watch;
+mod websocket;
 
 use std::sync::Arc;
 
 use http::{HeaderMap, Response};
+use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     member::stores::{Ready, Stores},
     read::{
         filter::Filter,
+        form::{Form, OFFERS},
         options::Options,
         resolve::{Named, resolve},
         watch::Surroundings,
     },
+    store::KindSpec,
     wire::{
-        accept::{accept_header, negotiate, not_acceptable},
-        body::Body,
+        body::{Body, full},
         caller::Caller,
+        encode::encode,
+        media::{self, Encoding, Media, Wanted},
         resource::Gvr,
         status::Status,
         warning::Warnings,
@@ -34,6 +40,7 @@ use crate::{
 };
 
 pub use options::query_value;
+pub use websocket::over_websocket;
 
 /// What a read is about.
 #[derive(Clone, Debug)]
@@ -57,6 +64,44 @@ pub struct Asked<'a> {
     pub headers: &'a HeaderMap,
 }
 
+impl Asked<'_> {
+    /// What the answer is to be.
+    ///
+    /// Errors: 406.
+    pub fn wanted(&self) -> Result<Wanted, Status> {
+        media::negotiate(self.headers, Some(self.query), OFFERS)
+    }
+
+    /// The answer to a write, in the form and encoding that were negotiated for it.
+    ///
+    /// Errors: 406 for a form that does not fit: the write is done all the same, as with a kube-apiserver.
+    pub async fn written(
+        &self,
+        response: Response<Body>,
+        wanted: Wanted,
+        spec: &KindSpec,
+    ) -> Result<Response<Body>, Status> {
+        if wanted.transform.is_none() || !response.status().is_success() {
+            return Ok(self.encoded(response, wanted.encoding).await);
+        }
+        let form = Form::of_object(wanted.transform, spec)?;
+        let (head, body) = response.into_parts();
+        let broken = |error| Status::internal(format!("the answer broke off: {error}"));
+        let json = body.collect().await.map_err(broken)?.to_bytes();
+        let mut out = Vec::with_capacity(json.len());
+        form.document(&json, &mut out);
+        out.push(b'\n');
+        Ok(self.encoded(Response::from_parts(head, full(out)), wanted.encoding).await)
+    }
+
+    /// An answer as it goes out: in the encoding that was negotiated for it, or for failures.
+    pub async fn encoded(&self, response: Response<Body>, encoding: Encoding) -> Response<Body> {
+        let failed = response.status().is_client_error() || response.status().is_server_error();
+        let encoding = if failed { media::of_failure(self.headers, Some(self.query)) } else { encoding };
+        encode(response, encoding).await
+    }
+}
+
 /// Answers reads.
 pub struct Reader {
     stores: Arc<Stores>,
@@ -74,8 +119,10 @@ impl Reader {
     ///
     /// Errors: as a kube-apiserver, and 503 while a member that decides is unknown.
     pub async fn get(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
-        acceptable(asked.headers)?;
-        get::get(&self.stores, target, asked).await
+        let wanted = asked.wanted()?;
+        let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec);
+        let response = get::get(&self.stores, target, asked, form).await?;
+        Ok(asked.encoded(response, wanted.encoding).await)
     }
 
     /// Says whether a name is one of this kind's.
@@ -97,22 +144,33 @@ impl Reader {
         watch: bool,
         asked: Asked<'_>,
     ) -> Result<Response<Body>, Status> {
-        acceptable(asked.headers)?;
+        let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let mut options = Options::parse(asked.query, watch, |name| naming.is_member(name))?;
         // `/api/v1/watch/.../<name>`: the path says what a field selector would.
-        if !target.name.is_empty() && options.fields.name().is_none() {
-            options.fields = options.fields.with_name(&target.name);
+        if !target.name.is_empty() {
+            match options.fields.name() {
+                None if options.fields.is_everything() => options.fields = options.fields.with_name(&target.name),
+                Some(name) if name == target.name => {}
+                _ => return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name")),
+            }
         }
         let only = options.fields.name().and_then(|name| naming.split(name)).map(|(_, member)| member.clone());
+        if watch && wanted.encoding.media != Media::Json {
+            return Err(media::no_stream());
+        }
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        let spec = ready.store().spec();
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
         let mut response = if watch {
-            let around = Surroundings { last, stale: self.stale(&ready), drain: self.drain.clone() };
+            let form = Form::of_object(wanted.transform, spec).ok();
+            let around = Surroundings { last, stale: self.stale(&ready), drain: self.drain.clone(), form };
             watch::watch(ready.store(), &options, filter, around)
         } else {
-            list::list(ready.store(), &options, filter, last)?
+            let form = Form::of_list(wanted.transform, spec)?;
+            let response = list::list(ready.store(), &options, filter, form, last)?;
+            asked.encoded(response, wanted.encoding).await
         };
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
@@ -142,8 +200,4 @@ impl Reader {
         let (stores, running) = (Arc::clone(&self.stores), Arc::clone(&ready.running));
         Box::new(move || stores.stale(&running))
     }
-}
-
-fn acceptable(headers: &HeaderMap) -> Result<(), Status> {
-    negotiate(accept_header(headers), &[]).map(|_| ()).ok_or_else(not_acceptable)
 }
