@@ -10,9 +10,7 @@ use http::StatusCode;
 use crate::{
     store::{Entry, KindSpec, Revision},
     wire::{
-        accept::{
-            PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1, PARTIAL_OBJECT_V1BETA1, Transform,
-        },
+        accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1, PARTIAL_OBJECT_V1BETA1, Transform},
         locate::Paths,
         media::is_built_in,
         status::{Reason, Status},

@@ -84,7 +84,10 @@ mod tests {
         for (yaml, wanted) in [
             ("a: 1\nb: [x, {c: null}]\n", r#"{"a":1,"b":["x",{"c":null}]}"#),
             ("a: yes\nb: \"yes\"\nc: off\nd: true", r#"{"a":true,"b":"yes","c":false,"d":true}"#),
-            ("a: ~\nb: 1.5\nc: 0x10\nd: 2001-01-01\ne: 1e3", r#"{"a":null,"b":1.5,"c":16,"d":"2001-01-01","e":1000.0}"#),
+            (
+                "a: ~\nb: 1.5\nc: 0x10\nd: 2001-01-01\ne: 1e3",
+                r#"{"a":null,"b":1.5,"c":16,"d":"2001-01-01","e":1000.0}"#,
+            ),
             ("a: |\n  x\n  y\nb: 'it''s'", r#"{"a":"x\ny\n","b":"it's"}"#),
             ("a: &x {b: 1}\nc: *x\nd:\n  <<: *x\n  e: 2", r#"{"a":{"b":1},"c":{"b":1},"d":{"e":2,"b":1}}"#),
             (r#"{"kind":"ConfigMap"}"#, r#"{"kind":"ConfigMap"}"#),

@@ -111,10 +111,7 @@ impl http_body::Body for Begun {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.first.take() {
             Some(first) => Poll::Ready(Some(Ok(Frame::data(first)))),
             None => Pin::new(&mut self.body).poll_frame(cx),
@@ -136,10 +133,7 @@ impl http_body::Body for Gzip {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         loop {
             let Some(encoder) = &mut this.encoder else { return Poll::Ready(None) };
@@ -194,8 +188,14 @@ mod tests {
     #[tokio::test]
     async fn what_is_large_is_compressed_and_what_is_small_is_not() {
         let gzip = Encoding { gzip: true, ..PLAIN };
-        for (size, compressed) in [(10, false), (GZIP_ABOVE_BYTES, false), (GZIP_ABOVE_BYTES + 1, true), (3 << 20, true)] {
-            let text: String = (0_u64..).map(|n| (n * n % 1_000_003).to_string()).flat_map(|n| n.chars().collect::<Vec<_>>()).take(size).collect();
+        for (size, compressed) in
+            [(10, false), (GZIP_ABOVE_BYTES, false), (GZIP_ABOVE_BYTES + 1, true), (3 << 20, true)]
+        {
+            let text: String = (0_u64..)
+                .map(|n| (n * n % 1_000_003).to_string())
+                .flat_map(|n| n.chars().collect::<Vec<_>>())
+                .take(size)
+                .collect();
             for chunk in [1000, 128 << 10, 4 << 20] {
                 let response = encode(chunked(&text, chunk), gzip).await;
                 assert_eq!(response.headers().contains_key(header::CONTENT_ENCODING), compressed, "{size}");

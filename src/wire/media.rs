@@ -103,10 +103,8 @@ pub fn negotiate(headers: &HeaderMap, query: Option<&str>, offers: &[Transform<'
 
 /// How a failure is written: no conversion is offered, and where nothing fits, it is indented JSON.
 pub fn of_failure(headers: &HeaderMap, query: Option<&str>) -> Encoding {
-    pick(headers, query, &[], "").map_or(
-        Encoding { media: Media::Json, pretty: true, gzip: false },
-        |wanted| wanted.encoding,
-    )
+    pick(headers, query, &[], "")
+        .map_or(Encoding { media: Media::Json, pretty: true, gzip: false }, |wanted| wanted.encoding)
 }
 
 fn pick(
@@ -197,9 +195,10 @@ pub fn routable(group: &str, method: &Method, whole: bool, headers: &HeaderMap) 
 
 /// go-restful's own reading of a header: whatever stands behind a semicolon does not count.
 fn matches(header: &str, known: impl Fn(&str) -> bool) -> bool {
-    header.split(',').map(|part| part.split(';').next().unwrap_or_default().trim_matches(' ')).any(|media| {
-        media == "*/*" || known(media)
-    })
+    header
+        .split(',')
+        .map(|part| part.split(';').next().unwrap_or_default().trim_matches(' '))
+        .any(|media| media == "*/*" || known(media))
 }
 
 fn unknown_format(types: &str) -> Status {
@@ -259,7 +258,11 @@ mod tests {
 
     #[test]
     fn metadata_clients_prefer_protobuf_and_get_json() {
-        let of = |kind: &str| format!("application/vnd.kubernetes.protobuf;as={kind};g=meta.k8s.io;v=v1,application/json;as={kind};g=meta.k8s.io;v=v1,application/json");
+        let of = |kind: &str| {
+            format!(
+                "application/vnd.kubernetes.protobuf;as={kind};g=meta.k8s.io;v=v1,application/json;as={kind};g=meta.k8s.io;v=v1,application/json"
+            )
+        };
         let offers = [PARTIAL_OBJECT, PARTIAL_OBJECT_LIST];
         for offer in offers {
             let accept = headers(&[(header::ACCEPT, &of(offer.kind))]);

@@ -17,7 +17,7 @@ pub mod selector;
 pub mod splice;
 pub mod status;
 pub mod token;
-pub mod warning;
 pub mod upgrade;
+pub mod warning;
 pub mod watch;
 pub mod yaml;

@@ -264,7 +264,9 @@ fn analyze(text: &str, chars: &[char]) -> Analysis {
     let (mut after_space, mut after_break, mut after_white) = (false, false, true);
     for (at, &c) in chars.iter().enumerate() {
         indicators |= match c {
-            '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`' if at == 0 => {
+            '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`'
+                if at == 0 =>
+            {
                 true
             }
             '?' | '-' if at == 0 => blank(at + 1),

@@ -122,7 +122,8 @@ fn is_timestamp(text: &str) -> bool {
     };
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
     let mut parts = clock.split(':');
-    let (Some(hour), Some(minute), Some(second), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+    let (Some(hour), Some(minute), Some(second), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
         return false;
     };
     date_is_one
