@@ -17,6 +17,7 @@ mod deploy;
 mod differential;
 mod discovery;
 mod fault;
+mod forms;
 mod freshness;
 mod informer;
 mod list_watch;
