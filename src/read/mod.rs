@@ -6,6 +6,7 @@ mod answer;
 mod filter;
 mod get;
 mod list;
+mod live;
 mod options;
 mod resolve;
 mod watch;

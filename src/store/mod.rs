@@ -17,6 +17,7 @@ mod revision;
 mod sequencer;
 #[cfg(test)]
 mod tests;
+mod unstored;
 
 pub use dress::BadObject;
 pub use entry::{Entry, Holders, Slot};
@@ -29,3 +30,4 @@ pub use log::{LogLimits, ReadAfter, Record};
 pub use naming::{Naming, key};
 pub use revision::{Reserve, Revision, Revisions, unix_micros};
 pub use sequencer::{Ingested, Shared, Source};
+pub use unstored::unstored;
