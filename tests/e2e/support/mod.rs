@@ -33,6 +33,7 @@ mod kubeconfig;
 mod kubectl;
 mod kubefold;
 mod member;
+mod metrics;
 pub(crate) mod objects;
 mod pki;
 mod port;
@@ -51,6 +52,7 @@ pub(crate) use {
     kubectl::{Kubectl, Output},
     kubefold::{FleetFile, Kubefold},
     member::{Member, MemberOptions},
+    metrics::{Metrics, node_metrics, pod_metrics},
     port::Port,
     process::Process,
     relay::Relay,
