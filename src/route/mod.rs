@@ -199,7 +199,7 @@ impl Router {
         match info.verb.as_str() {
             _ if !info.subresource.is_empty() => Err(self.not_built(info)),
             "get" if resource.allows("get") => self.reader.live_get(resource, target, asked).await,
-            "list" if resource.allows("list") => self.reader.live_list(resource, target, asked, false).await,
+            "list" if resource.allows("list") => self.reader.live_list(resource, target, asked).await,
             // In the words of kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
             "watch" if resource.allows("list") => {
                 let message = format!("watch is not supported on resources of kind {:?}", resource.gvr.qualified());

@@ -155,7 +155,15 @@ fn rules_review(round: &Round) -> Value {
     let status = |said: &Said, what: &str| said.review["status"][what].clone();
     let lists = |what: &str| round.said.iter().map(|said| status(said, what)).collect::<Vec<_>>();
     let (resource, non_resource) = (lists("resourceRules"), lists("nonResourceRules"));
-    let differ = [&resource, &non_resource].iter().any(|all| all.windows(2).any(|two| two.first() != two.last()));
+    // Each member gives them in an order of its own.
+    let sorted = |list: &Value| {
+        let mut rules: Vec<String> = list.as_array().into_iter().flatten().map(Value::to_string).collect();
+        rules.sort();
+        rules
+    };
+    let differ = [&resource, &non_resource]
+        .iter()
+        .any(|all| all.windows(2).any(|two| two.first().map(sorted) != two.last().map(sorted)));
     if differ {
         set(&mut review, &["status", "resourceRules"], intersect_resource(&resource));
         set(&mut review, &["status", "nonResourceRules"], intersect_non_resource(&non_resource));

@@ -17,7 +17,7 @@ use crate::{
     config::MemberName,
     member::{
         Class, Member,
-        catalog::{MergedResource, Scope},
+        catalog::{Freshness, MergedResource, Scope},
         collect, impersonate,
     },
     read::{
@@ -30,6 +30,7 @@ use crate::{
         body::{Body, empty, full},
         list::split,
         locate::Paths,
+        mode::Mode,
         splice::push_string,
         status::Status,
         warning::{Warnings, warning_text},
@@ -91,7 +92,7 @@ impl Reader {
     }
 
     /// Answers a list of a kind that cannot be watched: whole, whatever limit is asked for. Members that do not answer are
-    /// left out with a warning, or, where the view is `strict`, refuse it.
+    /// left out with a warning; the strict view refuses then.
     ///
     /// Errors: as a kube-apiserver; no member answers (503).
     pub async fn live_list(
@@ -99,10 +100,9 @@ impl Reader {
         resource: &MergedResource,
         target: &Target,
         asked: Asked<'_>,
-        strict: bool,
     ) -> Result<Response<Body>, Status> {
         acceptable(asked.headers)?;
-        Live::new(self, resource, target, asked).list(strict).await
+        Live::new(self, resource, target, asked).list().await
     }
 }
 
@@ -159,19 +159,18 @@ impl<'a> Live<'a> {
         !["create", "update", "patch"].iter().any(|verb| self.resource.allows(verb))
     }
 
-    async fn list(&self, strict: bool) -> Result<Response<Body>, Status> {
+    async fn list(&self) -> Result<Response<Body>, Status> {
         let options = Options::parse(self.asked.query, false, |name| self.naming().is_member(name))?;
         if !options.continue_token.is_empty() {
             return Err(Status::bad_request("invalid continue token: this list is always whole and gives none"));
         }
-        let text = |name: &str| query_value(self.asked.query, name).unwrap_or_default();
-        let (labels, fields) = (text("labelSelector"), text("fieldSelector"));
+        let fields = query_value(self.asked.query, "fieldSelector").unwrap_or_default();
         let asks: Vec<(MemberName, String)> = self
             .resource
             .members
             .iter()
             .filter_map(|member| {
-                let labels = translate::labels(&labels, self.naming(), member)?;
+                let labels = options.labels.in_member(member.as_str())?;
                 let fields = translate::fields(&fields, self.naming(), member)?;
                 Some((member.clone(), self.list_path(&labels, &fields)))
             })
@@ -189,7 +188,7 @@ impl<'a> Live<'a> {
         }
         let refused = round.refused.iter().map(|(member, code, ..)| format!("member {member} answered {code}"));
         round.missing.extend(refused);
-        if strict && !round.missing.is_empty() {
+        if self.asked.mode == Mode::Strict && !round.missing.is_empty() {
             return Err(self.unavailable(&round.missing));
         }
         if round.objects.len() > ITEMS_MAX {
@@ -344,8 +343,26 @@ impl<'a> Live<'a> {
             .filter(|member| !member.config().absent)
             .map(|member| format!("it is unknown whether member {} has some", member.describe()))
             .chain(others.iter().map(|(member, version)| format!("member {member} serves version {version} only")))
+            .chain(self.unavailable_apis())
             .chain(self.resource.conflicting.iter().map(|member| format!("member {member} has another kind there")))
             .collect()
+    }
+
+    /// Members that have the API, and could not say yet what is in it: whoever serves it there is away.
+    fn unavailable_apis(&self) -> impl Iterator<Item = String> {
+        let (stores, gvr) = (&self.reader.stores, &self.resource.gvr);
+        let members = stores.registry().members();
+        let is_away = |member: &&Arc<Member>| {
+            let catalog = stores.member_catalog(member.name())?;
+            let version = catalog.group(&gvr.group)?.version(&gvr.version)?;
+            Some(version.freshness == Freshness::Stale && version.resource(&gvr.resource).is_none())
+        };
+        let away: Vec<String> = members
+            .iter()
+            .filter(|member| is_away(member).unwrap_or_default())
+            .map(|member| format!("member {}: its API {} is not available", member.name(), gvr.api_version()))
+            .collect();
+        away.into_iter()
     }
 
     fn not_found(&self, natives: &[Arc<Entry>]) -> Status {

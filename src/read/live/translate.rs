@@ -1,83 +1,6 @@
-//! Selectors as one member understands them: values that name a member, and the virtual label, are kubefold's own.
+//! Field selectors as one member understands them: values that name a member are kubefold's own.
 
-use crate::{config::MemberName, store::Naming, wire::selector::CLUSTER_LABEL};
-
-/// A label selector, which was parsed before, for one member. `None`: nothing in that member can match.
-pub(super) fn labels(selector: &str, naming: &Naming, member: &MemberName) -> Option<String> {
-    let terms = requirements(selector).into_iter().map(|term| label_term(term, naming, member));
-    let kept: Vec<String> = terms.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect();
-    Some(kept.join(","))
-}
-
-/// The terms between commas outside of parentheses.
-fn requirements(selector: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut terms) = (0_u32, 0, Vec::new());
-    for (at, c) in selector.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => {
-                terms.extend(selector.get(start..at));
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    terms.extend(selector.get(start..));
-    terms.into_iter().map(str::trim).filter(|term| !term.is_empty()).collect()
-}
-
-/// `Some(None)`: the term says nothing about this member's objects.
-fn label_term(term: &str, naming: &Naming, member: &MemberName) -> Option<Option<String>> {
-    let unchanged = Some(Some(term.to_owned()));
-    let Some((key, is_in, values)) = label_values(term) else {
-        return match term.trim_start_matches('!').trim() {
-            CLUSTER_LABEL if term.starts_with('!') => None,
-            CLUSTER_LABEL => Some(None),
-            // `>` and `<` compare numbers, and a member's name is none.
-            other if other.starts_with(CLUSTER_LABEL) => None,
-            _ => unchanged,
-        };
-    };
-    if key == CLUSTER_LABEL {
-        return (values.contains(&member.as_str()) == is_in).then_some(None);
-    }
-    let own: Vec<&str> = values
-        .iter()
-        .filter_map(|value| match naming.split(value) {
-            Some((own, of)) => (of == member).then_some(own),
-            None => Some(*value),
-        })
-        .collect();
-    if own == values {
-        return unchanged;
-    }
-    match (own.as_slice(), is_in) {
-        ([], true) => None,
-        ([], false) => Some(None),
-        ([one], true) => Some(Some(format!("{key}={one}"))),
-        ([one], false) => Some(Some(format!("{key}!={one}"))),
-        (several, true) => Some(Some(format!("{key} in ({})", several.join(",")))),
-        (several, false) => Some(Some(format!("{key} notin ({})", several.join(",")))),
-    }
-}
-
-/// Key, whether the value has to be among the values, and those. `None` for a term without values, and one that compares.
-fn label_values(term: &str) -> Option<(&str, bool, Vec<&str>)> {
-    if let Some((head, set)) = term.split_once('(') {
-        let values = set.trim_end().trim_end_matches(')').split(',').map(str::trim).collect();
-        let head = head.trim_end();
-        return match head.strip_suffix("notin") {
-            Some(key) => Some((key.trim(), false, values)),
-            None => Some((head.strip_suffix("in")?.trim(), true, values)),
-        };
-    }
-    let (key, is_in, value) = match term.split_once("!=") {
-        Some((key, value)) => (key, false, value),
-        None => term.split_once("==").or_else(|| term.split_once('=')).map(|(key, value)| (key, true, value))?,
-    };
-    Some((key.trim(), is_in, vec![value.trim()]))
-}
+use crate::{config::MemberName, store::Naming};
 
 /// A field selector, which was parsed before, for one member. `None`: nothing in that member can match.
 pub(super) fn fields(selector: &str, naming: &Naming, member: &MemberName) -> Option<String> {
@@ -141,37 +64,6 @@ mod tests {
 
     fn both<'a>(east: impl Into<Option<&'a str>>, west: impl Into<Option<&'a str>>) -> [Option<String>; 2] {
         [east.into().map(str::to_owned), west.into().map(str::to_owned)]
-    }
-
-    #[test]
-    fn label_values_that_name_a_member_are_that_members() {
-        for (selector, east, west) in [
-            ("", Some(""), Some("")),
-            ("a=b,!c,d in (e, f),g>5", Some("a=b,!c,d in (e, f),g>5"), Some("a=b,!c,d in (e, f),g>5")),
-            ("a=b@east", Some("a=b"), None),
-            ("a==b@west,x", None, Some("a=b,x")),
-            ("a!=b@east", Some("a!=b"), Some("")),
-            ("a in (b@east,c)", Some("a in (b,c)"), Some("a=c")),
-            ("a notin (b@east,c@east)", Some("a notin (b,c)"), Some("")),
-            ("a=b@elsewhere", Some("a=b@elsewhere"), Some("a=b@elsewhere")),
-        ] {
-            assert_eq!(in_each(labels, selector), both(east, west), "{selector}");
-        }
-    }
-
-    #[test]
-    fn the_virtual_label_picks_members() {
-        for (selector, east, west) in [
-            ("kubefold.io/cluster=east", Some(""), None),
-            ("kubefold.io/cluster!=east,a=b", None, Some("a=b")),
-            ("kubefold.io/cluster in (east,west)", Some(""), Some("")),
-            ("kubefold.io/cluster notin (west)", Some(""), None),
-            ("kubefold.io/cluster", Some(""), Some("")),
-            ("!kubefold.io/cluster", None, None),
-            ("kubefold.io/cluster>1", None, None),
-        ] {
-            assert_eq!(in_each(labels, selector), both(east, west), "{selector}");
-        }
     }
 
     #[test]
