@@ -8,6 +8,7 @@ mod form;
 mod fresh;
 mod get;
 mod list;
+mod live;
 mod options;
 mod resolve;
 mod watch;
