@@ -10,12 +10,13 @@ use crate::{
     config::MemberName,
     member::{
         Class, Failure, Member, UpstreamError, collect, impersonate,
-        stores::{Ready, Stores},
+        stores::{Ready, Scope, Stores},
     },
     read::{
-        Asked, Target,
+        Asked, Freshness, Target,
         answer::json_response,
         form::Form,
+        fresh::{Need, prove, wants_no_cache},
         options::{query_value, too_large},
         resolve::{Named, not_found, resolve},
     },
@@ -23,6 +24,7 @@ use crate::{
     wire::{
         body::{Body, empty, full},
         locate::Paths,
+        mode::Mode,
         splice::{Edit, ObjectEdits, splice, string},
         status::Status,
         warning::Warnings,
@@ -37,15 +39,16 @@ pub(super) async fn get(
     stores: &Stores,
     target: &Target,
     asked: Asked<'_>,
+    freshness: Freshness,
     form: impl FnOnce(&KindSpec) -> Result<Form, Status>,
 ) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
     let split = naming.split(&target.name).map(|(own, member)| (own.to_owned(), member.clone()));
     let only = split.as_ref().map(|(_, member)| member);
-    let ready = stores.ready(&target.gvr, only).await?;
+    let mut ready = stores.ready_in(&target.gvr, only, asked.mode).await?;
     // One that does not fit is refused when there is an object that it does not fit.
     let form = form(ready.store().spec());
-    if from_store(stores, asked)? {
+    if from_store(stores, asked)? && !wants_no_cache(asked.headers) {
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         return match shown(stores, &ready, target, only)? {
@@ -55,7 +58,14 @@ pub(super) async fn get(
     }
     match split {
         Some((own, member)) => pinned(stores, &ready, target, asked, form, (&own, &member)).await,
-        None => plain(stores, &ready, target, asked, form).await,
+        None => {
+            // Which members are to be asked the store says: it must know of what was made a moment ago.
+            let scope =
+                Scope { namespace: target.namespace.clone(), name: Some(target.name.clone()), ..Scope::default() };
+            let due = (Need::of_get(asked.headers, freshness), scope);
+            Box::pin(prove(stores, &mut ready, due, None, asked)).await?;
+            plain(stores, &ready, target, asked, form).await
+        }
     }
 }
 
@@ -88,7 +98,7 @@ async fn pinned(
         Live::Taken => {}
         Live::NotFound => return Err(not_found(ready.store(), target)),
         Live::Refused(response) => return Ok(*response),
-        Live::Failed(warning) => warnings.add(&warning),
+        Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
     }
     match shown(stores, ready, target, Some(name))? {
         Some(answer) => Ok(answer.response(target, form?, warnings)),
@@ -125,13 +135,22 @@ async fn plain(
             // One part of several is gone: its member's watch will say so.
             Live::NotFound => {}
             Live::Refused(response) => return Ok(*response),
-            Live::Failed(warning) => warnings.add(&warning),
+            Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
         }
     }
     match shown(stores, ready, target, None)? {
         Some(answer) => Ok(answer.response(target, form?, warnings)),
         None => Err(not_found(ready.store(), target)),
     }
+}
+
+/// The last known state is shown with a warning, or in the strict view not at all.
+fn warn(asked: Asked<'_>, warnings: &mut Warnings, warning: &str) -> Result<(), Status> {
+    if asked.mode == Mode::Strict {
+        return Err(Stores::not_current(&[warning.to_owned()]));
+    }
+    warnings.add(warning);
+    Ok(())
 }
 
 /// What one member said.

@@ -5,6 +5,7 @@
 mod answer;
 mod filter;
 mod form;
+mod fresh;
 mod get;
 mod list;
 mod options;
@@ -23,6 +24,7 @@ use crate::{
     read::{
         filter::Filter,
         form::{Form, OFFERS},
+        fresh::{Need, prove, scope_of},
         options::Options,
         resolve::{Named, resolve},
         watch::Surroundings,
@@ -33,14 +35,14 @@ use crate::{
         caller::Caller,
         encode::encode,
         media::{self, Encoding, Media, Wanted},
+        mode::Mode,
         resource::Gvr,
         status::Status,
         warning::Warnings,
     },
 };
 
-pub use options::query_value;
-pub use websocket::over_websocket;
+pub use {fresh::Freshness, options::query_value, websocket::over_websocket};
 
 /// What a read is about.
 #[derive(Clone, Debug)]
@@ -62,6 +64,8 @@ pub struct Asked<'a> {
     pub query: &'a str,
     /// The request's headers.
     pub headers: &'a HeaderMap,
+    /// Through which view of the fleet.
+    pub mode: Mode,
 }
 
 impl Asked<'_> {
@@ -105,14 +109,15 @@ impl Asked<'_> {
 /// Answers reads.
 pub struct Reader {
     stores: Arc<Stores>,
+    freshness: Freshness,
     /// Ends watches cleanly when kubefold goes.
     drain: CancellationToken,
 }
 
 impl Reader {
     /// Makes a reader.
-    pub fn new(stores: Arc<Stores>, drain: CancellationToken) -> Self {
-        Self { stores, drain }
+    pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
+        Self { stores, freshness, drain }
     }
 
     /// Answers a get.
@@ -121,7 +126,7 @@ impl Reader {
     pub async fn get(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec);
-        let response = get::get(&self.stores, target, asked, form).await?;
+        let response = get::get(&self.stores, target, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
     }
 
@@ -155,17 +160,25 @@ impl Reader {
                 _ => return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name")),
             }
         }
-        let only = options.fields.name().and_then(|name| naming.split(name)).map(|(_, member)| member.clone());
+        let split = options.fields.name().and_then(|name| naming.split(name));
+        let only = split.map(|(_, member)| member.clone());
         if watch && wanted.encoding.media != Media::Json {
             return Err(media::no_stream());
         }
-        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
+        let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
+        let need = Need::of_options(&options, asked.headers, self.freshness);
+        if need != Need::Nothing {
+            let due = (need, scope_of(target, &options, own));
+            Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
+        }
         let spec = ready.store().spec();
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
         let mut response = if watch {
+            let is_strict = asked.mode == Mode::Strict;
             let form = Form::of_object(wanted.transform, spec).ok();
-            let around = Surroundings { last, stale: self.stale(&ready), drain: self.drain.clone(), form };
+            let around = Surroundings { last, stale: self.stale(&ready), is_strict, drain: self.drain.clone(), form };
             watch::watch(ready.store(), &options, filter, around)
         } else {
             let form = Form::of_list(wanted.transform, spec)?;

@@ -10,6 +10,7 @@ mod indent;
 pub mod list;
 pub mod locate;
 pub mod media;
+pub mod mode;
 pub mod protobuf;
 pub mod resource;
 mod scan;
