@@ -3,7 +3,7 @@
 use crate::{seen::Mismatch, target::Target};
 
 /// A request as data. In its path `{@}` stands for the suffix of the member's objects in that target, `{rv}` for a
-/// revision that the target has given out.
+/// revision that the target has given out, `{token}` for one that continues a list of the config maps of a namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {
     pub(crate) method: &'static str,

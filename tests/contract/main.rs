@@ -21,6 +21,7 @@ mod differences;
 #[path = "../e2e/objects.rs"]
 #[allow(dead_code, reason = "shared with the end-to-end tests")]
 mod objects;
+mod paging;
 mod scripted;
 mod seen;
 mod several;
@@ -56,6 +57,9 @@ async fn kubefold_answers_as_a_kube_apiserver() {
     report.extend(
         futures::stream::iter(verdicts).buffered(IN_PARALLEL).filter_map(std::future::ready).collect::<Vec<_>>().await,
     );
+    for (fleet, of_several) in [(plain, false), (several, true)] {
+        report.extend(paging::verdicts(&members[0], fleet, of_several).await);
+    }
     // All at once: watches that tell of changes.
     report.extend(scripted::verdicts(&bed["east"], &[&members[0], plain, suffixed, several]).await);
     assert!(report.is_empty(), "{} checks failed\n{}", report.len(), report.join("\n"));

@@ -71,6 +71,11 @@ impl Seen {
         Self { status: answer.status.as_u16(), headers, body, raw }
     }
 
+    /// The body as it came, where it is one document.
+    pub(crate) fn document(&self) -> Option<&Value> {
+        if let Body::Json(value, _) | Body::Yaml(value) = &self.raw { Some(value) } else { None }
+    }
+
     /// The body, for reports.
     pub(crate) fn shown(&self) -> String {
         shortened(&shown(&self.body))

@@ -20,19 +20,22 @@ pub(crate) struct Target {
     pub(crate) at: String,
     /// A revision that it has given out, when all objects were there.
     pub(crate) revision: String,
+    /// A token for the second page of a list.
+    pub(crate) token: String,
 }
 
 impl Target {
     /// `revision` is read from a list.
     pub(crate) async fn new(name: &str, api: Api, suffix: &str) -> Self {
-        let list = api.get("/api/v1/namespaces/shop/configmaps").await;
-        let revision = list["metadata"]["resourceVersion"].as_str().expect("a revision").to_owned();
-        Self { name: name.to_owned(), api, suffix: suffix.to_owned(), at: suffix.replace('@', "%40"), revision }
+        let list = api.get("/api/v1/namespaces/shop/configmaps?limit=1").await;
+        let of_list = |field: &str| list["metadata"][field].as_str().expect("a page").to_owned();
+        let (revision, token) = (of_list("resourceVersion"), of_list("continue"));
+        Self { name: name.to_owned(), api, suffix: suffix.to_owned(), at: suffix.replace('@', "%40"), revision, token }
     }
 
     /// The path as this target understands it.
     pub(crate) fn path(&self, path: &str) -> String {
-        path.replace("{@}", &self.at).replace("{rv}", &self.revision)
+        path.replace("{@}", &self.at).replace("{rv}", &self.revision).replace("{token}", &self.token)
     }
 
     /// Asks, and reduces the answer to what must agree.

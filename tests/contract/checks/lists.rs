@@ -58,6 +58,35 @@ pub(super) fn checks() -> Vec<Check> {
     }
     all.extend(ODD.iter().map(|query| get(format!("{SHOP}?{query}"))));
     all.extend(revisions());
+    all.extend(tokens());
+    all
+}
+
+/// A token where it belongs, with other options, and where it does not belong.
+fn tokens() -> Vec<Check> {
+    let mut all: Vec<Check> = [
+        "",
+        "&limit=1",
+        "&limit=100",
+        "&labelSelector=app%3Dweb",
+        "&limit=1&labelSelector=app%3Dweb",
+        "&fieldSelector=metadata.name%3Da{@}",
+        "&resourceVersion=0",
+        "&resourceVersion={rv}",
+        "&resourceVersion=0&resourceVersionMatch=NotOlderThan",
+        "&resourceVersionMatch=Exact",
+        "x",
+        "&continue=abc",
+        "&watch=1&timeoutSeconds=1",
+    ]
+    .iter()
+    .map(|more| get(format!("{SHOP}?continue={{token}}{more}")))
+    .collect();
+    for path in
+        ["/api/v1/configmaps", "/api/v1/namespaces/shop-2/configmaps", "/api/v1/namespaces/shop/secrets", GADGETS]
+    {
+        all.push(get(format!("{path}?continue={{token}}")));
+    }
     all
 }
 
