@@ -2,6 +2,10 @@
 
 use crate::{seen::Mismatch, target::Target};
 
+/// What differs in every answer: an entry of `docs/differences.md` and the headers.
+const EVERYWHERE: [(&str, &[&str]); 1] =
+    [("flow-control-headers", &["header x-kubernetes-pf-flowschema-uid", "header x-kubernetes-pf-prioritylevel-uid"])];
+
 /// A request as data. In its path `{@}` stands for the suffix of the member's objects in that target, `{rv}` for a
 /// revision that the target has given out, `{token}` for one that continues a list of the config maps of a namespace.
 #[derive(Clone, Debug)]
@@ -66,12 +70,15 @@ impl Check {
 
     /// The ids of the declared differences.
     pub(crate) fn declared(&self) -> impl Iterator<Item = &'static str> {
-        self.differs.iter().map(|declared| declared.id)
+        EVERYWHERE.iter().map(|(id, _)| *id).chain(self.differs.iter().map(|declared| declared.id))
     }
 
     /// What is wrong, if anything: a difference that is not declared, or a declared one that does not show.
     pub(crate) fn verdict(&self, target: &Target, found: &[Mismatch]) -> Option<String> {
-        let declared = |aspect: &str| self.differs.iter().any(|one| one.aspects.contains(&aspect));
+        let declared = |aspect: &str| {
+            let here = self.differs.iter().any(|one| one.aspects.contains(&aspect));
+            here || EVERYWHERE.iter().any(|(_, aspects)| aspects.contains(&aspect))
+        };
         let mut wrong: Vec<String> =
             found.iter().filter(|one| !declared(&one.aspect)).map(|one| format!("    {one}")).collect();
         for one in &self.differs {
