@@ -113,7 +113,7 @@ impl Reader {
         let split = options.fields.name().and_then(|name| naming.split(name));
         let only = split.map(|(_, member)| member.clone());
         let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
-        let own = split.map(|(own, _)| own).or(options.fields.name());
+        let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
         let need = Need::of_options(&options, asked.headers, self.freshness);
         if need != Need::Nothing {
             let due = (need, scope_of(target, &options, own));
