@@ -17,6 +17,7 @@ use crate::{
         stores::{Ready, Stores},
         view,
     },
+    observe::Metrics,
     read::{Asked, Reader, Target},
     route::body::{body_name, read_json},
     store::key,
@@ -33,6 +34,8 @@ pub use info::{PathError, RequestInfo, View};
 
 /// Until reads from the store are authorized per member, only this group may see the fleet view.
 const ADMINS: &str = "system:masters";
+/// As at a kube-apiserver, for those who may.
+const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 /// 405 in the words of a kube-apiserver.
@@ -44,12 +47,13 @@ pub struct Router {
     discovery: Discovery,
     reader: Reader,
     writer: Arc<Writer<LiveFleet>>,
+    metrics: Metrics,
 }
 
 impl Router {
     /// Routes to these rooms.
-    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>) -> Self {
-        Self { stores, discovery: Discovery::default(), reader, writer }
+    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Metrics) -> Self {
+        Self { stores, discovery: Discovery::default(), reader, writer, metrics }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -88,6 +92,12 @@ impl Router {
     async fn fleet_view(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
         if !caller.is_in(ADMINS) {
             return Ok(refuse(caller, request.headers()));
+        }
+        if request.uri().path() == METRICS {
+            return match *request.method() {
+                Method::GET | Method::HEAD => Ok(self.metrics.answer()),
+                _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+            };
         }
         if is_openapi_path(request.uri().path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
