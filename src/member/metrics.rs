@@ -27,6 +27,8 @@ pub enum ListReason {
     OtherCluster,
     /// Its revisions went backwards.
     RevisionsBackwards,
+    /// The definition of its kind changed: other defaults, or another conversion.
+    Redefined,
     /// What it told could not be read.
     Unreadable,
 }
@@ -39,6 +41,7 @@ impl ListReason {
             Self::Outage => "outage",
             Self::OtherCluster => "other_cluster",
             Self::RevisionsBackwards => "revisions_backwards",
+            Self::Redefined => "redefined",
             Self::Unreadable => "unreadable",
         }
     }

@@ -6,7 +6,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -31,8 +31,9 @@ use crate::{
 
 /// Items asked for in one page of a member's list. Source: client-go's pager.
 const PAGE_ITEMS: usize = 500;
-/// Largest page that is taken. A larger one is asked for in smaller pages, down to one item.
+/// Largest page that is taken. A larger one is asked for in smaller pages, down to [`PAGE_ITEMS_MIN`].
 const PAGE_BYTES_MAX: usize = 256 << 20;
+const PAGE_ITEMS_MIN: usize = 8;
 /// By how much a page that was too large is made smaller.
 const PAGE_SHRINKS: usize = 8;
 /// Pause after a failure; it doubles up to the second one, and begins anew once a watch stands. A member that is ready
@@ -41,6 +42,14 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A member that says 429 is left alone for as long as it says, but not for longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// How often the definition of a custom resource is looked at. When it changes, its objects may read differently at the same
+/// revision: a kube-apiserver says nothing of that, and goes on serving a watch by the old definition for two minutes
+/// (kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`, `tearDown`).
+const DEFINITION_EVERY: Duration = Duration::from_secs(30);
+/// For the definition to be read, while the watch waits.
+const DEFINITION_MAX: Duration = Duration::from_secs(5);
+/// A definition's metadata. Managed fields make it large.
+const DEFINITION_BYTES_MAX: usize = 4 << 20;
 /// A session shorter than this was none.
 const SESSION_MIN: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
@@ -63,6 +72,8 @@ pub(crate) struct ReflectorState {
     told: Mutex<Vec<Cause>>,
     /// A watch has stood before.
     watched: AtomicBool,
+    /// The generation of the definition by which its objects were listed; 0 where it has none.
+    definition: AtomicU64,
 }
 
 impl ReflectorState {
@@ -260,12 +271,50 @@ impl Reflector {
             self.store.reset(name);
             *begin = Begin::List(ListReason::RevisionsBackwards);
         }
+        if self.is_redefined().await && matches!(*begin, Begin::Resume(_)) {
+            *begin = Begin::List(ListReason::Redefined);
+        }
         if let Begin::List(reason) = *begin {
             self.member.meter().listed(reason);
             *begin = Begin::Resume(self.list().await?);
         }
         let Begin::Resume(from) = *begin else { return Ok(()) };
         self.watch(from, begin).await
+    }
+
+    /// Says whether the kind is a custom resource whose definition changed since this was last asked.
+    ///
+    /// What cannot be read has not changed.
+    async fn is_redefined(&self) -> bool {
+        let Ok(Some(now)) = timeout(DEFINITION_MAX, self.definition()).await else { return false };
+        let before = self.state.definition.swap(now, Ordering::Relaxed);
+        before > 0 && before != now
+    }
+
+    /// The generation of the definition of a custom resource; `None` where there is none to be read.
+    async fn definition(&self) -> Option<u64> {
+        #[derive(serde::Deserialize)]
+        struct Definition {
+            metadata: Generation,
+        }
+        #[derive(serde::Deserialize)]
+        struct Generation {
+            generation: u64,
+        }
+        let gvr = &self.store.spec().gvr;
+        // Groups of custom resources are domains, and so are most of Kubernetes' own.
+        if !gvr.group.contains('.') {
+            return None;
+        }
+        let request = Request::builder()
+            .uri(format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}.{}", gvr.resource, gvr.group))
+            .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+            .body(empty())
+            .ok()?;
+        let response =
+            self.member.send(request, Class::Read).await.ok().filter(|answer| answer.status().is_success())?;
+        let body = collect(response.into_body(), DEFINITION_BYTES_MAX).await.ok()?;
+        serde_json::from_slice::<Definition>(&body).ok().map(|definition| definition.metadata.generation)
     }
 
     /// A current revision of the member: a consistent list of one item.
@@ -322,9 +371,9 @@ impl Reflector {
         loop {
             match self.read_list(&format!("?limit={items}{after}")).await {
                 Err(SessionError::Upstream(error))
-                    if *items > 1 && matches!(error.failure, Failure::BodyTooLarge { .. }) =>
+                    if *items > PAGE_ITEMS_MIN && matches!(error.failure, Failure::BodyTooLarge { .. }) =>
                 {
-                    *items = items.div_ceil(PAGE_SHRINKS);
+                    *items = (*items / PAGE_SHRINKS).max(PAGE_ITEMS_MIN);
                 }
                 answer => return answer,
             }
@@ -353,11 +402,20 @@ impl Reflector {
         }
         let mut lines = Lines::default();
         let lasts = Instant::now() + SESSION_MIN;
+        let mut definition_at = Instant::now() + DEFINITION_EVERY;
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 () = sleep_until(lasts), if !self.state.is_settled() => {
                     self.settled();
+                    continue;
+                }
+                () = sleep_until(definition_at), if self.state.definition.load(Ordering::Relaxed) > 0 => {
+                    definition_at += DEFINITION_EVERY;
+                    if self.is_redefined().await {
+                        *begin = Begin::List(ListReason::Redefined);
+                        return Ok(());
+                    }
                     continue;
                 }
             };

@@ -15,6 +15,7 @@ mod deploy;
 mod differential;
 mod discovery;
 mod fault;
+mod fault_definitions;
 mod fault_matrix;
 mod informer;
 mod list_watch;

@@ -66,7 +66,7 @@ pub(crate) struct Saboteur {
 struct Inner {
     name: String,
     api: Api,
-    lie: Mutex<Option<(Kind, Lie)>>,
+    lie: Mutex<Option<(Option<Kind>, Lie)>>,
     /// The next watch is told that its history is gone.
     expired: Mutex<bool>,
     /// Ends the watches that are open.
@@ -123,11 +123,16 @@ impl Saboteur {
 
     /// Lies from now on about one kind of request, and has the reflector make one.
     pub(crate) fn lie(&self, kind: Kind, lie: Lie) {
-        *self.inner.lie.lock() = Some((kind, lie));
+        *self.inner.lie.lock() = Some((Some(kind), lie));
         *self.inner.expired.lock() = kind == Kind::List;
         if kind != Kind::Get {
             self.cut_watches();
         }
+    }
+
+    /// Lies from now on about every request for config maps.
+    pub(crate) fn lie_always(&self, lie: Lie) {
+        *self.inner.lie.lock() = Some((None, lie));
     }
 
     /// Says the truth again.
@@ -158,6 +163,8 @@ fn kind_of(request: &Request<Incoming>) -> Option<Kind> {
         Some(name) if name.starts_with('/') => Some(Kind::Get),
         _ if path != CONFIG_MAPS => None,
         _ if query.contains("watch=") => Some(Kind::Watch),
+        // kubefold asks which revision it is.
+        _ if query == "limit=1" => None,
         _ => Some(Kind::List),
     }
 }
@@ -175,7 +182,7 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
     if kind == Some(Kind::Watch) && std::mem::take(&mut *inner.expired.lock()) {
         return Ok(told(410, &[], b"{}"));
     }
-    let lie = inner.lie.lock().filter(|(of, _)| Some(*of) == kind).map(|(_, lie)| lie);
+    let lie = inner.lie.lock().filter(|(of, _)| kind.is_some() && (of.is_none() || *of == kind)).map(|(_, lie)| lie);
     Ok(match lie {
         None => truth(&inner, request, kind).await,
         Some(Lie::Answer(code, headers, body)) => told(code, headers, body),
