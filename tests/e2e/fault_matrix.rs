@@ -1,13 +1,11 @@
 //! Every way in which a member may answer wrongly, to a list, a watch and a get: one table, one member for each row, and
 //! what must hold for all of them at once. A fault stays its member's.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::support::{
     Api, FleetFile, Informer, Kind, Kubefold, Lie, Member, MemberOptions, Saboteur, Testbed, eventually, figure,
@@ -219,6 +217,54 @@ fn calm(saboteur: &Saboteur, row: &Row, since: Instant) {
     }
 }
 
+/// The names under which an event of each row's member is told: of those whose lists and watches are true, or of the rest.
+fn under(what: &str, true_watches: bool) -> Vec<String> {
+    let is_it = |row: &&Row| (row.kind == Kind::Get) == true_watches;
+    ROWS.iter().filter(is_it).map(|row| format!("{what}@{}", row.name)).collect()
+}
+
+/// That the fleet shows all that its members hold, and warns of nothing.
+async fn exact(api: &Api, east: &Member, west: &Member) -> Result<(), String> {
+    let (shown, warnings) = listed(api).await?;
+    same(&shown, &wanted(east, west).await)?;
+    if warnings.is_empty() { Ok(()) } else { Err(format!("{warnings:?}")) }
+}
+
+/// Waits until a list warns of every member that cannot be listed or watched, with the cause. A watch that stands for a
+/// moment ends the warning for as long.
+async fn all_warned(api: &Api) {
+    let mut missing: Vec<&Row> = ROWS.iter().filter(|row| row.kind != Kind::Get).collect();
+    eventually(SOON, async || {
+        let (_, warnings) = listed(api).await?;
+        let of = |row: &Row, text: &str| text.contains(&format!("member {} ", row.name)) && text.contains(row.warning);
+        missing.retain(|row| !warnings.iter().any(|text| of(row, text)));
+        let names: Vec<_> = missing.iter().map(|row| row.name).collect();
+        if names.is_empty() { Ok(()) } else { Err(format!("no warning of {names:?} in {warnings:#?}")) }
+    })
+    .await;
+}
+
+/// Waits long enough for pauses to be seen: a member that throttles has been asked again.
+async fn asked_again(saboteurs: &[Saboteur], since: Instant) {
+    let throttles = |row: &Row| row.cause == "throttled" && row.kind != Kind::Get;
+    eventually(SOON, async || {
+        let mut of_throttling = saboteurs.iter().zip(ROWS).filter(|(_, row)| throttles(row));
+        let again = of_throttling
+            .all(|(saboteur, row)| saboteur.seen_since(since).iter().filter(|seen| seen.kind == row.kind).count() > 2);
+        if again { Ok(()) } else { Err("a member that throttles was not asked again") }
+    })
+    .await;
+}
+
+/// That the log has one line for each cause, however often it was met.
+fn told_once(log: &str) {
+    for row in ROWS.iter().filter(|row| row.kind != Kind::Get) {
+        let (member, cause) = (format!("member={} ", row.name), format!("cause=\"{}\"", row.cause));
+        let lines: Vec<_> = log.lines().filter(|line| line.contains(&member) && line.contains(&cause)).collect();
+        assert_eq!(lines.len(), 1, "{}: {lines:#?}", row.name);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_wrong_answer_is_its_members_own_and_is_told_by_member_and_cause() {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
@@ -232,32 +278,15 @@ async fn every_wrong_answer_is_its_members_own_and_is_told_by_member_and_cause()
     });
     let fleet = Kubefold::start(&file).await;
     let api = fleet.api().await;
-    let exact = async || {
-        let (shown, warnings) = listed(&api).await?;
-        same(&shown, &wanted(east, west).await)?;
-        if warnings.is_empty() { Ok(()) } else { Err(format!("{warnings:?}")) }
-    };
-    eventually(SOON, exact).await;
+    eventually(SOON, async || exact(&api, east, west).await).await;
     let mut informer = Informer::start(&fleet.kubeconfig(), None, "configmaps", true);
     informer.synced(SOON).await;
     let mut told = Told::from(&api).await;
 
     // All at once: whatever one member does, the others' objects and events flow on.
     let began = Instant::now();
-    for (saboteur, row) in saboteurs.iter().zip(ROWS) {
-        saboteur.lie(row.kind, row.lie);
-    }
-    let mut missing: Vec<&Row> = ROWS.iter().filter(|row| row.kind != Kind::Get).collect();
-    eventually(SOON, async || {
-        let (_, warnings) = listed(&api).await?;
-        let says = |row: &Row| {
-            warnings.iter().any(|it| it.contains(&format!("member {} ", row.name)) && it.contains(row.warning))
-        };
-        missing.retain(|row| !says(row));
-        let names: Vec<_> = missing.iter().map(|row| row.name).collect();
-        if names.is_empty() { Ok(()) } else { Err(format!("no warning of {names:?} in {warnings:#?}")) }
-    })
-    .await;
+    saboteurs.iter().zip(ROWS).for_each(|(saboteur, row)| saboteur.lie(row.kind, row.lie));
+    all_warned(&api).await;
     figure(&format!("every fault warned of after {:?}; {} MiB", began.elapsed(), fleet.resident_bytes() >> 20));
     create(east, "meanwhile", "east").await;
     told.are(vec!["ADDED meanwhile@east".into()]).await;
@@ -265,30 +294,18 @@ async fn every_wrong_answer_is_its_members_own_and_is_told_by_member_and_cause()
     Box::pin(gets(&api)).await;
 
     // What those miss that cannot be listed or watched comes once they can.
-    let under = |what: &str, gets: bool| -> Vec<String> {
-        ROWS.iter().filter(|row| (row.kind == Kind::Get) == gets).map(|row| format!("{what}@{}", row.name)).collect()
-    };
     create(west, "three", "later").await;
     told.are(under("ADDED three", true)).await;
     update(west, "one", "changed").await;
     told.are(under("MODIFIED one", true)).await;
-    // Long enough for pauses to be seen: a member that is throttling is asked a second time.
-    eventually(SOON, async || {
-        let asked_twice = |(saboteur, row): (&Saboteur, &Row)| {
-            row.cause != "throttled"
-                || row.kind == Kind::Get
-                || saboteur.seen_since(began).iter().filter(|seen| seen.kind == row.kind).count() > 2
-        };
-        if saboteurs.iter().zip(ROWS).all(asked_twice) { Ok(()) } else { Err("a throttling member waits".to_owned()) }
-    })
-    .await;
+    asked_again(&saboteurs, began).await;
     counted(&scrape(&api).await);
     saboteurs.iter().zip(ROWS).for_each(|(saboteur, row)| calm(saboteur, row, began));
     assert!(fleet.resident_bytes() < 2 << 30, "{} MiB", fleet.resident_bytes() >> 20);
 
     let repented = Instant::now();
     saboteurs.iter().for_each(Saboteur::repent);
-    eventually(SOON, exact).await;
+    eventually(SOON, async || exact(&api, east, west).await).await;
     figure(&format!("exact {:?} after the last fault", repented.elapsed()));
     told.are([under("ADDED three", false), under("MODIFIED one", false)].concat()).await;
     create(east, "end", "east").await;
@@ -297,16 +314,7 @@ async fn every_wrong_answer_is_its_members_own_and_is_told_by_member_and_cause()
     assert_eq!(informer.events_of("DELETE"), Vec::<Value>::new());
     let idle = informer.events_of("UPDATE").iter().filter(|event| event["changed"] == false).count();
     assert_eq!(idle, 0, "the informer has relisted");
-
-    // One line for each cause, however often it was met, and one for its end.
-    let log = fleet.log();
-    for row in ROWS.iter().filter(|row| row.kind != Kind::Get) {
-        let of = |text: &str| {
-            log.lines().filter(|line| line.contains(&format!("member={} ", row.name)) && line.contains(text)).count()
-        };
-        let cause = format!("cause=\"{}\"", row.cause);
-        assert_eq!(of(&cause), 1, "{}: {cause}\n{log}", row.name);
-    }
+    told_once(&fleet.log());
 }
 
 /// What stands for eight MiB on the way through the relay: a kube-apiserver takes no more than three in one request.

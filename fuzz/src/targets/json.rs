@@ -131,7 +131,7 @@ fn walk(document: &str, json: &str, paths: Rest<'_>, found: &mut Vec<Found>) -> 
     let many = paths.iter().any(|(_, path)| path.first() == Some(&"*"));
     let step = |key: &str| -> Rest<'_> {
         let takes = |path: &&[&str]| path.first() == Some(&key);
-        paths.iter().filter(|(_, path)| takes(&path)).map(|(id, path)| (*id, &path[1..])).collect()
+        paths.iter().filter(|(_, path)| takes(path)).map(|(id, path)| (*id, &path[1..])).collect()
     };
     match (json.trim_ascii_start().as_bytes().first(), many) {
         (Some(b'{'), false) => {

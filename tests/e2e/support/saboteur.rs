@@ -3,7 +3,7 @@
 //! It gives its member an identity of its own, so that several may stand before one cluster: each is a member that fails
 //! in its own way.
 
-use std::{convert::Infallible, path::PathBuf, sync::Arc, time::Instant};
+use std::{convert::Infallible, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
