@@ -19,7 +19,7 @@ use crate::{
     config::{Config, MemberName, Nudge, Reloads},
     member::{self, Member, Registry, stores::Stores},
     observe::Metrics,
-    read::Reader,
+    read::{Freshness, Reader},
     route::Router,
     serve::{
         Gate, Handler, Limits, Listener, Published, StateDir, authority,
@@ -51,6 +51,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// What clients call it, where that is not the address listened on.
     pub external_url: Option<Uri>,
+    /// How fresh reads are that name no revision.
+    pub freshness: Freshness,
 }
 
 /// A running kubefold.
@@ -115,7 +117,7 @@ impl App {
         stores.configure(&config);
         tasks.spawn(Arc::clone(&stores).follow());
         tasks.spawn(keep_lives(Arc::clone(&stores), Arc::clone(&state), draining.clone()));
-        let reader = Reader::new(Arc::clone(&stores), draining.clone());
+        let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let mut metrics = Metrics::default();
         metrics.room("member", |room| member::metrics::register(&registry, room));
@@ -320,6 +322,7 @@ mod tests {
             client_ca: None,
             names: Vec::new(),
             external_url: None,
+            freshness: Freshness::default(),
         }
     }
 

@@ -34,12 +34,14 @@ pub(super) struct Vitals {
     health: watch::Sender<Health>,
     nudge: Notify,
     meter: Arc<Meter>,
+    /// When it was asked what it has not answered since; nor has it answered anything else.
+    asked: Mutex<Option<Instant>>,
 }
 
 impl Vitals {
     pub(super) fn new(meter: Arc<Meter>) -> Arc<Self> {
         let health = watch::Sender::new(Health::Unknown);
-        Arc::new(Self { machine: Mutex::default(), health, nudge: Notify::new(), meter })
+        Arc::new(Self { machine: Mutex::default(), health, nudge: Notify::new(), meter, asked: Mutex::default() })
     }
 
     /// Counts what comes to nothing with the member.
@@ -59,8 +61,19 @@ impl Vitals {
         }
     }
 
+    /// It is being asked for its health.
+    fn ask(&self) {
+        self.asked.lock().get_or_insert_with(Instant::now);
+    }
+
+    /// How long it has owed an answer, and given none.
+    pub(super) fn silent_for(&self) -> Option<Duration> {
+        self.asked.lock().map(|asked| asked.elapsed())
+    }
+
     /// Somebody's request was answered.
     pub(super) fn answered(&self) {
+        *self.asked.lock() = None;
         self.feed(Input::TrafficAnswered);
     }
 
@@ -117,8 +130,12 @@ pub(super) async fn run(member: Arc<Member>) {
             member.moved();
         }
         let before = member.health();
-        let (input, cause) = probe(&member).await;
-        member.vitals.feed(input);
+        member.vitals.ask();
+        let (told, cause) = probe(&member).await;
+        if !matches!(told, Input::ProbeFailed { .. }) {
+            *member.vitals.asked.lock() = None;
+        }
+        member.vitals.feed(told);
         let after = member.health();
         if before.name() != after.name() {
             tell(&member, &after, cause);

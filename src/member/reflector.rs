@@ -42,12 +42,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// A member that says 429 is left alone for as long as it says, but not for longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
-/// How often the definition of a custom resource is looked at. When it changes, its objects may read differently at the same
-/// revision: a kube-apiserver says nothing of that, and goes on serving a watch by the old definition for two minutes
-/// (kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`, `tearDown`).
-const DEFINITION_EVERY: Duration = Duration::from_secs(30);
-/// For the definition to be read, while the watch waits.
-const DEFINITION_MAX: Duration = Duration::from_secs(5);
 /// A definition's metadata. Managed fields make it large.
 const DEFINITION_BYTES_MAX: usize = 4 << 20;
 /// A session shorter than this was none.
@@ -284,9 +278,12 @@ impl Reflector {
 
     /// Says whether the kind is a custom resource whose definition changed since this was last asked.
     ///
-    /// What cannot be read has not changed.
+    /// Then its objects may read differently at the same revision, by other defaults. A kube-apiserver tells no event of that,
+    /// but it ends every watch of the kind a second later, or when requests under way are done, in two minutes at most
+    /// (kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`, `tearDown`). What cannot be read has
+    /// not changed.
     async fn is_redefined(&self) -> bool {
-        let Ok(Some(now)) = timeout(DEFINITION_MAX, self.definition()).await else { return false };
+        let Some(now) = self.definition().await else { return false };
         let before = self.state.definition.swap(now, Ordering::Relaxed);
         before > 0 && before != now
     }
@@ -402,20 +399,11 @@ impl Reflector {
         }
         let mut lines = Lines::default();
         let lasts = Instant::now() + SESSION_MIN;
-        let mut definition_at = Instant::now() + DEFINITION_EVERY;
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 () = sleep_until(lasts), if !self.state.is_settled() => {
                     self.settled();
-                    continue;
-                }
-                () = sleep_until(definition_at), if self.state.definition.load(Ordering::Relaxed) > 0 => {
-                    definition_at += DEFINITION_EVERY;
-                    if self.is_redefined().await {
-                        *begin = Begin::List(ListReason::Redefined);
-                        return Ok(());
-                    }
                     continue;
                 }
             };

@@ -17,7 +17,7 @@ use crate::{
         answer::json_response,
         filter::Filter,
         list::CHUNK_BYTES,
-        options::{At, Options},
+        options::{At, Options, too_large},
     },
     store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
     wire::{
@@ -35,6 +35,8 @@ const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without a deadline of its own ends after half an hour and, so that not all end at once, up to as long again.
 const DEADLINE_MIN_SECONDS: u64 = 1800;
+/// How often a watch of the strict view looks whether every member is current.
+const STRICT_EVERY: Duration = Duration::from_secs(1);
 
 /// Names the members that are down now, for bookmarks.
 pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -44,6 +46,8 @@ pub(super) struct Surroundings {
     /// The latest revision given out, for any kind.
     pub(super) last: Revision,
     pub(super) stale: Stale,
+    /// Ends the watch when a member is not current any more.
+    pub(super) is_strict: bool,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
 }
@@ -56,30 +60,17 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, stale, drain } = around;
-    let initial = match (options.at, options.send_initial_events) {
-        (_, Some(wanted)) => wanted,
-        (At::Newest | At::Any, None) => true,
-        (At::Revision(_), None) => false,
-    };
-    let too_new = matches!(options.at, At::Revision(asked) if asked > last);
-    let begun = match options.at {
-        At::Revision(asked) if too_new => Err(too_old(asked, last)),
-        At::Revision(asked) if !initial => {
-            store.cursor(asked).map(|cursor| (None, cursor)).map_err(|expired| too_old(asked, expired.floor))
-        }
-        At::Newest | At::Any | At::Revision(_) => {
-            let (snapshot, cursor) = store.snapshot_and_cursor();
-            Ok((initial.then_some(snapshot), cursor))
-        }
-    };
-    let (initial, cursor) = match begun {
+    let Surroundings { last, stale, is_strict, drain } = around;
+    let (initial, cursor) = match begin(store, options, last) {
         Ok(begun) => begun,
         Err(status) => return error_response(&status),
     };
-    let seconds = options.timeout_seconds.unwrap_or_else(|| DEADLINE_MIN_SECONDS + last.0 % DEADLINE_MIN_SECONDS);
     let now = Instant::now();
-    let deadline = now + Duration::from_secs(seconds.min(7 * 24 * 3600));
+    let seconds = match options.timeout_seconds {
+        Some(seconds) => u64::try_from(seconds).unwrap_or_default().min(7 * 24 * 3600),
+        None => DEADLINE_MIN_SECONDS + last.0 % DEADLINE_MIN_SECONDS,
+    };
+    let deadline = now + Duration::from_secs(seconds);
     let watcher = Watcher {
         changed: store.subscribe(),
         store: Arc::clone(store),
@@ -87,13 +78,14 @@ pub(super) fn watch(
         filter,
         initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
-        bookmarks: options.bookmarks,
-        next_bookmark: now + BOOKMARK_EVERY,
+        next_bookmark: next_bookmark(options.bookmarks, now, deadline),
         deadline,
         stale,
+        is_strict,
+        next_look: now + STRICT_EVERY,
         drain,
         records: Vec::new(),
-        over: false,
+        over: seconds == 0,
     };
     let chunks = futures::stream::unfold(watcher, |mut watcher| async move {
         let chunk = watcher.next_chunk().await?;
@@ -102,8 +94,42 @@ pub(super) fn watch(
     json_response(StreamBody::new(chunks).boxed_unsync())
 }
 
+/// Where a watch begins: at the objects of now, or in the log.
+fn begin(store: &FleetStore, options: &Options, last: Revision) -> Result<(Option<Snapshot>, Cursor), Status> {
+    let initial = options.send_initial_events == Some(true);
+    match options.at {
+        At::Revision(asked) if asked > last && initial => Err(too_large(asked, last)),
+        At::Revision(asked) if asked > last => Err(too_old(asked, last)),
+        At::Revision(asked) if !initial => {
+            store.cursor(asked).map(|cursor| (None, cursor)).map_err(|expired| too_old(asked, expired.floor))
+        }
+        at => {
+            let (snapshot, mut cursor) = store.snapshot_and_cursor();
+            if let At::Revision(asked) = at {
+                cursor.revision = cursor.revision.max(asked);
+            }
+            Ok((initial.then_some(snapshot), cursor))
+        }
+    }
+}
+
+/// About each minute, and shortly before the end. Source: kubernetes/apiserver `cacher/cache_watcher.go`,
+/// `nextBookmarkTime`.
+fn next_bookmark(wanted: bool, now: Instant, deadline: Instant) -> Option<Instant> {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_END)?;
+    Some(last.min(now + BOOKMARK_EVERY)).filter(|at| wanted && *at > now)
+}
+
 fn too_old(asked: Revision, known: Revision) -> Status {
     Status::expired(format!("too old resource version: {asked} ({known})"))
+}
+
+/// What ends a watch of the strict view: informers keep what they have, and are refused until every member is current.
+fn stale_status(stale: &[String]) -> Status {
+    Status::unavailable(format!(
+        "not every member is current ({} is not), and a watch of /views/strict goes on only while all are",
+        stale.join(", ")
+    ))
 }
 
 fn error_response(status: &Status) -> Response<Body> {
@@ -127,10 +153,11 @@ struct Watcher {
     filter: Filter,
     initial: Option<Initial>,
     end_bookmark: bool,
-    bookmarks: bool,
-    next_bookmark: Instant,
+    next_bookmark: Option<Instant>,
     deadline: Instant,
     stale: Stale,
+    is_strict: bool,
+    next_look: Instant,
     drain: CancellationToken,
     records: Vec<Arc<Record>>,
     over: bool,
@@ -140,7 +167,9 @@ struct Watcher {
 enum Woken {
     Changed,
     Bookmark,
+    Look,
     Deadline,
+    Drain,
 }
 
 impl Watcher {
@@ -150,11 +179,18 @@ impl Watcher {
             if self.over {
                 return None;
             }
+            if let Some(end) = self.look() {
+                return Some(end);
+            }
             if self.initial.is_some() {
                 if let Some(chunk) = self.initial_chunk() {
                     return Some(chunk);
                 }
                 continue;
+            }
+            if Instant::now() >= self.deadline {
+                // However much there is to tell.
+                return None;
             }
             self.changed.borrow_and_update();
             if let Some(chunk) = self.read() {
@@ -170,12 +206,14 @@ impl Watcher {
             match self.wait().await {
                 Woken::Changed => {}
                 Woken::Bookmark => {
-                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    self.next_bookmark = next_bookmark(true, Instant::now(), self.deadline);
                     return Some(self.bookmark(false).into());
                 }
-                Woken::Deadline => {
+                Woken::Look => {}
+                Woken::Deadline => return None,
+                Woken::Drain => {
                     self.over = true;
-                    if self.bookmarks {
+                    if self.next_bookmark.is_some() {
                         return Some(self.bookmark(false).into());
                     }
                 }
@@ -183,16 +221,27 @@ impl Watcher {
         }
     }
 
+    /// In the strict view: ends the watch once a member is not current.
+    fn look(&mut self) -> Option<Bytes> {
+        if !self.is_strict || Instant::now() < self.next_look {
+            return None;
+        }
+        self.next_look = Instant::now() + STRICT_EVERY;
+        let stale = (self.stale)();
+        self.over = !stale.is_empty();
+        self.over.then(|| error_frame(&stale_status(&stale)).into())
+    }
+
     async fn wait(&mut self) -> Woken {
-        let before_end = if self.bookmarks { BOOKMARK_BEFORE_END } else { Duration::ZERO };
-        let end = self.deadline.checked_sub(before_end).filter(|end| *end > Instant::now()).unwrap_or(self.deadline);
+        let bookmark = self.next_bookmark.unwrap_or(self.deadline);
         tokio::select! {
             changed = self.changed.changed() => {
                 if changed.is_err() { Woken::Deadline } else { Woken::Changed }
             }
-            () = sleep_until(self.next_bookmark), if self.bookmarks => Woken::Bookmark,
-            () = sleep_until(end) => Woken::Deadline,
-            () = self.drain.cancelled() => Woken::Deadline,
+            () = sleep_until(bookmark), if self.next_bookmark.is_some() => Woken::Bookmark,
+            () = sleep_until(self.next_look), if self.is_strict => Woken::Look,
+            () = sleep_until(self.deadline) => Woken::Deadline,
+            () = self.drain.cancelled() => Woken::Drain,
         }
     }
 
@@ -283,7 +332,7 @@ impl Watcher {
             format!(",\"annotations\":{{{}}}", annotations.join(","))
         };
         format!(
-            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\",\"creationTimestamp\":null{annotations}}}}}}}\n",
+            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\"{annotations}}}}}}}\n",
             spec.gvk.kind,
             spec.gvr.api_version(),
             self.cursor.revision,

@@ -6,14 +6,16 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::wire::{mode::Mode, selector::FieldSelector};
+
 /// Path segments at most; Kubernetes' own paths have fewer than ten.
 const SEGMENTS_MAX: usize = 64;
 
 /// Which API a request speaks to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
-    /// The merged API, at `/`.
-    Fleet,
+    /// The merged API, at `/`, `/views/lenient/` and `/views/strict/`.
+    Fleet(Mode),
     /// One member's own API, at `/clusters/<member>/`.
     Member {
         /// The member's name as asked for; it need not exist.
@@ -45,14 +47,17 @@ impl View {
     ///
     /// Errors: a member's name that is no text; a path of the fleet view that is no path.
     pub fn of(path_and_query: &str) -> Result<Self, PathError> {
-        let Some(inner) = path_and_query.strip_prefix("/clusters/") else {
-            segments(path_and_query.split('?').next().unwrap_or_default())?;
-            return Ok(Self::Fleet);
+        let (mode, rest) = Mode::split(path_and_query);
+        // Behind a view's prefix is the fleet alone: a member's own API has no members to leave out.
+        let inner = path_and_query.strip_prefix("/clusters/");
+        let Some(inner) = inner else {
+            segments(rest.split('?').next().unwrap_or_default())?;
+            return Ok(Self::Fleet(mode));
         };
         let end = inner.find(['/', '?']).unwrap_or(inner.len());
         let (name, rest) = inner.split_at(end);
         if name.is_empty() {
-            return Ok(Self::Fleet);
+            return Ok(Self::Fleet(Mode::Whole));
         }
         let name = decode(name)?;
         let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
@@ -171,6 +176,7 @@ impl RequestInfo {
             self.verb = "deletecollection".to_owned();
         }
         if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection")
+            && self.name.is_empty()
             && let Some(selector) = parameter(query, "fieldSelector")
             && let Some(name) = exact_name(&selector)
         {
@@ -228,11 +234,8 @@ fn truth(value: &str) -> bool {
 
 /// The name that a field selector demands exactly, where it can be one object's.
 fn exact_name(selector: &str) -> Option<String> {
-    let name = selector.split(',').map(str::trim).find_map(|term| {
-        let (key, value) = term.split_once('=')?;
-        (key == "metadata.name").then(|| value.strip_prefix('=').unwrap_or(value))
-    });
-    let name = name?;
+    let fields = FieldSelector::parse(selector, "", "").ok()?;
+    let name = fields.name()?;
     let sound = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%']);
     sound.then(|| name.to_owned())
 }
@@ -398,11 +401,13 @@ mod tests {
     fn the_member_view_keeps_raw_bytes() {
         let member = |name: &str, rest: &str| View::Member { name: name.into(), rest: rest.into() };
         let cases = [
-            ("/", View::Fleet),
-            ("/api/v1/pods", View::Fleet),
-            ("/clusters", View::Fleet),
-            ("/clusters/", View::Fleet),
-            ("/clustersx/east", View::Fleet),
+            ("/", View::Fleet(Mode::Whole)),
+            ("/api/v1/pods", View::Fleet(Mode::Whole)),
+            ("/clusters", View::Fleet(Mode::Whole)),
+            ("/clusters/", View::Fleet(Mode::Whole)),
+            ("/clustersx/east", View::Fleet(Mode::Whole)),
+            ("/views/lenient/api/v1/pods", View::Fleet(Mode::Lenient)),
+            ("/views/strict/clusters/east/api", View::Fleet(Mode::Strict)),
             ("/clusters/east", member("east", "/")),
             ("/clusters/east?a=b", member("east", "/?a=b")),
             ("/clusters/east/", member("east", "/")),

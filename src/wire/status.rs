@@ -211,6 +211,10 @@ impl Status {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
         headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-cache, private"));
+        // Source: kubernetes/apiserver `endpoints/handlers/responsewriters/writers.go`, `ErrorNegotiated`.
+        if let Some(seconds) = self.details.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
         response
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually, figure};
 
-/// For a changed definition to be noticed: it is looked at every 30 s.
+/// For a changed definition to be noticed: a kube-apiserver ends the watches by the old one.
 const NOTICED: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(20);
 const GADGETS: &str = "/apis/fault.kubefold.io/v1/namespaces/default/gadgets";

@@ -10,6 +10,8 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod absence;
+mod calm;
 mod config;
 mod deploy;
 mod differential;
@@ -17,11 +19,13 @@ mod discovery;
 mod fault;
 mod fault_definitions;
 mod fault_matrix;
+mod freshness;
 mod informer;
 mod list_watch;
 mod member_view;
 mod membership;
 mod objects;
+mod query;
 mod read;
 mod shared_objects;
 mod support;
