@@ -16,6 +16,7 @@ use crate::{
     read::{
         answer::json_response,
         filter::Filter,
+        form::Form,
         list::CHUNK_BYTES,
         options::{At, Options, too_large},
     },
@@ -35,6 +36,8 @@ const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without a deadline of its own ends after half an hour and, so that not all end at once, up to as long again.
 const DEADLINE_MIN_SECONDS: u64 = 1800;
+/// How often a watch of the strict view looks whether every member is current.
+const STRICT_EVERY: Duration = Duration::from_secs(1);
 
 /// Names the members that are down now, for bookmarks.
 pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -44,8 +47,12 @@ pub(super) struct Surroundings {
     /// The latest revision given out, for any kind.
     pub(super) last: Revision,
     pub(super) stale: Stale,
+    /// Ends the watch when a member is not current any more.
+    pub(super) is_strict: bool,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
+    /// How objects are written; `None` if it cannot be: a kube-apiserver ends such a watch at its first event.
+    pub(super) form: Option<Form>,
 }
 
 /// Answers a watch. One that cannot begin where it wants to is told so in the stream: on an HTTP 410 clients would try
@@ -56,7 +63,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, stale, drain } = around;
+    let Surroundings { last, stale, is_strict, drain, form } = around;
     let (initial, cursor) = match begin(store, options, last) {
         Ok(begun) => begun,
         Err(status) => return error_response(&status),
@@ -72,17 +79,20 @@ pub(super) fn watch(
         store: Arc::clone(store),
         cursor,
         filter,
+        form: form.unwrap_or(Form::Whole),
         initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
         next_bookmark: next_bookmark(options.bookmarks, now, deadline),
         deadline,
         stale,
+        is_strict,
+        next_look: now + STRICT_EVERY,
         drain,
         records: Vec::new(),
         over: seconds == 0,
     };
-    let chunks = futures::stream::unfold(watcher, |mut watcher| async move {
-        let chunk = watcher.next_chunk().await?;
+    let chunks = futures::stream::unfold(watcher, move |mut watcher| async move {
+        let chunk = watcher.next_chunk().await.filter(|_| form.is_some())?;
         Some((Ok::<_, BodyError>(Frame::data(chunk)), watcher))
     });
     json_response(StreamBody::new(chunks).boxed_unsync())
@@ -118,6 +128,14 @@ fn too_old(asked: Revision, known: Revision) -> Status {
     Status::expired(format!("too old resource version: {asked} ({known})"))
 }
 
+/// What ends a watch of the strict view: informers keep what they have, and are refused until every member is current.
+fn stale_status(stale: &[String]) -> Status {
+    Status::unavailable(format!(
+        "not every member is current ({} is not), and a watch of /views/strict goes on only while all are",
+        stale.join(", ")
+    ))
+}
+
 fn error_response(status: &Status) -> Response<Body> {
     json_response(crate::wire::body::full(error_frame(status)))
 }
@@ -137,11 +155,14 @@ struct Watcher {
     changed: watch::Receiver<u64>,
     cursor: Cursor,
     filter: Filter,
+    form: Form,
     initial: Option<Initial>,
     end_bookmark: bool,
     next_bookmark: Option<Instant>,
     deadline: Instant,
     stale: Stale,
+    is_strict: bool,
+    next_look: Instant,
     drain: CancellationToken,
     records: Vec<Arc<Record>>,
     over: bool,
@@ -151,6 +172,7 @@ struct Watcher {
 enum Woken {
     Changed,
     Bookmark,
+    Look,
     Deadline,
     Drain,
 }
@@ -161,6 +183,9 @@ impl Watcher {
         loop {
             if self.over {
                 return None;
+            }
+            if let Some(end) = self.look() {
+                return Some(end);
             }
             if self.initial.is_some() {
                 if let Some(chunk) = self.initial_chunk() {
@@ -189,6 +214,7 @@ impl Watcher {
                     self.next_bookmark = next_bookmark(true, Instant::now(), self.deadline);
                     return Some(self.bookmark(false).into());
                 }
+                Woken::Look => {}
                 Woken::Deadline => return None,
                 Woken::Drain => {
                     self.over = true;
@@ -200,6 +226,17 @@ impl Watcher {
         }
     }
 
+    /// In the strict view: ends the watch once a member is not current.
+    fn look(&mut self) -> Option<Bytes> {
+        if !self.is_strict || Instant::now() < self.next_look {
+            return None;
+        }
+        self.next_look = Instant::now() + STRICT_EVERY;
+        let stale = (self.stale)();
+        self.over = !stale.is_empty();
+        self.over.then(|| error_frame(&stale_status(&stale)).into())
+    }
+
     async fn wait(&mut self) -> Woken {
         let bookmark = self.next_bookmark.unwrap_or(self.deadline);
         tokio::select! {
@@ -207,6 +244,7 @@ impl Watcher {
                 if changed.is_err() { Woken::Deadline } else { Woken::Changed }
             }
             () = sleep_until(bookmark), if self.next_bookmark.is_some() => Woken::Bookmark,
+            () = sleep_until(self.next_look), if self.is_strict => Woken::Look,
             () = sleep_until(self.deadline) => Woken::Deadline,
             () = self.drain.cancelled() => Woken::Drain,
         }
@@ -275,10 +313,7 @@ impl Watcher {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event_type.as_str().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        match &self.filter.echo {
-            None => entry.write_at(revision, out),
-            Some(name) => entry.write_named(name, revision, out),
-        }
+        self.form.object(entry, self.filter.echo.as_deref(), revision, out);
         out.extend_from_slice(b"}\n");
     }
 
@@ -298,12 +333,9 @@ impl Watcher {
         } else {
             format!(",\"annotations\":{{{}}}", annotations.join(","))
         };
-        format!(
-            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\"{annotations}}}}}}}\n",
-            spec.gvk.kind,
-            spec.gvr.api_version(),
-            self.cursor.revision,
-        )
-        .into_bytes()
+        let mut out = b"{\"type\":\"BOOKMARK\",\"object\":{".to_vec();
+        self.form.object_type(spec, &mut out);
+        let metadata = format!("\"metadata\":{{\"resourceVersion\":\"{}\"{annotations}}}", self.cursor.revision);
+        [out.as_slice(), b",", metadata.as_bytes(), b"}}\n"].concat()
     }
 }

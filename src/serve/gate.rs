@@ -17,7 +17,9 @@ use crate::{
     },
     wire::{
         body::{Body, empty},
+        mode::Mode,
         status::{Reason, Status},
+        upgrade::WebSocketAsked,
     },
 };
 
@@ -74,7 +76,7 @@ impl<H: Handler> Gate<H> {
 
     async fn admit(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
         let caller = identity.caller_at(UnixTime::now());
-        let (path, query) = (request.uri().path(), request.uri().query());
+        let (path, query) = (Mode::split(request.uri().path()).1, request.uri().query());
         let health = HealthPath::of(path);
         let Some(caller) = caller else {
             return match health {
@@ -86,6 +88,9 @@ impl<H: Handler> Gate<H> {
             return self.health(path, query, request.method(), true);
         }
         request.extensions_mut().insert(caller.clone());
+        if let Some(asked) = WebSocketAsked::by(request.headers()) {
+            request.extensions_mut().insert(asked);
+        }
         if let Err(status) = headers::clean(request.headers_mut()) {
             return status.into_response_to(request.headers());
         }
@@ -125,7 +130,7 @@ pub(super) fn too_many_connections(retry_after: Duration) -> Response<Body> {
 
 /// A path without the names in it: what the log is read by.
 fn path_class(path: &str) -> String {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let mut parts = Mode::split(path).1.split('/').filter(|part| !part.is_empty());
     match (parts.next(), parts.next()) {
         (Some("clusters"), Some(member)) => format!("/clusters/{}", member.chars().take(63).collect::<String>()),
         (Some("api"), Some(version)) => format!("/api/{version} {}", resource(parts)),
@@ -166,6 +171,7 @@ mod tests {
             ("/apis/apps/v1/namespaces/ns/deployments/web", "/apis/apps deployments"),
             ("/clusters/east/api/v1/secrets/x", "/clusters/east"),
             ("/openapi/v3/x", "/openapi"),
+            ("/views/strict/api/v1/namespaces/ns/pods/x", "/api/v1 pods"),
         ];
         for (path, class) in cases {
             assert_eq!(path_class(path), class, "{path}");

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Annotation that names the member of a native object.
-const CLUSTER: &str = "kubefold.io/cluster";
+pub(super) const CLUSTER: &str = "kubefold.io/cluster";
 
 /// A document on its way in. Its whole form, which is the one that is kept and compared, has `lead` behind the brace: the
 /// kind and apiVersion that items of built-in kinds' lists lack.
@@ -150,6 +150,9 @@ impl Sequencer {
     /// Says whether the store holds this state of the object now, or a later one.
     fn take_in(&mut self, incoming: &Incoming<'_>, source: Source, scratch: &mut Scratch) -> bool {
         let Some(state) = self.members.get(incoming.at) else { return false };
+        if !state.gone.is_empty() && state.gone.contains_key(incoming.facts.uid) {
+            return false;
+        }
         let (member, position) = (state.name.clone(), state.position);
         self.write_keys(incoming, &member, scratch);
         let class = self.class(incoming);
@@ -343,6 +346,7 @@ impl Sequencer {
             labels: facts.labels_at.clone(),
             resource_version: facts.resource_version_at.clone(),
             uid: facts.uid_at.clone(),
+            metadata: facts.metadata_at.clone(),
             revision,
             holders: Holders::from_elem(member.name.clone(), 1),
             folded: false,

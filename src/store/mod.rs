@@ -12,6 +12,7 @@ mod kind;
 mod localize;
 mod log;
 mod naming;
+mod proof;
 mod redress;
 mod retained;
 mod revision;
@@ -19,6 +20,7 @@ mod sequencer;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod unstored;
 
 pub use dress::BadObject;
 pub use entry::{Entry, Holders, Slot};
@@ -29,7 +31,9 @@ pub use kind::{KindSpec, label};
 pub use localize::{Named, localize};
 pub use log::{LogLimits, ReadAfter, Record};
 pub use naming::{Naming, key};
+pub use proof::{HeldVersion, TooManyGone};
 pub use retained::{RETAINED_FOR, SNAPSHOT_BYTES_MAX, SNAPSHOTS_MAX};
 pub use revision::{Reserve, Revision, Revisions, unix_micros};
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
+pub use unstored::unstored;

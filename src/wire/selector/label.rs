@@ -2,6 +2,8 @@
 //!
 //! Source: kubernetes/apimachinery `pkg/labels/selector.go`.
 
+mod upstream;
+
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
