@@ -1,6 +1,6 @@
 //! Discovery: what the fleet serves, told as one API server tells it.
 //!
-//! `/api`, `/apis`, their groups and versions, `/version` and `/openapi/v3`. May name: `wire`, `config`, `observe`, `placement`,
+//! `/api`, `/apis`, their groups and versions, `/version` and `/openapi/...`. May name: `wire`, `config`, `observe`, `placement`,
 //! `store`, `member`.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ mod openapi;
 #[cfg(test)]
 mod tests;
 
-pub use openapi::{is_openapi_path, openapi};
+pub use openapi::{OpenApi, is_openapi_path};
 
 /// Answers discovery; holds the documents of the newest catalogue, each encoded once.
 #[derive(Debug, Default)]
@@ -74,7 +74,10 @@ impl Discovery {
             return Some(Status::method_not_allowed(message).into_response());
         }
         let answer = self.answer(target, query, headers, catalogue);
-        let mut response = answer.unwrap_or_else(|status| status.into_response_to(headers));
+        let mut response = answer.unwrap_or_else(|status| match target {
+            Target::Core | Target::Groups => status.into_response_to(headers),
+            _ => status.into_response(),
+        });
         warn_of_unknown(catalogue, &mut response);
         Some(response)
     }
