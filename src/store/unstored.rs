@@ -52,6 +52,7 @@ pub fn unstored(
         lead,
         type_meta_len: lead.len(),
         labels: facts.labels_at.clone(),
+        metadata: facts.metadata_at.clone(),
         resource_version: facts.resource_version_at.clone(),
         uid: facts.uid_at.clone(),
         revision: Revision(0),

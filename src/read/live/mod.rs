@@ -21,8 +21,9 @@ use crate::{
         collect, impersonate,
     },
     read::{
-        Asked, Reader, Target, acceptable,
+        Asked, Reader, Target,
         answer::json_response,
+        form::Form,
         options::{Options, query_value},
     },
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
@@ -87,8 +88,10 @@ impl Reader {
         target: &Target,
         asked: Asked<'_>,
     ) -> Result<Response<Body>, Status> {
-        acceptable(asked.headers)?;
-        Live::new(self, resource, target, asked).get().await
+        let wanted = asked.wanted()?;
+        let live = Live::new(self, resource, target, asked);
+        let form = Form::of_object(wanted.transform, &live.spec);
+        Ok(asked.encoded(live.get(form).await?, wanted.encoding).await)
     }
 
     /// Answers a list of a kind that cannot be watched: whole, whatever limit is asked for. Members that do not answer are
@@ -101,8 +104,10 @@ impl Reader {
         target: &Target,
         asked: Asked<'_>,
     ) -> Result<Response<Body>, Status> {
-        acceptable(asked.headers)?;
-        Live::new(self, resource, target, asked).list().await
+        let wanted = asked.wanted()?;
+        let live = Live::new(self, resource, target, asked);
+        let form = Form::of_list(wanted.transform, &live.spec)?;
+        Ok(asked.encoded(live.list(form).await?, wanted.encoding).await)
     }
 }
 
@@ -117,7 +122,7 @@ impl<'a> Live<'a> {
         &self.shared.naming
     }
 
-    async fn get(&self) -> Result<Response<Body>, Status> {
+    async fn get(&self, form: Result<Form, Status>) -> Result<Response<Body>, Status> {
         let split = self.naming().split(&self.target.name);
         let own = split.map_or(self.target.name.as_str(), |(own, _)| own);
         let path = format!("{}/{}?pretty=0", self.collection(), utf8_percent_encode(own, NON_ALPHANUMERIC));
@@ -132,7 +137,7 @@ impl<'a> Live<'a> {
         match round.objects.as_slice() {
             [one] if is_exact || (self.is_short() && round.missing.is_empty()) => {
                 let mut out = Vec::new();
-                one.write_named(&self.target.name, one.revision, &mut out);
+                form?.object(one, Some(&self.target.name), one.revision, &mut out);
                 out.push(b'\n');
                 let mut response = json_response(full(out));
                 round.warnings.write_to(response.headers_mut());
@@ -159,9 +164,10 @@ impl<'a> Live<'a> {
         !["create", "update", "patch"].iter().any(|verb| self.resource.allows(verb))
     }
 
-    async fn list(&self) -> Result<Response<Body>, Status> {
-        let options = Options::parse(self.asked.query, false, |name| self.naming().is_member(name))?;
-        if !options.continue_token.is_empty() {
+    async fn list(&self, form: Form) -> Result<Response<Body>, Status> {
+        let options =
+            Options::parse(self.asked.query, false, &self.resource.gvr, |name| self.naming().is_member(name))?;
+        if options.token.is_some() {
             return Err(Status::bad_request("invalid continue token: this list is always whole and gives none"));
         }
         let fields = query_value(self.asked.query, "fieldSelector").unwrap_or_default();
@@ -201,19 +207,22 @@ impl<'a> Live<'a> {
         let what = self.resource.gvr.qualified();
         round.missing.iter().for_each(|why| round.warnings.add(&format!("{why}; its {what} are left out")));
         round.objects.sort_unstable_by(|a, b| a.key().cmp(b.key()));
-        let mut response = json_response(full(self.write(&round, &options)));
+        let mut response = json_response(full(self.write(&round, &options, form)));
         round.warnings.write_to(response.headers_mut());
         Ok(response)
     }
 
-    fn write(&self, round: &Round, options: &Options) -> Vec<u8> {
-        let gvk = &self.resource.gvk;
-        let (kind, api_version) =
-            round.type_meta.clone().unwrap_or_else(|| (format!("{}List", gvk.kind), self.resource.gvr.api_version()));
-        let mut out = b"{\"kind\":".to_vec();
-        push_string(&kind, &mut out);
-        out.extend_from_slice(b",\"apiVersion\":");
-        push_string(&api_version, &mut out);
+    fn write(&self, round: &Round, options: &Options, form: Form) -> Vec<u8> {
+        let mut out = vec![b'{'];
+        match &round.type_meta {
+            Some((kind, api_version)) if form == Form::Whole => {
+                out.extend_from_slice(b"\"kind\":");
+                push_string(kind, &mut out);
+                out.extend_from_slice(b",\"apiVersion\":");
+                push_string(api_version, &mut out);
+            }
+            _ => form.list_type(&self.spec, &mut out),
+        }
         out.extend_from_slice(b",\"metadata\":{},\"items\":[");
         // As for a get: whoever asked for a plain name gets that name.
         let asked_for = options.fields.name().filter(|name| self.naming().split(name).is_none() && self.is_short());
@@ -221,10 +230,7 @@ impl<'a> Live<'a> {
             if at > 0 {
                 out.push(b',');
             }
-            match asked_for {
-                Some(name) if round.objects.len() == 1 => entry.write_named(name, entry.revision, &mut out),
-                _ => entry.write_item(&mut out),
-            }
+            form.item(entry, asked_for.filter(|_| round.objects.len() == 1), &mut out);
         }
         out.extend_from_slice(b"]}\n");
         out

@@ -1,6 +1,6 @@
 //! What a member is asked for in place of a label selector of the fleet.
 
-use super::{LabelSelector, Operator, Requirement, Value};
+use super::{LabelSelector, Labels, Operator, Requirement, Value};
 use crate::wire::selector::CLUSTER_LABEL;
 
 impl LabelSelector {
@@ -22,11 +22,11 @@ impl Requirement {
     /// `None`: nothing in the member matches. `Some(None)`: everything does.
     fn in_member(&self, member: &str) -> Option<Option<String>> {
         if self.key == CLUSTER_LABEL {
-            return self.matches(&[], &[member]).then_some(None);
+            return self.matches(&Labels::new(), &[member]).then_some(None);
         }
         let theirs = |value: &&Value| value.member.as_deref().is_none_or(|of| of == member);
         let values = self.values.iter().filter(theirs).cloned().collect();
-        let own = Self { key: self.key.clone(), operator: self.operator.clone(), values };
+        let own = Self { key: self.key.clone(), operator: self.operator, values };
         match (&own.operator, own.values.as_slice()) {
             (Operator::In, []) => None,
             (Operator::NotIn, []) => Some(None),
