@@ -375,6 +375,9 @@ fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
         // `namespaces/x` is about the namespace itself.
         Scope::Cluster => info.namespace.is_empty() || (info.resource == "namespaces" && info.namespace == info.name),
     };
+    // What can only be posted has no names: a review, a binding.
+    let by_name = ["get", "update", "patch", "delete"].iter().any(|verb| resource.allows(verb));
+    let only_posted = names_one && info.subresource.is_empty() && resource.allows("create") && !by_name;
     let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
-    if scope_fits && subresource_fits { Ok(()) } else { Err(Status::no_such_path()) }
+    if scope_fits && subresource_fits && !only_posted { Ok(()) } else { Err(Status::no_such_path()) }
 }
