@@ -61,7 +61,7 @@ proptest! {
         for op in ops {
             let op = op.at(&focus);
             world.step(op);
-            check(&world.check(), &mut world, op, &mut last);
+            check(&world.check(), &world, op, &mut last);
         }
         world.settle();
         for record in world.check() {
