@@ -186,6 +186,7 @@ impl Router {
         }
         // A path with `watch` in it is for reading.
         if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) {
+            Box::pin(drain(body)).await;
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
         let whole = watches || info.parts.len() <= 1;
