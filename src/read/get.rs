@@ -9,7 +9,9 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use crate::{
     config::MemberName,
     member::{
-        Class, Failure, Member, UpstreamError, collect, impersonate,
+        Class, Failure, Member, UpstreamError,
+        cause::Cause,
+        collect, impersonate,
         stores::{Ready, Scope, Stores},
     },
     read::{
@@ -17,7 +19,7 @@ use crate::{
         answer::json_response,
         form::Form,
         fresh::{Need, prove, wants_no_cache},
-        options::{query_value, too_large},
+        options::{At, at, query_value, too_large},
         resolve::{Named, not_found, resolve},
     },
     store::{Entry, KindSpec, Part, Revision, key},
@@ -71,15 +73,11 @@ pub(super) async fn get(
 
 /// Says whether the caller takes what is at hand: a revision is set.
 fn from_store(stores: &Stores, asked: Asked<'_>) -> Result<bool, Status> {
-    match query_value(asked.query, "resourceVersion").unwrap_or_default().as_str() {
-        "" => Ok(false),
-        text => {
-            let revision = Revision(text.parse().map_err(|_| {
-                Status::bad_request(format!("invalid resource version: {text:?} is not a decimal number"))
-            })?);
-            let last = stores.shared().revisions.last();
-            if revision > last { Err(too_large(revision, last)) } else { Ok(true) }
-        }
+    let last = stores.shared().revisions.last();
+    match at(&query_value(asked.query, "resourceVersion").unwrap_or_default())? {
+        At::Newest => Ok(false),
+        At::Revision(revision) if revision > last => Err(too_large(revision, last)),
+        At::Any | At::Revision(_) => Ok(true),
     }
 }
 
@@ -175,14 +173,18 @@ async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, 
             let document = std::str::from_utf8(&body).unwrap_or_default();
             match ready.store().ingest_live(name, incarnation, document) {
                 Ok(_) => Live::Taken,
-                Err(error) => Live::Failed(format!(
-                    "member {name} answered with what is no object ({error}); its last known state is shown"
-                )),
+                Err(error) => {
+                    member.meter().failed(Cause::BadObject);
+                    Live::Failed(format!(
+                        "member {name} answered with what is no object ({error}); its last known state is shown"
+                    ))
+                }
             }
         }
         Ok((StatusCode::NOT_FOUND, _, _)) => Live::NotFound,
-        // Neither is about the caller: a 401 is kubefold's own credential, and with a 5xx the member says that it cannot say.
-        Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || code.is_server_error() => {
+        // Neither is about the caller: a 401 is kubefold's own credential, with a 5xx the member says that it cannot say, and
+        // a redirect is some proxy's.
+        Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || !code.is_client_error() => {
             Live::Failed(format!("member {name} answered {code}{}; its last known state is shown", told(&body)))
         }
         Ok((code, headers, body)) => {

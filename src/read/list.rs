@@ -43,13 +43,13 @@ pub(super) fn list(
     last: Revision,
 ) -> Result<Response<Body>, Status> {
     let spec = store.spec();
-    let token = read_token(spec, options)?;
-    let snapshot = snapshot(store, options, token.as_ref(), last)?;
+    let token = options.token.as_ref();
+    let snapshot = snapshot(store, options, token, last)?;
     let Some(limit) = options.limit else {
-        let after = token.map(|token| token.after).unwrap_or_default();
+        let after = token.map(|token| token.after.clone()).unwrap_or_default();
         return Ok(whole(spec, snapshot, filter, form, after));
     };
-    let page = Page::collect(&snapshot, &filter, token.as_ref(), limit.min(PAGE_ITEMS_MAX));
+    let page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
     let next = page.next.as_ref().map(|after| {
         store.retain(&snapshot);
         ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), page.remaining).encode()
@@ -58,16 +58,6 @@ pub(super) fn list(
     write_head(spec, form, snapshot.revision, next.as_deref(), page.remaining, &mut out);
     let body = PageBody { out, items: page.items.into_iter(), filter, form, first: true, done: false };
     Ok(json_response(body.boxed_unsync()))
-}
-
-fn read_token(spec: &KindSpec, options: &Options) -> Result<Option<ContinueToken>, Status> {
-    if options.continue_token.is_empty() {
-        return Ok(None);
-    }
-    let token = ContinueToken::decode(&options.continue_token)
-        .filter(|token| token.resource == spec.label())
-        .ok_or_else(|| Status::bad_request("invalid continue token: it is not one that this list gave"))?;
-    Ok(Some(token))
 }
 
 fn snapshot(
@@ -82,21 +72,17 @@ fn snapshot(
         }
         return store.retained(Revision(token.revision)).ok_or_else(|| expired(store, token));
     }
-    let now = store.snapshot();
-    let At::Revision(asked) = options.at else { return Ok(now) };
+    let At::Revision(asked) = options.at else { return Ok(store.snapshot()) };
     if asked > last {
         return Err(too_large(asked, last));
     }
+    // Source: kubernetes/apiserver `storage/cacher/delegator/interface.go`; a limit without a match is a legacy of it.
     let exact = options.matching == Match::Exact || (options.matching == Match::Unset && options.limit.is_some());
-    if !exact || asked == now.revision {
-        return Ok(now);
+    if !exact {
+        return Ok(store.snapshot_from(asked));
     }
-    store.retained(asked).ok_or_else(|| {
-        Status::expired(format!(
-            "The resourceVersion for the provided list is too old: {asked}, current: {}",
-            now.revision
-        ))
-    })
+    let too_old = || Status::expired("The resourceVersion for the provided list is too old.");
+    store.snapshot_at(asked).ok_or_else(too_old)
 }
 
 /// 410 with a token that goes on behind the same object, at whatever is newest then.
@@ -148,17 +134,16 @@ impl Page {
     /// that no page is empty and the last one says so.
     fn collect(snapshot: &Snapshot, filter: &Filter, token: Option<&ContinueToken>, limit: usize) -> Self {
         let after = token.map_or("", |token| token.after.as_str());
-        let mut matching = snapshot.range(&filter.namespace, after.as_bytes()).filter(|entry| filter.matches(entry));
+        let range = || snapshot.range(&filter.namespace, after.as_bytes());
+        let mut matching = range().filter(|entry| filter.matches(entry));
         let items: Vec<Arc<Entry>> = matching.by_ref().take(limit).cloned().collect();
         let more = matching.next().is_some();
-        let remaining = filter
-            .is_namespace_only()
-            .then(|| match token {
-                None => Some(snapshot.count(&filter.namespace)),
-                Some(token) => token.remaining,
-            })
-            .flatten()
-            .map(|left| left.saturating_sub(items.len() as u64));
+        let left = || match token {
+            None => snapshot.count(&filter.namespace),
+            // A token that goes on at another revision than its list began at does not know: they are counted, once.
+            Some(token) => token.remaining.unwrap_or_else(|| range().count() as u64),
+        };
+        let remaining = filter.is_namespace_only().then(|| left().saturating_sub(items.len() as u64));
         let last = items.last().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
         Self { next: last.filter(|_| more), remaining, items }
     }

@@ -8,6 +8,7 @@ mod form;
 mod fresh;
 mod get;
 mod list;
+mod live;
 mod options;
 mod resolve;
 mod watch;
@@ -151,7 +152,7 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
-        let mut options = Options::parse(asked.query, watch, |name| naming.is_member(name))?;
+        let mut options = Options::parse(asked.query, watch, &target.gvr, |name| naming.is_member(name))?;
         // `/api/v1/watch/.../<name>`: the path says what a field selector would.
         if !target.name.is_empty() {
             match options.fields.name() {
@@ -160,18 +161,10 @@ impl Reader {
                 _ => return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name")),
             }
         }
-        let split = options.fields.name().and_then(|name| naming.split(name));
-        let only = split.map(|(_, member)| member.clone());
         if watch && wanted.encoding.media != Media::Json {
             return Err(media::no_stream());
         }
-        let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
-        let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
-        let need = Need::of_options(&options, asked.headers, self.freshness);
-        if need != Need::Nothing {
-            let due = (need, scope_of(target, &options, own));
-            Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
-        }
+        let ready = self.prepare(target, &options, watch, asked).await?;
         let spec = ready.store().spec();
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
@@ -191,12 +184,34 @@ impl Reader {
         Ok(response)
     }
 
+    /// The store, once all that the answer rests on is in it.
+    async fn prepare(
+        &self,
+        target: &Target,
+        options: &Options,
+        watch: bool,
+        asked: Asked<'_>,
+    ) -> Result<Ready, Status> {
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let split = options.fields.name().and_then(|name| naming.split(name));
+        let only = split.map(|(_, member)| member.clone());
+        let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
+        let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
+        let need = Need::of_options(options, watch, asked.headers, self.freshness);
+        if need != Need::Nothing {
+            let due = (need, scope_of(target, options, own));
+            Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
+        }
+        Ok(ready)
+    }
+
     /// A list or watch of one name selects and names the same object for its whole life.
     fn filter(&self, target: &Target, options: &Options, ready: &Ready) -> Result<Filter, Status> {
         let mut filter = Filter {
             namespace: target.namespace.clone(),
             labels: options.labels.clone(),
             fields: options.fields.clone(),
+            suffixed: !self.stores.shared().naming.is_plain(),
             echo: None,
         };
         let Some(name) = options.fields.name().map(str::to_owned) else { return Ok(filter) };

@@ -113,8 +113,13 @@ impl KindSpec {
 
     /// `v1/pods`: how tokens and logs name the kind.
     pub fn label(&self) -> String {
-        format!("{}/{}", self.gvr.api_version(), self.gvr.resource)
+        label(&self.gvr)
     }
+}
+
+/// `v1/pods`: how tokens and logs name a resource.
+pub fn label(gvr: &Gvr) -> String {
+    format!("{}/{}", gvr.api_version(), gvr.resource)
 }
 
 fn paths(gvr: &Gvr) -> Paths {

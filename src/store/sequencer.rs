@@ -22,6 +22,7 @@ use crate::{
         naming::{Naming, key},
         redress::Referred,
         revision::{Revision, Revisions},
+        snapshot::{Counts, Snapshot, count},
     },
     wire::{locate::Found, watch::EventType},
 };
@@ -63,8 +64,8 @@ pub(super) struct MemberState {
     listed_at: u64,
     /// It was removed, or serves the kind no more: answers that are still under way are not taken in.
     pub(super) left: bool,
-    /// UIDs of objects that are gone by a live answer, and the revision of that: what the watch still tells of their past is
-    /// not taken in. Each is forgotten with its `DELETED`, or with a later full list.
+    /// Own keys under which there was nothing at a revision, by a live answer: what is told of them up to there is of the
+    /// past. Each is forgotten when the position has passed it.
     pub(super) gone: HashMap<String, u64>,
     /// Its native objects. Parts that are shown as natives are the folds' to count.
     pub(super) natives: HashSet<Slot>,
@@ -73,6 +74,12 @@ pub(super) struct MemberState {
 }
 
 impl MemberState {
+    /// What is not above the position nobody tells any more.
+    pub(super) fn forget_gone(&mut self) {
+        let position = self.position;
+        self.gone.retain(|_, gone_at| *gone_at > position);
+    }
+
     /// Says whether a native object is one that the last full list should have seen, and did not.
     fn has_lost(&self, entry: &Entry) -> bool {
         let from = &entry.provenance;
@@ -97,7 +104,7 @@ pub(super) struct Sequencer {
     pub(super) spec: Arc<KindSpec>,
     pub(super) shared: Shared,
     pub(super) objects: OrdSet<Slot>,
-    pub(super) counts: imbl::HashMap<Arc<str>, u64>,
+    pub(super) counts: Counts,
     pub(super) log: Log,
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
@@ -129,7 +136,7 @@ impl Sequencer {
             log: Log::new(shared.log_limits.clone()),
             shared,
             objects: OrdSet::new(),
-            counts: imbl::HashMap::new(),
+            counts: Counts::new(),
             head: Revision(0),
             members: Vec::new(),
             folds: HashMap::new(),
@@ -148,6 +155,12 @@ impl Sequencer {
             self.head = self.shared.revisions.next();
             self.log.open_at(self.head);
         }
+    }
+
+    /// The objects now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let (objects, counts) = (self.objects.clone(), self.counts.clone());
+        Snapshot { objects, counts, revision: self.head, offset: self.log.offset() }
     }
 
     pub(super) fn member(&self, name: &MemberName) -> Option<&MemberState> {
@@ -231,9 +244,6 @@ impl Sequencer {
         let facts = facts?;
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(facts.member_rv);
-            if !state.gone.is_empty() {
-                state.gone.remove(facts.uid);
-            }
         }
         let own_key = key(&facts.namespace, &facts.name);
         if self.folds.get(&own_key).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid) {
@@ -253,6 +263,7 @@ impl Sequencer {
     pub(super) fn bookmark(&mut self, member: &MemberName, revision: u64) {
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(revision);
+            state.forget_gone();
         }
     }
 
@@ -263,7 +274,7 @@ impl Sequencer {
         state.position = state.position.max(revision);
         state.filled = true;
         state.listed_at = revision;
-        state.gone.retain(|_, gone_at| *gone_at > revision);
+        state.forget_gone();
         let (seen, incarnation) = (state.seen, state.incarnation);
         let doomed: Vec<Slot> = state.natives.iter().filter(|Slot(entry)| state.has_lost(entry)).cloned().collect();
         let is_gone = |part: &Part| {
@@ -331,7 +342,7 @@ impl Sequencer {
         let entry = Arc::clone(&slot.0);
         let previous = self.objects.insert(slot).map(|Slot(previous)| previous);
         if previous.is_none() {
-            self.count(entry.namespace(), 1);
+            count(&mut self.counts, entry.namespace(), 1);
         }
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
         let revision = entry.revision;
@@ -353,7 +364,7 @@ impl Sequencer {
             state.natives.remove(&slot);
         }
         let Slot(entry) = slot;
-        self.count(entry.namespace(), -1);
+        count(&mut self.counts, entry.namespace(), -1);
         self.emit(revision, EventType::Deleted, entry, None);
     }
 
@@ -367,20 +378,6 @@ impl Sequencer {
         self.objects
             .get(native_key.as_bytes())
             .is_some_and(|slot| !slot.0.folded && slot.0.holders.first() == Some(member))
-    }
-
-    fn count(&mut self, namespace: &str, change: i64) {
-        if namespace.is_empty() {
-            return;
-        }
-        let now = self.counts.get(namespace).copied().unwrap_or_default().saturating_add_signed(change);
-        if now == 0 {
-            self.counts.remove(namespace);
-        } else if let Some(count) = self.counts.get_mut(namespace) {
-            *count = now;
-        } else {
-            self.counts.insert(namespace.into(), now);
-        }
     }
 
     fn emit(&mut self, revision: Revision, event_type: EventType, entry: Arc<Entry>, previous: Option<Arc<Entry>>) {

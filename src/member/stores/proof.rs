@@ -4,7 +4,7 @@
 //! and taken in as live answers are; what the list lacks is gone by the member's own word.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -81,6 +81,8 @@ enum ProofError {
     Status(StatusCode),
     #[error("its list cannot be read: {0}")]
     List(#[from] crate::wire::list::ListError),
+    #[error("its list bears the revision {0:?}, which is no decimal number")]
+    Revision(String),
     #[error("its metadata cannot be read: {0}")]
     Metadata(#[from] serde_json::Error),
     #[error("it sent an object that cannot be taken in: {0}")]
@@ -147,28 +149,33 @@ impl Running {
     }
 }
 
+impl Flight {
+    /// The outcome of a proof that began after this call: another reader's, if one begins first.
+    async fn share(&self, proof: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+        let arrived = self.begun.load(Ordering::Acquire);
+        let mut last = self.last.lock().await;
+        if let Some((begun, outcome)) = &*last
+            && *begun > arrived
+        {
+            return outcome.clone();
+        }
+        let begun = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let outcome = proof.await;
+        *last = Some((begun, outcome.clone()));
+        outcome
+    }
+}
+
 /// Proves one member, or shares a proof that another reader begins from now on.
 async fn prove(running: &Running, member: &Arc<Member>, scope: &Scope) -> Option<Unproven> {
     let name = scope.name.as_deref().unwrap_or_default();
     let flight = running.flight(&format!("{}|{}|{name}|{}", member.name(), scope.namespace, scope.labels.upstream()));
-    let arrived = flight.begun.load(Ordering::Acquire);
-    let mut last = flight.last.lock().await;
-    let shared = last.as_ref().filter(|(begun, _)| *begun > arrived).map(|(_, outcome)| outcome.clone());
-    let outcome = match shared {
-        Some(outcome) => outcome,
-        None => {
-            let begun = flight.begun.fetch_add(1, Ordering::AcqRel) + 1;
-            let proof = Proof { store: &running.store, member, scope: scope.clone() };
-            let outcome = match tokio::time::timeout(PROOF_MAX, Box::pin(proof.run())).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(ProofError::Slow),
-            };
-            let outcome = outcome.map_err(|error| error.to_string());
-            *last = Some((begun, outcome.clone()));
-            outcome
-        }
+    let proof = async {
+        let proof = Proof { store: &running.store, member, scope: scope.clone() };
+        let outcome = tokio::time::timeout(PROOF_MAX, Box::pin(proof.run())).await;
+        outcome.unwrap_or(Err(ProofError::Slow)).map_err(|error| error.to_string())
     };
-    let cause = outcome.err()?;
+    let cause = flight.share(proof).await.err()?;
     let name = member.name().clone();
     let sentence =
         format!("member {name} could not be asked for its newest state: {cause}; its last known state is shown");
@@ -197,13 +204,6 @@ struct ToldItem {
     metadata: Told,
 }
 
-#[derive(serde::Deserialize)]
-struct ToldList {
-    metadata: crate::wire::list::ListMeta,
-    #[serde(default)]
-    items: Option<Vec<ToldItem>>,
-}
-
 /// What is not as the store has it.
 #[derive(Debug, Default)]
 struct Difference {
@@ -218,10 +218,11 @@ struct Difference {
 impl Proof<'_> {
     async fn run(mut self) -> Result<(), ProofError> {
         let name = self.member.name();
+        let mut missing = HashSet::new();
         for _ in 0..ROUNDS_MAX {
             let incarnation = self.store.incarnation(name);
             let (revision, told) = self.metadata().await?;
-            let difference = self.difference(revision, told);
+            let difference = self.difference(revision, told, &missing);
             for own_key in &difference.gone {
                 self.room().await;
                 self.store.gone(name, incarnation, own_key, revision)?;
@@ -230,7 +231,12 @@ impl Proof<'_> {
                 return Ok(());
             }
             if difference.fetch.len() <= FETCH_MAX {
-                return self.fetch(&difference.fetch, incarnation, revision).await;
+                missing = self.fetch(&difference.fetch, incarnation).await?;
+                if missing.is_empty() {
+                    return Ok(());
+                }
+                // The next list begins after that, and says as of when.
+                continue;
             }
             if difference.hidden > FETCH_MAX {
                 // A list with these labels would hide them again.
@@ -241,7 +247,7 @@ impl Proof<'_> {
         Err(ProofError::Restless)
     }
 
-    fn difference(&self, revision: u64, told: Vec<Told>) -> Difference {
+    fn difference(&self, revision: u64, told: Vec<Told>, missing: &HashSet<String>) -> Difference {
         let name = self.member.name();
         let labels = &self.scope.labels;
         let matches = |entry: &crate::store::Entry| {
@@ -253,18 +259,21 @@ impl Proof<'_> {
         };
         let own = self.scope.name.as_deref();
         let visible = self.store.held(name, &self.scope.namespace, own, matches);
-        compare(visible, revision, told, labels.is_everything())
+        compare(visible, revision, told, |own_key| labels.is_everything() || missing.contains(own_key))
     }
 
     /// The metadata of everything in scope, at one revision.
     async fn metadata(&self) -> Result<(u64, Vec<Told>), ProofError> {
-        let (mut token, mut revision, mut told) = (String::new(), 0, Vec::new());
+        let (mut token, mut told) = (String::new(), Vec::new());
+        let mut revision;
         loop {
             let body = self.page(METADATA, METADATA_ITEMS, &token).await?;
-            let list: ToldList = serde_json::from_slice(&body)?;
-            revision = list.metadata.resource_version.parse().unwrap_or(revision);
-            told.extend(list.items.unwrap_or_default().into_iter().map(|item| item.metadata));
-            token = list.metadata.continue_token;
+            let (meta, items) = split(&body)?;
+            revision = meta.resource_version.parse().map_err(|_| ProofError::Revision(meta.resource_version))?;
+            for item in items {
+                told.push(serde_json::from_str::<ToldItem>(item)?.metadata);
+            }
+            token = meta.continue_token;
             if token.is_empty() {
                 return Ok((revision, told));
             }
@@ -288,8 +297,9 @@ impl Proof<'_> {
         }
     }
 
-    /// Fetches objects one by one. One that is not there was deleted since `revision`, at which the member was asked before.
-    async fn fetch(&self, own_keys: &[String], incarnation: u32, revision: u64) -> Result<(), ProofError> {
+    /// Fetches objects one by one, and gives the keys of those that are not there.
+    async fn fetch(&self, own_keys: &[String], incarnation: u32) -> Result<HashSet<String>, ProofError> {
+        let mut missing = HashSet::new();
         let name = self.member.name();
         let get = |own_key: &String| {
             let (namespace, own) = own_key.split_once('/').unwrap_or(("", own_key));
@@ -306,11 +316,11 @@ impl Proof<'_> {
                     let document = std::str::from_utf8(&body).unwrap_or_default();
                     self.store.ingest_live(name, incarnation, document)?;
                 }
-                StatusCode::NOT_FOUND => self.store.gone(name, incarnation, &own_key, revision)?,
+                StatusCode::NOT_FOUND => drop(missing.insert(own_key)),
                 other => return Err(ProofError::Status(other)),
             }
         }
-        Ok(())
+        Ok(missing)
     }
 
     async fn page(&self, accept: &str, items: usize, token: &str) -> Result<Bytes, ProofError> {
@@ -354,9 +364,14 @@ impl Proof<'_> {
     }
 }
 
-/// What differs between the store and a list at `revision`. `is_whole` says that the list hides nothing: what it lacks is
-/// gone.
-fn compare(mut held: HashMap<String, HeldVersion>, revision: u64, told: Vec<Told>, is_whole: bool) -> Difference {
+/// What differs between the store and a list at `revision`. `is_gone` says of what the list lacks whether it is gone, and
+/// not only hidden by labels.
+fn compare(
+    mut held: HashMap<String, HeldVersion>,
+    revision: u64,
+    told: Vec<Told>,
+    is_gone: impl Fn(&str) -> bool,
+) -> Difference {
     let mut difference = Difference::default();
     for object in told {
         let own_key = key(&object.namespace, &object.name);
@@ -371,7 +386,7 @@ fn compare(mut held: HashMap<String, HeldVersion>, revision: u64, told: Vec<Told
         match has.current && has.member_rv > revision {
             // It came to be after the list.
             true => {}
-            false if is_whole => difference.gone.push(own_key),
+            false if is_gone(&own_key) => difference.gone.push(own_key),
             false => {
                 difference.hidden += 1;
                 difference.fetch.push(own_key);
@@ -396,6 +411,36 @@ mod tests {
         entries.iter().map(version).collect()
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn readers_share_a_proof_that_began_after_they_came() {
+        let flight = Flight::default();
+        let runs = AtomicU64::new(0);
+        let proof = || async {
+            let run = runs.fetch_add(1, Ordering::AcqRel) + 1;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err(format!("run {run}"))
+        };
+        let later = async || {
+            // The first proof is under way, and proves nothing to who comes now.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            flight.share(proof()).await
+        };
+        let (first, second, third, fourth) = tokio::join!(flight.share(proof()), later(), later(), later());
+        assert_eq!(first, Err("run 1".to_owned()));
+        for shared in [second, third, fourth] {
+            assert_eq!(shared, Err("run 2".to_owned()));
+        }
+        assert_eq!(flight.share(proof()).await, Err("run 3".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_proof_that_was_given_up_is_nobodys() {
+        let flight = Flight::default();
+        let never = flight.share(std::future::pending());
+        assert!(tokio::time::timeout(Duration::from_secs(1), never).await.is_err());
+        assert_eq!(flight.share(async { Ok(()) }).await, Ok(()));
+    }
+
     #[test]
     fn what_is_new_changed_reborn_or_of_another_life_is_fetched() {
         let held =
@@ -410,7 +455,7 @@ mod tests {
             told("life", "5", 7),
             told("new", "6", 8),
         ];
-        let mut difference = compare(both, 8, list, true);
+        let mut difference = compare(both, 8, list, |_| true);
         difference.fetch.sort();
         assert_eq!(difference.fetch, ["a/life", "a/new", "a/old", "a/reborn"]);
         assert_eq!(difference.gone, [""; 0]);
@@ -419,11 +464,11 @@ mod tests {
     #[test]
     fn what_a_whole_list_lacks_is_gone_unless_it_is_younger() {
         let held = || held(&[("gone", "1", 5, true), ("younger", "2", 9, true), ("life", "3", 9, false)]);
-        let mut difference = compare(held(), 8, Vec::new(), true);
+        let mut difference = compare(held(), 8, Vec::new(), |_| true);
         difference.gone.sort();
         assert_eq!((difference.fetch.len(), difference.gone), (0, vec!["a/gone".to_owned(), "a/life".to_owned()]));
         // With labels it may only have lost them.
-        let difference = compare(held(), 8, Vec::new(), false);
+        let difference = compare(held(), 8, Vec::new(), |_| false);
         assert_eq!((difference.fetch.len(), difference.gone.len(), difference.hidden), (2, 0, 2));
     }
 }

@@ -28,16 +28,19 @@ mod binaries;
 mod directory;
 mod etcd;
 mod eventually;
+mod gateway;
 mod informer;
 mod kubeconfig;
 mod kubectl;
 mod kubefold;
 mod member;
+mod metrics;
 pub(crate) mod objects;
 mod pki;
 mod port;
 pub(crate) mod process;
 mod relay;
+mod saboteur;
 mod servers;
 
 use std::ops::Index;
@@ -47,13 +50,16 @@ pub(crate) use {
     api::{Answer, Api, Watch},
     binaries::binary,
     eventually::eventually,
+    gateway::Gateway,
     informer::Informer,
     kubectl::{Kubectl, Output},
     kubefold::{FleetFile, Kubefold},
     member::{Member, MemberOptions},
+    metrics::{Metrics, node_metrics, pod_metrics},
     port::Port,
     process::Process,
     relay::Relay,
+    saboteur::{Kind, Lie, Saboteur},
 };
 
 /// Says what was measured, for whoever reads the output with `--nocapture`; nothing is asserted on it.
