@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Config, MemberName, Nudge, Reloads},
     member::{Member, Registry, stores::Stores},
-    read::Reader,
+    read::{Freshness, Reader},
     route::Router,
     serve::{
         Gate, Handler, Limits, Listener, Published, StateDir, authority,
@@ -50,6 +50,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// What clients call it, where that is not the address listened on.
     pub external_url: Option<Uri>,
+    /// How fresh reads are that name no revision.
+    pub freshness: Freshness,
 }
 
 /// A running kubefold.
@@ -114,7 +116,7 @@ impl App {
         stores.configure(&config);
         tasks.spawn(Arc::clone(&stores).follow());
         tasks.spawn(keep_lives(Arc::clone(&stores), Arc::clone(&state), draining.clone()));
-        let reader = Reader::new(Arc::clone(&stores), draining.clone());
+        let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer));
         let readiness = move || checks(&registry);
@@ -317,6 +319,7 @@ mod tests {
             client_ca: None,
             names: Vec::new(),
             external_url: None,
+            freshness: Freshness::default(),
         }
     }
 

@@ -16,3 +16,9 @@ pub mod serve;
 pub mod store;
 pub mod wire;
 pub mod write;
+
+// What the fuzz targets do, over their seeds.
+#[cfg(test)]
+#[path = "../fuzz/src/targets/mod.rs"]
+#[allow(unreachable_pub, reason = "they are public in the package of the fuzz targets")]
+mod fuzz_targets;

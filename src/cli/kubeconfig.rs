@@ -1,4 +1,4 @@
-//! `kubefold kubeconfig`: one context for the fleet, one for each member's own API.
+//! `kubefold kubeconfig`: one context for the fleet, one for each of its other views, one for each member's own API.
 
 use std::{io::Write, path::Path};
 
@@ -7,7 +7,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Uri;
 use serde::Serialize;
 
-use crate::serve::Published;
+use crate::{serve::Published, wire::mode::Mode};
 
 const FLEET: &str = "fleet";
 const USER: &str = "kubefold-admin";
@@ -29,7 +29,8 @@ pub(super) fn print(state_dir: &Path, server: Option<&Uri>) -> anyhow::Result<()
 }
 
 fn render(published: &Published, url: &str, (certificate, key): &(String, String)) -> anyhow::Result<String> {
-    let views = std::iter::once((FLEET.to_owned(), url.to_owned())).chain(
+    let view = |(name, _): (&str, Mode)| (format!("{FLEET}-{name}"), format!("{url}/views/{name}"));
+    let views = std::iter::once((FLEET.to_owned(), url.to_owned())).chain(Mode::PREFIXED.map(view)).chain(
         published.members.iter().map(|member| (format!("{FLEET}-{member}"), format!("{url}/clusters/{member}"))),
     );
     let authority = STANDARD.encode(&published.certificate_authority);
@@ -134,6 +135,8 @@ mod tests {
             .collect();
         let expected = [
             ("fleet", "https://127.0.0.1:6443".to_owned()),
+            ("fleet-lenient", "https://127.0.0.1:6443/views/lenient".to_owned()),
+            ("fleet-strict", "https://127.0.0.1:6443/views/strict".to_owned()),
             ("fleet-east", "https://127.0.0.1:6443/clusters/east".to_owned()),
             ("fleet-west", "https://127.0.0.1:6443/clusters/west".to_owned()),
         ];

@@ -13,6 +13,7 @@ use crate::{
     app,
     config::ConfigError,
     observe::{self, LogFormat},
+    read::Freshness,
     serve::tls::TlsError,
 };
 
@@ -61,6 +62,9 @@ struct Serve {
     /// What clients call this kubefold, for the kubeconfig.
     #[arg(long, value_name = "URL", value_parser = https_url)]
     external_url: Option<Uri>,
+    /// How fresh lists are that name no revision. `strict` asks each member, each time, for the metadata of what is listed.
+    #[arg(long, value_enum, default_value_t = FreshnessFlag::Watched)]
+    freshness: FreshnessFlag,
     /// How log lines look.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     log_format: Format,
@@ -80,6 +84,12 @@ struct Kubeconfig {
 enum Format {
     Text,
     Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FreshnessFlag {
+    Watched,
+    Strict,
 }
 
 /// Runs the command that the process was started with.
@@ -119,6 +129,10 @@ fn serve(flags: Serve) -> anyhow::Result<()> {
         client_ca: flags.client_ca_file,
         names: flags.tls_san,
         external_url: flags.external_url,
+        freshness: match flags.freshness {
+            FreshnessFlag::Watched => Freshness::Watched,
+            FreshnessFlag::Strict => Freshness::Strict,
+        },
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(app::run(options))

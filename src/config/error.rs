@@ -62,6 +62,10 @@ pub enum Problem {
         "\"{name}\" is not a valid name; use a DNS label: lower case letters, digits and \"-\", at most 63, with a letter or digit first and last"
     )]
     InvalidName { name: String },
+    #[error(
+        "the name \"{name}\" is kubefold's own: the context fleet-{name} is a view of the whole fleet; give the member another name"
+    )]
+    ReservedName { name: String },
     #[error("the name is taken by the member on line {first}; give each member its own name")]
     DuplicateName { first: u64 },
     #[error("\"names: {names}\" is unknown; use \"suffixed\" or \"plain\"")]

@@ -16,6 +16,7 @@ use crate::config::{
     raw::{RawConfig, RawDeadlines, RawMember, RawShared},
     shared,
 };
+use crate::wire::mode::Mode;
 
 /// A file larger than this is no configuration, no kubeconfig and no certificate bundle.
 pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -176,6 +177,9 @@ fn member(entry: &Spanned<RawMember>, seen: &mut HashMap<String, u64>, files: &m
     let Some(name) = MemberName::new(&raw.name.value) else {
         return fault(&raw.name, Problem::InvalidName { name: raw.name.value.clone() });
     };
+    if Mode::PREFIXED.iter().any(|(view, _)| *view == name.as_str()) {
+        return fault(&raw.name, Problem::ReservedName { name: raw.name.value.clone() });
+    }
     if let Some(first) = seen.insert(raw.name.value.clone(), raw.name.referenced.line()) {
         return fault(&raw.name, Problem::DuplicateName { first });
     }

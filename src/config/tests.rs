@@ -292,6 +292,9 @@ fn names_are_dns_labels_and_unique() {
             "{text}"
         );
     }
+    let reserved = "members:\n- name: strict\n  inCluster: true\n";
+    let refused = refusal(folder.path(), reserved);
+    assert!(refused.contains("the context fleet-strict is a view of the whole fleet"), "{refused}");
     let twice = "members:\n- name: east\n  inCluster: true\n- name: east\n  inCluster: true\n";
     assert_eq!(
         refusal(folder.path(), twice),

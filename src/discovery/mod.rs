@@ -1,6 +1,6 @@
 //! Discovery: what the fleet serves, told as one API server tells it.
 //!
-//! `/api`, `/apis`, their groups and versions, `/version` and `/openapi/v3`. May name: `wire`, `config`, `observe`, `placement`,
+//! `/api`, `/apis`, their groups and versions, `/version` and `/openapi/...`. May name: `wire`, `config`, `observe`, `placement`,
 //! `store`, `member`.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ mod openapi;
 #[cfg(test)]
 mod tests;
 
-pub use openapi::{is_openapi_path, openapi};
+pub use openapi::{OpenApi, is_openapi_path};
 
 /// Answers discovery; holds the documents of the newest catalogue, each encoded once.
 #[derive(Debug, Default)]

@@ -164,6 +164,11 @@ impl Member {
         self.vitals.tried()
     }
 
+    /// How long it has owed an answer to a probe, and answered nobody else either.
+    pub(crate) fn silent_for(&self) -> Option<std::time::Duration> {
+        self.vitals.silent_for()
+    }
+
     /// One line about its health: `west is down since 12s: connection refused`.
     pub fn describe(&self) -> String {
         self.health().describe(self.name.as_str(), Instant::now())

@@ -31,12 +31,14 @@ pub(super) struct Vitals {
     machine: Mutex<Machine>,
     health: watch::Sender<Health>,
     nudge: Notify,
+    /// When it was asked what it has not answered since; nor has it answered anything else.
+    asked: Mutex<Option<Instant>>,
 }
 
 impl Vitals {
     pub(super) fn new() -> Arc<Self> {
         let health = watch::Sender::new(Health::Unknown);
-        Arc::new(Self { machine: Mutex::default(), health, nudge: Notify::new() })
+        Arc::new(Self { machine: Mutex::default(), health, nudge: Notify::new(), asked: Mutex::default() })
     }
 
     pub(super) fn feed(&self, input: Input) {
@@ -51,8 +53,19 @@ impl Vitals {
         }
     }
 
+    /// It is being asked for its health.
+    fn ask(&self) {
+        self.asked.lock().get_or_insert_with(Instant::now);
+    }
+
+    /// How long it has owed an answer, and given none.
+    pub(super) fn silent_for(&self) -> Option<Duration> {
+        self.asked.lock().map(|asked| asked.elapsed())
+    }
+
     /// Somebody's request was answered.
     pub(super) fn answered(&self) {
+        *self.asked.lock() = None;
         self.feed(Input::TrafficAnswered);
     }
 
@@ -106,7 +119,12 @@ pub(super) async fn run(member: Arc<Member>) {
             member.moved();
         }
         let was_down = member.health().is_down();
-        member.vitals.feed(probe(&member).await);
+        member.vitals.ask();
+        let told = probe(&member).await;
+        if !matches!(told, Input::ProbeFailed { .. }) {
+            *member.vitals.asked.lock() = None;
+        }
+        member.vitals.feed(told);
         if !was_down && member.health().is_down() {
             tracing::warn!(member = %member.name, "{}", member.describe());
             member.upstream.cut_http1();

@@ -10,11 +10,12 @@ use crate::{
     config::MemberName,
     member::{
         Class, Failure, Member, UpstreamError, collect, impersonate,
-        stores::{Ready, Stores},
+        stores::{Ready, Scope, Stores},
     },
     read::{
-        Asked, Target,
+        Asked, Freshness, Target,
         answer::json_response,
+        fresh::{Need, prove, wants_no_cache},
         options::{query_value, too_large},
         resolve::{Named, not_found, resolve},
     },
@@ -22,6 +23,7 @@ use crate::{
     wire::{
         body::{Body, empty, full},
         locate::Paths,
+        mode::Mode,
         splice::{Edit, ObjectEdits, splice, string},
         status::Status,
         warning::Warnings,
@@ -31,12 +33,17 @@ use crate::{
 /// Largest object that is read.
 const OBJECT_BYTES_MAX: usize = 64 << 20;
 
-pub(super) async fn get(stores: &Stores, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
+pub(super) async fn get(
+    stores: &Stores,
+    target: &Target,
+    asked: Asked<'_>,
+    freshness: Freshness,
+) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
     let split = naming.split(&target.name).map(|(own, member)| (own.to_owned(), member.clone()));
     let only = split.as_ref().map(|(_, member)| member);
-    let ready = stores.ready(&target.gvr, only).await?;
-    if from_store(stores, asked)? {
+    let mut ready = stores.ready_in(&target.gvr, only, asked.mode).await?;
+    if from_store(stores, asked)? && !wants_no_cache(asked.headers) {
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         return match shown(stores, &ready, target, only)? {
@@ -46,7 +53,14 @@ pub(super) async fn get(stores: &Stores, target: &Target, asked: Asked<'_>) -> R
     }
     match split {
         Some((own, member)) => pinned(stores, &ready, target, asked, &own, &member).await,
-        None => plain(stores, &ready, target, asked).await,
+        None => {
+            // Which members are to be asked the store says: it must know of what was made a moment ago.
+            let scope =
+                Scope { namespace: target.namespace.clone(), name: Some(target.name.clone()), ..Scope::default() };
+            let due = (Need::of_get(asked.headers, freshness), scope);
+            Box::pin(prove(stores, &mut ready, due, None, asked)).await?;
+            plain(stores, &ready, target, asked).await
+        }
     }
 }
 
@@ -79,7 +93,7 @@ async fn pinned(
         Live::Taken => {}
         Live::NotFound => return Err(not_found(ready.store(), target)),
         Live::Refused(response) => return Ok(*response),
-        Live::Failed(warning) => warnings.add(&warning),
+        Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
     }
     match shown(stores, ready, target, Some(name))? {
         Some(answer) => Ok(answer.response(target, warnings)),
@@ -110,13 +124,22 @@ async fn plain(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>
             // One part of several is gone: its member's watch will say so.
             Live::NotFound => {}
             Live::Refused(response) => return Ok(*response),
-            Live::Failed(warning) => warnings.add(&warning),
+            Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
         }
     }
     match shown(stores, ready, target, None)? {
         Some(answer) => Ok(answer.response(target, warnings)),
         None => Err(not_found(ready.store(), target)),
     }
+}
+
+/// The last known state is shown with a warning, or in the strict view not at all.
+fn warn(asked: Asked<'_>, warnings: &mut Warnings, warning: &str) -> Result<(), Status> {
+    if asked.mode == Mode::Strict {
+        return Err(Stores::not_current(&[warning.to_owned()]));
+    }
+    warnings.add(warning);
+    Ok(())
 }
 
 /// What one member said.

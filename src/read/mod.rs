@@ -4,6 +4,7 @@
 
 mod answer;
 mod filter;
+mod fresh;
 mod get;
 mod list;
 mod options;
@@ -19,6 +20,7 @@ use crate::{
     member::stores::{Ready, Stores},
     read::{
         filter::Filter,
+        fresh::{Need, prove, scope_of},
         options::Options,
         resolve::{Named, resolve},
         watch::Surroundings,
@@ -27,13 +29,14 @@ use crate::{
         accept::{accept_header, negotiate, not_acceptable},
         body::Body,
         caller::Caller,
+        mode::Mode,
         resource::Gvr,
         status::Status,
         warning::Warnings,
     },
 };
 
-pub use options::query_value;
+pub use {fresh::Freshness, options::query_value};
 
 /// What a read is about.
 #[derive(Clone, Debug)]
@@ -55,19 +58,22 @@ pub struct Asked<'a> {
     pub query: &'a str,
     /// The request's headers.
     pub headers: &'a HeaderMap,
+    /// Through which view of the fleet.
+    pub mode: Mode,
 }
 
 /// Answers reads.
 pub struct Reader {
     stores: Arc<Stores>,
+    freshness: Freshness,
     /// Ends watches cleanly when kubefold goes.
     drain: CancellationToken,
 }
 
 impl Reader {
     /// Makes a reader.
-    pub fn new(stores: Arc<Stores>, drain: CancellationToken) -> Self {
-        Self { stores, drain }
+    pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
+        Self { stores, freshness, drain }
     }
 
     /// Answers a get.
@@ -75,7 +81,7 @@ impl Reader {
     /// Errors: as a kube-apiserver, and 503 while a member that decides is unknown.
     pub async fn get(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
         acceptable(asked.headers)?;
-        get::get(&self.stores, target, asked).await
+        get::get(&self.stores, target, asked, self.freshness).await
     }
 
     /// Says whether a name is one of this kind's.
@@ -104,12 +110,20 @@ impl Reader {
         if !target.name.is_empty() && options.fields.name().is_none() {
             options.fields = options.fields.with_name(&target.name);
         }
-        let only = options.fields.name().and_then(|name| naming.split(name)).map(|(_, member)| member.clone());
-        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        let split = options.fields.name().and_then(|name| naming.split(name));
+        let only = split.map(|(_, member)| member.clone());
+        let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
+        let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
+        let need = Need::of_options(&options, asked.headers, self.freshness);
+        if need != Need::Nothing {
+            let due = (need, scope_of(target, &options, own));
+            Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
+        }
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
         let mut response = if watch {
-            let around = Surroundings { last, stale: self.stale(&ready), drain: self.drain.clone() };
+            let is_strict = asked.mode == Mode::Strict;
+            let around = Surroundings { last, stale: self.stale(&ready), is_strict, drain: self.drain.clone() };
             watch::watch(ready.store(), &options, filter, around)
         } else {
             list::list(ready.store(), &options, filter, last)?

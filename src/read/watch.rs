@@ -35,6 +35,8 @@ const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without a deadline of its own ends after half an hour and, so that not all end at once, up to as long again.
 const DEADLINE_MIN_SECONDS: u64 = 1800;
+/// How often a watch of the strict view looks whether every member is current.
+const STRICT_EVERY: Duration = Duration::from_secs(1);
 
 /// Names the members that are down now, for bookmarks.
 pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -44,6 +46,8 @@ pub(super) struct Surroundings {
     /// The latest revision given out, for any kind.
     pub(super) last: Revision,
     pub(super) stale: Stale,
+    /// Ends the watch when a member is not current any more.
+    pub(super) is_strict: bool,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
 }
@@ -56,7 +60,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, stale, drain } = around;
+    let Surroundings { last, stale, is_strict, drain } = around;
     let initial = match (options.at, options.send_initial_events) {
         (_, Some(wanted)) => wanted,
         (At::Newest | At::Any, None) => true,
@@ -91,6 +95,8 @@ pub(super) fn watch(
         next_bookmark: now + BOOKMARK_EVERY,
         deadline,
         stale,
+        is_strict,
+        next_look: now + STRICT_EVERY,
         drain,
         records: Vec::new(),
         over: false,
@@ -104,6 +110,14 @@ pub(super) fn watch(
 
 fn too_old(asked: Revision, known: Revision) -> Status {
     Status::expired(format!("too old resource version: {asked} ({known})"))
+}
+
+/// What ends a watch of the strict view: informers keep what they have, and are refused until every member is current.
+fn stale_status(stale: &[String]) -> Status {
+    Status::unavailable(format!(
+        "not every member is current ({} is not), and a watch of /views/strict goes on only while all are",
+        stale.join(", ")
+    ))
 }
 
 fn error_response(status: &Status) -> Response<Body> {
@@ -131,6 +145,8 @@ struct Watcher {
     next_bookmark: Instant,
     deadline: Instant,
     stale: Stale,
+    is_strict: bool,
+    next_look: Instant,
     drain: CancellationToken,
     records: Vec<Arc<Record>>,
     over: bool,
@@ -140,6 +156,7 @@ struct Watcher {
 enum Woken {
     Changed,
     Bookmark,
+    Look,
     Deadline,
 }
 
@@ -149,6 +166,9 @@ impl Watcher {
         loop {
             if self.over {
                 return None;
+            }
+            if let Some(end) = self.look() {
+                return Some(end);
             }
             if self.initial.is_some() {
                 if let Some(chunk) = self.initial_chunk() {
@@ -173,6 +193,7 @@ impl Watcher {
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
                     return Some(self.bookmark(false).into());
                 }
+                Woken::Look => {}
                 Woken::Deadline => {
                     self.over = true;
                     if self.bookmarks {
@@ -183,6 +204,17 @@ impl Watcher {
         }
     }
 
+    /// In the strict view: ends the watch once a member is not current.
+    fn look(&mut self) -> Option<Bytes> {
+        if !self.is_strict || Instant::now() < self.next_look {
+            return None;
+        }
+        self.next_look = Instant::now() + STRICT_EVERY;
+        let stale = (self.stale)();
+        self.over = !stale.is_empty();
+        self.over.then(|| error_frame(&stale_status(&stale)).into())
+    }
+
     async fn wait(&mut self) -> Woken {
         let before_end = if self.bookmarks { BOOKMARK_BEFORE_END } else { Duration::ZERO };
         let end = self.deadline.checked_sub(before_end).filter(|end| *end > Instant::now()).unwrap_or(self.deadline);
@@ -191,6 +223,7 @@ impl Watcher {
                 if changed.is_err() { Woken::Deadline } else { Woken::Changed }
             }
             () = sleep_until(self.next_bookmark), if self.bookmarks => Woken::Bookmark,
+            () = sleep_until(self.next_look), if self.is_strict => Woken::Look,
             () = sleep_until(end) => Woken::Deadline,
             () = self.drain.cancelled() => Woken::Deadline,
         }

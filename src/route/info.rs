@@ -6,14 +6,16 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::wire::mode::Mode;
+
 /// Path segments at most; Kubernetes' own paths have fewer than ten.
 const SEGMENTS_MAX: usize = 64;
 
 /// Which API a request speaks to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
-    /// The merged API, at `/`.
-    Fleet,
+    /// The merged API, at `/`, `/views/lenient/` and `/views/strict/`.
+    Fleet(Mode),
     /// One member's own API, at `/clusters/<member>/`.
     Member {
         /// The member's name as asked for; it need not exist.
@@ -45,14 +47,17 @@ impl View {
     ///
     /// Errors: a member's name that is no text; a path of the fleet view that is no path.
     pub fn of(path_and_query: &str) -> Result<Self, PathError> {
-        let Some(inner) = path_and_query.strip_prefix("/clusters/") else {
-            segments(path_and_query.split('?').next().unwrap_or_default())?;
-            return Ok(Self::Fleet);
+        let (mode, rest) = Mode::split(path_and_query);
+        // Behind a view's prefix is the fleet alone: a member's own API has no members to leave out.
+        let inner = path_and_query.strip_prefix("/clusters/");
+        let Some(inner) = inner else {
+            segments(rest.split('?').next().unwrap_or_default())?;
+            return Ok(Self::Fleet(mode));
         };
         let end = inner.find(['/', '?']).unwrap_or(inner.len());
         let (name, rest) = inner.split_at(end);
         if name.is_empty() {
-            return Ok(Self::Fleet);
+            return Ok(Self::Fleet(Mode::Whole));
         }
         let name = decode(name)?;
         let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
@@ -398,11 +403,13 @@ mod tests {
     fn the_member_view_keeps_raw_bytes() {
         let member = |name: &str, rest: &str| View::Member { name: name.into(), rest: rest.into() };
         let cases = [
-            ("/", View::Fleet),
-            ("/api/v1/pods", View::Fleet),
-            ("/clusters", View::Fleet),
-            ("/clusters/", View::Fleet),
-            ("/clustersx/east", View::Fleet),
+            ("/", View::Fleet(Mode::Whole)),
+            ("/api/v1/pods", View::Fleet(Mode::Whole)),
+            ("/clusters", View::Fleet(Mode::Whole)),
+            ("/clusters/", View::Fleet(Mode::Whole)),
+            ("/clustersx/east", View::Fleet(Mode::Whole)),
+            ("/views/lenient/api/v1/pods", View::Fleet(Mode::Lenient)),
+            ("/views/strict/clusters/east/api", View::Fleet(Mode::Strict)),
             ("/clusters/east", member("east", "/")),
             ("/clusters/east?a=b", member("east", "/?a=b")),
             ("/clusters/east/", member("east", "/")),

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
-    discovery::{Discovery, is_discovery_path, is_openapi_path, openapi},
+    discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{
+        Member,
         catalog::{MergedResource, Scope},
-        stores::{Ready, Stores},
+        stores::{Marking, Ready, Stores},
         view,
     },
     read::{Asked, Reader, Target},
@@ -23,6 +24,7 @@ use crate::{
     wire::{
         body::Body,
         caller::Caller,
+        mode::Mode,
         resource::Gvr,
         status::{Reason, Status},
     },
@@ -42,6 +44,7 @@ const NOT_ALLOWED: &str = "the server does not allow this method on the requeste
 pub struct Router {
     stores: Arc<Stores>,
     discovery: Discovery,
+    openapi: OpenApi,
     reader: Reader,
     writer: Arc<Writer<LiveFleet>>,
 }
@@ -49,7 +52,7 @@ pub struct Router {
 impl Router {
     /// Routes to these rooms.
     pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>) -> Self {
-        Self { stores, discovery: Discovery::default(), reader, writer }
+        Self { stores, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -63,7 +66,20 @@ impl Router {
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
         match View::of(target).map_err(|error| Status::bad_request(error.to_string()))? {
             View::Member { name, rest } => self.member_view(&name, &rest, &caller, request).await,
-            View::Fleet => self.fleet_view(&caller, request).await,
+            View::Fleet(Mode::Whole) => self.fleet_view(Mode::Whole, &caller, request).await,
+            View::Fleet(mode) => {
+                let rest = Mode::split(target).1;
+                let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+                let uri = http::Uri::try_from(rest).map_err(|error| Status::bad_request(error.to_string()))?;
+                let mut request = request;
+                // Over HTTP/2 the host stands nowhere else.
+                let host = request.uri().authority().and_then(|host| header::HeaderValue::from_str(host.as_str()).ok());
+                if let Some(host) = host {
+                    request.headers_mut().entry(header::HOST).or_insert(host);
+                }
+                *request.uri_mut() = uri;
+                self.fleet_view(mode, &caller, request).await
+            }
         }
     }
 
@@ -76,6 +92,7 @@ impl Router {
         request: Request<Body>,
     ) -> Result<Response<Body>, Status> {
         if let Some(member) = self.stores.registry().get(name) {
+            let _marking = self.marking(&member, request.method(), rest);
             return Ok(Box::pin(view::pass_body(&member, caller, request, rest)).await);
         }
         let members = self.stores.registry().members();
@@ -84,16 +101,28 @@ impl Router {
         Err(Status::new(StatusCode::NOT_FOUND, Reason::NotFound, message))
     }
 
+    /// What a write through a member's own API makes the next read of the fleet view make sure of.
+    fn marking(&self, member: &Member, method: &Method, rest: &str) -> Option<Marking> {
+        if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            return None;
+        }
+        let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+        let info = RequestInfo::of(method, path, query).ok().filter(|info| info.is_resource_request)?;
+        // `namespaces/x` is about an object that lies in no namespace.
+        let namespace = if info.resource == "namespaces" { "" } else { &info.namespace };
+        Some(self.stores.marking(member.name(), &info.api_group, &info.resource, namespace))
+    }
+
     /// Discovery, read and write answer.
-    async fn fleet_view(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
+    async fn fleet_view(&self, mode: Mode, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
         if !caller.is_in(ADMINS) {
             return Ok(refuse(caller, request.headers()));
         }
-        if is_openapi_path(request.uri().path()) {
-            // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
-            return Box::pin(openapi(&self.stores, caller, request)).await;
-        }
         let (parts, body) = request.into_parts();
+        if is_openapi_path(parts.uri.path()) {
+            // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
+            return Box::pin(self.openapi.answer(&self.stores, &parts)).await;
+        }
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
@@ -113,18 +142,18 @@ impl Router {
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(Status::no_such_path());
         }
-        self.resource(&info, caller, &parts, body).await
+        self.resource(&info, (mode, caller), &parts, body).await
     }
 
     async fn resource(
         &self,
         info: &RequestInfo,
-        caller: &Caller,
+        (mode, caller): (Mode, &Caller),
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
-        let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers };
+        let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
         let catalogue = self.stores.catalogue();
         let known = catalogue.get(&gvr);
         match known {

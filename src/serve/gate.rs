@@ -17,6 +17,7 @@ use crate::{
     },
     wire::{
         body::{Body, empty},
+        mode::Mode,
         status::{Reason, Status},
     },
 };
@@ -74,7 +75,7 @@ impl<H: Handler> Gate<H> {
 
     async fn admit(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
         let caller = identity.caller_at(UnixTime::now());
-        let (path, query) = (request.uri().path(), request.uri().query());
+        let (path, query) = (Mode::split(request.uri().path()).1, request.uri().query());
         let health = HealthPath::of(path);
         let Some(caller) = caller else {
             return match health {
@@ -125,7 +126,7 @@ pub(super) fn too_many_connections(retry_after: Duration) -> Response<Body> {
 
 /// A path without the names in it: what the log is read by.
 fn path_class(path: &str) -> String {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let mut parts = Mode::split(path).1.split('/').filter(|part| !part.is_empty());
     match (parts.next(), parts.next()) {
         (Some("clusters"), Some(member)) => format!("/clusters/{}", member.chars().take(63).collect::<String>()),
         (Some("api"), Some(version)) => format!("/api/{version} {}", resource(parts)),
@@ -166,6 +167,7 @@ mod tests {
             ("/apis/apps/v1/namespaces/ns/deployments/web", "/apis/apps deployments"),
             ("/clusters/east/api/v1/secrets/x", "/clusters/east"),
             ("/openapi/v3/x", "/openapi"),
+            ("/views/strict/api/v1/namespaces/ns/pods/x", "/api/v1 pods"),
         ];
         for (path, class) in cases {
             assert_eq!(path_class(path), class, "{path}");

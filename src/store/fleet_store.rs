@@ -184,6 +184,20 @@ impl FleetStore {
         outcome
     }
 
+    /// The same for the rest of the room.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Sequencer) -> T) -> T {
+        self.write(change)
+    }
+
+    /// Looks, under the lock that readers share.
+    pub(super) fn peek<T>(&self, look: impl FnOnce(&Sequencer) -> T) -> T {
+        look(&self.inner.read())
+    }
+
+    pub(super) fn naming(&self) -> Arc<Naming> {
+        Arc::clone(&self.inner.read().shared.naming)
+    }
+
     /// Makes room for a member.
     pub fn join(&self, member: &MemberName, cluster_uid: &str) {
         self.write(|inner| inner.join(member, cluster_uid));

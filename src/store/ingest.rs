@@ -150,6 +150,9 @@ impl Sequencer {
     /// Says whether the store holds this state of the object now, or a later one.
     fn take_in(&mut self, incoming: &Incoming<'_>, source: Source, scratch: &mut Scratch) -> bool {
         let Some(state) = self.members.get(incoming.at) else { return false };
+        if !state.gone.is_empty() && state.gone.contains_key(incoming.facts.uid) {
+            return false;
+        }
         let (member, position) = (state.name.clone(), state.position);
         self.write_keys(incoming, &member, scratch);
         let class = self.class(incoming);

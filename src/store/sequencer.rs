@@ -63,6 +63,9 @@ pub(super) struct MemberState {
     listed_at: u64,
     /// It was removed, or serves the kind no more: answers that are still under way are not taken in.
     pub(super) left: bool,
+    /// UIDs of objects that are gone by a live answer, and the revision of that: what the watch still tells of their past is
+    /// not taken in. Each is forgotten with its `DELETED`, or with a later full list.
+    pub(super) gone: HashMap<String, u64>,
     /// Its native objects. Parts that are shown as natives are the folds' to count.
     pub(super) natives: HashSet<Slot>,
     /// What its documents refer to.
@@ -172,6 +175,7 @@ impl Sequencer {
             seen: 0,
             listed_at: 0,
             left: false,
+            gone: HashMap::new(),
             natives: HashSet::new(),
             refs: Referred::default(),
         };
@@ -203,6 +207,8 @@ impl Sequencer {
             member.incarnation = life;
             member.position = 0;
             member.listed_at = 0;
+            // A restored member may hold again what it had deleted.
+            member.gone.clear();
         }
     }
 
@@ -225,6 +231,9 @@ impl Sequencer {
         let facts = facts?;
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(facts.member_rv);
+            if !state.gone.is_empty() {
+                state.gone.remove(facts.uid);
+            }
         }
         let own_key = key(&facts.namespace, &facts.name);
         if self.folds.get(&own_key).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid) {
@@ -254,6 +263,7 @@ impl Sequencer {
         state.position = state.position.max(revision);
         state.filled = true;
         state.listed_at = revision;
+        state.gone.retain(|_, gone_at| *gone_at > revision);
         let (seen, incarnation) = (state.seen, state.incarnation);
         let doomed: Vec<Slot> = state.natives.iter().filter(|Slot(entry)| state.has_lost(entry)).cloned().collect();
         let is_gone = |part: &Part| {

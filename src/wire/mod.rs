@@ -7,6 +7,7 @@ pub mod body;
 pub mod caller;
 pub mod list;
 pub mod locate;
+pub mod mode;
 pub mod protobuf;
 pub mod resource;
 mod scan;

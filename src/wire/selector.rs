@@ -2,6 +2,8 @@
 //!
 //! Source: kubernetes/apimachinery `pkg/labels/selector.go`, `pkg/fields/selector.go`.
 
+mod upstream;
+
 use crate::wire::locate::entries;
 
 /// The virtual label that names an object's member.

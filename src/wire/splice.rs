@@ -62,10 +62,14 @@ pub struct ObjectEdits<'a> {
 }
 
 impl<'a> ObjectEdits<'a> {
-    /// Begins edits of the object `json`, which starts at byte `start` of its document. `null` counts as `{}`.
+    /// Begins edits of the object `json`, which starts at byte `start` of its document, space before it included. `null`
+    /// counts as `{}`.
     ///
     /// Errors: it is neither an object nor `null`.
     pub fn new(json: &'a str, start: usize) -> Result<Self, NotAnObject> {
+        let spaced = json.len();
+        let json = json.trim_ascii_start();
+        let start = start + (spaced - json.len());
         let members = entries(json)?;
         let count = members.len();
         Ok(Self {
@@ -75,7 +79,7 @@ impl<'a> ObjectEdits<'a> {
             replaced: vec![None; count],
             inserted: Vec::new(),
             start,
-            null: json.trim_start().starts_with('n'),
+            null: json.starts_with('n'),
         })
     }
 
@@ -105,8 +109,9 @@ impl<'a> ObjectEdits<'a> {
         }
     }
 
-    /// Removes the keys that `which` says yes to.
+    /// Removes the keys that `which` says yes to, also those that were set before.
     pub fn remove(&mut self, which: impl Fn(&str) -> bool) {
+        self.inserted.retain(|(name, _)| !which(name));
         for (member, removed) in self.members.iter().zip(&mut self.removed) {
             *removed |= which(&member.name);
         }
@@ -202,6 +207,8 @@ mod tests {
         assert_eq!(edited(r#"{"a": 1.0,"b":"\u003c"}"#, |o| o.set("a", b"2".to_vec())), r#"{"a": 2,"b":"\u003c"}"#);
         assert_eq!(edited(r#"{"a":1}"#, |o| o.set("c", b"2".to_vec())), r#"{"c":2,"a":1}"#);
         assert_eq!(edited("{}", |o| o.set("c", b"2".to_vec())), r#"{"c":2}"#);
+        assert_eq!(edited(" {}", |o| o.set("c", b"2".to_vec())), r#" {"c":2}"#);
+        assert_eq!(edited("\n{\"a\":1}\t", |o| o.set("a", b"2".to_vec())), "\n{\"a\":2}\t");
         assert_eq!(edited("null", |o| o.set("c", b"2".to_vec())), r#"{"c":2}"#);
         assert_eq!(edited(r#"{"a":1, "b":"\u003c"}"#, |o| o.remove(|k| k == "a")), r#"{"b":"\u003c"}"#);
         assert_eq!(
@@ -212,6 +219,12 @@ mod tests {
             }),
             r#"{"z":4,"a":3,"b":2}"#
         );
+        let set_and_removed = |o: &mut ObjectEdits<'_>| {
+            o.set("a", b"3".to_vec());
+            o.set("z", b"4".to_vec());
+            o.remove(|_| true);
+        };
+        assert_eq!(edited(r#"{"a":1}"#, set_and_removed), "{}");
         assert_eq!(edited(r#"{ "a" : 1 }"#, |_| ()), r#"{ "a" : 1 }"#);
         // Go writes `<` as an escape; a key that stays keeps its bytes.
         assert_eq!(edited(r#"{"a":1,"b\u003cc":2}"#, |o| o.remove(|k| k == "a")), r#"{"b\u003cc":2}"#);

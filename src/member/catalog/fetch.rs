@@ -24,9 +24,9 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 const LEGACY_IN_FLIGHT_MAX: usize = 8;
 /// After how many polls with an unchanged `/apis` the group-versions are asked for again, in the older way. Such a
 /// member has no ETags, so that a new resource in an old group-version is noticed only then.
-const LEGACY_POLLS: u32 = 15;
+const LEGACY_POLLS: u32 = 30;
 /// After how many polls `/version` is asked for again: a member is upgraded seldom.
-const VERSION_POLLS: u32 = 15;
+const VERSION_POLLS: u32 = 30;
 
 /// What a [`Fetcher`] fails with: no answer at all.
 pub type FetchError = Box<dyn std::error::Error + Send + Sync>;

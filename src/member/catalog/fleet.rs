@@ -16,8 +16,9 @@ use super::{
 };
 use crate::config::MemberName;
 
-/// Between two polls of a member: a CRD created in it is to be served within 5 s.
-pub const POLL_PERIOD: Duration = Duration::from_secs(2);
+/// Between two polls of a member: a CRD created in it is to be served within 2 s. A poll of an unchanged member is two answers
+/// without a body.
+pub const POLL_PERIOD: Duration = Duration::from_secs(1);
 /// For one poll; a member before 1.26 has some thirty documents.
 const FETCH_DEADLINE: Duration = Duration::from_secs(20);
 

@@ -4,7 +4,9 @@
 //! silence as nothing.
 
 mod feeds;
+mod marks;
 mod poll;
+mod proof;
 mod ready;
 
 use std::{
@@ -22,14 +24,21 @@ use crate::{
     config::{Config, MemberName},
     member::{
         Member, Registry,
-        catalog::{Catalogue, FleetCatalogue, MergedResource, Scope},
+        catalog::{self, Catalogue, FleetCatalogue, MergedResource},
         reflector::ReflectorState,
     },
     store::{FleetStore, Hold, KindSpec, Naming, Referent, Shared},
     wire::{resource::Gvr, status::Status},
 };
 
-pub use ready::{Ready, UNKNOWN_WAIT_MAX};
+use marks::Marks;
+use proof::Flight;
+
+pub use {
+    marks::Marking,
+    proof::{Scope, Unproven},
+    ready::{Ready, UNKNOWN_WAIT_MAX},
+};
 
 /// A store that nobody has used for so long stops, unless a member is down.
 const IDLE_MAX: Duration = Duration::from_mins(30);
@@ -64,6 +73,9 @@ pub struct Running {
     cancel: CancellationToken,
     /// Keys that are withheld since the store began.
     withheld: Mutex<HashMap<String, Hold>>,
+    marks: Mutex<Marks>,
+    /// Proofs under way, by member and scope.
+    flights: Mutex<HashMap<String, Arc<Flight>>>,
 }
 
 struct Feed {
@@ -197,7 +209,8 @@ impl Stores {
     }
 
     fn make(&self, resource: &MergedResource) -> Arc<Running> {
-        let spec = KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), resource.scope == Scope::Namespaced);
+        let spec =
+            KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), resource.scope == catalog::Scope::Namespaced);
         let this = self.this.clone();
         let own = resource.gvr.clone();
         let tell = move |changed: &[Referent]| {
@@ -216,6 +229,8 @@ impl Stores {
             used: Mutex::new(Instant::now()),
             cancel: self.cancel.child_token(),
             withheld: Mutex::new(withheld),
+            marks: Mutex::default(),
+            flights: Mutex::default(),
         })
     }
 

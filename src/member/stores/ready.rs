@@ -7,17 +7,22 @@ use tokio::time::Instant;
 use crate::{
     config::MemberName,
     member::{
-        Member,
+        Health, Member,
         catalog::Catalogue,
         reflector::ReflectorState,
         stores::{PLACEABLE, Running, Stores},
     },
     store::FleetStore,
-    wire::{resource::Gvr, status::Status},
+    wire::{mode::Mode, resource::Gvr, status::Status},
 };
 
 /// How long a read waits for members that are not known yet.
 pub const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long one of the lenient view does, while they may yet come.
+const LENIENT_WAIT_MAX: Duration = Duration::from_secs(3);
+/// A member that has been asked and has not said a word for so long may be hanging; it is down after two such probes.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
 /// A store that may be read, and what a reader must be told.
 #[derive(Clone)]
 pub struct Ready {
@@ -40,9 +45,21 @@ impl Stores {
     /// `only` names the one member that the reader asks about, if it is one.
     /// Errors: nobody serves the kind (404), or a member is still unknown when the wait is over (503).
     pub async fn ready(&self, gvr: &Gvr, only: Option<&MemberName>) -> Result<Ready, Status> {
-        let deadline = Instant::now() + UNKNOWN_WAIT_MAX;
-        self.settled(gvr, only, deadline).await;
-        let running = self.start(gvr)?;
+        self.ready_in(gvr, only, Mode::Whole).await
+    }
+
+    /// The same in a view of the fleet: the lenient one leaves unknown members out, unless it is asked about one by name;
+    /// the strict one refuses what another would warn of.
+    ///
+    /// Errors: as [`Self::ready`].
+    pub async fn ready_in(&self, gvr: &Gvr, only: Option<&MemberName>, mode: Mode) -> Result<Ready, Status> {
+        let is_lenient = mode == Mode::Lenient && only.is_none();
+        let deadline = Instant::now() + if is_lenient { LENIENT_WAIT_MAX } else { UNKNOWN_WAIT_MAX };
+        self.settled(gvr, only, deadline, is_lenient).await;
+        let running = self.start(gvr).map_err(|status| match status.code {
+            http::StatusCode::SERVICE_UNAVAILABLE if is_lenient => Status::no_such_path(),
+            _ => status,
+        })?;
         let mut needed = vec![Arc::clone(&running)];
         for (group, version, resource) in PLACEABLE {
             let placeable = Gvr::new(group, version, resource);
@@ -53,22 +70,32 @@ impl Stores {
             }
         }
         for running in &needed {
-            self.filled(running, only, deadline).await?;
+            match self.filled(running, only, deadline, is_lenient).await {
+                Err(_) if is_lenient => {}
+                filled => filled?,
+            }
             running.store.open();
         }
-        Ok(Ready { warnings: self.warnings(&needed, only), running })
+        let mut warnings = self.warnings(&running, only);
+        if is_lenient {
+            warnings.extend(self.unknown(&running, None).iter().map(|member| left_out(&running, member)));
+        }
+        if mode == Mode::Strict && !warnings.is_empty() {
+            return Err(not_current(&warnings));
+        }
+        Ok(Ready { warnings, running })
     }
 
     /// Waits until it is known what the members serve that are asked about: one that has never answered may serve the
     /// kind as well.
-    async fn settled(&self, gvr: &Gvr, only: Option<&MemberName>, deadline: Instant) {
+    async fn settled(&self, gvr: &Gvr, only: Option<&MemberName>, deadline: Instant, is_lenient: bool) {
         let mut changes = self.catalogue.changes();
         loop {
             changes.borrow_and_update();
             let catalogue = self.catalogue();
-            let lost =
-                || catalogue.unknown.iter().filter_map(|name| self.registry.get(name.as_str())).any(|it| is_lost(&it));
-            if self.is_settled(&catalogue, gvr, only) || lost() {
+            let unknown: Vec<Arc<Member>> =
+                catalogue.unknown.iter().filter_map(|name| self.registry.get(name.as_str())).collect();
+            if self.is_settled(&catalogue, gvr, only) || is_in_vain(&unknown, is_lenient, None) {
                 return;
             }
             if tokio::time::timeout_at(deadline, changes.changed()).await.is_err() {
@@ -91,7 +118,13 @@ impl Stores {
     }
 
     /// Waits until every member that is asked about is filled.
-    async fn filled(&self, running: &Running, only: Option<&MemberName>, deadline: Instant) -> Result<(), Status> {
+    async fn filled(
+        &self,
+        running: &Running,
+        only: Option<&MemberName>,
+        deadline: Instant,
+        is_lenient: bool,
+    ) -> Result<(), Status> {
         let mut changes = running.store.subscribe();
         loop {
             changes.borrow_and_update();
@@ -99,7 +132,7 @@ impl Stores {
             if unknown.is_empty() {
                 return Ok(());
             }
-            if unknown.iter().any(|member| is_lost(member)) {
+            if is_in_vain(&unknown, is_lenient, Some(running)) {
                 return Err(self.unknown_status(running, &unknown));
             }
             let changed = tokio::time::timeout_at(deadline, changes.changed()).await;
@@ -145,14 +178,14 @@ impl Stores {
         ))
     }
 
-    fn warnings(&self, needed: &[Arc<Running>], only: Option<&MemberName>) -> Vec<String> {
-        let Some(running) = needed.first() else { return Vec::new() };
+    fn warnings(&self, running: &Running, only: Option<&MemberName>) -> Vec<String> {
+        let is_asked = |name: &MemberName| only.is_none_or(|only| only == name);
         let gvr = &running.store.spec().gvr;
         let mut warnings: Vec<String> = running
             .feeds
             .lock()
             .values()
-            .filter(|feed| only.is_none_or(|only| only == feed.member.name()))
+            .filter(|feed| is_asked(feed.member.name()))
             .filter(|feed| feed.member.twin_of().is_none() || running.store.is_filled(feed.member.name()))
             .filter_map(|feed| stale(&feed.member, &feed.state))
             .collect();
@@ -163,12 +196,28 @@ impl Stores {
         warnings.sort();
         let catalogue = self.catalogue();
         for (member, version) in catalogue.members_serving_other_version(gvr) {
+            if !is_asked(member) {
+                continue;
+            }
             warnings.push(format!(
                 "member {member} serves {} in version {version} only: its objects are left out",
                 gvr.qualified()
             ));
         }
+        let conflicting = catalogue.get(gvr).map(|resource| resource.conflicting.as_slice()).unwrap_or_default();
+        for member in conflicting.iter().filter(|member| is_asked(member)) {
+            warnings.push(format!(
+                "member {member} serves {} with another kind or scope than the first member that has it: its objects are \
+                 left out",
+                gvr.qualified()
+            ));
+        }
         warnings
+    }
+
+    /// 503 for a read of the strict view for which a store could not be proven current.
+    pub fn not_current(unproven: &[String]) -> Status {
+        not_current(unproven)
     }
 
     /// Members that a watcher of this store sees the last known state of.
@@ -197,6 +246,41 @@ impl Running {
     }
 }
 
+/// 503 of the strict view: what another view warns of.
+fn not_current(warnings: &[String]) -> Status {
+    Status::unavailable(format!(
+        "not every member is current, and /views/strict answers only when all are: {}. Wait, or read the last known state \
+         without /views/strict (--context fleet)",
+        warnings.join("; ")
+    ))
+}
+
+/// One sentence about a member that the lenient view shows nothing of.
+fn left_out(running: &Running, member: &Member) -> String {
+    let resource = &running.store.spec().gvr.resource;
+    format!(
+        "the {resource} of member {} have not been read since kubefold started ({}) and are left out",
+        member.name(),
+        running.describe(member)
+    )
+}
+
+/// Says whether nothing is to be waited for: one of them is lost. In the lenient view: there is none of whom it may soon be
+/// known.
+fn is_in_vain(unknown: &[Arc<Member>], is_lenient: bool, running: Option<&Running>) -> bool {
+    if !is_lenient {
+        return unknown.iter().any(|member| is_lost(member));
+    }
+    let is_long = |age: Option<Duration>| age.is_some_and(|age| age >= LENIENT_WAIT_MAX);
+    let trouble = |member: &Member| running?.feeds.lock().get(member.name())?.state.trouble();
+    unknown.iter().all(|member| {
+        let health = member.health();
+        health.is_down()
+            || is_long(health.age(Instant::now()))
+            || is_long(trouble(member).map(|trouble| trouble.since.elapsed()))
+    })
+}
+
 /// Says whether waiting for a member is useless: it has been down for as long as a reader would wait.
 fn is_lost(member: &Member) -> bool {
     let health = member.health();
@@ -208,11 +292,18 @@ fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
     if member.health().is_down() {
         return Some(format!("member {}; its last known state is shown", member.describe()));
     }
-    let trouble = state.trouble()?;
-    Some(format!(
-        "member {} has not been followed for {}s: {}; its last known state is shown",
-        member.name(),
-        trouble.since.elapsed().as_secs(),
-        trouble.cause
-    ))
+    if let Some(trouble) = state.trouble() {
+        return Some(format!(
+            "member {} has not been followed for {}s: {}; its last known state is shown",
+            member.name(),
+            trouble.since.elapsed().as_secs(),
+            trouble.cause
+        ));
+    }
+    // Its watch is open, but nothing may come through it: its etcd is gone, or it hangs.
+    if let Health::Degraded { .. } = member.health() {
+        return Some(format!("member {}; what is shown of it may be old", member.describe()));
+    }
+    let silent = member.silent_for().filter(|silent| *silent >= SILENCE_MAX)?;
+    Some(format!("member {} has not answered for {}s; what is shown of it may be old", member.name(), silent.as_secs()))
 }

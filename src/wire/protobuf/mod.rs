@@ -22,7 +22,7 @@ mod schema;
 mod tests;
 mod values;
 
-pub use records::MalformedRecord;
+pub use records::{MalformedRecord, Payload, Records};
 pub use schema::SchemaError;
 
 use decode::Decoder;

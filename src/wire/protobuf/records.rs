@@ -24,20 +24,25 @@ pub enum MalformedRecord {
 
 /// The value of one record, not yet interpreted.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Payload<'a> {
+pub enum Payload<'a> {
+    /// A number.
     Varint(u64),
+    /// Eight bytes, little-endian.
     Fixed64(u64),
+    /// Four bytes, which Kubernetes uses nowhere.
     Fixed32,
+    /// Text, bytes or a message.
     Bytes(&'a [u8]),
 }
 
 /// Iterates over the records of a message; ends after the first error.
-pub(super) struct Records<'a> {
+pub struct Records<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn new(message: &'a [u8]) -> Self {
+    /// Reads the records of `message`.
+    pub fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 

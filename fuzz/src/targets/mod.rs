@@ -1,0 +1,15 @@
+//! What each fuzz target does with its bytes: it decodes them, and panics where a promise of `wire` does not hold.
+//!
+//! `fuzz/run` feeds them from libFuzzer. The main package compiles this file into its unit tests too, so that `cargo test`
+//! runs every target over its seeds and over damaged ones. Only the public interface of `wire` is named here.
+
+mod json;
+mod stream;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use json::{edits, list, locate, protobuf};
+pub use stream::watch;
+pub use text::{negotiate, selectors, token, warning};

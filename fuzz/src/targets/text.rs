@@ -1,0 +1,117 @@
+//! Decoders of what stands in URLs and headers.
+
+use crate::wire::{
+    accept::{PARTIAL_OBJECT, TABLE_V1, negotiate as choose, parse_accept},
+    selector::{FieldSelector, LabelSelector},
+    token::ContinueToken,
+    warning::Warnings,
+};
+
+/// Reads a continue token: what is read is written and read again as the same, and every token survives its way.
+pub fn token(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Some(token) = ContinueToken::decode(&text) {
+        assert_eq!(ContinueToken::decode(&token.encode()).as_ref(), Some(&token));
+    }
+    let (head, tail) = data.split_at(data.len().min(9));
+    let number = head.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+    let tail = String::from_utf8_lossy(tail);
+    let (resource, after) = tail.split_once('\n').unwrap_or((&tail, ""));
+    let remaining = (number % 3 > 0).then_some(number);
+    let token = ContinueToken::new(resource.to_owned(), number >> 3, after.to_owned(), remaining);
+    assert_eq!(ContinueToken::decode(&token.encode()), Some(token));
+}
+
+const LABELS: [Option<&str>; 5] = [
+    None,
+    Some("null"),
+    Some("{}"),
+    Some(r#"{"app":"web","tier":"","n":"5","zz":"1"}"#),
+    Some(r#"{"\u0061pp":"db","a/b":"x","zz":"-7","broken":1}"#),
+];
+const MEMBERS: [&[&str]; 3] = [&["east"], &["west"], &["east", "west"]];
+
+/// Parses the bytes as both kinds of selector: one more requirement narrows what a selector matches by just that.
+pub fn selectors(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let parse = |text: &str| LabelSelector::parse(text, |name| name == "east" || name == "west");
+    if let Ok(selector) = parse(&text) {
+        assert_eq!(parse(&format!(" {text}\t")).as_ref(), Ok(&selector), "space around it means nothing");
+        let narrowed = if text.trim_ascii().is_empty() { "zz".to_owned() } else { format!("{text},zz") };
+        // `a=` takes what follows a comma for no part of its value.
+        let narrowed = parse(&narrowed).expect("one more requirement");
+        for labels in LABELS {
+            for members in MEMBERS {
+                let has_zz = labels.is_some_and(|labels| labels.contains("zz"));
+                assert_eq!(narrowed.matches(labels, members), selector.matches(labels, members) && has_zz);
+            }
+        }
+    }
+    if let Ok(selector) = FieldSelector::parse(&text) {
+        assert_eq!(FieldSelector::parse(&format!("{text},")).as_ref(), Ok(&selector), "an empty term means nothing");
+        if let (false, Ok(narrowed)) = (text.ends_with('\\'), FieldSelector::parse(&format!("{text},metadata.name=x")))
+        {
+            for (namespace, name) in [("", "x"), ("default", "x"), ("default", "web-0@east"), ("b,c", "x")] {
+                assert_eq!(narrowed.matches(namespace, name), selector.matches(namespace, name) && name == "x");
+            }
+        }
+    }
+}
+
+/// Quotes any text as a warning: every header is legal, and client-go reads the text back.
+pub fn warning(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut warnings = Warnings::default();
+    text.split('\n').for_each(|line| warnings.add(line));
+    let values = warnings.values();
+    assert_eq!(values.is_empty(), warnings.is_empty());
+    let mut total = 0;
+    for value in &values {
+        let value = std::str::from_utf8(value.as_bytes()).expect("UTF-8");
+        let read = as_client_go_reads(value).expect("a warning that client-go takes");
+        assert!(!read.is_empty() && !read.chars().any(char::is_control));
+        total += read.chars().count();
+    }
+    assert!(total <= 4 * 1024 + 256, "{total}");
+    if total < 4 * 1024 {
+        let mut seen = Vec::new();
+        for line in text.split('\n').map(|line| line.replace(char::is_control, " ")) {
+            if !line.is_empty() && !seen.contains(&line) {
+                seen.push(line);
+            }
+        }
+        let read: Vec<String> =
+            values.iter().filter_map(|value| as_client_go_reads(std::str::from_utf8(value.as_bytes()).ok()?)).collect();
+        if seen.iter().map(|line| line.chars().count()).sum::<usize>() <= 4 * 1024 {
+            assert_eq!(read, seen);
+        }
+    }
+}
+
+/// `parseQuotedString` of kubernetes/apimachinery `pkg/util/net/http.go`.
+fn as_client_go_reads(value: &str) -> Option<String> {
+    let (mut text, mut chars) = (String::new(), value.strip_prefix("299 - \"")?.chars());
+    loop {
+        match chars.next()? {
+            '"' => return chars.next().is_none().then_some(text),
+            '\\' => text.push(chars.next()?),
+            c => text.push(c),
+        }
+    }
+}
+
+/// Negotiates any `Accept` header: bounded, and one who takes anything is answered.
+pub fn negotiate(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let offers = [TABLE_V1, PARTIAL_OBJECT];
+    let clauses = parse_accept(&text);
+    assert!(clauses.len() <= 64);
+    assert!(clauses.iter().all(|clause| clause.media_type.contains('/')));
+    let chosen = choose(&text, &offers);
+    if let Some(kind) = chosen.and_then(|chosen| chosen.transform) {
+        assert!(offers.contains(&kind));
+    }
+    if text.matches(',').count() < 60 {
+        assert!(choose(&format!("{text},*/*"), &offers).is_some());
+    }
+}

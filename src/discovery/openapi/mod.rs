@@ -1,0 +1,477 @@
+//! OpenAPI, v2 and v3, of the fleet: for clients that explain kinds, validate manifests and merge patches.
+//!
+//! A document that all members have alike is passed through, under the hash that they give. Where they differ, the answer is
+//! their union, under a hash of their hashes: the same on every replica and after every restart.
+//!
+//! Source: kubernetes/kube-openapi `pkg/handler`, `pkg/handler3`; kube-aggregator `pkg/controllers/openapiv3/aggregator`.
+
+mod cache;
+mod merge;
+mod sources;
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha512};
+
+use self::{
+    cache::Key,
+    merge::{Encoding, Spec, merge},
+    sources::{Index, Missing, Sources, Told, Wanted},
+};
+use crate::{
+    member::{Member, stores::Stores},
+    wire::{
+        accept::{accept_header, parse_accept},
+        body::{Body, empty, full},
+        status::Status,
+        warning::Warnings,
+    },
+};
+
+const V2: &str = "/openapi/v2";
+const V3: &str = "/openapi/v3";
+/// How often an answer is begun again because members' documents changed under it.
+const ATTEMPTS_MAX: usize = 3;
+/// What the hash of a union begins with: another way to unite would be other content.
+const UNION: &str = "kubefold union 1";
+
+const JSON: &str = "application/json";
+const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const PROTOBUF_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+/// As clients ask for it, and servers before 1.27 know it only so.
+const PROTOBUF_V2_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const PROTOBUF_V3_ASKED: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+
+/// Says whether [`OpenApi::answer`] answers this path.
+pub fn is_openapi_path(path: &str) -> bool {
+    path == V2 || path == V3 || path.strip_prefix(V3).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Answers for OpenAPI; holds what members said of it.
+#[derive(Default)]
+pub struct OpenApi {
+    sources: Sources,
+}
+
+/// What is asked of a document.
+struct Question<'a> {
+    spec: Spec,
+    /// The whole path.
+    path: &'a str,
+    /// The hash that the client has from an index.
+    hash: Option<String>,
+    encoding: Encoding,
+    headers: &'a HeaderMap,
+}
+
+/// Who has a document, by the hash of it.
+type Holders = Vec<(Arc<Member>, Arc<str>)>;
+
+/// A document as it is served.
+struct Document {
+    bytes: Bytes,
+    /// What is not in it, though it should be.
+    left_out: Vec<String>,
+}
+
+impl OpenApi {
+    /// Answers a request for a path of OpenAPI.
+    ///
+    /// Errors: a document that nobody has (404); no member answers (503). Cancel: safe.
+    pub async fn answer(&self, stores: &Stores, request: &Parts) -> Result<Response<Body>, Status> {
+        if request.method != Method::GET && request.method != Method::HEAD {
+            return Err(Status::method_not_allowed("the server does not allow this method on the requested resource"));
+        }
+        let members: Vec<Arc<Member>> =
+            stores.registry().members().iter().filter(|member| !member.config().absent).cloned().collect();
+        self.sources.retain(&members);
+        let path = request.uri.path();
+        if path == V3 {
+            return self.index(&members).await;
+        }
+        let spec = if path == V2 { Spec::V2 } else { Spec::V3 };
+        let Some(encoding) = encoding(spec, &request.headers) else {
+            return Ok(bare(StatusCode::NOT_ACCEPTABLE, spec));
+        };
+        let hash = parameter(request.uri.query().unwrap_or_default(), "hash").filter(|_| spec == Spec::V3);
+        let question = Question { spec, path, hash, encoding, headers: &request.headers };
+        match spec {
+            Spec::V2 => self.swagger(&members, &question).await,
+            Spec::V3 => self.document(&members, &question).await,
+        }
+    }
+
+    /// Every document that any member has, and the hash under which it is served.
+    async fn index(&self, members: &[Arc<Member>]) -> Result<Response<Body>, Status> {
+        let told = join_all(members.iter().map(|member| self.sources.index(member))).await;
+        let warnings = warnings(&told);
+        let paths: BTreeSet<&String> =
+            told.iter().filter_map(|told| told.last.as_ref()).flat_map(|index| index.hashes.keys()).collect();
+        if told.iter().all(|told| told.last.is_none()) {
+            return Err(none_told(&told));
+        }
+        let at = |path: &String| {
+            let url = versioned(&format!("{V3}/{path}"), &fleet_hash(&holders(&told, path)));
+            (path.clone(), Value::Object(Map::from_iter([("serverRelativeURL".to_owned(), Value::String(url))])))
+        };
+        let document = Value::Object(Map::from_iter([("paths".to_owned(), paths.into_iter().map(at).collect())]));
+        let mut response = Response::new(full(document.to_string()));
+        let headers = response.headers_mut();
+        let content_type = told.iter().find_map(|told| told.last.as_ref()?.content_type.clone());
+        headers.insert(header::CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static(JSON)));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        warnings.write_to(headers);
+        Ok(response)
+    }
+
+    /// One document of v3.
+    async fn document(&self, members: &[Arc<Member>], question: &Question<'_>) -> Result<Response<Body>, Status> {
+        let name = question.path.strip_prefix(V3).unwrap_or_default().trim_start_matches('/');
+        // What a hash names does not change: nobody has to be asked for what is here.
+        let known: Holders = members
+            .iter()
+            .filter_map(|member| Some((Arc::clone(member), self.sources.last_index(member)?.hashes.get(name)?.clone())))
+            .collect();
+        let known_hash = fleet_hash(&known);
+        if question.hash.as_deref() == Some(&*known_hash)
+            && let Some(bytes) = self.sources.cache.get(&key(question, &known_hash))
+        {
+            return Ok(respond(question, &known_hash, Document { bytes, left_out: Vec::new() }));
+        }
+        for attempt in 1..=ATTEMPTS_MAX {
+            let told = join_all(members.iter().map(|member| self.sources.index(member))).await;
+            let holders = holders(&told, name);
+            if holders.is_empty() {
+                return Err(if told.iter().all(|told| told.last.is_none()) {
+                    none_told(&told)
+                } else {
+                    Status::no_such_path()
+                });
+            }
+            let hash = fleet_hash(&holders);
+            if question.hash.as_deref().is_some_and(|asked| asked != &*hash) {
+                return Ok(redirect(question, &hash));
+            }
+            if let Some(document) = self.unite(question, &holders, attempt == ATTEMPTS_MAX).await? {
+                return Ok(respond(question, &hash, document));
+            }
+        }
+        Err(Status::unavailable("the document keeps changing in its members"))
+    }
+
+    /// The swagger document.
+    async fn swagger(&self, members: &[Arc<Member>], question: &Question<'_>) -> Result<Response<Body>, Status> {
+        for attempt in 1..=ATTEMPTS_MAX {
+            let told = join_all(members.iter().map(|member| self.sources.swagger(member))).await;
+            let holders: Holders =
+                told.iter().filter_map(|told| Some((Arc::clone(&told.member), told.last.clone()?))).collect();
+            if holders.is_empty() {
+                return Err(none_told(&told));
+            }
+            let warnings = warnings(&told);
+            let hash = fleet_hash(&holders);
+            if warnings.is_empty() && is_unchanged(question.headers, &hash) {
+                return Ok(not_modified(question, &hash));
+            }
+            if let Some(document) = self.unite(question, &holders, attempt == ATTEMPTS_MAX).await? {
+                let mut response = respond(question, &hash, document);
+                warnings.write_to(response.headers_mut());
+                if !warnings.is_empty() {
+                    // A client that keeps the answer would repeat the warning with it.
+                    response.headers_mut().remove(header::ETAG);
+                }
+                return Ok(response);
+            }
+        }
+        Err(Status::unavailable("the document keeps changing in its members"))
+    }
+
+    /// The document that holders have together. `None`: one has changed, and the holders should be asked again.
+    ///
+    /// Errors: nobody gives it.
+    async fn unite(
+        &self,
+        question: &Question<'_>,
+        holders: &Holders,
+        is_last_attempt: bool,
+    ) -> Result<Option<Document>, Status> {
+        let whole = key(question, &fleet_hash(holders));
+        if let Some(bytes) = self.sources.cache.get(&whole) {
+            return Ok(Some(Document { bytes, left_out: Vec::new() }));
+        }
+        let hashes = distinct(holders);
+        let fetches = hashes.iter().map(|hash| async move {
+            let having: Vec<Arc<Member>> =
+                holders.iter().filter(|(_, theirs)| theirs == hash).map(|(member, _)| Arc::clone(member)).collect();
+            let wanted = Wanted { url: question.path, accept: media_type_asked(question), key: key(question, hash) };
+            self.sources.document(&wanted, &having).await
+        });
+        let (mut documents, mut left_out) = (Vec::new(), Vec::new());
+        for fetched in join_all(fetches).await {
+            match fetched {
+                Ok(bytes) => documents.push(bytes),
+                Err(Missing::Changed) if !is_last_attempt => return Ok(None),
+                Err(Missing::Changed) => left_out.push("a member's document keeps changing".to_owned()),
+                Err(Missing::Failed(cause)) => left_out.push(cause),
+            }
+        }
+        let Some(first) = documents.first().cloned() else {
+            return Err(Status::unavailable(format!("{}: {}", question.path, left_out.join("; "))));
+        };
+        if documents.len() == 1 {
+            return Ok(Some(Document { bytes: first, left_out }));
+        }
+        let turn = self.sources.turn(&whole).await;
+        if let Some(bytes) = self.sources.cache.get(&whole) {
+            return Ok(Some(Document { bytes, left_out: Vec::new() }));
+        }
+        let parts: Vec<&[u8]> = documents.iter().map(|bytes| &**bytes).collect();
+        let bytes = match merge(question.spec, question.encoding, &parts) {
+            Ok(merged) => Bytes::from(merged),
+            Err(error) => {
+                left_out.push(format!("members' documents cannot be united ({error}); the first one is shown"));
+                first
+            }
+        };
+        if left_out.is_empty() {
+            self.sources.cache.put(whole, bytes.clone());
+        }
+        drop(turn);
+        Ok(Some(Document { bytes, left_out }))
+    }
+}
+
+fn key(question: &Question<'_>, hash: &Arc<str>) -> Key {
+    Key { path: question.path.into(), encoding: question.encoding, hash: Arc::clone(hash) }
+}
+
+/// Who has a document, in configuration order.
+fn holders(told: &[Told<Arc<Index>>], name: &str) -> Holders {
+    told.iter()
+        .filter_map(|told| Some((Arc::clone(&told.member), told.last.as_ref()?.hashes.get(name)?.clone())))
+        .collect()
+}
+
+/// The hashes that holders give, each once, in configuration order.
+fn distinct(holders: &Holders) -> Vec<Arc<str>> {
+    let mut hashes: Vec<Arc<str>> = Vec::new();
+    for (_, hash) in holders {
+        if !hashes.contains(hash) {
+            hashes.push(Arc::clone(hash));
+        }
+    }
+    hashes
+}
+
+/// The hash under which the fleet serves what these holders have.
+fn fleet_hash(holders: &Holders) -> Arc<str> {
+    let hashes = distinct(holders);
+    match hashes.as_slice() {
+        [] => "".into(),
+        [only] => Arc::clone(only),
+        several => upper_hex(&Sha512::digest(format!("{UNION}\n{}", several.join("\n")))).into(),
+    }
+}
+
+fn upper_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, byte| {
+        // Writing to a string does not fail.
+        let _infallible = write!(out, "{byte:02X}");
+        out
+    })
+}
+
+/// A document's URL with its hash.
+fn versioned(path: &str, hash: &str) -> String {
+    format!("{path}?hash={}", percent_encoding::utf8_percent_encode(hash, percent_encoding::NON_ALPHANUMERIC))
+}
+
+/// The decoded value of a query parameter. A hash has no spaces, which are written in two ways.
+fn parameter(query: &str, name: &str) -> Option<String> {
+    let value = query.split('&').find_map(|pair| pair.split_once('=').filter(|(key, _)| *key == name))?.1;
+    let value = percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+/// The first encoding that the client takes; JSON where it does not say.
+fn encoding(spec: Spec, headers: &HeaderMap) -> Option<Encoding> {
+    let accept = Some(accept_header(headers)).filter(|accept| !accept.is_empty()).unwrap_or("*/*");
+    let protobuf = match spec {
+        Spec::V2 => [PROTOBUF_V2, PROTOBUF_V2_ASKED],
+        Spec::V3 => [PROTOBUF_V3, PROTOBUF_V3_ASKED],
+    };
+    parse_accept(accept).iter().find_map(|clause| match clause {
+        _ if clause.takes(JSON) => Some(Encoding::Json),
+        _ if protobuf.iter().any(|media_type| clause.takes(media_type)) => Some(Encoding::Protobuf),
+        _ => None,
+    })
+}
+
+fn media_type_asked(question: &Question<'_>) -> &'static str {
+    match (question.encoding, question.spec) {
+        (Encoding::Json, _) => JSON,
+        (Encoding::Protobuf, Spec::V2) => PROTOBUF_V2_ASKED,
+        (Encoding::Protobuf, Spec::V3) => PROTOBUF_V3_ASKED,
+    }
+}
+
+fn warnings<T>(told: &[Told<T>]) -> Warnings {
+    let mut warnings = Warnings::default();
+    for told in told {
+        let Some(trouble) = &told.trouble else { continue };
+        let what = if told.last.is_some() { "its last known OpenAPI is shown" } else { "its OpenAPI is left out" };
+        warnings.add(&format!("member {}: {trouble}; {what}", told.member.name()));
+    }
+    warnings
+}
+
+fn none_told<T>(told: &[Told<T>]) -> Status {
+    let each: Vec<String> = told
+        .iter()
+        .map(|told| format!("{}: {}", told.member.name(), told.trouble.as_deref().unwrap_or("not asked")))
+        .collect();
+    Status::unavailable(format!("no member has told its OpenAPI: {}", each.join("; ")))
+}
+
+/// An answer without a body, which these endpoints give where others give a `Status`.
+fn bare(code: StatusCode, spec: Spec) -> Response<Body> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if spec == Spec::V2 {
+        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    headers.append(header::VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+fn quoted(hash: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(&format!("\"{hash}\"")).ok().filter(|_| !hash.is_empty())
+}
+
+/// Says whether the client has this very document. Source: RFC 9110 section 13.1.2.
+fn is_unchanged(headers: &HeaderMap, hash: &str) -> bool {
+    let wanted = format!("\"{hash}\"");
+    let tags = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    tags.flat_map(|value| value.split(',')).any(|tag| {
+        let tag = tag.trim();
+        tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == wanted
+    })
+}
+
+fn not_modified(question: &Question<'_>, hash: &str) -> Response<Body> {
+    let mut response = bare(StatusCode::NOT_MODIFIED, question.spec);
+    tag(question, hash, response.headers_mut());
+    response
+}
+
+/// Another hash than the one asked for: the client's index is old.
+fn redirect(question: &Question<'_>, hash: &str) -> Response<Body> {
+    let mut response = bare(StatusCode::MOVED_PERMANENTLY, question.spec);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type(question));
+    headers.extend(quoted(hash).map(|tag| (header::ETAG, tag)));
+    headers.extend(HeaderValue::from_str(&versioned(question.path, hash)).map(|at| (header::LOCATION, at)));
+    response
+}
+
+fn respond(question: &Question<'_>, hash: &str, document: Document) -> Response<Body> {
+    let is_whole = document.left_out.is_empty();
+    if is_whole && is_unchanged(question.headers, hash) {
+        return not_modified(question, hash);
+    }
+    let mut response = bare(StatusCode::OK, question.spec);
+    *response.body_mut() = full(document.bytes);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type(question));
+    if is_whole {
+        tag(question, hash, headers);
+        return response;
+    }
+    // Nobody is to keep it under this hash.
+    let mut warnings = Warnings::default();
+    document.left_out.iter().for_each(|cause| warnings.add(&format!("the OpenAPI document is incomplete: {cause}")));
+    warnings.write_to(headers);
+    response
+}
+
+/// Entity tag and, for who asked by hash, leave to keep the document.
+fn tag(question: &Question<'_>, hash: &str, headers: &mut HeaderMap) {
+    headers.extend(quoted(hash).map(|tag| (header::ETAG, tag)));
+    if question.hash.is_some() {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        headers.extend(in_a_year().map(|date| (header::EXPIRES, date)));
+    }
+}
+
+fn content_type(question: &Question<'_>) -> HeaderValue {
+    HeaderValue::from_static(match (question.encoding, question.spec) {
+        (Encoding::Json, _) => JSON,
+        (Encoding::Protobuf, Spec::V2) => PROTOBUF_V2,
+        (Encoding::Protobuf, Spec::V3) => PROTOBUF_V3,
+    })
+}
+
+/// `Sun, 21 Nov 2027 06:31:36 UTC`, as Go's `time.RFC1123` has it.
+fn in_a_year() -> Option<HeaderValue> {
+    use jiff::{Timestamp, ToSpan as _, tz::TimeZone};
+    let date = Timestamp::now().to_zoned(TimeZone::UTC).checked_add(1.year()).ok()?;
+    HeaderValue::from_str(&date.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn encodings_are_chosen_as_kube_openapi_does() {
+        let of = |spec, accept: &str| encoding(spec, &headers(header::ACCEPT, accept));
+        assert_eq!(encoding(Spec::V3, &HeaderMap::new()), Some(Encoding::Json));
+        for accept in ["*/*", "application/*", "application/json", "text/html, application/json;q=0.1"] {
+            assert_eq!(of(Spec::V3, accept), Some(Encoding::Json), "{accept}");
+        }
+        assert_eq!(of(Spec::V2, PROTOBUF_V2_ASKED), Some(Encoding::Protobuf));
+        assert_eq!(of(Spec::V3, PROTOBUF_V3), Some(Encoding::Protobuf));
+        for accept in ["text/html", "application/vnd.kubernetes.protobuf", PROTOBUF_V2_ASKED] {
+            assert_eq!(of(Spec::V3, accept), None, "{accept}");
+        }
+    }
+
+    #[test]
+    fn tags_are_compared_weakly() {
+        for (tags, same) in [("\"A\"", true), ("W/\"A\"", true), ("\"B\", \"A\"", true), ("*", true), ("\"B\"", false)]
+        {
+            assert_eq!(is_unchanged(&headers(header::IF_NONE_MATCH, tags), "A"), same, "{tags}");
+        }
+        assert!(!is_unchanged(&HeaderMap::new(), "A"));
+    }
+
+    #[test]
+    fn paths_of_openapi_are_known() {
+        for path in ["/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/"] {
+            assert!(is_openapi_path(path), "{path}");
+        }
+        for path in ["/openapi", "/openapi/v2/", "/openapi/v30", "/openapi/v4"] {
+            assert!(!is_openapi_path(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn urls_and_dates_are_those_of_kube_openapi() {
+        assert_eq!(versioned("/openapi/v3/api/v1", "AB0"), "/openapi/v3/api/v1?hash=AB0");
+        assert_eq!(parameter("x=1&hash=AB%300&y", "hash").as_deref(), Some("AB00"));
+        assert_eq!(parameter("hash=", "hash"), None);
+        let date = in_a_year().unwrap();
+        let date = date.to_str().unwrap();
+        assert!(date.len() == 29 && date.ends_with(" UTC") && &date[3..5] == ", ", "{date}");
+    }
+}

@@ -1,0 +1,265 @@
+//! What members say of their OpenAPI: asked for anew where somebody wants to know, kept for when they are away.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use sha2::{Digest, Sha512};
+use tokio::time::{Instant, timeout};
+
+use super::{
+    cache::{Cache, Key},
+    parameter, upper_hex,
+};
+use crate::{
+    member::{Class, Member, MemberId, collect},
+    wire::body::empty,
+};
+
+/// Largest index that is read; that of a large cluster has 100 KiB.
+const INDEX_BYTES_MAX: usize = 16 << 20;
+/// Largest document that is read; Kubernetes' own swagger has 2 MiB.
+const DOCUMENT_BYTES_MAX: usize = 64 << 20;
+/// A member that takes longer for its index is left out, or counts with what it said last.
+const INDEX_TIMEOUT: Duration = Duration::from_secs(5);
+/// The first document after a change of a CRD is built when it is asked for.
+const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Documents that are fetched or merged at once; whoever wants the same one waits and finds it.
+const FETCHES_MAX: usize = 16;
+
+/// A member's index of OpenAPI v3.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// As the member gives it.
+    pub(super) content_type: Option<HeaderValue>,
+    /// Documents, such as `apis/apps/v1`, and the hash of each.
+    pub(super) hashes: BTreeMap<String, Arc<str>>,
+}
+
+/// A member, and what it says; that is not new where it did not answer.
+#[derive(Clone)]
+pub(super) struct Told<T> {
+    pub(super) member: Arc<Member>,
+    /// `None` where it has never said anything.
+    pub(super) last: Option<T>,
+    /// Why `last` may be old.
+    pub(super) trouble: Option<Arc<str>>,
+}
+
+/// A document that is wanted from members, by the hash that they give.
+pub(super) struct Wanted<'a> {
+    /// Path and media type to ask with.
+    pub(super) url: &'a str,
+    pub(super) accept: &'static str,
+    pub(super) key: Key,
+}
+
+/// Why a document is not there.
+pub(super) enum Missing {
+    /// The member has another one by now.
+    Changed,
+    /// It did not give it.
+    Failed(String),
+}
+
+/// All members' OpenAPI. One per process.
+pub(super) struct Sources {
+    known: Mutex<HashMap<MemberId, Arc<Source>>>,
+    pub(super) cache: Cache,
+    fetching: [tokio::sync::Mutex<()>; FETCHES_MAX],
+}
+
+/// One member's, each part held while the member is asked for it.
+#[derive(Default)]
+struct Source {
+    index: tokio::sync::Mutex<Known<Arc<Index>>>,
+    swagger: tokio::sync::Mutex<Known<Arc<str>>>,
+    /// The index again, for who does not want to wait.
+    last_index: Mutex<Option<(u64, Arc<Index>)>>,
+}
+
+struct Known<T> {
+    /// When it was asked last.
+    began: Option<Instant>,
+    incarnation: u64,
+    last: Option<T>,
+    trouble: Option<Arc<str>>,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { began: None, incarnation: 0, last: None, trouble: None }
+    }
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            cache: Cache::default(),
+            fetching: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+        }
+    }
+}
+
+impl Sources {
+    /// Forgets members that are no more.
+    pub(super) fn retain(&self, members: &[Arc<Member>]) {
+        self.known.lock().retain(|id, _| members.iter().any(|member| member.id() == *id));
+    }
+
+    fn source(&self, member: &Member) -> Arc<Source> {
+        Arc::clone(self.known.lock().entry(member.id()).or_default())
+    }
+
+    /// The index as it is known, without asking.
+    pub(super) fn last_index(&self, member: &Member) -> Option<Arc<Index>> {
+        let source = self.source(member);
+        let last = source.last_index.lock();
+        last.as_ref()
+            .filter(|(incarnation, _)| *incarnation == member.incarnation())
+            .map(|(_, index)| Arc::clone(index))
+    }
+
+    /// Asks a member for its index. Cancel: safe.
+    pub(super) async fn index(&self, member: &Arc<Member>) -> Told<Arc<Index>> {
+        let source = self.source(member);
+        let told = ask(&source.index, member, read_index(member)).await;
+        *source.last_index.lock() = told.last.clone().map(|index| (member.incarnation(), index));
+        told
+    }
+
+    /// Asks a member for the hash of its swagger document. Cancel: safe.
+    pub(super) async fn swagger(&self, member: &Arc<Member>) -> Told<Arc<str>> {
+        let source = self.source(member);
+        ask(&source.swagger, member, read_swagger_hash(member)).await
+    }
+
+    /// A document of one of `holders`, all of whom gave it the hash in `wanted`.
+    pub(super) async fn document(&self, wanted: &Wanted<'_>, holders: &[Arc<Member>]) -> Result<Bytes, Missing> {
+        if let Some(known) = self.cache.get(&wanted.key) {
+            return Ok(known);
+        }
+        let _turn = self.turn(&wanted.key).await;
+        if let Some(known) = self.cache.get(&wanted.key) {
+            return Ok(known);
+        }
+        let mut missing = Missing::Failed("no member has it".to_owned());
+        for member in holders {
+            let fetched = timeout(DOCUMENT_TIMEOUT, get(member, wanted.url, wanted.accept, DOCUMENT_BYTES_MAX)).await;
+            match fetched.unwrap_or_else(|_| Err(late(DOCUMENT_TIMEOUT))) {
+                Ok((headers, body)) if hash_of(&headers, &body) == wanted.key.hash => {
+                    self.cache.put(wanted.key.clone(), body.clone());
+                    return Ok(body);
+                }
+                Ok(_) => missing = Missing::Changed,
+                Err(cause) => missing = Missing::Failed(format!("member {}: {cause}", member.name())),
+            }
+        }
+        Err(missing)
+    }
+
+    /// Waits until nobody else makes what this key names.
+    pub(super) async fn turn(&self, key: &Key) -> tokio::sync::MutexGuard<'_, ()> {
+        let at = key.stripe() % FETCHES_MAX;
+        // The remainder is always inside.
+        self.fetching.get(at).unwrap_or(&self.fetching[0]).lock().await
+    }
+}
+
+/// Asks, unless somebody has asked since this call began: then that answer is as new.
+async fn ask<T: Clone>(
+    slot: &tokio::sync::Mutex<Known<T>>,
+    member: &Arc<Member>,
+    read: impl Future<Output = Result<T, String>>,
+) -> Told<T> {
+    let arrived = Instant::now();
+    let mut known = slot.lock().await;
+    if known.began.is_none_or(|began| began < arrived) {
+        let (began, incarnation) = (Instant::now(), member.incarnation());
+        let answer = timeout(INDEX_TIMEOUT, read).await.unwrap_or_else(|_| Err(late(INDEX_TIMEOUT)));
+        if known.incarnation != incarnation {
+            // It was another cluster that said that.
+            known.last = None;
+        }
+        (known.began, known.incarnation) = (Some(began), incarnation);
+        match answer {
+            Ok(last) => (known.last, known.trouble) = (Some(last), None),
+            Err(cause) => known.trouble = Some(cause.into()),
+        }
+    }
+    Told { member: Arc::clone(member), last: known.last.clone(), trouble: known.trouble.clone() }
+}
+
+fn late(after: Duration) -> String {
+    format!("no answer in {}s", after.as_secs())
+}
+
+async fn read_index(member: &Member) -> Result<Arc<Index>, String> {
+    #[derive(Deserialize)]
+    struct Document {
+        paths: BTreeMap<String, At>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct At {
+        #[serde(rename = "serverRelativeURL")]
+        server_relative_url: String,
+    }
+    let (headers, body) = get(member, super::V3, "application/json", INDEX_BYTES_MAX).await?;
+    let document: Document = serde_json::from_slice(&body).map_err(|error| format!("its index: {error}"))?;
+    let hash = |at: &At| {
+        let query = at.server_relative_url.split_once('?').map_or("", |(_, query)| query);
+        // An index without hashes is legal; its URLs tell nothing of changes.
+        parameter(query, "hash").unwrap_or_default().into()
+    };
+    let hashes = document.paths.iter().map(|(path, at)| (path.clone(), hash(at))).collect();
+    Ok(Arc::new(Index { content_type: headers.get(header::CONTENT_TYPE).cloned(), hashes }))
+}
+
+/// Its entity tag, or, of a server that gives none, a hash of the document.
+async fn read_swagger_hash(member: &Member) -> Result<Arc<str>, String> {
+    let (headers, _) = send(member, Method::HEAD, super::V2, "application/json", 0).await?;
+    if let Some(hash) = entity_tag(&headers) {
+        return Ok(hash.into());
+    }
+    let (headers, body) = get(member, super::V2, "application/json", DOCUMENT_BYTES_MAX).await?;
+    Ok(hash_of(&headers, &body))
+}
+
+fn hash_of(headers: &HeaderMap, body: &[u8]) -> Arc<str> {
+    entity_tag(headers).map_or_else(|| upper_hex(&Sha512::digest(body)).into(), Into::into)
+}
+
+fn entity_tag(headers: &HeaderMap) -> Option<&str> {
+    let tag = headers.get(header::ETAG)?.to_str().ok()?;
+    Some(tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')).filter(|tag| !tag.is_empty())
+}
+
+async fn get(member: &Member, path: &str, accept: &'static str, max: usize) -> Result<(HeaderMap, Bytes), String> {
+    send(member, Method::GET, path, accept, max).await
+}
+
+/// As kubefold itself, as for discovery: what comes back is shared by all callers.
+async fn send(
+    member: &Member,
+    method: Method,
+    path: &str,
+    accept: &'static str,
+    bytes_max: usize,
+) -> Result<(HeaderMap, Bytes), String> {
+    let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept).body(empty());
+    let request = request.map_err(|error| error.to_string())?;
+    let (head, body) = member.send(request, Class::Read).await.map_err(|error| error.cause())?.into_parts();
+    if head.status != StatusCode::OK {
+        return Err(format!("it answered {}", head.status));
+    }
+    let body = collect(body, bytes_max).await.map_err(|error| error.cause())?;
+    Ok((head.headers, body))
+}
