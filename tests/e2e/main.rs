@@ -10,6 +10,7 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod clients;
 mod config;
 mod deploy;
 mod differential;

@@ -45,7 +45,7 @@ use std::ops::Index;
 pub(crate) use {
     admission::{Admission, Held, Verdict, Which},
     api::{Answer, Api, Watch},
-    binaries::binary,
+    binaries::{binary, client},
     eventually::eventually,
     informer::Informer,
     kubectl::{Kubectl, Output},
