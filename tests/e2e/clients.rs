@@ -285,7 +285,7 @@ async fn watches(kubectl: &Kubectl, line: &Relay, east: &Member, west: &Member, 
 
 /// What people do all day, and a text by which to tell that it worked.
 async fn goes_about_its_business(kubectl: &Kubectl, minor: &str) {
-    let name = &format!("{minor}-made");
+    let name = &format!("{minor}-made@east");
     let made = kubectl.run(&["create", "configmap", name, "--from-literal=a=b"]).await;
     assert!(made.ok().contains("created"), "{made}");
     let listed = kubectl.run(&["get", "cm", name, "-o", "jsonpath={.data.a}"]).await;
