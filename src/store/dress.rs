@@ -50,6 +50,7 @@ pub(super) struct Facts<'a> {
     pub(super) resource_version_at: Range<usize>,
     pub(super) labels_at: Option<Range<usize>>,
     pub(super) annotations_at: Option<Range<usize>>,
+    pub(super) metadata_at: Range<usize>,
 }
 
 /// A JSON string's text. Names have no escapes; what has is decoded.
@@ -98,6 +99,7 @@ impl<'a> Facts<'a> {
             resource_version_at,
             labels_at: at(id::LABELS),
             annotations_at: at(id::ANNOTATIONS),
+            metadata_at: at(id::METADATA).unwrap_or_default(),
         })
     }
 

@@ -346,6 +346,7 @@ impl Sequencer {
             labels: facts.labels_at.clone(),
             resource_version: facts.resource_version_at.clone(),
             uid: facts.uid_at.clone(),
+            metadata: facts.metadata_at.clone(),
             revision,
             holders: Holders::from_elem(member.name.clone(), 1),
             folded: false,

@@ -11,16 +11,21 @@
 )]
 
 mod clients;
+mod absence;
+mod calm;
 mod config;
 mod deploy;
 mod differential;
 mod discovery;
 mod fault;
+mod forms;
+mod freshness;
 mod informer;
 mod list_watch;
 mod member_view;
 mod membership;
 mod objects;
+mod query;
 mod read;
 mod shared_objects;
 mod support;

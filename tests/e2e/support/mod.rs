@@ -28,6 +28,7 @@ mod binaries;
 mod directory;
 mod etcd;
 mod eventually;
+mod gateway;
 mod informer;
 mod kubeconfig;
 mod kubectl;
@@ -47,6 +48,7 @@ pub(crate) use {
     api::{Answer, Api, Watch},
     binaries::{binary, client},
     eventually::eventually,
+    gateway::Gateway,
     informer::Informer,
     kubectl::{Kubectl, Output},
     kubefold::{FleetFile, Kubefold},

@@ -1,6 +1,7 @@
 //! What a member is asked for in place of a label selector of the fleet.
 
-use crate::wire::selector::{CLUSTER_LABEL, LabelSelector, Operator, Requirement};
+use super::{LabelSelector, Operator, Requirement};
+use crate::wire::selector::CLUSTER_LABEL;
 
 impl LabelSelector {
     /// A selector that every member understands, and that leaves out nothing that this one selects: no member knows the
