@@ -8,6 +8,7 @@ mod form;
 mod fresh;
 mod get;
 mod list;
+mod live;
 mod options;
 mod resolve;
 mod watch;
@@ -42,8 +43,7 @@ use crate::{
     },
 };
 
-pub use websocket::over_websocket;
-pub use {fresh::Freshness, options::query_value};
+pub use {fresh::Freshness, options::query_value, websocket::over_websocket};
 
 /// What a read is about.
 #[derive(Clone, Debug)]
@@ -169,8 +169,8 @@ impl Reader {
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
         let mut response = if watch {
-            let form = Form::of_object(wanted.transform, spec).ok();
             let is_strict = asked.mode == Mode::Strict;
+            let form = Form::of_object(wanted.transform, spec).ok();
             let around = Surroundings { last, stale: self.stale(&ready), is_strict, drain: self.drain.clone(), form };
             watch::watch(ready.store(), &options, filter, around)
         } else {

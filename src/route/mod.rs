@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
+    config::MemberName,
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{
         Member,
@@ -18,6 +19,7 @@ use crate::{
         stores::{Marking, Ready, Stores},
         view,
     },
+    observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
     route::body::{body_name, read_json},
     store::key,
@@ -31,13 +33,15 @@ use crate::{
         status::{Reason, Status},
         upgrade::WebSocketAsked,
     },
-    write::{self, Writer, live::LiveFleet, unbuilt::not_built},
+    write::{self, Writer, live::LiveFleet, review::is_review, unbuilt::not_built},
 };
 
 pub use info::{PathError, RequestInfo, View};
 
 /// Until reads from the store are authorized per member, only this group may see the fleet view.
 const ADMINS: &str = "system:masters";
+/// As at a kube-apiserver, for those who may.
+const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 /// 405 in the words of a kube-apiserver.
@@ -50,12 +54,13 @@ pub struct Router {
     openapi: OpenApi,
     reader: Reader,
     writer: Arc<Writer<LiveFleet>>,
+    metrics: Metrics,
 }
 
 impl Router {
     /// Routes to these rooms.
-    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>) -> Self {
-        Self { stores, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer }
+    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Metrics) -> Self {
+        Self { stores, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer, metrics }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -120,6 +125,12 @@ impl Router {
     async fn fleet_view(&self, mode: Mode, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
         if !caller.is_in(ADMINS) {
             return Ok(refuse(caller, request.headers()));
+        }
+        if request.uri().path() == METRICS {
+            return match *request.method() {
+                Method::GET | Method::HEAD => Ok(self.metrics.answer()),
+                _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+            };
         }
         let (parts, body) = request.into_parts();
         match self.fleet((mode, caller), &parts, body).await {
@@ -197,8 +208,7 @@ impl Router {
             && !resource.watchable
         {
             // What cannot be listed and watched no store can hold (reviews, bindings, component statuses).
-            let readable = resource.allows("get") || resource.allows("list");
-            return Err(if readable { self.not_built(info) } else { Status::method_not_allowed(NOT_ALLOWED) });
+            return Box::pin(self.unwatchable(info, resource, &target, asked)).await;
         }
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("get", "") => self.reader.get(&target, asked).await,
@@ -209,10 +219,63 @@ impl Router {
                 Ok(if over_http { response } else { over_websocket(&parts.headers, response) })
             }
             // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
+            ("create", "") if is_review(&target.gvr) => Box::pin(self.review(known, &target, asked, body)).await,
             ("create", "") => Box::pin(self.create(&target, asked, body)).await,
             ("delete", "") => Box::pin(self.delete(info, &target, asked, body)).await,
             _ => Err(self.not_built(info)),
         }
+    }
+
+    /// A read of what no store can hold.
+    async fn unwatchable(
+        &self,
+        info: &RequestInfo,
+        resource: &MergedResource,
+        target: &Target,
+        asked: Asked<'_>,
+    ) -> Result<Response<Body>, Status> {
+        match info.verb.as_str() {
+            _ if !info.subresource.is_empty() => Err(self.not_built(info)),
+            "get" if resource.allows("get") => self.reader.live_get(resource, target, asked).await,
+            "list" if resource.allows("list") => self.reader.live_list(resource, target, asked).await,
+            // In the words of kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
+            "watch" if resource.allows("list") => {
+                let message = format!("watch is not supported on resources of kind {:?}", resource.gvr.qualified());
+                let (group, name) = (&resource.gvr.group, &resource.gvr.resource);
+                Err(Status::method_not_allowed(message).about(group, name, ""))
+            }
+            _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+        }
+    }
+
+    /// A `POST` of a question, of which nothing is stored.
+    async fn review(
+        &self,
+        known: Option<&MergedResource>,
+        target: &Target,
+        asked: Asked<'_>,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let Some(resource) = known else {
+            return Err(Status::unavailable("no member has told yet what it serves; see /readyz?verbose"));
+        };
+        let body = read_json(asked.headers, body).await?;
+        let agent = asked.headers.get(header::USER_AGENT);
+        let request = write::request::Request {
+            caller: asked.caller.clone(),
+            gvr: target.gvr.clone(),
+            gvk: resource.gvk.clone(),
+            namespace: target.namespace.clone(),
+            query: asked.query.to_owned(),
+            user_agent: agent.and_then(|value| value.to_str().ok()).map(str::to_owned),
+            body,
+        };
+        let registry = self.stores.registry();
+        let present = |name: &&MemberName| {
+            registry.get(name.as_str()).is_some_and(|member| !member.config().absent && member.twin_of().is_none())
+        };
+        let members: Vec<MemberName> = resource.members.iter().filter(present).cloned().collect();
+        Ok(self.writer.review(&request, &members).await.into_response())
     }
 
     /// A `POST` to a collection. What the writer does not build yet it refuses itself.
@@ -312,6 +375,9 @@ fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
         // `namespaces/x` is about the namespace itself.
         Scope::Cluster => info.namespace.is_empty() || (info.resource == "namespaces" && info.namespace == info.name),
     };
+    // What can only be posted has no names: a review, a binding.
+    let by_name = ["get", "update", "patch", "delete"].iter().any(|verb| resource.allows(verb));
+    let only_posted = names_one && info.subresource.is_empty() && resource.allows("create") && !by_name;
     let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
-    if scope_fits && subresource_fits { Ok(()) } else { Err(Status::no_such_path()) }
+    if scope_fits && subresource_fits && !only_posted { Ok(()) } else { Err(Status::no_such_path()) }
 }

@@ -34,11 +34,13 @@ mod kubeconfig;
 mod kubectl;
 mod kubefold;
 mod member;
+mod metrics;
 pub(crate) mod objects;
 mod pki;
 mod port;
 pub(crate) mod process;
 mod relay;
+mod saboteur;
 mod servers;
 
 use std::ops::Index;
@@ -53,9 +55,11 @@ pub(crate) use {
     kubectl::{Kubectl, Output},
     kubefold::{FleetFile, Kubefold},
     member::{Member, MemberOptions},
+    metrics::{Metrics, node_metrics, pod_metrics},
     port::Port,
     process::Process,
     relay::Relay,
+    saboteur::{Kind, Lie, Saboteur},
 };
 
 /// Says what was measured, for whoever reads the output with `--nocapture`; nothing is asserted on it.
