@@ -4,11 +4,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::join_all;
+use http::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::support::{
     FleetFile, Informer, Kubectl, Kubefold, Member, MemberOptions, Relay, Testbed, client, eventually, figure,
-    objects::{Objects, create, create_many, delete, held, objects, same, union, update},
+    objects::{CONFIG_MAPS, Objects, create, create_many, delete, held, objects, same, union, update},
 };
 
 /// Eleven clients and two clusters on few cores.
@@ -195,6 +196,9 @@ async fn kubefold_restarts_while_a_member_is_down(
     fleet.kill9();
     delete(east, "item-00003").await;
     fleet.restart().await;
+    let answer = fleet.request(Method::GET, CONFIG_MAPS, "").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
+    assert_eq!(answer.headers["retry-after"], "1", "{answer}");
     for client in &mut *clients {
         // Each has been refused for the member's sake: so each has asked anew, and that is what must do no harm.
         let refused = async || {

@@ -10,9 +10,9 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
-mod clients;
 mod absence;
 mod calm;
+mod clients;
 mod config;
 mod deploy;
 mod differential;
