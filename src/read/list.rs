@@ -16,6 +16,7 @@ use crate::{
     read::{
         answer::json_response,
         filter::Filter,
+        form::Form,
         options::{At, Match, Options, too_large},
     },
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
@@ -38,6 +39,7 @@ pub(super) fn list(
     store: &Arc<FleetStore>,
     options: &Options,
     filter: Filter,
+    form: Form,
     last: Revision,
 ) -> Result<Response<Body>, Status> {
     let spec = store.spec();
@@ -45,7 +47,7 @@ pub(super) fn list(
     let snapshot = snapshot(store, options, token, last)?;
     let Some(limit) = options.limit else {
         let after = token.map(|token| token.after.clone()).unwrap_or_default();
-        return Ok(whole(spec, snapshot, filter, after));
+        return Ok(whole(spec, snapshot, filter, form, after));
     };
     let page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
     let next = page.next.as_ref().map(|after| {
@@ -53,8 +55,8 @@ pub(super) fn list(
         ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), page.remaining).encode()
     });
     let mut out = Vec::with_capacity(CHUNK_BYTES);
-    write_head(spec, snapshot.revision, next.as_deref(), page.remaining, &mut out);
-    let body = PageBody { out, items: page.items.into_iter(), filter, first: true, done: false };
+    write_head(spec, form, snapshot.revision, next.as_deref(), page.remaining, &mut out);
+    let body = PageBody { out, items: page.items.into_iter(), filter, form, first: true, done: false };
     Ok(json_response(body.boxed_unsync()))
 }
 
@@ -98,14 +100,19 @@ fn expired(store: &FleetStore, token: &ContinueToken) -> Status {
 }
 
 /// `{"kind":"PodList",...,"items":[`
-fn write_head(spec: &KindSpec, revision: Revision, next: Option<&str>, remaining: Option<u64>, out: &mut Vec<u8>) {
+fn write_head(
+    spec: &KindSpec,
+    form: Form,
+    revision: Revision,
+    next: Option<&str>,
+    remaining: Option<u64>,
+    out: &mut Vec<u8>,
+) {
     use std::io::Write as _;
-    let (kind, api_version) = (&spec.gvk.kind, spec.gvr.api_version());
+    out.push(b'{');
+    form.list_type(spec, out);
     // Writing to memory has no way to fail.
-    let _infallible = write!(
-        out,
-        "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\""
-    );
+    let _infallible = write!(out, ",\"metadata\":{{\"resourceVersion\":\"{revision}\"");
     if let Some(next) = next {
         let _infallible = write!(out, ",\"continue\":\"{next}\"");
         if let Some(remaining) = remaining.filter(|remaining| *remaining > 0) {
@@ -113,13 +120,6 @@ fn write_head(spec: &KindSpec, revision: Revision, next: Option<&str>, remaining
         }
     }
     out.extend_from_slice(b"},\"items\":[");
-}
-
-fn write_item(entry: &Entry, filter: &Filter, out: &mut Vec<u8>) {
-    match &filter.echo {
-        None => entry.write_item(out),
-        Some(name) => entry.write_named(name, entry.revision, out),
-    }
 }
 
 /// The objects of one page, and where the next one begins.
@@ -154,6 +154,7 @@ struct PageBody {
     out: Vec<u8>,
     items: std::vec::IntoIter<Arc<Entry>>,
     filter: Filter,
+    form: Form,
     first: bool,
     done: bool,
 }
@@ -178,17 +179,17 @@ impl http_body::Body for PageBody {
             if !std::mem::take(&mut this.first) {
                 out.push(b',');
             }
-            write_item(&entry, &this.filter, &mut out);
+            this.form.item(&entry, this.filter.echo.as_deref(), &mut out);
         }
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
     }
 }
 
 /// A whole list, straight from the snapshot: one chunk is all the memory that it takes.
-fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, after: String) -> Response<Body> {
+fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, form: Form, after: String) -> Response<Body> {
     let mut head = Vec::with_capacity(256);
-    write_head(spec, snapshot.revision, None, None, &mut head);
-    let walk = Walk { snapshot, filter, after: after.into_bytes(), first: true };
+    write_head(spec, form, snapshot.revision, None, None, &mut head);
+    let walk = Walk { snapshot, filter, form, after: after.into_bytes(), first: true };
     let state = (Some(head), Some(walk));
     let chunks = futures::stream::unfold(state, |(head, walk)| async move {
         let mut walk = walk?;
@@ -208,6 +209,7 @@ fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, after: String) -> 
 struct Walk {
     snapshot: Snapshot,
     filter: Filter,
+    form: Form,
     after: Vec<u8>,
     first: bool,
 }
@@ -220,7 +222,7 @@ impl Walk {
                 if !std::mem::take(&mut self.first) {
                     out.push(b',');
                 }
-                write_item(entry, &self.filter, out);
+                self.form.item(entry, self.filter.echo.as_deref(), out);
             }
             if out.len() >= CHUNK_BYTES {
                 self.after = entry.key().to_vec();

@@ -16,6 +16,7 @@ use crate::{
     read::{
         answer::json_response,
         filter::Filter,
+        form::Form,
         list::CHUNK_BYTES,
         options::{At, Options, too_large},
     },
@@ -50,6 +51,8 @@ pub(super) struct Surroundings {
     pub(super) is_strict: bool,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
+    /// How objects are written; `None` if it cannot be: a kube-apiserver ends such a watch at its first event.
+    pub(super) form: Option<Form>,
 }
 
 /// Answers a watch. One that cannot begin where it wants to is told so in the stream: on an HTTP 410 clients would try
@@ -60,7 +63,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, stale, is_strict, drain } = around;
+    let Surroundings { last, stale, is_strict, drain, form } = around;
     let (initial, cursor) = match begin(store, options, last) {
         Ok(begun) => begun,
         Err(status) => return error_response(&status),
@@ -76,6 +79,7 @@ pub(super) fn watch(
         store: Arc::clone(store),
         cursor,
         filter,
+        form: form.unwrap_or(Form::Whole),
         initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
         next_bookmark: next_bookmark(options.bookmarks, now, deadline),
@@ -87,8 +91,8 @@ pub(super) fn watch(
         records: Vec::new(),
         over: seconds == 0,
     };
-    let chunks = futures::stream::unfold(watcher, |mut watcher| async move {
-        let chunk = watcher.next_chunk().await?;
+    let chunks = futures::stream::unfold(watcher, move |mut watcher| async move {
+        let chunk = watcher.next_chunk().await.filter(|_| form.is_some())?;
         Some((Ok::<_, BodyError>(Frame::data(chunk)), watcher))
     });
     json_response(StreamBody::new(chunks).boxed_unsync())
@@ -151,6 +155,7 @@ struct Watcher {
     changed: watch::Receiver<u64>,
     cursor: Cursor,
     filter: Filter,
+    form: Form,
     initial: Option<Initial>,
     end_bookmark: bool,
     next_bookmark: Option<Instant>,
@@ -308,10 +313,7 @@ impl Watcher {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event_type.as_str().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        match &self.filter.echo {
-            None => entry.write_at(revision, out),
-            Some(name) => entry.write_named(name, revision, out),
-        }
+        self.form.object(entry, self.filter.echo.as_deref(), revision, out);
         out.extend_from_slice(b"}\n");
     }
 
@@ -331,12 +333,9 @@ impl Watcher {
         } else {
             format!(",\"annotations\":{{{}}}", annotations.join(","))
         };
-        format!(
-            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\"{annotations}}}}}}}\n",
-            spec.gvk.kind,
-            spec.gvr.api_version(),
-            self.cursor.revision,
-        )
-        .into_bytes()
+        let mut out = b"{\"type\":\"BOOKMARK\",\"object\":{".to_vec();
+        self.form.object_type(spec, &mut out);
+        let metadata = format!("\"metadata\":{{\"resourceVersion\":\"{}\"{annotations}}}", self.cursor.revision);
+        [out.as_slice(), b",", metadata.as_bytes(), b"}}\n"].concat()
     }
 }

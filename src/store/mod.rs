@@ -20,6 +20,7 @@ mod sequencer;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod unstored;
 
 pub use dress::BadObject;
 pub use entry::{Entry, Holders, Slot};
@@ -35,3 +36,4 @@ pub use retained::{RETAINED_FOR, SNAPSHOT_BYTES_MAX, SNAPSHOTS_MAX};
 pub use revision::{Reserve, Revision, Revisions, unix_micros};
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
+pub use unstored::unstored;

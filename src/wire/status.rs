@@ -84,6 +84,8 @@ pub struct Status {
     pub details: Details,
     /// A fresh continue token (only with an expired one).
     pub continue_token: String,
+    /// Write `details` even if they say nothing, as the router of a kube-apiserver does.
+    details_always: bool,
 }
 
 #[derive(Serialize)]
@@ -109,7 +111,14 @@ struct Meta<'a> {
 impl Status {
     /// Makes a status without details.
     pub fn new(code: StatusCode, reason: Reason, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Details::default(), continue_token: String::new() }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Details::default(),
+            continue_token: String::new(),
+            details_always: false,
+        }
     }
 
     /// 404 for an object, in Kubernetes' words: `pods "x" not found`.
@@ -168,10 +177,17 @@ impl Status {
         self
     }
 
+    /// The same with details, though there are none to tell.
+    #[must_use]
+    pub fn detailed(mut self) -> Self {
+        self.details_always = true;
+        self
+    }
+
     /// The status as JSON, in Kubernetes' field order.
     pub fn to_json(&self) -> Bytes {
         // Of a path or method that there is none of, a kube-apiserver says `"details":{}`.
-        let always = matches!(self.reason, Reason::NotFound | Reason::MethodNotAllowed);
+        let always = self.details_always || matches!(self.reason, Reason::NotFound | Reason::MethodNotAllowed);
         let details = (always || self.details != Details::default()).then_some(&self.details);
         let json = StatusJson {
             kind: "Status",
@@ -184,7 +200,7 @@ impl Status {
             code: self.code.as_u16(),
         };
         // Strings and numbers only: serialization has no way to fail.
-        serde_json::to_vec(&json).map_or_else(|_| Bytes::from_static(b"{}"), Bytes::from)
+        serde_json::to_string(&json).map_or_else(|_| Bytes::from_static(b"{}"), |text| as_go_writes(text).into())
     }
 
     /// The status as a whole response to a request with these headers.
@@ -219,6 +235,17 @@ impl Status {
     }
 }
 
+/// Go's encoder, lest a browser take JSON for HTML, escapes what could be read as such.
+fn as_go_writes(json: String) -> String {
+    if !json.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return json;
+    }
+    let escape = |out: String, (plain, escaped): (char, &str)| out.replace(plain, escaped);
+    let escapes =
+        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
+    escapes.into_iter().fold(json, escape)
+}
+
 /// `deployments.apps`, or `pods` for the core group.
 pub fn qualified(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
@@ -227,6 +254,12 @@ pub fn qualified(group: &str, resource: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_html_could_be_is_escaped_as_in_go() {
+        let json = Status::bad_request("a<b>&\u{2028}").to_json();
+        assert!(std::str::from_utf8(&json).unwrap().contains(r#""message":"a\u003cb\u003e\u0026\u2028""#));
+    }
 
     #[test]
     fn status_has_the_fields_and_order_of_a_kube_apiserver() {

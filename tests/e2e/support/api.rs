@@ -95,7 +95,12 @@ impl Api {
 
     /// Starts a watch; `path` with `watch=true` and all else in its query.
     pub(crate) async fn watch(&self, path: &str) -> Watch {
-        let request = Request::get(path).header(header::ACCEPT, "application/json").body(Bytes::new()).unwrap();
+        self.watch_as(path, "application/json").await
+    }
+
+    /// The same, in a form of the caller's choice.
+    pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
+        let request = Request::get(path).header(header::ACCEPT, accept).body(Bytes::new()).unwrap();
         let opened = tokio::time::timeout(ANSWER_TIMEOUT, self.open(request)).await.expect("the head of a watch");
         let (parts, body) = opened.unwrap_or_else(|error| panic!("watch {path}: {error}")).into_parts();
         Watch { status: parts.status, headers: parts.headers, body, buffer: Vec::new() }

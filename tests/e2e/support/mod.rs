@@ -34,6 +34,7 @@ mod kubeconfig;
 mod kubectl;
 mod kubefold;
 mod member;
+mod metrics;
 pub(crate) mod objects;
 mod pki;
 mod port;
@@ -54,6 +55,7 @@ pub(crate) use {
     kubectl::{Kubectl, Output},
     kubefold::{FleetFile, Kubefold},
     member::{Member, MemberOptions},
+    metrics::{Metrics, node_metrics, pod_metrics},
     port::Port,
     process::Process,
     relay::Relay,

@@ -1,0 +1,30 @@
+//! What is asked, by subject.
+
+mod catalogue;
+mod forms;
+mod gets;
+mod lists;
+mod paths;
+mod selectors;
+mod subresources;
+mod watches;
+
+use crate::check::Check;
+
+/// Config maps of the namespace that holds several.
+pub(crate) const SHOP: &str = "/api/v1/namespaces/shop/configmaps";
+
+/// Every check.
+pub(crate) fn all() -> Vec<Check> {
+    [
+        catalogue::checks(),
+        forms::checks(),
+        gets::checks(),
+        lists::checks(),
+        paths::checks(),
+        selectors::checks(),
+        subresources::checks(),
+        watches::checks(),
+    ]
+    .concat()
+}

@@ -1,0 +1,80 @@
+//! The contract: one set of requests, asked of a kube-apiserver and of kubefold before it, and compared.
+//!
+//! A *target* is a base URL and a client's identity (`target`). A *check* is one request as data (`check`, `checks`); a
+//! *watch* is one that follows a script of changes (`watches`). Every answer is reduced to what must agree (`seen`) and
+//! compared aspect by aspect: the status, each header, each key of the body. A difference is allowed only where the check
+//! declares it by an id that `docs/differences.md` explains (`differences`), and must then be there.
+//!
+//! `CONTRACT=<text>` runs only the checks whose label holds that text.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests: a failure is a failed test, in their helper functions too"
+)]
+
+mod check;
+mod checks;
+mod differences;
+#[path = "../e2e/objects.rs"]
+#[allow(dead_code, reason = "shared with the end-to-end tests")]
+mod objects;
+mod paging;
+mod scripted;
+mod seen;
+mod several;
+#[path = "../e2e/support/mod.rs"]
+mod support;
+mod target;
+mod world;
+
+use futures::StreamExt;
+
+use crate::{check::Check, differences::Differences, target::Target, world::World};
+
+/// Requests under way at once.
+const IN_PARALLEL: usize = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubefold_answers_as_a_kube_apiserver() {
+    let world = World::start().await;
+    let World { bed, members, plain, suffixed, several, .. } = &world;
+    let checks = selected(checks::all());
+    let mut report = Vec::new();
+
+    // (b): over the one member, under its own names or under those that kubefold gives. They agree.
+    for fleet in [plain, suffixed] {
+        for (check, seen) in compared(&members[0], fleet, &checks).await {
+            report.extend(check.verdict(fleet, &seen));
+        }
+    }
+    report.extend(Differences::read().against(&checks));
+    // (c): over several. They show the union, and refuse alike.
+    let of_several = checks.iter().filter(|check| check.of_several);
+    let verdicts = of_several.map(|check| several::verdict(members, several, check));
+    report.extend(
+        futures::stream::iter(verdicts).buffered(IN_PARALLEL).filter_map(std::future::ready).collect::<Vec<_>>().await,
+    );
+    for (fleet, of_several) in [(plain, false), (several, true)] {
+        report.extend(paging::verdicts(&members[0], fleet, of_several).await);
+    }
+    // All at once: watches that tell of changes.
+    report.extend(scripted::verdicts(&bed["east"], &[&members[0], plain, suffixed, several]).await);
+    assert!(report.is_empty(), "{} checks failed\n{}", report.len(), report.join("\n"));
+}
+
+fn selected(checks: Vec<Check>) -> Vec<Check> {
+    let only = std::env::var("CONTRACT").unwrap_or_default();
+    checks.into_iter().filter(|check| check.label().contains(&only)).collect()
+}
+
+/// What differs between two targets, check by check.
+async fn compared<'a>(member: &Target, fleet: &Target, checks: &'a [Check]) -> Vec<(&'a Check, Vec<seen::Mismatch>)> {
+    let compare = async |check: &'a Check| {
+        let (said, told) = tokio::join!(member.ask(check), fleet.ask(check));
+        (check, seen::mismatches(&said, &told))
+    };
+    futures::stream::iter(checks.iter().map(compare)).buffered(IN_PARALLEL).collect().await
+}

@@ -1,0 +1,283 @@
+//! Answers, reduced to what must agree.
+
+use std::{collections::BTreeMap, fmt};
+
+use http::header;
+use serde_json::{Map, Value, json};
+
+use crate::{support::Answer, target::Target};
+
+/// Headers that say nothing about the answer: framing, clocks and ids.
+const HEADERS_PASSED: [&str; 4] = ["date", "content-length", "transfer-encoding", "connection"];
+/// Headers of which only the presence counts.
+const HEADERS_OPAQUE: [&str; 2] = ["audit-id", "etag"];
+/// Characters of a value in a report.
+const SHOWN_MAX: usize = 300;
+
+/// An answer without what differs by nature: revisions, tokens, kubefold's annotations and, where the target adds it,
+/// the suffix of names.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) status: u16,
+    pub(crate) headers: BTreeMap<String, Vec<String>>,
+    pub(crate) body: Body,
+    /// The body as it came.
+    pub(crate) raw: Body,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Empty,
+    /// With how it is laid out.
+    Json(Value, &'static str),
+    /// One event per line.
+    Events(Vec<Value>),
+    Yaml(Value),
+    Text(String),
+    /// Protobuf and the like: that it is such is all that is compared.
+    Binary,
+}
+
+/// One aspect in which two answers differ.
+#[derive(Clone, Debug)]
+pub(crate) struct Mismatch {
+    pub(crate) aspect: String,
+    said: String,
+    told: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:\n      said {}\n      told {}", self.aspect, shortened(&self.said), shortened(&self.told))
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let cut: String = text.chars().take(SHOWN_MAX).collect();
+    if cut.len() < text.len() { format!("{cut}... ({} bytes)", text.len()) } else { cut }
+}
+
+impl Seen {
+    pub(crate) fn of(target: &Target, answer: &Answer) -> Self {
+        let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, value) in &answer.headers {
+            let value = if HEADERS_OPAQUE.contains(&name.as_str()) { "..." } else { value.to_str().unwrap_or("?") };
+            if !HEADERS_PASSED.contains(&name.as_str()) {
+                headers.entry(name.to_string()).or_default().push(value.to_owned());
+            }
+        }
+        let raw = body(answer);
+        let body = raw.clone().map(&mut |value| normalise(value, &target.suffix));
+        Self { status: answer.status.as_u16(), headers, body, raw }
+    }
+
+    /// The body as it came, where it is one document.
+    pub(crate) fn document(&self) -> Option<&Value> {
+        if let Body::Json(value, _) | Body::Yaml(value) = &self.raw { Some(value) } else { None }
+    }
+
+    /// The body, for reports.
+    pub(crate) fn shown(&self) -> String {
+        shortened(&shown(&self.body))
+    }
+
+    /// The body, where it is one JSON document.
+    pub(crate) fn json(&self) -> Option<&Value> {
+        if let Body::Json(value, _) = &self.body { Some(value) } else { None }
+    }
+}
+
+fn body(answer: &Answer) -> Body {
+    let content_type = answer.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let media_type = content_type.split(';').next().unwrap_or_default();
+    let Ok(text) = std::str::from_utf8(&answer.body) else { return Body::Binary };
+    match media_type {
+        _ if text.is_empty() => Body::Empty,
+        "application/vnd.kubernetes.protobuf" => Body::Binary,
+        "application/json" if text.starts_with("{\"type\":\"") => events(text),
+        "application/json" => match serde_json::from_str(text) {
+            Ok(value) => Body::Json(value, layout(text)),
+            Err(_) => Body::Text(text.to_owned()),
+        },
+        "application/yaml" => serde_saphyr::from_str(text).map_or_else(|_| Body::Text(text.to_owned()), Body::Yaml),
+        _ => Body::Text(text.to_owned()),
+    }
+}
+
+fn events(text: &str) -> Body {
+    let events: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
+    events.map_or_else(|_| Body::Text(text.to_owned()), Body::Events)
+}
+
+fn layout(text: &str) -> &'static str {
+    match (text.starts_with("{\n  \""), text.ends_with('\n')) {
+        (true, true) => "indented, with a newline",
+        (true, false) => "indented",
+        (false, true) => "compact, with a newline",
+        (false, false) => "compact",
+    }
+}
+
+impl Body {
+    fn map(mut self, change: &mut impl FnMut(&mut Value)) -> Self {
+        match &mut self {
+            Self::Json(value, _) | Self::Yaml(value) => change(value),
+            Self::Events(events) => events.iter_mut().for_each(change),
+            Self::Empty | Self::Text(_) | Self::Binary => {}
+        }
+        self
+    }
+}
+
+/// Takes out what differs by nature.
+pub(crate) fn normalise(value: &mut Value, suffix: &str) {
+    match value {
+        Value::Object(map) => {
+            without_annotations(map);
+            for (key, value) in map.iter_mut() {
+                match (key.as_str(), value) {
+                    ("resourceVersion", Value::String(text)) if is_revision(text) => "(revision)".clone_into(text),
+                    ("continue", Value::String(text)) if !text.is_empty() => "(token)".clone_into(text),
+                    ("message", Value::String(text)) => *text = without_revisions(text, suffix),
+                    (_, value) => normalise(value, suffix),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| normalise(value, suffix)),
+        Value::String(text) if !suffix.is_empty() => {
+            if let Some(own) = text.strip_suffix(suffix) {
+                *text = own.to_owned();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_revision(text: &str) -> bool {
+    text.parse::<u64>().is_ok_and(|number| number > 0 && number < 1 << 53) && !text.starts_with('0')
+}
+
+/// The annotations that kubefold adds; and the map, where they were all.
+fn without_annotations(map: &mut Map<String, Value>) {
+    let Some(Value::Object(annotations)) = map.get_mut("annotations") else { return };
+    let before = annotations.len();
+    annotations.retain(|key, _| key != "kubefold.io/cluster" && key != "kubefold.io/clusters");
+    if annotations.is_empty() && before > 0 {
+        map.shift_remove("annotations");
+    }
+}
+
+/// In words about revisions their numbers, and everywhere the suffix.
+fn without_revisions(text: &str, suffix: &str) -> String {
+    let text = if suffix.is_empty() { text.to_owned() } else { text.replace(suffix, "") };
+    if !text.contains("resource version: ") {
+        return text;
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '0'..='9' if out.ends_with('#') => {}
+            '0'..='9' => out.push('#'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Everything in which the second differs from the first.
+pub(crate) fn mismatches(said: &Seen, told: &Seen) -> Vec<Mismatch> {
+    let mut out = Vec::new();
+    let mut differ = |aspect: String, said: &str, told: &str| {
+        if said != told {
+            out.push(Mismatch { aspect, said: said.to_owned(), told: told.to_owned() });
+        }
+    };
+    differ("status".into(), &said.status.to_string(), &told.status.to_string());
+    let none = Vec::new();
+    let mut names: Vec<_> = said.headers.keys().chain(told.headers.keys()).collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        let of = |seen: &Seen| seen.headers.get(name).unwrap_or(&none).join(" | ");
+        differ(format!("header {name}"), &of(said), &of(told));
+    }
+    bodies(&said.body, &told.body, &mut differ);
+    out
+}
+
+fn bodies(said: &Body, told: &Body, differ: &mut impl FnMut(String, &str, &str)) {
+    match (said, told) {
+        (Body::Json(said, first), Body::Json(told, second)) => {
+            differ("format".into(), first, second);
+            values("body", said, told, differ);
+        }
+        (Body::Yaml(said), Body::Yaml(told)) => values("body", said, told, differ),
+        (Body::Events(said), Body::Events(told)) => {
+            let (said, told) = (json!(said), json!(told));
+            differ("events".into(), &at_difference(&said, &told).0, &at_difference(&said, &told).1);
+        }
+        (said, told) => differ("body".into(), &shown(said), &shown(told)),
+    }
+}
+
+fn shown(body: &Body) -> String {
+    match body {
+        Body::Empty => "(empty)".into(),
+        Body::Json(value, _) => value.to_string(),
+        Body::Events(events) => format!("(events) {}", json!(events)),
+        Body::Yaml(value) => format!("(YAML) {value}"),
+        Body::Text(text) => format!("{text:?}"),
+        Body::Binary => "(binary)".into(),
+    }
+}
+
+fn values(aspect: &str, said: &Value, told: &Value, differ: &mut impl FnMut(String, &str, &str)) {
+    let (Value::Object(first), Value::Object(second)) = (said, told) else {
+        let (said, told) = at_difference(said, told);
+        return differ(aspect.to_owned(), &said, &told);
+    };
+    if said == told {
+        // Only the order of keys can be left.
+        return differ("order".into(), &said.to_string(), &told.to_string());
+    }
+    let mut keys: Vec<_> = first.keys().chain(second.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    for key in keys {
+        let none = Value::Null;
+        let (said, told) = (first.get(key).unwrap_or(&none), second.get(key).unwrap_or(&none));
+        if said != told {
+            let (said, told) = at_difference(said, told);
+            differ(format!("{aspect}.{key}"), &said, &told);
+        }
+    }
+}
+
+/// The innermost pair of values that differ, with where they are.
+fn at_difference(said: &Value, told: &Value) -> (String, String) {
+    if said == told {
+        return (String::new(), String::new());
+    }
+    match (said, told) {
+        (Value::Object(first), Value::Object(second)) => {
+            for key in first.keys().chain(second.keys()) {
+                let (said, told) = (first.get(key), second.get(key));
+                if said != told {
+                    let none = Value::Null;
+                    let (said, told) = at_difference(said.unwrap_or(&none), told.unwrap_or(&none));
+                    return (format!(".{key}{said}"), format!(".{key}{told}"));
+                }
+            }
+            (String::new(), String::new())
+        }
+        (Value::Array(first), Value::Array(second)) if first.len() == second.len() => {
+            let at = first.iter().zip(second).position(|(said, told)| said != told).unwrap_or_default();
+            let (said, told) = at_difference(&first[at], &second[at]);
+            (format!("[{at}]{said}"), format!("[{at}]{told}"))
+        }
+        (Value::Array(first), Value::Array(second)) => {
+            (format!(" {} items: {said}", first.len()), format!(" {} items: {told}", second.len()))
+        }
+        (said, told) => (format!(" = {said}"), format!(" = {told}")),
+    }
+}

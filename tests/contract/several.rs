@@ -1,0 +1,124 @@
+//! What a fleet of several members must show, from what each member shows by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::{
+    check::Check,
+    seen::{Body, Seen, normalise},
+    target::Target,
+};
+
+/// An object as it is shown, and without what the fleet changes.
+struct Shown<'a> {
+    key: String,
+    raw: &'a Value,
+}
+
+/// What is wrong with the answer of a fleet of several, if anything.
+pub(crate) async fn verdict(members: &[Target], fleet: &Target, check: &Check) -> Option<String> {
+    let said = futures::future::join_all(members.iter().map(|member| member.ask(check))).await;
+    let told = fleet.ask(check).await;
+    let wrong = judge(members, &said, &told, check)?;
+    Some(format!("{}: {}\n    {wrong}", fleet.name, check.label()))
+}
+
+fn judge(members: &[Target], said: &[Seen], told: &Seen, check: &Check) -> Option<String> {
+    let first = &said[0];
+    if told.status != first.status {
+        return Some(format!(
+            "status {}, and {} from {}: {}",
+            told.status,
+            first.status,
+            members[0].name,
+            told.shown()
+        ));
+    }
+    match (&first.raw, &told.raw) {
+        (Body::Json(said, _), Body::Json(told, _)) if said["kind"] == "Status" => {
+            let branch = |status: &Value| json!([status["status"], status["reason"], status["code"]]);
+            (branch(said) != branch(told)).then(|| format!("{told}, and the member: {said}"))
+        }
+        (Body::Json(one, _), Body::Json(all, _)) if one["items"].is_array() => {
+            let lists: Vec<_> = said.iter().map(|seen| items(&seen.raw)).collect();
+            let paged = all["metadata"]["continue"].is_string() || check.path.contains("limit=");
+            let wrong = sorted(&items(&told.raw)).or_else(|| union(members, &lists, &items(&told.raw), paged));
+            wrong.or_else(|| (one["kind"] != all["kind"]).then(|| format!("a {}, not a {}", all["kind"], one["kind"])))
+        }
+        (Body::Events(_), Body::Events(_)) => {
+            let lists: Vec<_> = said.iter().map(|seen| items(&seen.raw)).collect();
+            union(members, &lists, &items(&told.raw), false)
+        }
+        (Body::Json(..), Body::Json(..)) if check.path.contains("{@}") => {
+            let (said, told) = (first.json()?, told.json()?);
+            (said != told).then(|| format!("{told}, and the member: {said}"))
+        }
+        _ => None,
+    }
+}
+
+/// The objects of a list, or those that a watch begins with.
+fn items(body: &Body) -> Vec<Shown<'_>> {
+    let objects: Vec<&Value> = match body {
+        Body::Json(list, _) => list["items"].as_array().into_iter().flatten().collect(),
+        Body::Events(events) => {
+            events.iter().filter(|event| event["type"] == "ADDED").map(|event| &event["object"]).collect()
+        }
+        _ => Vec::new(),
+    };
+    objects.into_iter().map(|raw| Shown { key: key(raw), raw }).collect()
+}
+
+/// The key in the order of Kubernetes' storage.
+fn key(object: &Value) -> String {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    object["metadata"]["namespace"].as_str().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// Promise 1, and Kubernetes' order.
+fn sorted(shown: &[Shown<'_>]) -> Option<String> {
+    let pair = shown.windows(2).find(|pair| pair[0].key >= pair[1].key)?;
+    Some(format!("{} before {}", pair[0].key, pair[1].key))
+}
+
+/// Every object of every member is there once, and nothing else; natives are their member's own but for what is promised.
+/// Of a page that is asked for, not all need be there.
+fn union(members: &[Target], said: &[Vec<Shown<'_>>], told: &[Shown<'_>], paged: bool) -> Option<String> {
+    let mut missing: BTreeSet<(String, &str)> = BTreeSet::new();
+    let mut objects: BTreeMap<(String, &str), &Value> = BTreeMap::new();
+    for (member, shown) in members.iter().zip(said) {
+        for one in shown {
+            missing.insert((one.key.clone(), &member.name));
+            objects.insert((one.key.clone(), &member.name), one.raw);
+        }
+    }
+    for one in told {
+        let named =
+            one.key.rsplit_once('@').and_then(|(own, at)| Some((own, members.iter().find(|one| one.name == at)?)));
+        if let Some((own, member)) = named {
+            let place = (own.to_owned(), member.name.as_str());
+            if !missing.remove(&place) && !paged {
+                return Some(format!("{} is not in {}, or shown twice", one.key, member.name));
+            }
+            let Some(theirs) = objects.get(&place) else { continue };
+            let (mut ours, mut theirs) = (one.raw.clone(), (*theirs).clone());
+            normalise(&mut ours, &format!("@{}", member.name));
+            normalise(&mut theirs, "");
+            if ours.to_string() != theirs.to_string() {
+                return Some(format!("{ours}, and the member: {theirs}"));
+            }
+            continue;
+        }
+        let holders = one.raw["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap_or_default();
+        if holders.is_empty() {
+            return Some(format!("{} names no member", one.key));
+        }
+        for holder in holders.split(',') {
+            let Some(member) = members.iter().find(|member| member.name == holder) else { continue };
+            missing.remove(&(one.key.clone(), &member.name));
+        }
+    }
+    let (key, member) = missing.first().filter(|_| !paged)?;
+    Some(format!("{key} of {member} is missing"))
+}
