@@ -177,7 +177,8 @@ impl Router {
             return Err(if readable { self.not_built(info) } else { Status::method_not_allowed(NOT_ALLOWED) });
         }
         match (info.verb.as_str(), info.subresource.as_str()) {
-            ("get", "") => self.reader.get(&target, asked).await,
+            // A kube-apiserver answers a get of `/status` with the whole object, too.
+            ("get", "" | "status") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
             ("watch", "") => self.reader.list_or_watch(&target, true, asked).await,
             // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
