@@ -12,6 +12,9 @@ use crate::member::catalog::{
     Catalogue, Freshness, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope, Subresource,
 };
 
+/// How every document begins.
+pub(super) const TYPE_META: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","#;
+
 /// The document of the groups that are wanted.
 pub(super) fn list(catalogue: &Catalogue, wanted: fn(&str) -> bool) -> Bytes {
     compact(&ListJson {

@@ -88,10 +88,13 @@ impl Documents {
 }
 
 impl Aggregated {
+    /// Source of the tag: kubernetes/apiserver `pkg/endpoints/discovery/aggregated/etag.go`, which hashes the list before its
+    /// kind is set.
     fn new(json: Bytes) -> Self {
+        let bare = json.strip_prefix(aggregated::TYPE_META.as_bytes()).unwrap_or(&json).trim_ascii_end();
         let mut etag = String::with_capacity(130);
         etag.push('"');
-        for byte in Sha512::digest(&json) {
+        for byte in Sha512::new().chain_update(b"{").chain_update(bare).finalize() {
             // Writing to a string does not fail.
             let _ = write!(etag, "{byte:02X}");
         }

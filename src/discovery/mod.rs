@@ -74,7 +74,10 @@ impl Discovery {
             return Some(Status::method_not_allowed(message).into_response());
         }
         let answer = self.answer(target, query, headers, catalogue);
-        let mut response = answer.unwrap_or_else(|status| status.into_response_to(headers));
+        let mut response = answer.unwrap_or_else(|status| match target {
+            Target::Core | Target::Groups => status.into_response_to(headers),
+            _ => status.into_response(),
+        });
         warn_of_unknown(catalogue, &mut response);
         Some(response)
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     store::Entry,
-    wire::selector::{FieldSelector, LabelSelector},
+    wire::selector::{FieldSelector, LabelSelector, Subject},
 };
 
 /// A namespace and selectors, and the name that the answer echoes.
@@ -12,6 +12,8 @@ pub(super) struct Filter {
     pub(super) namespace: String,
     pub(super) labels: LabelSelector,
     pub(super) fields: FieldSelector,
+    /// Natives bear their member's name behind their own.
+    pub(super) suffixed: bool,
     /// The caller's own name for the one object that is selected, where that is not its visible name.
     pub(super) echo: Option<String>,
 }
@@ -26,7 +28,7 @@ impl Filter {
         if !self.namespace.is_empty() && entry.namespace() != self.namespace {
             return false;
         }
-        if !self.fields.matches(entry.namespace(), entry.name()) {
+        if !self.fields.is_everything() && !self.fields.matches(&self.subject(entry)) {
             return false;
         }
         if self.labels.is_everything() {
@@ -34,5 +36,15 @@ impl Filter {
         }
         let holders: smallvec::SmallVec<[&str; 4]> = entry.holders.iter().map(|name| name.as_str()).collect();
         self.labels.matches(entry.labels(), &holders)
+    }
+
+    fn subject<'a>(&self, entry: &'a Entry) -> Subject<'a> {
+        let member = entry.holders.first().filter(|_| self.suffixed && !entry.folded);
+        Subject {
+            namespace: entry.namespace(),
+            name: entry.name(),
+            json: entry.json(),
+            suffix: ["@", member.map_or("", |member| member.as_str())],
+        }
     }
 }

@@ -33,11 +33,11 @@ pub(super) enum Need {
 }
 
 impl Need {
-    pub(super) fn of_options(options: &Options, headers: &HeaderMap, freshness: Freshness) -> Self {
-        let is_exact = options.matching == Match::Exact || !options.continue_token.is_empty();
-        let begins_now = !options.watch || options.at != At::Any && options.send_initial_events != Some(false);
+    pub(super) fn of_options(options: &Options, watch: bool, headers: &HeaderMap, freshness: Freshness) -> Self {
+        let is_exact = options.matching == Match::Exact || options.token.is_some();
+        let begins_now = !watch || options.at != At::Any && options.send_initial_events != Some(false);
         match options.at {
-            At::Revision(_) if options.watch => Self::Nothing,
+            At::Revision(_) if watch => Self::Nothing,
             _ if is_exact || !begins_now => Self::Nothing,
             _ if wants_no_cache(headers) => Self::All,
             At::Newest if freshness == Freshness::Strict => Self::All,
@@ -97,14 +97,15 @@ pub(super) async fn prove(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::resource::Gvr;
 
     fn need(query: &str, watch: bool, cache_control: &str, freshness: Freshness) -> Need {
-        let options = Options::parse(query, watch, |_| false).unwrap();
+        let options = Options::parse(query, watch, &Gvr::new("", "v1", "pods"), |_| false).unwrap();
         let mut headers = HeaderMap::new();
         if !cache_control.is_empty() {
             headers.insert(header::CACHE_CONTROL, cache_control.parse().unwrap());
         }
-        Need::of_options(&options, &headers, freshness)
+        Need::of_options(&options, watch, &headers, freshness)
     }
 
     #[test]

@@ -15,11 +15,12 @@ use crate::{
     read::{
         Asked, Freshness, Target,
         answer::json_response,
+        form::Form,
         fresh::{Need, prove, wants_no_cache},
-        options::{query_value, too_large},
+        options::{At, at, query_value, too_large},
         resolve::{Named, not_found, resolve},
     },
-    store::{Entry, Part, Revision, key},
+    store::{Entry, KindSpec, Part, Revision, key},
     wire::{
         body::{Body, empty, full},
         locate::Paths,
@@ -33,48 +34,48 @@ use crate::{
 /// Largest object that is read.
 const OBJECT_BYTES_MAX: usize = 64 << 20;
 
+/// Answers a get. `form` makes what is asked for of the kind.
 pub(super) async fn get(
     stores: &Stores,
     target: &Target,
     asked: Asked<'_>,
     freshness: Freshness,
+    form: impl FnOnce(&KindSpec) -> Result<Form, Status>,
 ) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
     let split = naming.split(&target.name).map(|(own, member)| (own.to_owned(), member.clone()));
     let only = split.as_ref().map(|(_, member)| member);
     let mut ready = stores.ready_in(&target.gvr, only, asked.mode).await?;
+    // One that does not fit is refused when there is an object that it does not fit.
+    let form = form(ready.store().spec());
     if from_store(stores, asked)? && !wants_no_cache(asked.headers) {
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         return match shown(stores, &ready, target, only)? {
-            Some(answer) => Ok(answer.response(target, warnings)),
+            Some(answer) => Ok(answer.response(target, form?, warnings)),
             None => Err(not_found(ready.store(), target)),
         };
     }
     match split {
-        Some((own, member)) => pinned(stores, &ready, target, asked, &own, &member).await,
+        Some((own, member)) => pinned(stores, &ready, target, asked, form, (&own, &member)).await,
         None => {
             // Which members are to be asked the store says: it must know of what was made a moment ago.
             let scope =
                 Scope { namespace: target.namespace.clone(), name: Some(target.name.clone()), ..Scope::default() };
             let due = (Need::of_get(asked.headers, freshness), scope);
             Box::pin(prove(stores, &mut ready, due, None, asked)).await?;
-            plain(stores, &ready, target, asked).await
+            plain(stores, &ready, target, asked, form).await
         }
     }
 }
 
 /// Says whether the caller takes what is at hand: a revision is set.
 fn from_store(stores: &Stores, asked: Asked<'_>) -> Result<bool, Status> {
-    match query_value(asked.query, "resourceVersion").unwrap_or_default().as_str() {
-        "" => Ok(false),
-        text => {
-            let revision = Revision(text.parse().map_err(|_| {
-                Status::bad_request(format!("invalid resource version: {text:?} is not a decimal number"))
-            })?);
-            let last = stores.shared().revisions.last();
-            if revision > last { Err(too_large(revision, last)) } else { Ok(true) }
-        }
+    let last = stores.shared().revisions.last();
+    match at(&query_value(asked.query, "resourceVersion").unwrap_or_default())? {
+        At::Newest => Ok(false),
+        At::Revision(revision) if revision > last => Err(too_large(revision, last)),
+        At::Any | At::Revision(_) => Ok(true),
     }
 }
 
@@ -84,8 +85,8 @@ async fn pinned(
     ready: &Ready,
     target: &Target,
     asked: Asked<'_>,
-    own: &str,
-    name: &MemberName,
+    form: Result<Form, Status>,
+    (own, name): (&str, &MemberName),
 ) -> Result<Response<Body>, Status> {
     let live = ask(stores, ready, target, asked, own, name).await;
     let mut warnings = Warnings::default();
@@ -96,13 +97,19 @@ async fn pinned(
         Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
     }
     match shown(stores, ready, target, Some(name))? {
-        Some(answer) => Ok(answer.response(target, warnings)),
+        Some(answer) => Ok(answer.response(target, form?, warnings)),
         None => Err(not_found(ready.store(), target)),
     }
 }
 
 /// A plain name: of a folded object all its holders are asked, of a native the one that it is short for.
-async fn plain(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
+async fn plain(
+    stores: &Stores,
+    ready: &Ready,
+    target: &Target,
+    asked: Asked<'_>,
+    form: Result<Form, Status>,
+) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
     let entry = match resolve(&naming, ready.store(), target)? {
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
@@ -128,7 +135,7 @@ async fn plain(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>
         }
     }
     match shown(stores, ready, target, None)? {
-        Some(answer) => Ok(answer.response(target, warnings)),
+        Some(answer) => Ok(answer.response(target, form?, warnings)),
         None => Err(not_found(ready.store(), target)),
     }
 }
@@ -243,11 +250,18 @@ fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberNa
 }
 
 impl Answer {
-    fn response(self, target: &Target, warnings: Warnings) -> Response<Body> {
+    fn response(self, target: &Target, form: Form, warnings: Warnings) -> Response<Body> {
         let mut out = Vec::new();
         match self {
-            Self::Entry(entry) => entry.write_named(&target.name, entry.revision, &mut out),
-            Self::Part(part, revision) => write_part(&part, &target.name, revision, &mut out),
+            Self::Entry(entry) => {
+                let echo = Some(target.name.as_str()).filter(|name| *name != entry.name());
+                form.object(&entry, echo, entry.revision, &mut out);
+            }
+            Self::Part(part, revision) => {
+                let mut whole = Vec::new();
+                write_part(&part, &target.name, revision, &mut whole);
+                form.document(&whole, &mut out);
+            }
         }
         out.push(b'\n');
         let mut response = json_response(full(out));

@@ -16,6 +16,7 @@ use crate::{
     read::{
         answer::json_response,
         filter::Filter,
+        form::Form,
         options::{At, Match, Options, too_large},
     },
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
@@ -38,34 +39,25 @@ pub(super) fn list(
     store: &Arc<FleetStore>,
     options: &Options,
     filter: Filter,
+    form: Form,
     last: Revision,
 ) -> Result<Response<Body>, Status> {
     let spec = store.spec();
-    let token = read_token(spec, options)?;
-    let snapshot = snapshot(store, options, token.as_ref(), last)?;
+    let token = options.token.as_ref();
+    let snapshot = snapshot(store, options, token, last)?;
     let Some(limit) = options.limit else {
-        let after = token.map(|token| token.after).unwrap_or_default();
-        return Ok(whole(spec, snapshot, filter, after));
+        let after = token.map(|token| token.after.clone()).unwrap_or_default();
+        return Ok(whole(spec, snapshot, filter, form, after));
     };
-    let page = Page::collect(&snapshot, &filter, token.as_ref(), limit.min(PAGE_ITEMS_MAX));
+    let page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
     let next = page.next.as_ref().map(|after| {
         store.retain(&snapshot);
         ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), page.remaining).encode()
     });
     let mut out = Vec::with_capacity(CHUNK_BYTES);
-    write_head(spec, snapshot.revision, next.as_deref(), page.remaining, &mut out);
-    let body = PageBody { out, items: page.items.into_iter(), filter, first: true, done: false };
+    write_head(spec, form, snapshot.revision, next.as_deref(), page.remaining, &mut out);
+    let body = PageBody { out, items: page.items.into_iter(), filter, form, first: true, done: false };
     Ok(json_response(body.boxed_unsync()))
-}
-
-fn read_token(spec: &KindSpec, options: &Options) -> Result<Option<ContinueToken>, Status> {
-    if options.continue_token.is_empty() {
-        return Ok(None);
-    }
-    let token = ContinueToken::decode(&options.continue_token)
-        .filter(|token| token.resource == spec.label())
-        .ok_or_else(|| Status::bad_request("invalid continue token: it is not one that this list gave"))?;
-    Ok(Some(token))
 }
 
 fn snapshot(
@@ -80,21 +72,17 @@ fn snapshot(
         }
         return store.retained(Revision(token.revision)).ok_or_else(|| expired(store, token));
     }
-    let now = store.snapshot();
-    let At::Revision(asked) = options.at else { return Ok(now) };
+    let At::Revision(asked) = options.at else { return Ok(store.snapshot()) };
     if asked > last {
         return Err(too_large(asked, last));
     }
+    // Source: kubernetes/apiserver `storage/cacher/delegator/interface.go`; a limit without a match is a legacy of it.
     let exact = options.matching == Match::Exact || (options.matching == Match::Unset && options.limit.is_some());
-    if !exact || asked == now.revision {
-        return Ok(now);
+    if !exact {
+        return Ok(store.snapshot_from(asked));
     }
-    store.retained(asked).ok_or_else(|| {
-        Status::expired(format!(
-            "The resourceVersion for the provided list is too old: {asked}, current: {}",
-            now.revision
-        ))
-    })
+    let too_old = || Status::expired("The resourceVersion for the provided list is too old.");
+    store.snapshot_at(asked).ok_or_else(too_old)
 }
 
 /// 410 with a token that goes on behind the same object, at whatever is newest then.
@@ -112,14 +100,19 @@ fn expired(store: &FleetStore, token: &ContinueToken) -> Status {
 }
 
 /// `{"kind":"PodList",...,"items":[`
-fn write_head(spec: &KindSpec, revision: Revision, next: Option<&str>, remaining: Option<u64>, out: &mut Vec<u8>) {
+fn write_head(
+    spec: &KindSpec,
+    form: Form,
+    revision: Revision,
+    next: Option<&str>,
+    remaining: Option<u64>,
+    out: &mut Vec<u8>,
+) {
     use std::io::Write as _;
-    let (kind, api_version) = (&spec.gvk.kind, spec.gvr.api_version());
+    out.push(b'{');
+    form.list_type(spec, out);
     // Writing to memory has no way to fail.
-    let _infallible = write!(
-        out,
-        "{{\"kind\":\"{kind}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{{\"resourceVersion\":\"{revision}\""
-    );
+    let _infallible = write!(out, ",\"metadata\":{{\"resourceVersion\":\"{revision}\"");
     if let Some(next) = next {
         let _infallible = write!(out, ",\"continue\":\"{next}\"");
         if let Some(remaining) = remaining.filter(|remaining| *remaining > 0) {
@@ -127,13 +120,6 @@ fn write_head(spec: &KindSpec, revision: Revision, next: Option<&str>, remaining
         }
     }
     out.extend_from_slice(b"},\"items\":[");
-}
-
-fn write_item(entry: &Entry, filter: &Filter, out: &mut Vec<u8>) {
-    match &filter.echo {
-        None => entry.write_item(out),
-        Some(name) => entry.write_named(name, entry.revision, out),
-    }
 }
 
 /// The objects of one page, and where the next one begins.
@@ -148,17 +134,16 @@ impl Page {
     /// that no page is empty and the last one says so.
     fn collect(snapshot: &Snapshot, filter: &Filter, token: Option<&ContinueToken>, limit: usize) -> Self {
         let after = token.map_or("", |token| token.after.as_str());
-        let mut matching = snapshot.range(&filter.namespace, after.as_bytes()).filter(|entry| filter.matches(entry));
+        let range = || snapshot.range(&filter.namespace, after.as_bytes());
+        let mut matching = range().filter(|entry| filter.matches(entry));
         let items: Vec<Arc<Entry>> = matching.by_ref().take(limit).cloned().collect();
         let more = matching.next().is_some();
-        let remaining = filter
-            .is_namespace_only()
-            .then(|| match token {
-                None => Some(snapshot.count(&filter.namespace)),
-                Some(token) => token.remaining,
-            })
-            .flatten()
-            .map(|left| left.saturating_sub(items.len() as u64));
+        let left = || match token {
+            None => snapshot.count(&filter.namespace),
+            // A token that goes on at another revision than its list began at does not know: they are counted, once.
+            Some(token) => token.remaining.unwrap_or_else(|| range().count() as u64),
+        };
+        let remaining = filter.is_namespace_only().then(|| left().saturating_sub(items.len() as u64));
         let last = items.last().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
         Self { next: last.filter(|_| more), remaining, items }
     }
@@ -169,6 +154,7 @@ struct PageBody {
     out: Vec<u8>,
     items: std::vec::IntoIter<Arc<Entry>>,
     filter: Filter,
+    form: Form,
     first: bool,
     done: bool,
 }
@@ -193,17 +179,17 @@ impl http_body::Body for PageBody {
             if !std::mem::take(&mut this.first) {
                 out.push(b',');
             }
-            write_item(&entry, &this.filter, &mut out);
+            this.form.item(&entry, this.filter.echo.as_deref(), &mut out);
         }
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
     }
 }
 
 /// A whole list, straight from the snapshot: one chunk is all the memory that it takes.
-fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, after: String) -> Response<Body> {
+fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, form: Form, after: String) -> Response<Body> {
     let mut head = Vec::with_capacity(256);
-    write_head(spec, snapshot.revision, None, None, &mut head);
-    let walk = Walk { snapshot, filter, after: after.into_bytes(), first: true };
+    write_head(spec, form, snapshot.revision, None, None, &mut head);
+    let walk = Walk { snapshot, filter, form, after: after.into_bytes(), first: true };
     let state = (Some(head), Some(walk));
     let chunks = futures::stream::unfold(state, |(head, walk)| async move {
         let mut walk = walk?;
@@ -223,6 +209,7 @@ fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, after: String) -> 
 struct Walk {
     snapshot: Snapshot,
     filter: Filter,
+    form: Form,
     after: Vec<u8>,
     first: bool,
 }
@@ -235,7 +222,7 @@ impl Walk {
                 if !std::mem::take(&mut self.first) {
                     out.push(b',');
                 }
-                write_item(entry, &self.filter, out);
+                self.form.item(entry, self.filter.echo.as_deref(), out);
             }
             if out.len() >= CHUNK_BYTES {
                 self.after = entry.key().to_vec();

@@ -4,31 +4,38 @@
 
 mod answer;
 mod filter;
+mod form;
 mod fresh;
 mod get;
 mod list;
+mod live;
 mod options;
 mod resolve;
 mod watch;
+mod websocket;
 
 use std::sync::Arc;
 
 use http::{HeaderMap, Response};
+use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     member::stores::{Ready, Stores},
     read::{
         filter::Filter,
+        form::{Form, OFFERS},
         fresh::{Need, prove, scope_of},
         options::Options,
         resolve::{Named, resolve},
         watch::Surroundings,
     },
+    store::KindSpec,
     wire::{
-        accept::{accept_header, negotiate, not_acceptable},
-        body::Body,
+        body::{Body, full},
         caller::Caller,
+        encode::encode,
+        media::{self, Encoding, Media, Wanted},
         mode::Mode,
         resource::Gvr,
         status::Status,
@@ -36,7 +43,7 @@ use crate::{
     },
 };
 
-pub use {fresh::Freshness, options::query_value};
+pub use {fresh::Freshness, options::query_value, websocket::over_websocket};
 
 /// What a read is about.
 #[derive(Clone, Debug)]
@@ -62,6 +69,44 @@ pub struct Asked<'a> {
     pub mode: Mode,
 }
 
+impl Asked<'_> {
+    /// What the answer is to be.
+    ///
+    /// Errors: 406.
+    pub fn wanted(&self) -> Result<Wanted, Status> {
+        media::negotiate(self.headers, Some(self.query), OFFERS)
+    }
+
+    /// The answer to a write, in the form and encoding that were negotiated for it.
+    ///
+    /// Errors: 406 for a form that does not fit: the write is done all the same, as with a kube-apiserver.
+    pub async fn written(
+        &self,
+        response: Response<Body>,
+        wanted: Wanted,
+        spec: &KindSpec,
+    ) -> Result<Response<Body>, Status> {
+        if wanted.transform.is_none() || !response.status().is_success() {
+            return Ok(self.encoded(response, wanted.encoding).await);
+        }
+        let form = Form::of_object(wanted.transform, spec)?;
+        let (head, body) = response.into_parts();
+        let broken = |error| Status::internal(format!("the answer broke off: {error}"));
+        let json = body.collect().await.map_err(broken)?.to_bytes();
+        let mut out = Vec::with_capacity(json.len());
+        form.document(&json, &mut out);
+        out.push(b'\n');
+        Ok(self.encoded(Response::from_parts(head, full(out)), wanted.encoding).await)
+    }
+
+    /// An answer as it goes out: in the encoding that was negotiated for it, or for failures.
+    pub async fn encoded(&self, response: Response<Body>, encoding: Encoding) -> Response<Body> {
+        let failed = response.status().is_client_error() || response.status().is_server_error();
+        let encoding = if failed { media::of_failure(self.headers, Some(self.query)) } else { encoding };
+        encode(response, encoding).await
+    }
+}
+
 /// Answers reads.
 pub struct Reader {
     stores: Arc<Stores>,
@@ -80,8 +125,10 @@ impl Reader {
     ///
     /// Errors: as a kube-apiserver, and 503 while a member that decides is unknown.
     pub async fn get(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
-        acceptable(asked.headers)?;
-        get::get(&self.stores, target, asked, self.freshness).await
+        let wanted = asked.wanted()?;
+        let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec);
+        let response = get::get(&self.stores, target, asked, self.freshness, form).await?;
+        Ok(asked.encoded(response, wanted.encoding).await)
     }
 
     /// Says whether a name is one of this kind's.
@@ -103,35 +150,59 @@ impl Reader {
         watch: bool,
         asked: Asked<'_>,
     ) -> Result<Response<Body>, Status> {
-        acceptable(asked.headers)?;
+        let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
-        let mut options = Options::parse(asked.query, watch, |name| naming.is_member(name))?;
+        let mut options = Options::parse(asked.query, watch, &target.gvr, |name| naming.is_member(name))?;
         // `/api/v1/watch/.../<name>`: the path says what a field selector would.
-        if !target.name.is_empty() && options.fields.name().is_none() {
-            options.fields = options.fields.with_name(&target.name);
+        if !target.name.is_empty() {
+            match options.fields.name() {
+                None if options.fields.is_everything() => options.fields = options.fields.with_name(&target.name),
+                Some(name) if name == target.name => {}
+                _ => return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name")),
+            }
         }
-        let split = options.fields.name().and_then(|name| naming.split(name));
-        let only = split.map(|(_, member)| member.clone());
-        let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
-        let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
-        let need = Need::of_options(&options, asked.headers, self.freshness);
-        if need != Need::Nothing {
-            let due = (need, scope_of(target, &options, own));
-            Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
+        if watch && wanted.encoding.media != Media::Json {
+            return Err(media::no_stream());
         }
+        let ready = self.prepare(target, &options, watch, asked).await?;
+        let spec = ready.store().spec();
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
         let mut response = if watch {
             let is_strict = asked.mode == Mode::Strict;
-            let around = Surroundings { last, stale: self.stale(&ready), is_strict, drain: self.drain.clone() };
+            let form = Form::of_object(wanted.transform, spec).ok();
+            let around = Surroundings { last, stale: self.stale(&ready), is_strict, drain: self.drain.clone(), form };
             watch::watch(ready.store(), &options, filter, around)
         } else {
-            list::list(ready.store(), &options, filter, last)?
+            let form = Form::of_list(wanted.transform, spec)?;
+            let response = list::list(ready.store(), &options, filter, form, last)?;
+            asked.encoded(response, wanted.encoding).await
         };
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         warnings.write_to(response.headers_mut());
         Ok(response)
+    }
+
+    /// The store, once all that the answer rests on is in it.
+    async fn prepare(
+        &self,
+        target: &Target,
+        options: &Options,
+        watch: bool,
+        asked: Asked<'_>,
+    ) -> Result<Ready, Status> {
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let split = options.fields.name().and_then(|name| naming.split(name));
+        let only = split.map(|(_, member)| member.clone());
+        let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
+        let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
+        let need = Need::of_options(options, watch, asked.headers, self.freshness);
+        if need != Need::Nothing {
+            let due = (need, scope_of(target, options, own));
+            Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
+        }
+        Ok(ready)
     }
 
     /// A list or watch of one name selects and names the same object for its whole life.
@@ -140,6 +211,7 @@ impl Reader {
             namespace: target.namespace.clone(),
             labels: options.labels.clone(),
             fields: options.fields.clone(),
+            suffixed: !self.stores.shared().naming.is_plain(),
             echo: None,
         };
         let Some(name) = options.fields.name().map(str::to_owned) else { return Ok(filter) };
@@ -156,8 +228,4 @@ impl Reader {
         let (stores, running) = (Arc::clone(&self.stores), Arc::clone(&ready.running));
         Box::new(move || stores.stale(&running))
     }
-}
-
-fn acceptable(headers: &HeaderMap) -> Result<(), Status> {
-    negotiate(accept_header(headers), &[]).map(|_| ()).ok_or_else(not_acceptable)
 }

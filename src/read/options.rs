@@ -5,10 +5,12 @@
 use http::StatusCode;
 
 use crate::{
-    store::Revision,
+    store::{Revision, label},
     wire::{
+        resource::Gvr,
         selector::{FieldSelector, LabelSelector, SelectorError},
         status::{Cause, Reason, Status},
+        token::ContinueToken,
     },
 };
 
@@ -37,14 +39,15 @@ pub(super) enum Match {
 /// Parsed and validated options.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
-    pub(super) watch: bool,
     pub(super) at: At,
     pub(super) matching: Match,
     pub(super) limit: Option<usize>,
-    pub(super) continue_token: String,
+    /// Where a paged list goes on.
+    pub(super) token: Option<ContinueToken>,
     pub(super) labels: LabelSelector,
     pub(super) fields: FieldSelector,
-    pub(super) timeout_seconds: Option<u64>,
+    /// Below zero: over at once.
+    pub(super) timeout_seconds: Option<i64>,
     pub(super) bookmarks: bool,
     pub(super) send_initial_events: Option<bool>,
 }
@@ -62,116 +65,189 @@ pub fn query_value(query: &str, name: &str) -> Option<String> {
 }
 
 impl Options {
-    /// Reads the query. `watch` says that the path or the query asks for a watch.
-    pub(super) fn parse(query: &str, watch: bool, is_member: impl Fn(&str) -> bool) -> Result<Self, Status> {
+    /// Reads the query of a list or watch of that resource. `watch` says that the path or the query asks for a watch.
+    ///
+    /// Errors: of several mistakes the one that a kube-apiserver tells: it reads numbers, then selectors' grammar, then
+    /// looks at what goes together, then at the fields, then at tokens and revisions.
+    pub(super) fn parse(query: &str, watch: bool, gvr: &Gvr, is_member: impl Fn(&str) -> bool) -> Result<Self, Status> {
         let text = |name: &str| query_value(query, name).unwrap_or_default();
+        let timeout_seconds = number(query, "timeoutSeconds")?;
+        let limit = number(query, "limit")?;
         let labels = LabelSelector::parse(&text("labelSelector"), is_member).map_err(|error| selector(&error))?;
-        let fields = FieldSelector::parse(&text("fieldSelector")).map_err(|error| selector(&error))?;
-        let at = match text("resourceVersion").as_str() {
-            "" => At::Newest,
-            "0" => At::Any,
-            number => At::Revision(Revision(number.parse().map_err(|_| {
-                Status::bad_request(format!("invalid resource version: {number:?} is not a decimal number"))
-            })?)),
+        let fields = FieldSelector::parse(&text("fieldSelector"), &gvr.group, &gvr.resource);
+        let fields = match fields {
+            Err(SelectorError::Field(_)) | Ok(_) => fields,
+            Err(error) => return Err(selector(&error)),
         };
-        let send_initial_events = boolean(query, "sendInitialEvents")?;
-        let options = Self {
-            watch,
+        let mut raw = Raw {
+            revision: text("resourceVersion"),
+            matching: text("resourceVersionMatch"),
+            token: text("continue"),
+            send_initial_events: boolean(query, "sendInitialEvents"),
+        };
+        let is_legacy = raw.send_initial_events.is_none() && raw.matching.is_empty();
+        if watch && is_legacy && matches!(raw.revision.as_str(), "" | "0") {
+            // Source: kubernetes/apimachinery `pkg/apis/meta/internalversion/defaults.go`.
+            raw.send_initial_events = Some(true);
+            raw.matching = NOT_OLDER_THAN.into();
+        }
+        let faults = if watch { raw.faults_of_watch() } else { raw.faults_of_list() };
+        if !faults.is_empty() {
+            return Err(invalid(&faults));
+        }
+        let fields = fields.map_err(|error| selector(&error))?;
+        let token = if watch { None } else { token(&raw, gvr)? };
+        let at = at(&raw.revision)?;
+        Ok(Self {
             at,
-            matching: matching(&text("resourceVersionMatch"))?,
-            limit: number(query, "limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0),
-            continue_token: text("continue"),
+            matching: match raw.matching.as_str() {
+                NOT_OLDER_THAN => Match::NotOlderThan,
+                EXACT => Match::Exact,
+                _ => Match::Unset,
+            },
+            // Source: kubernetes/apiserver `storage/cacher/cacher.go`, `computeListLimit`.
+            limit: limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0 && at != At::Any),
+            token,
             labels,
             fields,
-            timeout_seconds: number(query, "timeoutSeconds")?.filter(|seconds| *seconds > 0),
-            bookmarks: boolean(query, "allowWatchBookmarks")?.unwrap_or_default(),
-            send_initial_events,
-        };
-        options.validate()?;
-        Ok(options)
+            timeout_seconds: timeout_seconds.filter(|seconds| *seconds != 0),
+            bookmarks: boolean(query, "allowWatchBookmarks").unwrap_or_default(),
+            send_initial_events: raw.send_initial_events,
+        })
     }
+}
 
-    fn validate(&self) -> Result<(), Status> {
-        let refuse =
-            |field: &str, message: &str| Err(invalid("FieldValueForbidden", field, format!("Forbidden: {message}")));
-        if self.watch {
-            return match (self.send_initial_events, self.matching) {
-                (Some(_), Match::NotOlderThan) | (None, Match::Unset) => Ok(()),
-                (Some(_), Match::Unset | Match::Exact) => refuse(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                ),
-                (None, Match::NotOlderThan | Match::Exact) => refuse(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                ),
-            };
+const EXACT: &str = "Exact";
+const NOT_OLDER_THAN: &str = "NotOlderThan";
+
+/// What has to go together.
+struct Raw {
+    revision: String,
+    matching: String,
+    token: String,
+    send_initial_events: Option<bool>,
+}
+
+impl Raw {
+    fn faults_of_list(&self) -> Vec<Cause> {
+        let mut faults = Vec::new();
+        if !self.matching.is_empty() {
+            if self.revision.is_empty() {
+                faults.push(forbidden(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            }
+            if !self.token.is_empty() {
+                faults.push(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+            }
+            if self.matching != EXACT && self.matching != NOT_OLDER_THAN {
+                faults.push(unsupported(&self.matching, "\"Exact\", \"NotOlderThan\", \"\""));
+            }
+            if self.matching == EXACT && self.revision == "0" {
+                let what = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                faults.push(forbidden(MATCH, what));
+            }
         }
         if self.send_initial_events.is_some() {
-            return refuse("sendInitialEvents", "sendInitialEvents is forbidden for list");
+            faults.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
         }
-        let set = self.matching != Match::Unset;
-        if set && self.at == At::Newest {
-            return refuse(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden unless resourceVersion is provided",
-            );
+        faults
+    }
+
+    fn faults_of_watch(&self) -> Vec<Cause> {
+        let mut faults = Vec::new();
+        if self.send_initial_events.is_some() && self.matching != NOT_OLDER_THAN {
+            let what = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            faults.push(forbidden(MATCH, what));
         }
-        if set && !self.continue_token.is_empty() {
-            return refuse("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
+        if !self.matching.is_empty() {
+            if self.send_initial_events.is_none() {
+                let what = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                faults.push(forbidden(MATCH, what));
+            }
+            if self.matching != NOT_OLDER_THAN {
+                faults.push(unsupported(&self.matching, "\"NotOlderThan\""));
+            }
+            if !self.token.is_empty() {
+                faults.push(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+            }
         }
-        if self.matching == Match::Exact && self.at == At::Any {
-            return refuse(
-                "resourceVersionMatch",
-                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            );
-        }
-        if !self.continue_token.is_empty() && matches!(self.at, At::Revision(_)) {
-            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
-        }
-        Ok(())
+        faults
     }
 }
 
-fn matching(text: &str) -> Result<Match, Status> {
-    match text {
-        "" => Ok(Match::Unset),
-        "NotOlderThan" => Ok(Match::NotOlderThan),
-        "Exact" => Ok(Match::Exact),
-        other => {
-            let message = format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
-            Err(invalid("FieldValueNotSupported", "resourceVersionMatch", message))
-        }
+const MATCH: &str = "resourceVersionMatch";
+
+fn forbidden(field: &str, what: &str) -> Cause {
+    Cause { reason: "FieldValueForbidden".into(), message: format!("Forbidden: {what}"), field: field.into() }
+}
+
+fn unsupported(value: &str, supported: &str) -> Cause {
+    let message = format!("Unsupported value: {value:?}: supported values: {supported}");
+    Cause { reason: "FieldValueNotSupported".into(), message, field: MATCH.into() }
+}
+
+/// 422 about list options.
+fn invalid(faults: &[Cause]) -> Status {
+    let each: Vec<String> = faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect();
+    let told = if let [only] = each.as_slice() { only.clone() } else { format!("[{}]", each.join(", ")) };
+    let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {told}");
+    let mut status = Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message);
+    status = status.about("meta.k8s.io", "ListOptions", "");
+    status.details.causes = faults.to_vec();
+    status
+}
+
+/// A list that goes on has its revision from the token.
+fn token(raw: &Raw, gvr: &Gvr) -> Result<Option<ContinueToken>, Status> {
+    if raw.token.is_empty() {
+        return Ok(None);
+    }
+    let token = ContinueToken::decode(&raw.token).filter(|token| token.resource == label(gvr)).ok_or_else(|| {
+        Status::bad_request("invalid continue token: continue key is not valid: this list gave none such")
+    })?;
+    if !matches!(raw.revision.as_str(), "" | "0") {
+        return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+    }
+    Ok(Some(token))
+}
+
+/// Reads a revision as Go does.
+///
+/// Errors: 400. (Of watches and gets a kube-apiserver says 500, which nobody can want.)
+pub(super) fn at(text: &str) -> Result<At, Status> {
+    match parse_unsigned(text) {
+        _ if text.is_empty() => Ok(At::Newest),
+        Ok(0) => Ok(At::Any),
+        Ok(number) => Ok(At::Revision(Revision(number))),
+        Err(what) => Err(Status::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {what}"
+        ))),
     }
 }
 
-fn number(query: &str, name: &str) -> Result<Option<u64>, Status> {
-    let Some(text) = query_value(query, name).filter(|text| !text.is_empty()) else { return Ok(None) };
-    match text.parse::<i64>() {
-        Ok(value) => Ok(u64::try_from(value).ok()),
-        Err(_) => Err(Status::bad_request(format!("invalid {name}: {text:?} is not a number"))),
-    }
+const SYNTAX: &str = "invalid syntax";
+const RANGE: &str = "value out of range";
+
+fn parse_unsigned(text: &str) -> Result<u64, &'static str> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().map_err(|_| RANGE) } else { Err(SYNTAX) }
+}
+
+fn number(query: &str, name: &str) -> Result<Option<i64>, Status> {
+    let Some(text) = query_value(query, name) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| {
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(&text);
+        let what = if parse_unsigned(digits) == Err(SYNTAX) { SYNTAX } else { RANGE };
+        Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: {what}"))
+    })
 }
 
 /// As Kubernetes converts booleans of a query: anything but `false` and `0` is true.
-fn boolean(query: &str, name: &str) -> Result<Option<bool>, Status> {
-    Ok(query_value(query, name).map(|text| !matches!(text.to_ascii_lowercase().as_str(), "false" | "0")))
+fn boolean(query: &str, name: &str) -> Option<bool> {
+    query_value(query, name).map(|text| !matches!(text.to_ascii_lowercase().as_str(), "false" | "0"))
 }
 
 fn selector(error: &SelectorError) -> Status {
     Status::bad_request(error.to_string())
-}
-
-/// 422 about list options.
-fn invalid(reason: &str, field: &str, message: String) -> Status {
-    let mut status = Status::new(
-        StatusCode::UNPROCESSABLE_ENTITY,
-        Reason::Invalid,
-        format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {message}"),
-    )
-    .about("meta.k8s.io", "ListOptions", "");
-    status.details.causes = vec![Cause { reason: reason.into(), message, field: field.into() }];
-    status
 }
 
 /// 504: a list at a revision that has not been given out.
@@ -192,7 +268,8 @@ mod tests {
     use super::*;
 
     fn parse(query: &str, watch: bool) -> Result<Options, u16> {
-        Options::parse(query, watch, |name| name == "east").map_err(|status| status.code.as_u16())
+        Options::parse(query, watch, &Gvr::new("", "v1", "pods"), |name| name == "east")
+            .map_err(|status| status.code.as_u16())
     }
 
     #[test]
@@ -206,7 +283,10 @@ mod tests {
     fn bad_options_are_refused_as_kubernetes_does() {
         for (query, watch, code) in [
             ("resourceVersion=abc", false, 400),
-            ("fieldSelector=spec.x%3Dy", false, 400),
+            ("fieldSelector=spec..x%3Dy", false, 400),
+            ("limit=", false, 400),
+            ("continue=x", false, 400),
+            ("continue=x", true, 422),
             ("labelSelector=a%3Db%3Dc", false, 400),
             ("limit=x", false, 400),
             ("resourceVersionMatch=Exact", false, 422),
@@ -225,7 +305,11 @@ mod tests {
     #[test]
     fn good_options_are_taken() {
         let options = parse("limit=500&resourceVersion=0&labelSelector=a%3Db", false).unwrap();
-        assert_eq!((options.limit, options.at), (Some(500), At::Any));
+        assert_eq!((options.limit, options.at), (None, At::Any));
+        assert_eq!(parse("limit=500&resourceVersion=7", false).unwrap().limit, Some(500));
+        assert_eq!(parse("limit=-1&timeoutSeconds=-1", false).unwrap().limit, None);
+        assert_eq!(parse("allowWatchBookmarks", true).unwrap().send_initial_events, Some(true));
+        assert_eq!(parse("resourceVersion=7", true).unwrap().send_initial_events, None);
         let options =
             parse("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1", true).unwrap();
         assert_eq!((options.send_initial_events, options.bookmarks), (Some(true), true));

@@ -16,8 +16,9 @@ use crate::{
     read::{
         answer::json_response,
         filter::Filter,
+        form::Form,
         list::CHUNK_BYTES,
-        options::{At, Options},
+        options::{At, Options, too_large},
     },
     store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
     wire::{
@@ -50,6 +51,8 @@ pub(super) struct Surroundings {
     pub(super) is_strict: bool,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
+    /// How objects are written; `None` if it cannot be: a kube-apiserver ends such a watch at its first event.
+    pub(super) form: Option<Form>,
 }
 
 /// Answers a watch. One that cannot begin where it wants to is told so in the stream: on an HTTP 410 clients would try
@@ -60,52 +63,65 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, stale, is_strict, drain } = around;
-    let initial = match (options.at, options.send_initial_events) {
-        (_, Some(wanted)) => wanted,
-        (At::Newest | At::Any, None) => true,
-        (At::Revision(_), None) => false,
-    };
-    let too_new = matches!(options.at, At::Revision(asked) if asked > last);
-    let begun = match options.at {
-        At::Revision(asked) if too_new => Err(too_old(asked, last)),
-        At::Revision(asked) if !initial => {
-            store.cursor(asked).map(|cursor| (None, cursor)).map_err(|expired| too_old(asked, expired.floor))
-        }
-        At::Newest | At::Any | At::Revision(_) => {
-            let (snapshot, cursor) = store.snapshot_and_cursor();
-            Ok((initial.then_some(snapshot), cursor))
-        }
-    };
-    let (initial, cursor) = match begun {
+    let Surroundings { last, stale, is_strict, drain, form } = around;
+    let (initial, cursor) = match begin(store, options, last) {
         Ok(begun) => begun,
         Err(status) => return error_response(&status),
     };
-    let seconds = options.timeout_seconds.unwrap_or_else(|| DEADLINE_MIN_SECONDS + last.0 % DEADLINE_MIN_SECONDS);
     let now = Instant::now();
-    let deadline = now + Duration::from_secs(seconds.min(7 * 24 * 3600));
+    let seconds = match options.timeout_seconds {
+        Some(seconds) => u64::try_from(seconds).unwrap_or_default().min(7 * 24 * 3600),
+        None => DEADLINE_MIN_SECONDS + last.0 % DEADLINE_MIN_SECONDS,
+    };
+    let deadline = now + Duration::from_secs(seconds);
     let watcher = Watcher {
         changed: store.subscribe(),
         store: Arc::clone(store),
         cursor,
         filter,
+        form: form.unwrap_or(Form::Whole),
         initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
-        bookmarks: options.bookmarks,
-        next_bookmark: now + BOOKMARK_EVERY,
+        next_bookmark: next_bookmark(options.bookmarks, now, deadline),
         deadline,
         stale,
         is_strict,
         next_look: now + STRICT_EVERY,
         drain,
         records: Vec::new(),
-        over: false,
+        over: seconds == 0,
     };
-    let chunks = futures::stream::unfold(watcher, |mut watcher| async move {
-        let chunk = watcher.next_chunk().await?;
+    let chunks = futures::stream::unfold(watcher, move |mut watcher| async move {
+        let chunk = watcher.next_chunk().await.filter(|_| form.is_some())?;
         Some((Ok::<_, BodyError>(Frame::data(chunk)), watcher))
     });
     json_response(StreamBody::new(chunks).boxed_unsync())
+}
+
+/// Where a watch begins: at the objects of now, or in the log.
+fn begin(store: &FleetStore, options: &Options, last: Revision) -> Result<(Option<Snapshot>, Cursor), Status> {
+    let initial = options.send_initial_events == Some(true);
+    match options.at {
+        At::Revision(asked) if asked > last && initial => Err(too_large(asked, last)),
+        At::Revision(asked) if asked > last => Err(too_old(asked, last)),
+        At::Revision(asked) if !initial => {
+            store.cursor(asked).map(|cursor| (None, cursor)).map_err(|expired| too_old(asked, expired.floor))
+        }
+        at => {
+            let (snapshot, mut cursor) = store.snapshot_and_cursor();
+            if let At::Revision(asked) = at {
+                cursor.revision = cursor.revision.max(asked);
+            }
+            Ok((initial.then_some(snapshot), cursor))
+        }
+    }
+}
+
+/// About each minute, and shortly before the end. Source: kubernetes/apiserver `cacher/cache_watcher.go`,
+/// `nextBookmarkTime`.
+fn next_bookmark(wanted: bool, now: Instant, deadline: Instant) -> Option<Instant> {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_END)?;
+    Some(last.min(now + BOOKMARK_EVERY)).filter(|at| wanted && *at > now)
 }
 
 fn too_old(asked: Revision, known: Revision) -> Status {
@@ -139,10 +155,10 @@ struct Watcher {
     changed: watch::Receiver<u64>,
     cursor: Cursor,
     filter: Filter,
+    form: Form,
     initial: Option<Initial>,
     end_bookmark: bool,
-    bookmarks: bool,
-    next_bookmark: Instant,
+    next_bookmark: Option<Instant>,
     deadline: Instant,
     stale: Stale,
     is_strict: bool,
@@ -158,6 +174,7 @@ enum Woken {
     Bookmark,
     Look,
     Deadline,
+    Drain,
 }
 
 impl Watcher {
@@ -176,6 +193,10 @@ impl Watcher {
                 }
                 continue;
             }
+            if Instant::now() >= self.deadline {
+                // However much there is to tell.
+                return None;
+            }
             self.changed.borrow_and_update();
             if let Some(chunk) = self.read() {
                 return Some(chunk);
@@ -190,13 +211,14 @@ impl Watcher {
             match self.wait().await {
                 Woken::Changed => {}
                 Woken::Bookmark => {
-                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    self.next_bookmark = next_bookmark(true, Instant::now(), self.deadline);
                     return Some(self.bookmark(false).into());
                 }
                 Woken::Look => {}
-                Woken::Deadline => {
+                Woken::Deadline => return None,
+                Woken::Drain => {
                     self.over = true;
-                    if self.bookmarks {
+                    if self.next_bookmark.is_some() {
                         return Some(self.bookmark(false).into());
                     }
                 }
@@ -216,16 +238,15 @@ impl Watcher {
     }
 
     async fn wait(&mut self) -> Woken {
-        let before_end = if self.bookmarks { BOOKMARK_BEFORE_END } else { Duration::ZERO };
-        let end = self.deadline.checked_sub(before_end).filter(|end| *end > Instant::now()).unwrap_or(self.deadline);
+        let bookmark = self.next_bookmark.unwrap_or(self.deadline);
         tokio::select! {
             changed = self.changed.changed() => {
                 if changed.is_err() { Woken::Deadline } else { Woken::Changed }
             }
-            () = sleep_until(self.next_bookmark), if self.bookmarks => Woken::Bookmark,
+            () = sleep_until(bookmark), if self.next_bookmark.is_some() => Woken::Bookmark,
             () = sleep_until(self.next_look), if self.is_strict => Woken::Look,
-            () = sleep_until(end) => Woken::Deadline,
-            () = self.drain.cancelled() => Woken::Deadline,
+            () = sleep_until(self.deadline) => Woken::Deadline,
+            () = self.drain.cancelled() => Woken::Drain,
         }
     }
 
@@ -292,10 +313,7 @@ impl Watcher {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event_type.as_str().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
-        match &self.filter.echo {
-            None => entry.write_at(revision, out),
-            Some(name) => entry.write_named(name, revision, out),
-        }
+        self.form.object(entry, self.filter.echo.as_deref(), revision, out);
         out.extend_from_slice(b"}\n");
     }
 
@@ -315,12 +333,9 @@ impl Watcher {
         } else {
             format!(",\"annotations\":{{{}}}", annotations.join(","))
         };
-        format!(
-            "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\",\"creationTimestamp\":null{annotations}}}}}}}\n",
-            spec.gvk.kind,
-            spec.gvr.api_version(),
-            self.cursor.revision,
-        )
-        .into_bytes()
+        let mut out = b"{\"type\":\"BOOKMARK\",\"object\":{".to_vec();
+        self.form.object_type(spec, &mut out);
+        let metadata = format!("\"metadata\":{{\"resourceVersion\":\"{}\"{annotations}}}", self.cursor.revision);
+        [out.as_slice(), b",", metadata.as_bytes(), b"}}\n"].concat()
     }
 }

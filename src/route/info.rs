@@ -6,7 +6,7 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::wire::mode::Mode;
+use crate::wire::{mode::Mode, selector::FieldSelector};
 
 /// Path segments at most; Kubernetes' own paths have fewer than ten.
 const SEGMENTS_MAX: usize = 64;
@@ -176,6 +176,7 @@ impl RequestInfo {
             self.verb = "deletecollection".to_owned();
         }
         if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection")
+            && self.name.is_empty()
             && let Some(selector) = parameter(query, "fieldSelector")
             && let Some(name) = exact_name(&selector)
         {
@@ -233,11 +234,8 @@ fn truth(value: &str) -> bool {
 
 /// The name that a field selector demands exactly, where it can be one object's.
 fn exact_name(selector: &str) -> Option<String> {
-    let name = selector.split(',').map(str::trim).find_map(|term| {
-        let (key, value) = term.split_once('=')?;
-        (key == "metadata.name").then(|| value.strip_prefix('=').unwrap_or(value))
-    });
-    let name = name?;
+    let fields = FieldSelector::parse(selector, "", "").ok()?;
+    let name = fields.name()?;
     let sound = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '%']);
     sound.then(|| name.to_owned())
 }

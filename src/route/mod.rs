@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
+    config::MemberName,
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{
         Member,
@@ -18,17 +19,20 @@ use crate::{
         stores::{Marking, Ready, Stores},
         view,
     },
-    read::{Asked, Reader, Target},
+    read::{Asked, Reader, Target, over_websocket},
     route::body::{body_name, read_json},
     store::key,
     wire::{
         body::Body,
         caller::Caller,
+        encode::encode,
+        media,
         mode::Mode,
         resource::Gvr,
         status::{Reason, Status},
+        upgrade::WebSocketAsked,
     },
-    write::{self, Writer, live::LiveFleet, unbuilt::not_built},
+    write::{self, Writer, live::LiveFleet, review::is_review, unbuilt::not_built},
 };
 
 pub use info::{PathError, RequestInfo, View};
@@ -119,9 +123,24 @@ impl Router {
             return Ok(refuse(caller, request.headers()));
         }
         let (parts, body) = request.into_parts();
+        match self.fleet((mode, caller), &parts, body).await {
+            Ok(response) => Ok(response),
+            Err(status) => {
+                let encoding = media::of_failure(&parts.headers, parts.uri.query());
+                Ok(encode(status.into_response(), encoding).await)
+            }
+        }
+    }
+
+    async fn fleet(
+        &self,
+        (mode, caller): (Mode, &Caller),
+        parts: &Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
         if is_openapi_path(parts.uri.path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
-            return Box::pin(self.openapi.answer(&self.stores, &parts)).await;
+            return Box::pin(self.openapi.answer(&self.stores, parts)).await;
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {
@@ -142,7 +161,7 @@ impl Router {
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(Status::no_such_path());
         }
-        self.resource(&info, (mode, caller), &parts, body).await
+        self.resource(&info, (mode, caller), parts, body).await
     }
 
     async fn resource(
@@ -162,9 +181,15 @@ impl Router {
             None if catalogue.complete() => return Err(Status::no_such_path()),
             None => {}
         }
-        if !METHODS.contains(&parts.method) {
+        let watches = info.verb == "watch";
+        if watches && !info.subresource.is_empty() {
+            return Err(Status::no_such_path());
+        }
+        // A path with `watch` in it is for reading.
+        if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
+        media::routable(&gvr.group, &parts.method, watches || info.parts.len() <= 1, &parts.headers)?;
         // A request for one namespace names it twice: as itself, and as the namespace that it is in.
         let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
         let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
@@ -173,30 +198,88 @@ impl Router {
             && !resource.watchable
         {
             // What cannot be listed and watched no store can hold (reviews, bindings, component statuses).
-            let readable = resource.allows("get") || resource.allows("list");
-            return Err(if readable { self.not_built(info) } else { Status::method_not_allowed(NOT_ALLOWED) });
+            return Box::pin(self.unwatchable(info, resource, &target, asked)).await;
         }
         match (info.verb.as_str(), info.subresource.as_str()) {
             // A kube-apiserver answers a get of `/status` with the whole object, too.
             ("get", "" | "status") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
-            ("watch", "") => self.reader.list_or_watch(&target, true, asked).await,
+            ("watch", "") => {
+                let response = self.reader.list_or_watch(&target, true, asked).await?;
+                let over_http = parts.extensions.get::<WebSocketAsked>().is_none();
+                Ok(if over_http { response } else { over_websocket(&parts.headers, response) })
+            }
             // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
+            ("create", "") if is_review(&target.gvr) => Box::pin(self.review(known, &target, asked, body)).await,
             ("create", "") => Box::pin(self.create(&target, asked, body)).await,
             ("delete", "") => Box::pin(self.delete(info, &target, asked, body)).await,
             _ => Err(self.not_built(info)),
         }
     }
 
+    /// A read of what no store can hold.
+    async fn unwatchable(
+        &self,
+        info: &RequestInfo,
+        resource: &MergedResource,
+        target: &Target,
+        asked: Asked<'_>,
+    ) -> Result<Response<Body>, Status> {
+        match info.verb.as_str() {
+            _ if !info.subresource.is_empty() => Err(self.not_built(info)),
+            "get" if resource.allows("get") => self.reader.live_get(resource, target, asked).await,
+            "list" if resource.allows("list") => self.reader.live_list(resource, target, asked).await,
+            // In the words of kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
+            "watch" if resource.allows("list") => {
+                let message = format!("watch is not supported on resources of kind {:?}", resource.gvr.qualified());
+                let (group, name) = (&resource.gvr.group, &resource.gvr.resource);
+                Err(Status::method_not_allowed(message).about(group, name, ""))
+            }
+            _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+        }
+    }
+
+    /// A `POST` of a question, of which nothing is stored.
+    async fn review(
+        &self,
+        known: Option<&MergedResource>,
+        target: &Target,
+        asked: Asked<'_>,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let Some(resource) = known else {
+            return Err(Status::unavailable("no member has told yet what it serves; see /readyz?verbose"));
+        };
+        let body = read_json(asked.headers, body).await?;
+        let agent = asked.headers.get(header::USER_AGENT);
+        let request = write::request::Request {
+            caller: asked.caller.clone(),
+            gvr: target.gvr.clone(),
+            gvk: resource.gvk.clone(),
+            namespace: target.namespace.clone(),
+            query: asked.query.to_owned(),
+            user_agent: agent.and_then(|value| value.to_str().ok()).map(str::to_owned),
+            body,
+        };
+        let registry = self.stores.registry();
+        let present = |name: &&MemberName| {
+            registry.get(name.as_str()).is_some_and(|member| !member.config().absent && member.twin_of().is_none())
+        };
+        let members: Vec<MemberName> = resource.members.iter().filter(present).cloned().collect();
+        Ok(self.writer.review(&request, &members).await.into_response())
+    }
+
     /// A `POST` to a collection. What the writer does not build yet it refuses itself.
     async fn create(&self, target: &Target, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
         let body = read_json(asked.headers, body).await?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
         // A pin waits for its own member, everything else for all: a name is promised once.
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
         let request = write_request(target, asked, &ready, body);
-        Ok(self.writer.create(request).await.into_response())
+        let response = self.writer.create(request).await.into_response();
+        asked.written(response, wanted, ready.store().spec()).await
     }
 
     /// A `DELETE` of one object: of a placed one here; of others in their member.
@@ -207,12 +290,14 @@ impl Router {
         asked: Asked<'_>,
         body: Body,
     ) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
         let body = read_json(asked.headers, body).await?;
         let ready = self.stores.ready(&target.gvr, None).await?;
         let plain = key(&target.namespace, &target.name);
         if ready.store().shown_parts(&plain).iter().any(|part| part.marker.is_some()) {
             let request = write_request(target, asked, &ready, body);
-            return Ok(self.writer.delete(request, target.name.clone()).await.into_response());
+            let response = self.writer.delete(request, target.name.clone()).await.into_response();
+            return asked.written(response, wanted, ready.store().spec()).await;
         }
         let naming = Arc::clone(&self.stores.shared().naming);
         if let Some((own, member)) = naming.split(&target.name) {

@@ -19,6 +19,7 @@ use crate::{
         body::{Body, empty},
         mode::Mode,
         status::{Reason, Status},
+        upgrade::WebSocketAsked,
     },
 };
 
@@ -87,6 +88,9 @@ impl<H: Handler> Gate<H> {
             return self.health(path, query, request.method(), true);
         }
         request.extensions_mut().insert(caller.clone());
+        if let Some(asked) = WebSocketAsked::by(request.headers()) {
+            request.extensions_mut().insert(asked);
+        }
         if let Err(status) = headers::clean(request.headers_mut()) {
             return status.into_response_to(request.headers());
         }

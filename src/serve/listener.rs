@@ -2,7 +2,8 @@
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use hyper::{rt::Executor, service::service_fn};
+use http::{Request, Response, StatusCode};
+use hyper::{body::Incoming, rt::Executor, service::service_fn, upgrade};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
@@ -16,10 +17,13 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::serve::{
-    authenticate::Identity,
-    gate::{Gate, Handler, too_many_connections},
-    tls::Tls,
+use crate::{
+    serve::{
+        authenticate::Identity,
+        gate::{Gate, Handler, too_many_connections},
+        tls::Tls,
+    },
+    wire::{body::Body, upgrade::OnceUpgraded},
 };
 
 /// Bounds of what clients may hold. Sources: kube-apiserver's own where it has one.
@@ -193,19 +197,21 @@ impl<H: Handler> Server<H> {
         let http2 = session.alpn_protocol() == Some(b"h2");
         let anonymous = refused || identity == Identity::Anonymous;
         let (server, identity) = (Arc::clone(&self), Arc::new(identity));
+        let seat = Arc::new(seat);
+        let held = Arc::clone(&seat);
         let service = service_fn(move |request| {
-            let (server, identity) = (Arc::clone(&server), Arc::clone(&identity));
+            let (server, identity, seat) = (Arc::clone(&server), Arc::clone(&identity), Arc::clone(&held));
             async move {
                 let answer = if refused {
                     too_many_connections(OVER_LIMIT_RETRY)
                 } else {
-                    server.gate.answer(request, &identity).await
+                    server.answer(request, &identity, seat).await
                 };
                 Ok::<_, Infallible>(answer)
             }
         });
         let builder = self.builder(http2, anonymous);
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         let life =
             async { if anonymous { sleep(self.limits.anonymous_life).await } else { std::future::pending().await } };
@@ -221,6 +227,35 @@ impl<H: Handler> Server<H> {
             tracing::debug!(%peer, error, "a connection ended early");
         }
         drop(seat);
+    }
+
+    /// Answers a request; where the answer is another protocol, that has a task of its own and keeps the seat.
+    async fn answer(
+        self: &Arc<Self>,
+        mut request: Request<Incoming>,
+        identity: &Identity,
+        seat: Arc<OwnedSemaphorePermit>,
+    ) -> Response<Body> {
+        let upgraded = upgrade::on(&mut request);
+        let mut response = self.gate.answer(request, identity).await;
+        let once = response.extensions_mut().remove::<OnceUpgraded>();
+        if let Some(once) = once.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
+            let cut = self.cut.clone();
+            self.tasks.spawn(async move {
+                let work = async {
+                    match upgraded.await {
+                        Ok(connection) => once.run(connection).await,
+                        Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
+                    }
+                };
+                tokio::select! {
+                    () = work => {}
+                    () = cut.cancelled() => {}
+                }
+                drop(seat);
+            });
+        }
+        response
     }
 
     /// The protocol is the one agreed on by ALPN: guessing it from bytes would let a silent client hold a seat.

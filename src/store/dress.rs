@@ -50,6 +50,7 @@ pub(super) struct Facts<'a> {
     pub(super) resource_version_at: Range<usize>,
     pub(super) labels_at: Option<Range<usize>>,
     pub(super) annotations_at: Option<Range<usize>>,
+    pub(super) metadata_at: Range<usize>,
 }
 
 /// A JSON string's text. Names have no escapes; what has is decoded.
@@ -64,14 +65,27 @@ fn unquote(raw: &str) -> Cow<'_, str> {
 impl<'a> Facts<'a> {
     /// Walks a document once, which was validated where it came in. What else was found stays in `found`.
     pub(super) fn read(spec: &KindSpec, document: &'a str, found: &mut Vec<Found>) -> Result<Self, BadObject> {
+        Self::read_as(spec, document, found, true)
+    }
+
+    /// [`Self::read`] for what no store holds, and may so have neither UID nor revision: they lie nowhere then.
+    pub(super) fn read_unstored(spec: &KindSpec, document: &'a str, found: &mut Vec<Found>) -> Result<Self, BadObject> {
+        Self::read_as(spec, document, found, false)
+    }
+
+    fn read_as(spec: &KindSpec, document: &'a str, found: &mut Vec<Found>, is_stored: bool) -> Result<Self, BadObject> {
         found.clear();
         spec.paths.locate_valid(document, found)?;
         let at = |number: u16| found.iter().find(|found| found.id == number).map(|found| found.range.clone());
         let raw = |range: &Range<usize>| document.get(range.clone()).unwrap_or_default();
         let string = |number: u16| at(number).filter(|range| raw(range).starts_with('"'));
         let name_at = string(id::NAME).ok_or(BadObject::Missing("name"))?;
-        let uid_at = string(id::UID).ok_or(BadObject::Missing("uid"))?;
-        let resource_version_at = string(id::RESOURCE_VERSION).ok_or(BadObject::Missing("resourceVersion"))?;
+        let stored = |number: u16, what| match string(number) {
+            None if is_stored => Err(BadObject::Missing(what)),
+            range => Ok(range.unwrap_or_default()),
+        };
+        let uid_at = stored(id::UID, "uid")?;
+        let resource_version_at = stored(id::RESOURCE_VERSION, "resourceVersion")?;
         let revision = raw(&resource_version_at).trim_matches('"');
         let digits = revision.bytes().all(|byte| byte.is_ascii_digit());
         let namespace = match string(id::NAMESPACE) {
@@ -86,10 +100,10 @@ impl<'a> Facts<'a> {
             name: unquote(raw_of(document, name_at.clone())),
             namespace: if spec.namespaced { namespace } else { Cow::Borrowed("") },
             uid: raw_of(document, uid_at.clone()).trim_matches('"'),
-            member_rv: digits
-                .then(|| revision.parse().ok())
-                .flatten()
-                .ok_or_else(|| BadObject::Revision(revision.to_owned()))?,
+            member_rv: match digits.then(|| revision.parse().ok()).flatten() {
+                None if is_stored => return Err(BadObject::Revision(revision.to_owned())),
+                number => number.unwrap_or_default(),
+            },
             created: at(id::CREATION).map_or("", |range| raw_of(document, range).trim_matches('"')),
             deleting: string(id::DELETION).is_some(),
             has_kind: at(id::KIND).is_some(),
@@ -98,6 +112,7 @@ impl<'a> Facts<'a> {
             resource_version_at,
             labels_at: at(id::LABELS),
             annotations_at: at(id::ANNOTATIONS),
+            metadata_at: at(id::METADATA).unwrap_or_default(),
         })
     }
 

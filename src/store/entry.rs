@@ -32,6 +32,7 @@ pub struct Entry {
     labels: Range<u32>,
     resource_version: Range<u32>,
     uid: Range<u32>,
+    metadata: Range<u32>,
     /// The event that brought this state.
     pub revision: Revision,
     /// Who holds it.
@@ -136,6 +137,22 @@ impl Entry {
         out.extend_from_slice(revision.to_string().as_bytes());
         out.push(b'"');
         out.extend_from_slice(json.get(at.end..).unwrap_or_default());
+    }
+
+    /// Appends `metadata` alone as of `revision`.
+    pub fn write_metadata_at(&self, revision: Revision, out: &mut Vec<u8>) {
+        let json = self.json();
+        let (all, at) = (&self.metadata, &self.resource_version);
+        let piece = |start: u32, end: u32| json.get(start as usize..end as usize).unwrap_or_default();
+        if revision == self.revision {
+            out.extend_from_slice(piece(all.start, all.end));
+            return;
+        }
+        out.extend_from_slice(piece(all.start, at.start));
+        out.push(b'"');
+        out.extend_from_slice(revision.to_string().as_bytes());
+        out.push(b'"');
+        out.extend_from_slice(piece(at.end, all.end));
     }
 
     /// Appends the whole object under another name, for an answer that echoes the name asked.
@@ -309,10 +326,11 @@ pub(super) struct Draft<'a> {
     pub(super) lead: &'a str,
     /// Length of a leading `"kind":..,"apiVersion":..,` that list items leave out.
     pub(super) type_meta_len: usize,
-    /// Where labels, resourceVersion and UID lie in the document. Edits may replace or contain them.
+    /// Where labels, resourceVersion, UID and metadata lie in the document. Edits may replace or contain them.
     pub(super) labels: Option<Range<usize>>,
     pub(super) resource_version: Range<usize>,
     pub(super) uid: Range<usize>,
+    pub(super) metadata: Range<usize>,
     pub(super) revision: Revision,
     pub(super) holders: Holders,
     pub(super) folded: bool,
@@ -366,6 +384,7 @@ impl Draft<'_> {
             labels: narrow(places.labels.out.clone()),
             resource_version: narrow(places.resource_version.out.clone()),
             uid: narrow(places.uid.out.clone()),
+            metadata: narrow(places.metadata.out.clone()),
             revision: self.revision,
             holders: self.holders,
             folded: self.folded,
@@ -388,11 +407,12 @@ fn push_undo(document: &[u8], lead: usize, edits: &Edits, buffer: &mut Vec<u8>) 
     }
 }
 
-/// Follows three ranges of the document to where they lie after the edits.
+/// Follows four ranges of the document to where they lie after the edits.
 struct Places {
     labels: Place,
     resource_version: Place,
     uid: Place,
+    metadata: Place,
 }
 
 #[derive(Clone)]
@@ -412,12 +432,13 @@ impl Places {
             labels: place(draft.labels.clone().unwrap_or(0..0)),
             resource_version: place(draft.resource_version.clone()),
             uid: place(draft.uid.clone()),
+            metadata: place(draft.metadata.clone()),
         }
     }
 
     /// Notes that `start..end` became `len` bytes at `out`. Edits come in order.
     fn edited(&mut self, start: usize, end: usize, out: usize, len: usize) {
-        for place in [&mut self.labels, &mut self.resource_version, &mut self.uid] {
+        for place in [&mut self.labels, &mut self.resource_version, &mut self.uid, &mut self.metadata] {
             place.edited(start, end, out, len);
         }
     }
@@ -463,6 +484,7 @@ mod tests {
             labels: Some(range(r#"{"l":"1"}"#)),
             resource_version: range("\"77\""),
             uid: range("\"u-1\""),
+            metadata: range(r#"{"name":"a","labels":{"l":"1"},"uid":"u-1","resourceVersion":"77"}"#),
             revision: Revision(5),
             holders: Holders::new(),
             folded: false,
@@ -494,6 +516,12 @@ mod tests {
         let mut out = Vec::new();
         entry.write_at(Revision(123_456), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected.replace("\"5\"", "\"123456\""));
+        let metadata = r#"{"name":"a@east","labels":{"l":"k":0,"1"},"uid":"u-1","resourceVersion":"5"}"#;
+        for (revision, metadata) in [(5, metadata.to_owned()), (1234, metadata.replace("\"5\"", "\"1234\""))] {
+            let mut out = Vec::new();
+            entry.write_metadata_at(Revision(revision), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), metadata);
+        }
         let mut item = Vec::new();
         entry.write_item(&mut item);
         assert_eq!(String::from_utf8(item).unwrap(), expected.replace(r#""kind":"Pod","#, ""));

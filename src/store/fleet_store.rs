@@ -1,7 +1,6 @@
 //! One kind's store as others use it: a lock around the sequencer, snapshots, cursors and holds.
 
 use std::{
-    collections::VecDeque,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -9,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use imbl::OrdSet;
 use parking_lot::{Mutex, RwLock};
 use tokio::{sync::watch, time::Instant};
 
@@ -23,8 +21,10 @@ use crate::{
         kind::KindSpec,
         log::{ReadAfter, Record},
         naming::Naming,
+        retained::Retained,
         revision::Revision,
         sequencer::{Ingested, Sequencer, Shared, Source},
+        snapshot::Snapshot,
     },
     wire::{
         locate::validate,
@@ -34,54 +34,10 @@ use crate::{
 
 /// Objects that enter or leave under one lock, so that readers and watchers get their turn in between.
 pub const SLICE_ITEMS_MAX: usize = 256;
-/// Snapshots that paged lists hold on to.
-const RETAINED_MAX: usize = 128;
-/// How long a continue token lives. Source: etcd's default compaction, five minutes.
-pub const RETAINED_FOR: Duration = Duration::from_mins(5);
+/// Events that are taken back at most to have an earlier state again.
+pub const UNDONE_MAX: usize = 1 << 16;
 /// A watcher that has not moved for so long is no longer waited for.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
-
-/// A kind's objects at one revision. Cheap to clone, and never changes.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// In key order.
-    pub objects: OrdSet<Slot>,
-    counts: imbl::HashMap<Arc<str>, u64>,
-    /// The revision that it stands for.
-    pub revision: Revision,
-}
-
-impl Snapshot {
-    /// Objects in a namespace, or in all (empty). Constant time.
-    pub fn count(&self, namespace: &str) -> u64 {
-        if namespace.is_empty() {
-            return self.objects.len() as u64;
-        }
-        self.counts.get(namespace).copied().unwrap_or_default()
-    }
-
-    /// The object of that key.
-    pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
-        self.objects.get(key).map(|Slot(entry)| entry)
-    }
-
-    /// The objects whose key is above `after` and, where `namespace` is not empty, that lie in it.
-    pub fn range<'a>(&'a self, namespace: &'a str, after: &[u8]) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
-        let prefix = if namespace.is_empty() { Vec::new() } else { [namespace.as_bytes(), b"/"].concat() };
-        let start = if after > prefix.as_slice() { after } else { prefix.as_slice() };
-        let exclusive = after.to_vec();
-        self.objects
-            .range::<_, [u8]>((std::ops::Bound::Included(start), std::ops::Bound::Unbounded))
-            .map(|Slot(entry)| entry)
-            .skip_while(move |entry| !exclusive.is_empty() && entry.key() <= exclusive.as_slice())
-            .take_while(move |entry| entry.key().starts_with(&prefix))
-    }
-}
-
-struct Retained {
-    snapshot: Snapshot,
-    since: Instant,
-}
 
 /// A watcher's place in the log, as the sequencer sees it.
 #[derive(Debug)]
@@ -116,7 +72,9 @@ pub struct FleetStore {
     /// Rises whenever something changed: an event, a member filled, an end.
     changed: watch::Sender<u64>,
     places: Mutex<Vec<Weak<Place>>>,
-    retained: Mutex<VecDeque<Retained>>,
+    retained: Mutex<Retained>,
+    /// Bytes that had been logged by the oldest retained snapshot; `u64::MAX` without one.
+    retained_since: AtomicU64,
     /// No member serves the kind any more: watches end.
     ended: AtomicBool,
     /// Hears of identities that changed, so that other stores are dressed anew.
@@ -149,6 +107,7 @@ impl FleetStore {
             changed: watch::Sender::new(0),
             places: Mutex::default(),
             retained: Mutex::default(),
+            retained_since: AtomicU64::new(u64::MAX),
             ended: AtomicBool::new(false),
             on_identities: Box::new(on_identities),
         }
@@ -174,7 +133,11 @@ impl FleetStore {
         let outcome = change(&mut inner);
         let identities = std::mem::take(&mut inner.changed);
         let news = std::mem::take(&mut inner.news);
+        let offset = inner.log.offset();
         drop(inner);
+        if news && self.retained_since.load(Ordering::Acquire) < u64::MAX {
+            self.prune(&mut self.retained.lock(), offset);
+        }
         if !identities.is_empty() {
             (self.on_identities)(&identities);
         }
@@ -320,8 +283,36 @@ impl FleetStore {
 
     /// The objects now.
     pub fn snapshot(&self) -> Snapshot {
+        self.inner.read().snapshot()
+    }
+
+    /// The objects now, as of a revision that may be that of another kind's later event.
+    pub fn snapshot_from(&self, at_least: Revision) -> Snapshot {
+        let mut snapshot = self.snapshot();
+        snapshot.revision = snapshot.revision.max(at_least);
+        snapshot
+    }
+
+    /// The objects at a revision that has been given out: kept for a paged list, or had again by taking back what was
+    /// logged since. `None`: the log does not reach so far, or it would be more than [`UNDONE_MAX`] events.
+    ///
+    /// Shape: costs O(events since).
+    pub fn snapshot_at(&self, revision: Revision) -> Option<Snapshot> {
+        if let Some(kept) = self.retained.lock().get(revision) {
+            return Some(kept);
+        }
+        let mut since = Vec::new();
         let inner = self.inner.read();
-        Snapshot { objects: inner.objects.clone(), counts: inner.counts.clone(), revision: inner.head }
+        let reached = inner.log.read_after(revision, UNDONE_MAX + 1, &mut since) == ReadAfter::Read;
+        let (mut snapshot, offset) = (inner.snapshot(), inner.log.offset_at(revision));
+        drop(inner);
+        if !reached || since.len() > UNDONE_MAX {
+            return None;
+        }
+        snapshot.undo(&since);
+        snapshot.revision = revision;
+        snapshot.offset = offset;
+        Some(snapshot)
     }
 
     /// The object of that key now.
@@ -359,25 +350,21 @@ impl FleetStore {
 
     /// Keeps a snapshot for the later pages of a list.
     pub fn retain(&self, snapshot: &Snapshot) {
-        let now = Instant::now();
+        let offset = self.inner.read().log.offset();
         let mut retained = self.retained.lock();
-        retained.retain(|kept| now.duration_since(kept.since) < RETAINED_FOR);
-        if let Some(kept) = retained.iter_mut().find(|kept| kept.snapshot.revision == snapshot.revision) {
-            kept.since = now;
-            return;
-        }
-        if retained.len() >= RETAINED_MAX {
-            retained.pop_front();
-        }
-        retained.push_back(Retained { snapshot: snapshot.clone(), since: now });
+        retained.keep(snapshot, Instant::now());
+        self.prune(&mut retained, offset);
     }
 
-    /// The snapshot that a continue token names, if it is still kept.
+    fn prune(&self, retained: &mut Retained, offset: u64) {
+        let oldest = retained.prune(offset, Instant::now());
+        self.retained_since.store(oldest.unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// The objects at the revision that a continue token names, if that is promised still.
     pub fn retained(&self, revision: Revision) -> Option<Snapshot> {
-        let now = Instant::now();
-        let retained = self.retained.lock();
-        let kept = retained.iter().find(|kept| kept.snapshot.revision == revision)?;
-        (now.duration_since(kept.since) < RETAINED_FOR).then(|| kept.snapshot.clone())
+        let promised = self.retained.lock().is_promised(revision, Instant::now());
+        promised.then(|| self.snapshot_at(revision)).flatten()
     }
 
     /// Begins a watch after `revision`.
@@ -385,7 +372,9 @@ impl FleetStore {
     /// Errors: the log does not reach so far back, or this store never gave that revision out.
     pub fn cursor(&self, revision: Revision) -> Result<Cursor, Expired> {
         let inner = self.inner.read();
-        if revision < inner.log.floor() || revision > inner.head {
+        // Between this kind's head and the last revision of all nothing of this kind happened: whatever takes a revision
+        // holds the lock until it is logged.
+        if revision < inner.log.floor() || revision > inner.head.max(inner.shared.revisions.last()) {
             return Err(Expired { floor: inner.log.floor() });
         }
         Ok(self.place(revision, inner.log.offset_at(revision)))
@@ -394,9 +383,7 @@ impl FleetStore {
     /// Begins a watch at the objects of now: nothing is missed between the two.
     pub fn snapshot_and_cursor(&self) -> (Snapshot, Cursor) {
         let inner = self.inner.read();
-        let snapshot = Snapshot { objects: inner.objects.clone(), counts: inner.counts.clone(), revision: inner.head };
-        let cursor = self.place(inner.head, inner.log.offset());
-        (snapshot, cursor)
+        (inner.snapshot(), self.place(inner.head, inner.log.offset()))
     }
 
     fn place(&self, revision: Revision, offset: u64) -> Cursor {

@@ -353,6 +353,7 @@ impl Sequencer {
             labels: facts.labels_at.clone(),
             resource_version: facts.resource_version_at.clone(),
             uid: facts.uid_at.clone(),
+            metadata: facts.metadata_at.clone(),
             revision,
             holders,
             folded: true,

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Annotation that names the member of a native object.
-const CLUSTER: &str = "kubefold.io/cluster";
+pub(super) const CLUSTER: &str = "kubefold.io/cluster";
 
 /// A document on its way in. Its whole form, which is the one that is kept and compared, has `lead` behind the brace: the
 /// kind and apiVersion that items of built-in kinds' lists lack.
@@ -346,6 +346,7 @@ impl Sequencer {
             labels: facts.labels_at.clone(),
             resource_version: facts.resource_version_at.clone(),
             uid: facts.uid_at.clone(),
+            metadata: facts.metadata_at.clone(),
             revision,
             holders: Holders::from_elem(member.name.clone(), 1),
             folded: false,

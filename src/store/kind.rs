@@ -13,6 +13,8 @@ pub(super) mod id {
     pub(in crate::store) const ANNOTATIONS: u16 = 6;
     pub(in crate::store) const DELETION: u16 = 7;
     pub(in crate::store) const CREATION: u16 = 8;
+    /// Mark: the whole metadata.
+    pub(in crate::store) const METADATA: u16 = 9;
     /// Marks: an owner reference or an object reference begins.
     pub(in crate::store) const OWNER: u16 = 10;
     pub(in crate::store) const OBJECT: u16 = 11;
@@ -111,8 +113,13 @@ impl KindSpec {
 
     /// `v1/pods`: how tokens and logs name the kind.
     pub fn label(&self) -> String {
-        format!("{}/{}", self.gvr.api_version(), self.gvr.resource)
+        label(&self.gvr)
     }
+}
+
+/// `v1/pods`: how tokens and logs name a resource.
+pub fn label(gvr: &Gvr) -> String {
+    format!("{}/{}", gvr.api_version(), gvr.resource)
 }
 
 fn paths(gvr: &Gvr) -> Paths {
@@ -128,6 +135,7 @@ fn paths(gvr: &Gvr) -> Paths {
         (id::CREATION, &["metadata", "creationTimestamp"]),
     ];
     let mut paths = Paths::new(COMMON.iter().copied());
+    paths.mark(id::METADATA, &["metadata"]);
     reference(&mut paths, id::OWNER, &["metadata", "ownerReferences", "*"]);
     for joins in JOINS.iter().filter(|joins| *joins.group == *gvr.group && *joins.resource == *gvr.resource) {
         for path in joins.objects {

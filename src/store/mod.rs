@@ -14,20 +14,26 @@ mod log;
 mod naming;
 mod proof;
 mod redress;
+mod retained;
 mod revision;
 mod sequencer;
+mod snapshot;
 #[cfg(test)]
 mod tests;
+mod unstored;
 
 pub use dress::BadObject;
 pub use entry::{Entry, Holders, Slot};
-pub use fleet_store::{Cursor, Expired, FleetStore, Hold, RETAINED_FOR, SLICE_ITEMS_MAX, Snapshot};
+pub use fleet_store::{Cursor, Expired, FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use fold::Part;
 pub use identities::{Identities, Identity, Referent};
-pub use kind::KindSpec;
+pub use kind::{KindSpec, label};
 pub use localize::{Named, localize};
 pub use log::{LogLimits, ReadAfter, Record};
 pub use naming::{Naming, key};
 pub use proof::{HeldVersion, TooManyGone};
+pub use retained::{RETAINED_FOR, SNAPSHOT_BYTES_MAX, SNAPSHOTS_MAX};
 pub use revision::{Reserve, Revision, Revisions, unix_micros};
 pub use sequencer::{Ingested, Shared, Source};
+pub use snapshot::Snapshot;
+pub use unstored::unstored;

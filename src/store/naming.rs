@@ -25,7 +25,7 @@ impl Naming {
 
     /// Takes it in its parts.
     #[cfg(test)]
-    pub(super) fn of(names: Names, shared: Vec<SharedRule>, members: Vec<MemberName>) -> Self {
+    pub(crate) fn of(names: Names, shared: Vec<SharedRule>, members: Vec<MemberName>) -> Self {
         Self { names, shared, members }
     }
 

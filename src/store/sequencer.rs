@@ -22,6 +22,7 @@ use crate::{
         naming::{Naming, key},
         redress::Referred,
         revision::{Revision, Revisions},
+        snapshot::{Counts, Snapshot, count},
     },
     wire::{locate::Found, watch::EventType},
 };
@@ -97,7 +98,7 @@ pub(super) struct Sequencer {
     pub(super) spec: Arc<KindSpec>,
     pub(super) shared: Shared,
     pub(super) objects: OrdSet<Slot>,
-    pub(super) counts: imbl::HashMap<Arc<str>, u64>,
+    pub(super) counts: Counts,
     pub(super) log: Log,
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
@@ -129,7 +130,7 @@ impl Sequencer {
             log: Log::new(shared.log_limits.clone()),
             shared,
             objects: OrdSet::new(),
-            counts: imbl::HashMap::new(),
+            counts: Counts::new(),
             head: Revision(0),
             members: Vec::new(),
             folds: HashMap::new(),
@@ -148,6 +149,12 @@ impl Sequencer {
             self.head = self.shared.revisions.next();
             self.log.open_at(self.head);
         }
+    }
+
+    /// The objects now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let (objects, counts) = (self.objects.clone(), self.counts.clone());
+        Snapshot { objects, counts, revision: self.head, offset: self.log.offset() }
     }
 
     pub(super) fn member(&self, name: &MemberName) -> Option<&MemberState> {
@@ -331,7 +338,7 @@ impl Sequencer {
         let entry = Arc::clone(&slot.0);
         let previous = self.objects.insert(slot).map(|Slot(previous)| previous);
         if previous.is_none() {
-            self.count(entry.namespace(), 1);
+            count(&mut self.counts, entry.namespace(), 1);
         }
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
         let revision = entry.revision;
@@ -353,7 +360,7 @@ impl Sequencer {
             state.natives.remove(&slot);
         }
         let Slot(entry) = slot;
-        self.count(entry.namespace(), -1);
+        count(&mut self.counts, entry.namespace(), -1);
         self.emit(revision, EventType::Deleted, entry, None);
     }
 
@@ -367,20 +374,6 @@ impl Sequencer {
         self.objects
             .get(native_key.as_bytes())
             .is_some_and(|slot| !slot.0.folded && slot.0.holders.first() == Some(member))
-    }
-
-    fn count(&mut self, namespace: &str, change: i64) {
-        if namespace.is_empty() {
-            return;
-        }
-        let now = self.counts.get(namespace).copied().unwrap_or_default().saturating_add_signed(change);
-        if now == 0 {
-            self.counts.remove(namespace);
-        } else if let Some(count) = self.counts.get_mut(namespace) {
-            *count = now;
-        } else {
-            self.counts.insert(namespace.into(), now);
-        }
     }
 
     fn emit(&mut self, revision: Revision, event_type: EventType, entry: Arc<Entry>, previous: Option<Arc<Entry>>) {

@@ -38,6 +38,10 @@ pub const PARTIAL_OBJECT: Transform<'static> =
 /// Metadata of a list's objects.
 pub const PARTIAL_OBJECT_LIST: Transform<'static> =
     Transform { group: "meta.k8s.io", version: "v1", kind: "PartialObjectMetadataList" };
+/// The same, as old clients ask for it.
+pub const PARTIAL_OBJECT_V1BETA1: Transform<'static> = Transform { version: "v1beta1", ..PARTIAL_OBJECT };
+/// The same, as old clients ask for it.
+pub const PARTIAL_OBJECT_LIST_V1BETA1: Transform<'static> = Transform { version: "v1beta1", ..PARTIAL_OBJECT_LIST };
 /// Aggregated discovery.
 pub const AGGREGATED_DISCOVERY_V2: Transform<'static> =
     Transform { group: "apidiscovery.k8s.io", version: "v2", kind: "APIGroupDiscoveryList" };

@@ -59,7 +59,7 @@ impl Paths {
         }
     }
 
-    /// Makes the walk say, by an empty range, where it enters an object: what follows until the next mark is inside it.
+    /// Makes the walk say where an object lies that it also looks into: it is found before what lies inside it.
     pub fn mark(&mut self, id: u16, path: &[&str]) {
         let at = self.at(path);
         if let Some(node) = self.nodes.get_mut(at) {
@@ -158,9 +158,17 @@ impl<'p> Walk<'p, '_, '_> {
     }
 
     fn object(&mut self, node: &'p Node) -> Result<(), Fault> {
-        if let Some(id) = node.mark {
-            self.found.push(Found { id, range: 0..0 });
+        let Some(id) = node.mark else { return self.fields(node) };
+        let (mark, start) = (self.found.len(), self.scanner.at());
+        self.found.push(Found { id, range: start..start });
+        self.fields(node)?;
+        if let Some(found) = self.found.get_mut(mark) {
+            found.range.end = self.scanner.at();
         }
+        Ok(())
+    }
+
+    fn fields(&mut self, node: &'p Node) -> Result<(), Fault> {
         self.scanner.eat(b'{');
         if self.scanner.eat(b'}') {
             return Ok(());

@@ -26,6 +26,11 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
+    /// Goes back to a place that [`Self::at`] gave.
+    pub(super) fn back_to(&mut self, at: usize) {
+        self.at = at;
+    }
+
     /// The first byte of the next token; `None` is the end.
     pub(super) fn peek(&mut self) -> Option<u8> {
         loop {

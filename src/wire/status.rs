@@ -84,6 +84,8 @@ pub struct Status {
     pub details: Details,
     /// A fresh continue token (only with an expired one).
     pub continue_token: String,
+    /// Write `details` even if they say nothing, as the router of a kube-apiserver does.
+    details_always: bool,
 }
 
 #[derive(Serialize)]
@@ -109,7 +111,14 @@ struct Meta<'a> {
 impl Status {
     /// Makes a status without details.
     pub fn new(code: StatusCode, reason: Reason, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Details::default(), continue_token: String::new() }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Details::default(),
+            continue_token: String::new(),
+            details_always: false,
+        }
     }
 
     /// 404 for an object, in Kubernetes' words: `pods "x" not found`.
@@ -168,10 +177,17 @@ impl Status {
         self
     }
 
+    /// The same with details, though there are none to tell.
+    #[must_use]
+    pub fn detailed(mut self) -> Self {
+        self.details_always = true;
+        self
+    }
+
     /// The status as JSON, in Kubernetes' field order.
     pub fn to_json(&self) -> Bytes {
         // Of a path or method that there is none of, a kube-apiserver says `"details":{}`.
-        let always = matches!(self.reason, Reason::NotFound | Reason::MethodNotAllowed);
+        let always = self.details_always || matches!(self.reason, Reason::NotFound | Reason::MethodNotAllowed);
         let details = (always || self.details != Details::default()).then_some(&self.details);
         let json = StatusJson {
             kind: "Status",
@@ -211,6 +227,10 @@ impl Status {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
         headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-cache, private"));
+        // Source: kubernetes/apiserver `endpoints/handlers/responsewriters/writers.go`, `ErrorNegotiated`.
+        if let Some(seconds) = self.details.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
         response
     }
 }

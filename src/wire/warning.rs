@@ -62,6 +62,21 @@ impl Warnings {
     }
 }
 
+/// The text of a member's `Warning` header: `299 - "text"`, or whatever it is.
+pub fn warning_text(header: &str) -> String {
+    let Some((_, quoted)) = header.split_once('"') else { return header.to_owned() };
+    let mut text = String::with_capacity(quoted.len());
+    let mut rest = quoted.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => break,
+            '\\' => text.extend(rest.next()),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
 fn header_text(text: &str) -> String {
     let mut value = String::with_capacity(text.len() + 10);
     value.push_str("299 - \"");

@@ -1,4 +1,4 @@
-//! Creates, deletes and what finishes them: the writes of the fleet view.
+//! Creates, deletes and what finishes them: the writes of the fleet view; and reviews, which are posted as creates are.
 //!
 //! A write with one target is forwarded: a member is atomic. A write with several is planned, rehearsed everywhere, written
 //! to the journal and then made, the first-listed part last on a create (the commit) and first on a delete. Whatever stops
@@ -11,6 +11,7 @@ pub mod journal;
 pub mod live;
 pub mod reply;
 pub mod request;
+pub mod review;
 pub mod settle;
 pub mod unbuilt;
 
@@ -29,11 +30,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::write::{
-    fleet::Fleet,
-    journal::{Journal, Verb},
-    reply::Reply,
-    request::Request,
+use crate::{
+    config,
+    write::{
+        fleet::Fleet,
+        journal::{Journal, Verb},
+        reply::Reply,
+        request::Request,
+    },
 };
 
 /// How long a mutation may land after its last byte was sent: a kube-apiserver works on one for up to 34 s.
@@ -87,6 +91,13 @@ impl<F: Fleet> Writer<F> {
     pub async fn delete(self: &Arc<Self>, request: Request, name: String) -> Reply {
         let this = self.clone();
         self.run(async move { delete::delete(&this, &request, &name).await }).await
+    }
+
+    /// Answers a review of the fleet view, which `members` serve. Nothing is stored, so that nothing has to be finished.
+    ///
+    /// Cancel: safe.
+    pub async fn review(&self, request: &Request, members: &[config::MemberName]) -> Reply {
+        review::review(self, request, members).await
     }
 
     async fn run(&self, write: impl Future<Output = Reply> + Send + 'static) -> Reply {

@@ -15,6 +15,8 @@ use crate::{
     write::fleet::Key,
 };
 
+pub(super) use crate::wire::warning::warning_text;
+
 /// The answer to a write. It never bears `Retry-After`: client-go would repeat the write (`rest/with_retry.go`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -58,21 +60,6 @@ impl Reply {
         self.warnings.write_to(headers);
         response
     }
-}
-
-/// The text of a member's `Warning` header: `299 - "text"`, or whatever it is.
-pub(super) fn warning_text(header: &str) -> String {
-    let Some((_, quoted)) = header.split_once('"') else { return header.to_owned() };
-    let mut text = String::with_capacity(quoted.len());
-    let mut rest = quoted.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '"' => break,
-            '\\' => text.extend(rest.next()),
-            c => text.push(c),
-        }
-    }
-    text
 }
 
 /// A member's own refusal, with the member named in its message and `told` after it.

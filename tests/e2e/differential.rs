@@ -179,7 +179,7 @@ async fn a_fleet_of_one_refuses_as_its_member() {
         "/api/v1/namespaces/nope",
         "/apis/apps/v1/namespaces/shop/deployments/nope",
         &format!("{GADGETS}/nope"),
-        "/api/v1/pods?fieldSelector=spec.nope%3Dx",
+        "/api/v1/pods?fieldSelector=spec..nope%3Dx",
         "/api/v1/configmaps?resourceVersionMatch=Exact",
         "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=0",
         "/api/v1/configmaps?resourceVersionMatch=Bla&resourceVersion=1",
@@ -203,7 +203,7 @@ async fn a_fleet_of_one_refuses_as_its_member() {
     }
     // In status and reason: the words are a parser's of Go.
     for path in [
-        "/api/v1/configmaps?fieldSelector=data.x%3Dy",
+        "/api/v1/configmaps?fieldSelector=data..x%3Dy",
         "/api/v1/configmaps?labelSelector=a%3Db%3Dc",
         "/api/v1/configmaps?labelSelector=a%20b",
         "/api/v1/configmaps?labelSelector=a%20in%20b",

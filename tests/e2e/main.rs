@@ -10,16 +10,23 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod absence;
+mod calm;
 mod config;
 mod deploy;
 mod differential;
 mod discovery;
+mod fanout;
 mod fault;
+mod forms;
+mod freshness;
 mod informer;
 mod list_watch;
 mod member_view;
 mod membership;
 mod objects;
+mod openapi;
+mod query;
 mod read;
 mod shared_objects;
 mod support;

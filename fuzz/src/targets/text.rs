@@ -2,7 +2,7 @@
 
 use crate::wire::{
     accept::{PARTIAL_OBJECT, TABLE_V1, negotiate as choose, parse_accept},
-    selector::{FieldSelector, LabelSelector},
+    selector::{FieldSelector, LabelSelector, Subject},
     token::ContinueToken,
     warning::Warnings,
 };
@@ -47,12 +47,28 @@ pub fn selectors(data: &[u8]) {
             }
         }
     }
-    if let Ok(selector) = FieldSelector::parse(&text) {
-        assert_eq!(FieldSelector::parse(&format!("{text},")).as_ref(), Ok(&selector), "an empty term means nothing");
-        if let (false, Ok(narrowed)) = (text.ends_with('\\'), FieldSelector::parse(&format!("{text},metadata.name=x")))
-        {
-            for (namespace, name) in [("", "x"), ("default", "x"), ("default", "web-0@east"), ("b,c", "x")] {
-                assert_eq!(narrowed.matches(namespace, name), selector.matches(namespace, name) && name == "x");
+    field_selector(&text);
+}
+
+/// As visible objects go; a JSON parser has accepted them.
+const OBJECTS: [&str; 3] = [
+    r#"{"metadata":{"name":"x","labels":{"app":"web"}},"spec":{"nodeName":"n1@east","replicas":3,"on":true,"none":null}}"#,
+    r#"{"metadata":{"name":"web-0@east"},"spec":{"containers":[{"name":"a,b"},{"name":"c\u0064"}]},"status":{"phase":""}}"#,
+    "{}",
+];
+
+fn field_selector(text: &str) {
+    let parse = |text: &str| FieldSelector::parse(text, "", "pods");
+    let Ok(selector) = parse(text) else { return };
+    let padded = parse(&format!("{text},")).expect("an empty term means nothing");
+    let narrowed = parse(&format!("{text},metadata.name=x")).ok().filter(|_| !text.ends_with('\\'));
+    for json in OBJECTS {
+        for (namespace, name) in [("", "x"), ("default", "x"), ("default", "web-0@east"), ("b,c", "x")] {
+            let subject = Subject { namespace, name, json: json.as_bytes(), suffix: ["@east", "@east"] };
+            let matches = selector.matches(&subject);
+            assert_eq!(padded.matches(&subject), matches);
+            if let Some(narrowed) = &narrowed {
+                assert_eq!(narrowed.matches(&subject), matches && name == "x");
             }
         }
     }

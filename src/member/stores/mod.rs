@@ -24,7 +24,7 @@ use crate::{
     config::{Config, MemberName},
     member::{
         Member, Registry,
-        catalog::{self, Catalogue, FleetCatalogue, MergedResource},
+        catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
         reflector::ReflectorState,
     },
     store::{FleetStore, Hold, KindSpec, Naming, Referent, Shared},
@@ -115,6 +115,11 @@ impl Stores {
     /// The merged catalogue now.
     pub fn catalogue(&self) -> Arc<Catalogue> {
         self.catalogue.current()
+    }
+
+    /// What one member serves, as last known. `None` while that is unknown.
+    pub fn member_catalog(&self, name: &MemberName) -> Option<Arc<MemberCatalog>> {
+        self.catalogue.member(name)
     }
 
     /// The members.

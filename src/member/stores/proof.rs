@@ -81,6 +81,8 @@ enum ProofError {
     Status(StatusCode),
     #[error("its list cannot be read: {0}")]
     List(#[from] crate::wire::list::ListError),
+    #[error("its list bears the revision {0:?}, which is no decimal number")]
+    Revision(String),
     #[error("its metadata cannot be read: {0}")]
     Metadata(#[from] serde_json::Error),
     #[error("it sent an object that cannot be taken in: {0}")]
@@ -147,28 +149,33 @@ impl Running {
     }
 }
 
+impl Flight {
+    /// The outcome of a proof that began after this call: another reader's, if one begins first.
+    async fn share(&self, proof: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+        let arrived = self.begun.load(Ordering::Acquire);
+        let mut last = self.last.lock().await;
+        if let Some((begun, outcome)) = &*last
+            && *begun > arrived
+        {
+            return outcome.clone();
+        }
+        let begun = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let outcome = proof.await;
+        *last = Some((begun, outcome.clone()));
+        outcome
+    }
+}
+
 /// Proves one member, or shares a proof that another reader begins from now on.
 async fn prove(running: &Running, member: &Arc<Member>, scope: &Scope) -> Option<Unproven> {
     let name = scope.name.as_deref().unwrap_or_default();
     let flight = running.flight(&format!("{}|{}|{name}|{}", member.name(), scope.namespace, scope.labels.upstream()));
-    let arrived = flight.begun.load(Ordering::Acquire);
-    let mut last = flight.last.lock().await;
-    let shared = last.as_ref().filter(|(begun, _)| *begun > arrived).map(|(_, outcome)| outcome.clone());
-    let outcome = match shared {
-        Some(outcome) => outcome,
-        None => {
-            let begun = flight.begun.fetch_add(1, Ordering::AcqRel) + 1;
-            let proof = Proof { store: &running.store, member, scope: scope.clone() };
-            let outcome = match tokio::time::timeout(PROOF_MAX, Box::pin(proof.run())).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(ProofError::Slow),
-            };
-            let outcome = outcome.map_err(|error| error.to_string());
-            *last = Some((begun, outcome.clone()));
-            outcome
-        }
+    let proof = async {
+        let proof = Proof { store: &running.store, member, scope: scope.clone() };
+        let outcome = tokio::time::timeout(PROOF_MAX, Box::pin(proof.run())).await;
+        outcome.unwrap_or(Err(ProofError::Slow)).map_err(|error| error.to_string())
     };
-    let cause = outcome.err()?;
+    let cause = flight.share(proof).await.err()?;
     let name = member.name().clone();
     let sentence =
         format!("member {name} could not be asked for its newest state: {cause}; its last known state is shown");
@@ -195,13 +202,6 @@ struct Told {
 #[derive(serde::Deserialize)]
 struct ToldItem {
     metadata: Told,
-}
-
-#[derive(serde::Deserialize)]
-struct ToldList {
-    metadata: crate::wire::list::ListMeta,
-    #[serde(default)]
-    items: Option<Vec<ToldItem>>,
 }
 
 /// What is not as the store has it.
@@ -258,13 +258,16 @@ impl Proof<'_> {
 
     /// The metadata of everything in scope, at one revision.
     async fn metadata(&self) -> Result<(u64, Vec<Told>), ProofError> {
-        let (mut token, mut revision, mut told) = (String::new(), 0, Vec::new());
+        let (mut token, mut told) = (String::new(), Vec::new());
+        let mut revision;
         loop {
             let body = self.page(METADATA, METADATA_ITEMS, &token).await?;
-            let list: ToldList = serde_json::from_slice(&body)?;
-            revision = list.metadata.resource_version.parse().unwrap_or(revision);
-            told.extend(list.items.unwrap_or_default().into_iter().map(|item| item.metadata));
-            token = list.metadata.continue_token;
+            let (meta, items) = split(&body)?;
+            revision = meta.resource_version.parse().map_err(|_| ProofError::Revision(meta.resource_version))?;
+            for item in items {
+                told.push(serde_json::from_str::<ToldItem>(item)?.metadata);
+            }
+            token = meta.continue_token;
             if token.is_empty() {
                 return Ok((revision, told));
             }
@@ -394,6 +397,36 @@ mod tests {
             (format!("a/{name}"), HeldVersion { uid: (*uid).to_owned(), member_rv: *member_rv, current: *current })
         };
         entries.iter().map(version).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_share_a_proof_that_began_after_they_came() {
+        let flight = Flight::default();
+        let runs = AtomicU64::new(0);
+        let proof = || async {
+            let run = runs.fetch_add(1, Ordering::AcqRel) + 1;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err(format!("run {run}"))
+        };
+        let later = async || {
+            // The first proof is under way, and proves nothing to who comes now.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            flight.share(proof()).await
+        };
+        let (first, second, third, fourth) = tokio::join!(flight.share(proof()), later(), later(), later());
+        assert_eq!(first, Err("run 1".to_owned()));
+        for shared in [second, third, fourth] {
+            assert_eq!(shared, Err("run 2".to_owned()));
+        }
+        assert_eq!(flight.share(proof()).await, Err("run 3".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_proof_that_was_given_up_is_nobodys() {
+        let flight = Flight::default();
+        let never = flight.share(std::future::pending());
+        assert!(tokio::time::timeout(Duration::from_secs(1), never).await.is_err());
+        assert_eq!(flight.share(async { Ok(()) }).await, Ok(()));
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn op() -> impl Strategy<Value = Op> {
         16 => (target(), any::<u8>()).prop_map(|(target, what)| Op::Mutate(target, what)),
         6 => (target(), any::<u8>()).prop_map(|(target, what)| Op::Write(target, what)),
         16 => (place(), 1..5u8).prop_map(|((at, kind), count)| Op::Deliver(at, kind, count)),
-        2 => place().prop_map(|(at, kind)| Op::Bookmark(at, kind)),
+        4 => place().prop_map(|(at, kind)| Op::Bookmark(at, kind)),
         4 => target().prop_map(Op::Answer),
         4 => any::<u8>().prop_map(Op::AnswerArrives),
         6 => (place(), any::<u8>()).prop_map(|((at, kind), when)| Op::List(at, kind, when)),
@@ -71,6 +71,7 @@ proptest! {
         prop_assert!(news.is_empty(), "{news:#?}");
         is_the_union(&world);
         world.check_pages(3);
+        world.check_past();
     }
 }
 

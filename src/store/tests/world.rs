@@ -130,6 +130,8 @@ pub(super) struct World {
     holds: Vec<Hold>,
     watchers: [Vec<Watcher>; 4],
     retained: Vec<(usize, Snapshot)>,
+    /// States of before, of which the stores know nothing but their logs.
+    past: Vec<(usize, Snapshot)>,
     made: u64,
 }
 
@@ -180,6 +182,7 @@ impl World {
             holds: Vec::new(),
             watchers: Default::default(),
             retained: Vec::new(),
+            past: Vec::new(),
             made: 0,
         };
         for at in 0..MEMBERS.len() {
@@ -210,7 +213,10 @@ impl World {
             Op::Mutate(target, what) => drop(self.mutate(target, what)),
             Op::Write(target, what) => self.write(target, what),
             Op::Deliver(at, kind, count) => (0..count).for_each(|_| self.deliver(at, kind)),
-            Op::Bookmark(at, kind) => self.bookmark(at, kind),
+            Op::Bookmark(at, kind) => {
+                self.bookmark(at, kind);
+                self.past.push((kind, self.stores[kind].snapshot()));
+            }
             Op::Answer(target) => self.answer(target),
             Op::AnswerArrives(which) => self.answer_arrives(which.into()),
             Op::List(at, kind, when) => self.list(at, kind, when.into()),
@@ -530,6 +536,17 @@ impl World {
             }
         }
         all
+    }
+
+    /// What the log takes back is what there was.
+    pub(super) fn check_past(&self) {
+        for (kind, was) in &self.past {
+            let again = self.stores[*kind].snapshot_at(was.revision).unwrap();
+            assert_eq!((again.revision, objects(&again)), (was.revision, objects(was)));
+            for namespace in ["", "a", "b", "none"] {
+                assert_eq!(again.count(namespace), was.count(namespace));
+            }
+        }
     }
 
     /// Walks every retained snapshot in pages.

@@ -178,6 +178,19 @@ fn changed(document: &str, changes: Vec<(prop::sample::Index, Change)>) -> Strin
     chars.into_iter().collect()
 }
 
+/// What was found, with the ranges of marks taken out, which the oracle cannot know; they hold whole objects.
+fn unmarked(paths: &Paths, json: &str, found: &[Found], complete: bool) -> Result<Vec<Found>, TestCaseError> {
+    let mut out = found.to_vec();
+    for found in out.iter_mut().filter(|found| paths.nodes.iter().any(|node| node.mark == Some(found.id))) {
+        if complete {
+            let text = &json[found.range.clone()];
+            prop_assert!(text.starts_with('{') && validate(text).is_ok(), "{} in {}", text, json);
+        }
+        found.range = 0..0;
+    }
+    Ok(out)
+}
+
 /// Asserts that a document is walked as serde_json walks it, and one that is not JSON at least ends well.
 fn compare(paths: &Paths, json: &str) -> Result<(), TestCaseError> {
     let (mut found, mut trusting) = (Vec::new(), Vec::new());
@@ -188,8 +201,8 @@ fn compare(paths: &Paths, json: &str) -> Result<(), TestCaseError> {
     if is_json && json.trim_ascii_start().starts_with('{') {
         prop_assert_eq!(outcome.is_ok(), wanted.is_ok(), "{:?} {:?}", outcome, wanted);
         prop_assert_eq!(trusted.is_ok(), wanted.is_ok());
-        prop_assert_eq!(&found, &wanted_found);
-        prop_assert_eq!(&trusting, &wanted_found);
+        prop_assert_eq!(&unmarked(paths, json, &found, outcome.is_ok())?, &wanted_found);
+        prop_assert_eq!(&unmarked(paths, json, &trusting, outcome.is_ok())?, &wanted_found);
         return Ok(());
     }
     // The oracle takes a null, and an array where a path begins with `*`: neither is an object.

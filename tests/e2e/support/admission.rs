@@ -126,7 +126,7 @@ impl Admission {
     }
 }
 
-fn acceptor(authority: &Authority) -> TlsAcceptor {
+pub(super) fn acceptor(authority: &Authority) -> TlsAcceptor {
     let identity = authority.server(&["127.0.0.1"]);
     let chain = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();

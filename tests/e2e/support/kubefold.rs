@@ -63,6 +63,7 @@ pub(crate) struct Kubefold {
     process: Mutex<Option<Process>>,
     port: Port,
     dir: TempDir,
+    flags: Vec<String>,
 }
 
 impl Kubefold {
@@ -80,8 +81,20 @@ impl Kubefold {
 
     /// Starts it and does not wait: for members that are down, which may keep it from being ready.
     pub(crate) fn launch(file: &FleetFile) -> Self {
+        Self::launch_with(file, &[])
+    }
+
+    /// Starts it with more flags and waits until it is ready.
+    pub(crate) async fn start_with(file: &FleetFile, flags: &[&str]) -> Self {
+        let kubefold = Self::launch_with(file, flags);
+        kubefold.ready().await;
+        kubefold
+    }
+
+    fn launch_with(file: &FleetFile, flags: &[&str]) -> Self {
         let dir = directory::temporary("kubefold");
-        let kubefold = Self { process: Mutex::new(None), port: Port::reserve(), dir };
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let kubefold = Self { process: Mutex::new(None), port: Port::reserve(), dir, flags };
         kubefold.configure(file);
         kubefold.run();
         kubefold
@@ -249,6 +262,7 @@ impl Kubefold {
             "--state-dir",
             state_dir.to_str().expect("UTF-8"),
         ];
+        let args: Vec<&str> = args.into_iter().chain(self.flags.iter().map(String::as_str)).collect();
         let process = Process::spawn("kubefold", &program(), &args, &self.log_path());
         *self.process.lock() = Some(process);
     }

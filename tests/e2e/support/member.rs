@@ -186,6 +186,17 @@ impl Member {
         servers.etcd = None;
     }
 
+    /// `kill -9` for etcd alone: its kube-apiserver lives on without data.
+    pub(crate) fn stop_etcd(&self) {
+        self.servers.lock().etcd = None;
+    }
+
+    /// Asks kube-apiserver to end, as a rolling upgrade does, and waits until it has.
+    pub(crate) async fn terminate_apiserver(&self, deadline: Duration) {
+        let mut apiserver = self.servers.lock().apiserver.take().expect("a running kube-apiserver");
+        apiserver.terminate(deadline).await;
+    }
+
     /// `kill -9` for kube-apiserver alone.
     pub(crate) fn stop_apiserver(&self) {
         self.servers.lock().apiserver = None;

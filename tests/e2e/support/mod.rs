@@ -28,11 +28,13 @@ mod binaries;
 mod directory;
 mod etcd;
 mod eventually;
+mod gateway;
 mod informer;
 mod kubeconfig;
 mod kubectl;
 mod kubefold;
 mod member;
+mod metrics;
 pub(crate) mod objects;
 mod pki;
 mod port;
@@ -47,10 +49,12 @@ pub(crate) use {
     api::{Answer, Api, Watch},
     binaries::binary,
     eventually::eventually,
+    gateway::Gateway,
     informer::Informer,
     kubectl::{Kubectl, Output},
     kubefold::{FleetFile, Kubefold},
     member::{Member, MemberOptions},
+    metrics::{Metrics, node_metrics, pod_metrics},
     port::Port,
     process::Process,
     relay::Relay,

@@ -1,0 +1,192 @@
+//! What of an object is shown: all of it, or its metadata alone.
+//!
+//! A form says how an object, a list's head, an item and a bookmark are written; get, list and watch are the same for
+//! all. Every form is made of an entry's final bytes.
+
+use std::io::Write as _;
+
+use http::StatusCode;
+
+use crate::{
+    store::{Entry, KindSpec, Revision},
+    wire::{
+        accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1, PARTIAL_OBJECT_V1BETA1, Transform},
+        locate::Paths,
+        media::is_built_in,
+        status::{Reason, Status},
+    },
+};
+
+/// The conversions that every endpoint of a resource takes, as a kube-apiserver: what does not fit the endpoint is
+/// refused later, in other words.
+pub(super) const OFFERS: &[Transform<'static>] =
+    &[PARTIAL_OBJECT, PARTIAL_OBJECT_V1BETA1, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1];
+
+/// How objects are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As they are.
+    Whole,
+    /// `PartialObjectMetadata` of this version of `meta.k8s.io`.
+    Metadata(&'static str),
+}
+
+impl Form {
+    /// The form of single objects: those of a get, of a write's answer, of a watch's events.
+    ///
+    /// Errors: 406 if it is one for lists.
+    pub(super) fn of_object(transform: Option<Transform<'static>>, spec: &KindSpec) -> Result<Self, Status> {
+        match transform {
+            None => Ok(Self::Whole),
+            Some(wanted) if wanted.kind == PARTIAL_OBJECT.kind => Ok(Self::Metadata(wanted.version)),
+            Some(wanted) => Err(unfit(wanted, "not a list", go_type(spec, ""))),
+        }
+    }
+
+    /// The form of a list.
+    ///
+    /// Errors: 406 if it is one for objects.
+    pub(super) fn of_list(transform: Option<Transform<'static>>, spec: &KindSpec) -> Result<Self, Status> {
+        match transform {
+            None => Ok(Self::Whole),
+            Some(wanted) if wanted.kind == PARTIAL_OBJECT_LIST.kind => Ok(Self::Metadata(wanted.version)),
+            Some(wanted) => Err(unfit(wanted, "a list", go_type(spec, "List"))),
+        }
+    }
+
+    /// Appends an object as of `revision`, under the name that the answer echoes, if it echoes one.
+    pub(super) fn object(self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+        match (self, echo) {
+            (Self::Whole, None) => entry.write_at(revision, out),
+            (Self::Whole, Some(name)) => entry.write_named(name, revision, out),
+            (Self::Metadata(version), None) => {
+                begin_partial(version, out);
+                entry.write_metadata_at(revision, out);
+                out.push(b'}');
+            }
+            (Self::Metadata(version), Some(name)) => {
+                let mut whole = Vec::new();
+                entry.write_named(name, revision, &mut whole);
+                partial(&whole, version, out);
+            }
+        }
+    }
+
+    /// Appends an object as an item of a list.
+    pub(super) fn item(self, entry: &Entry, echo: Option<&str>, out: &mut Vec<u8>) {
+        match (self, echo) {
+            (Self::Whole, None) => entry.write_item(out),
+            _ => self.object(entry, echo, entry.revision, out),
+        }
+    }
+
+    /// Appends a document that is no entry: a part of a placed object, the answer to a write.
+    pub(super) fn document(self, json: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Whole => out.extend_from_slice(json.trim_ascii_end()),
+            Self::Metadata(version) => partial(json, version, out),
+        }
+    }
+
+    /// Appends `"kind":"PodList","apiVersion":"v1"`.
+    pub(super) fn list_type(self, spec: &KindSpec, out: &mut Vec<u8>) {
+        self.type_meta(spec, "List", out);
+    }
+
+    /// Appends `"kind":"Pod","apiVersion":"v1"`, of a bookmark.
+    pub(super) fn object_type(self, spec: &KindSpec, out: &mut Vec<u8>) {
+        self.type_meta(spec, "", out);
+    }
+
+    fn type_meta(self, spec: &KindSpec, suffix: &str, out: &mut Vec<u8>) {
+        // Writing to memory has no way to fail.
+        let _infallible = match self {
+            Self::Whole => {
+                let (kind, api_version) = (&spec.gvk.kind, spec.gvr.api_version());
+                write!(out, "\"kind\":\"{kind}{suffix}\",\"apiVersion\":\"{api_version}\"")
+            }
+            Self::Metadata(version) => {
+                write!(out, "\"kind\":\"PartialObjectMetadata{suffix}\",\"apiVersion\":\"meta.k8s.io/{version}\"")
+            }
+        };
+    }
+}
+
+fn begin_partial(version: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
+    out.extend_from_slice(version.as_bytes());
+    out.extend_from_slice(b"\",\"metadata\":");
+}
+
+/// Appends the metadata of a document; of a `Status`, and of what has none, the document as it is.
+fn partial(json: &[u8], version: &str, out: &mut Vec<u8>) {
+    let json = json.trim_ascii_end();
+    if json.starts_with(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\",") {
+        return out.extend_from_slice(json);
+    }
+    let mut found = Vec::new();
+    let text = std::str::from_utf8(json).unwrap_or_default();
+    let located = Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).is_ok();
+    match found.first().and_then(|at| json.get(at.range.clone())).filter(|_| located) {
+        Some(metadata) => {
+            begin_partial(version, out);
+            out.extend_from_slice(metadata);
+            out.push(b'}');
+        }
+        None => out.extend_from_slice(json),
+    }
+}
+
+/// 406 in the words of a kube-apiserver, which names the type of its own code.
+fn unfit(wanted: Transform<'_>, what: &str, go_type: String) -> Status {
+    let message = format!("you requested {}, but the requested object is {what} ({go_type})", wanted.kind);
+    Status::new(StatusCode::NOT_ACCEPTABLE, Reason::NotAcceptable, message)
+}
+
+fn go_type(spec: &KindSpec, suffix: &str) -> String {
+    if !is_built_in(&spec.gvr.group) {
+        return format!("*unstructured.Unstructured{suffix}");
+    }
+    let package = match &*spec.gvr.group {
+        // Events are one type in both of their groups.
+        "" | "events.k8s.io" => "core",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next().unwrap_or_default(),
+    };
+    format!("*{package}.{}{suffix}", spec.gvk.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::resource::{Gvk, Gvr};
+
+    fn spec(group: &str, resource: &str, kind: &str) -> KindSpec {
+        KindSpec::new(Gvr::new(group, "v1", resource), Gvk::new(group, "v1", kind), true)
+    }
+
+    #[test]
+    fn a_form_that_does_not_fit_is_refused_as_a_kube_apiserver_refuses_it() {
+        let pods = spec("", "pods", "Pod");
+        assert_eq!(Form::of_list(None, &pods), Ok(Form::Whole));
+        assert_eq!(Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods), Ok(Form::Metadata("v1")));
+        assert_eq!(
+            Form::of_list(Some(PARTIAL_OBJECT), &pods).unwrap_err().message,
+            "you requested PartialObjectMetadata, but the requested object is a list (*core.PodList)"
+        );
+        let roles = spec("rbac.authorization.k8s.io", "roles", "Role");
+        assert_eq!(
+            Form::of_object(Some(PARTIAL_OBJECT_LIST), &roles).unwrap_err().message,
+            "you requested PartialObjectMetadataList, but the requested object is not a list (*rbac.Role)"
+        );
+        assert_eq!(go_type(&spec("example.com", "as", "A"), "List"), "*unstructured.UnstructuredList");
+    }
+
+    #[test]
+    fn metadata_is_cut_out_of_any_document() {
+        let mut out = Vec::new();
+        partial(br#"{"spec":{"metadata":1},"metadata":{"name":"a"}}"#, "v1", &mut out);
+        let wanted = r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}"#;
+        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+    }
+}

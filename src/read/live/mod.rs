@@ -1,0 +1,414 @@
+//! Kinds that cannot be watched, and so are in no store: every read asks the members, and nothing is kept.
+//!
+//! `metrics.k8s.io`, component statuses, aggregated APIs that only get and list. Names, references and annotations are those
+//! of the store's objects; there are no revisions, as no watch could begin at one.
+
+mod translate;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::time::timeout;
+
+use crate::{
+    config::MemberName,
+    member::{
+        Class, Member,
+        catalog::{Freshness, MergedResource, Scope},
+        collect, impersonate,
+    },
+    read::{
+        Asked, Reader, Target,
+        answer::json_response,
+        form::Form,
+        options::{Options, query_value},
+    },
+    store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
+    wire::{
+        body::{Body, empty, full},
+        list::split,
+        locate::Paths,
+        mode::Mode,
+        splice::push_string,
+        status::Status,
+        warning::{Warnings, warning_text},
+    },
+};
+
+/// A member that takes longer is left out.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest answer of one member.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Objects of one answer, which is whole: there is no revision to page at.
+const ITEMS_MAX: usize = 100_000;
+
+/// What one member said.
+enum Said {
+    /// Objects.
+    Objects(Vec<Arc<Entry>>),
+    /// Another answer than 200.
+    Refused(StatusCode, HeaderMap, Bytes),
+    /// No answer; why.
+    Failed(String),
+}
+
+/// What all members said that can be asked.
+#[derive(Default)]
+struct Round {
+    objects: Vec<Arc<Entry>>,
+    refused: Vec<(MemberName, StatusCode, HeaderMap, Bytes)>,
+    /// One sentence per member whose objects are not there.
+    missing: Vec<String>,
+    warnings: Warnings,
+    /// Kind and API version of a list, as a member wrote them.
+    type_meta: Option<(String, String)>,
+    answered: bool,
+}
+
+/// One read on its way to members.
+struct Live<'a> {
+    reader: &'a Reader,
+    resource: &'a MergedResource,
+    target: &'a Target,
+    asked: Asked<'a>,
+    spec: KindSpec,
+    shared: Arc<Shared>,
+}
+
+impl Reader {
+    /// Answers a get of a kind that cannot be watched.
+    ///
+    /// Errors: as a kube-apiserver, and 503 while a member that decides does not answer.
+    pub async fn live_get(
+        &self,
+        resource: &MergedResource,
+        target: &Target,
+        asked: Asked<'_>,
+    ) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
+        let live = Live::new(self, resource, target, asked);
+        let form = Form::of_object(wanted.transform, &live.spec);
+        Ok(asked.encoded(live.get(form).await?, wanted.encoding).await)
+    }
+
+    /// Answers a list of a kind that cannot be watched: whole, whatever limit is asked for. Members that do not answer are
+    /// left out with a warning; the strict view refuses then.
+    ///
+    /// Errors: as a kube-apiserver; no member answers (503).
+    pub async fn live_list(
+        &self,
+        resource: &MergedResource,
+        target: &Target,
+        asked: Asked<'_>,
+    ) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
+        let live = Live::new(self, resource, target, asked);
+        let form = Form::of_list(wanted.transform, &live.spec)?;
+        Ok(asked.encoded(live.list(form).await?, wanted.encoding).await)
+    }
+}
+
+impl<'a> Live<'a> {
+    fn new(reader: &'a Reader, resource: &'a MergedResource, target: &'a Target, asked: Asked<'a>) -> Self {
+        let namespaced = resource.scope == Scope::Namespaced;
+        let spec = KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), namespaced);
+        Self { reader, resource, target, asked, spec, shared: reader.stores.shared() }
+    }
+
+    fn naming(&self) -> &Naming {
+        &self.shared.naming
+    }
+
+    async fn get(&self, form: Result<Form, Status>) -> Result<Response<Body>, Status> {
+        let split = self.naming().split(&self.target.name);
+        let own = split.map_or(self.target.name.as_str(), |(own, _)| own);
+        let path = format!("{}/{}?pretty=0", self.collection(), utf8_percent_encode(own, NON_ALPHANUMERIC));
+        let asks: Vec<(MemberName, String)> = match split {
+            Some((_, member)) if !self.resource.members.contains(member) => return Err(self.not_found(&[])),
+            Some((_, member)) => vec![(member.clone(), path)],
+            None => self.resource.members.iter().map(|member| (member.clone(), path.clone())).collect(),
+        };
+        let round = self.round(asks, false).await;
+        let real = round.refused.iter().position(|(_, code, ..)| *code != StatusCode::NOT_FOUND);
+        let is_exact = split.is_some() || self.naming().is_plain();
+        match round.objects.as_slice() {
+            [one] if is_exact || (self.is_short() && round.missing.is_empty()) => {
+                let mut out = Vec::new();
+                form?.object(one, Some(&self.target.name), one.revision, &mut out);
+                out.push(b'\n');
+                let mut response = json_response(full(out));
+                round.warnings.write_to(response.headers_mut());
+                Ok(response)
+            }
+            // Whether the name is another member's as well is not known.
+            _ if !round.missing.is_empty() => Err(self.unavailable(&round.missing)),
+            [] => match real.and_then(|at| round.refused.into_iter().nth(at)) {
+                Some((_, code, headers, body)) => Ok(passed(code, &headers, body)),
+                None => Err(self.not_found(&[])),
+            },
+            several if self.is_short() => {
+                let gvr = &self.resource.gvr;
+                let (name, all) = (&self.target.name, names(several));
+                let message = format!("{} {name:?} is in several members: {all}", gvr.qualified());
+                Err(Status::conflict(&gvr.group, &gvr.resource, name, message))
+            }
+            natives => Err(self.not_found(natives)),
+        }
+    }
+
+    /// A plain name may be short for an object that nobody can create or change by it.
+    fn is_short(&self) -> bool {
+        !["create", "update", "patch"].iter().any(|verb| self.resource.allows(verb))
+    }
+
+    async fn list(&self, form: Form) -> Result<Response<Body>, Status> {
+        let options =
+            Options::parse(self.asked.query, false, &self.resource.gvr, |name| self.naming().is_member(name))?;
+        if options.token.is_some() {
+            return Err(Status::bad_request("invalid continue token: this list is always whole and gives none"));
+        }
+        let fields = query_value(self.asked.query, "fieldSelector").unwrap_or_default();
+        let asks: Vec<(MemberName, String)> = self
+            .resource
+            .members
+            .iter()
+            .filter_map(|member| {
+                let labels = options.labels.in_member(member.as_str())?;
+                let fields = translate::fields(&fields, self.naming(), member)?;
+                Some((member.clone(), self.list_path(&labels, &fields)))
+            })
+            .collect();
+        let nobody_matches = asks.is_empty();
+        let mut round = self.round(asks, true).await;
+        round.missing.extend(self.absent());
+        if !round.answered && !nobody_matches {
+            return match round.refused.into_iter().next() {
+                // All refuse: the first one's word is as good as any.
+                Some((_, code, headers, body)) if !code.is_server_error() => Ok(passed(code, &headers, body)),
+                Some((member, code, ..)) => Err(self.unavailable(&[format!("member {member} answered {code}")])),
+                None => Err(self.unavailable(&round.missing)),
+            };
+        }
+        let refused = round.refused.iter().map(|(member, code, ..)| format!("member {member} answered {code}"));
+        round.missing.extend(refused);
+        if self.asked.mode == Mode::Strict && !round.missing.is_empty() {
+            return Err(self.unavailable(&round.missing));
+        }
+        if round.objects.len() > ITEMS_MAX {
+            return Err(Status::unavailable(format!(
+                "the members have {} {} together, more than {ITEMS_MAX}: ask for one namespace, or use a selector",
+                round.objects.len(),
+                self.resource.gvr.qualified()
+            )));
+        }
+        let what = self.resource.gvr.qualified();
+        round.missing.iter().for_each(|why| round.warnings.add(&format!("{why}; its {what} are left out")));
+        round.objects.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        let mut response = json_response(full(self.write(&round, &options, form)));
+        round.warnings.write_to(response.headers_mut());
+        Ok(response)
+    }
+
+    fn write(&self, round: &Round, options: &Options, form: Form) -> Vec<u8> {
+        let mut out = vec![b'{'];
+        match &round.type_meta {
+            Some((kind, api_version)) if form == Form::Whole => {
+                out.extend_from_slice(b"\"kind\":");
+                push_string(kind, &mut out);
+                out.extend_from_slice(b",\"apiVersion\":");
+                push_string(api_version, &mut out);
+            }
+            _ => form.list_type(&self.spec, &mut out),
+        }
+        out.extend_from_slice(b",\"metadata\":{},\"items\":[");
+        // As for a get: whoever asked for a plain name gets that name.
+        let asked_for = options.fields.name().filter(|name| self.naming().split(name).is_none() && self.is_short());
+        for (at, entry) in round.objects.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            form.item(entry, asked_for.filter(|_| round.objects.len() == 1), &mut out);
+        }
+        out.extend_from_slice(b"]}\n");
+        out
+    }
+
+    fn collection(&self) -> String {
+        let (gvr, namespace) = (&self.resource.gvr, &self.target.namespace);
+        if namespace.is_empty() { gvr.path() } else { gvr.path_in(namespace) }
+    }
+
+    fn list_path(&self, labels: &str, fields: &str) -> String {
+        let mut path = format!("{}?pretty=0", self.collection());
+        for (name, selector) in [("labelSelector", labels), ("fieldSelector", fields)] {
+            if !selector.is_empty() {
+                path = format!("{path}&{name}={}", utf8_percent_encode(selector, NON_ALPHANUMERIC));
+            }
+        }
+        path
+    }
+
+    /// Asks members, all at once, each within its own time.
+    async fn round(&self, asks: Vec<(MemberName, String)>, is_list: bool) -> Round {
+        let asked = asks.iter().map(|(name, path)| async move {
+            let registry = self.reader.stores.registry();
+            let member = registry.get(name.as_str()).filter(|member| !member.config().absent)?;
+            if let Some(twin) = member.twin_of() {
+                return Some((name, Err(format!("member {name} is the same cluster as {twin}"))));
+            }
+            let answer = timeout(MEMBER_TIMEOUT, self.fetch(&member, path)).await;
+            let late = |_| Err(format!("member {name}: no answer in {}s", MEMBER_TIMEOUT.as_secs()));
+            Some((name, answer.unwrap_or_else(late)))
+        });
+        let mut round = Round::default();
+        for (name, answer) in join_all(asked).await.into_iter().flatten() {
+            let said = match answer {
+                Ok((code, headers, body)) => {
+                    let values = headers.get_all(header::WARNING).iter().filter_map(|value| value.to_str().ok());
+                    values.for_each(|value| round.warnings.add(&warning_text(value)));
+                    self.read(name, code, headers, body, is_list, &mut round.type_meta)
+                }
+                Err(cause) => Said::Failed(cause),
+            };
+            match said {
+                Said::Objects(objects) => {
+                    round.answered = true;
+                    round.objects.extend(objects);
+                }
+                Said::Refused(code, headers, body) => round.refused.push((name.clone(), code, headers, body)),
+                Said::Failed(cause) => round.missing.push(cause),
+            }
+        }
+        round
+    }
+
+    async fn fetch(&self, member: &Member, path: &str) -> Result<(StatusCode, HeaderMap, Bytes), String> {
+        let fault = |cause: String| format!("member {}: {cause}", member.name());
+        let request = Request::builder().method(Method::GET).uri(path).body(empty());
+        let mut request = request.map_err(|error| fault(error.to_string()))?;
+        let headers = request.headers_mut();
+        if let Some(agent) = self.asked.headers.get(header::USER_AGENT) {
+            headers.insert(header::USER_AGENT, agent.clone());
+        }
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        impersonate(headers, self.asked.caller).map_err(|error| fault(error.to_string()))?;
+        let answer = member.send(request, Class::Read).await.map_err(|error| fault(error.cause()))?;
+        let (head, body) = answer.into_parts();
+        let body = collect(body, ANSWER_BYTES_MAX).await.map_err(|error| fault(error.cause()))?;
+        Ok((head.status, head.headers, body))
+    }
+
+    fn read(
+        &self,
+        member: &MemberName,
+        code: StatusCode,
+        headers: HeaderMap,
+        body: Bytes,
+        is_list: bool,
+        type_meta: &mut Option<(String, String)>,
+    ) -> Said {
+        // A 401 is about kubefold's own credential, and with a 5xx the member says that it cannot say.
+        if code == StatusCode::UNAUTHORIZED || (code.is_server_error() && !is_list) {
+            return Said::Failed(format!("member {member} answered {code}"));
+        }
+        if code != StatusCode::OK {
+            return Said::Refused(code, headers, body);
+        }
+        let bad = |error: &dyn std::fmt::Display| {
+            Said::Failed(format!("member {member} answered with what cannot be read ({error})"))
+        };
+        let dress = |document: &str| unstored(&self.spec, &self.shared, member, document);
+        if !is_list {
+            let object = std::str::from_utf8(&body).map_err(|error| error.to_string());
+            let object = object.and_then(|text| dress(text).map_err(|error| error.to_string()));
+            return object.map_or_else(|error| bad(&error), |object| Said::Objects(vec![object]));
+        }
+        let items = match split(&body) {
+            Ok((_, items)) => items,
+            Err(error) => return bad(&error),
+        };
+        match items.into_iter().map(dress).collect::<Result<Vec<_>, BadObject>>() {
+            Ok(objects) => {
+                *type_meta = type_meta.take().or_else(|| list_type(&body));
+                Said::Objects(objects)
+            }
+            Err(error) => bad(&error),
+        }
+    }
+
+    /// Members that may have such objects, and cannot be asked in this version.
+    fn absent(&self) -> Vec<String> {
+        let catalogue = self.reader.stores.catalogue();
+        let gvr = &self.resource.gvr;
+        let unknown = catalogue.unknown.iter().filter_map(|name| self.reader.stores.registry().get(name.as_str()));
+        let others = catalogue.members_serving_other_version(gvr);
+        unknown
+            .filter(|member| !member.config().absent)
+            .map(|member| format!("it is unknown whether member {} has some", member.describe()))
+            .chain(others.iter().map(|(member, version)| format!("member {member} serves version {version} only")))
+            .chain(self.unavailable_apis())
+            .chain(self.resource.conflicting.iter().map(|member| format!("member {member} has another kind there")))
+            .collect()
+    }
+
+    /// Members that have the API, and could not say yet what is in it: whoever serves it there is away.
+    fn unavailable_apis(&self) -> impl Iterator<Item = String> {
+        let (stores, gvr) = (&self.reader.stores, &self.resource.gvr);
+        let members = stores.registry().members();
+        let is_away = |member: &&Arc<Member>| {
+            let catalog = stores.member_catalog(member.name())?;
+            let version = catalog.group(&gvr.group)?.version(&gvr.version)?;
+            Some(version.freshness == Freshness::Stale && version.resource(&gvr.resource).is_none())
+        };
+        let away: Vec<String> = members
+            .iter()
+            .filter(|member| is_away(member).unwrap_or_default())
+            .map(|member| format!("member {}: its API {} is not available", member.name(), gvr.api_version()))
+            .collect();
+        away.into_iter()
+    }
+
+    fn not_found(&self, natives: &[Arc<Entry>]) -> Status {
+        let gvr = &self.resource.gvr;
+        let mut status = Status::not_found(&gvr.group, &gvr.resource, &self.target.name);
+        if !natives.is_empty() {
+            status.message = format!("{}; members have natives of that name: {}", status.message, names(natives));
+        }
+        status
+    }
+
+    fn unavailable(&self, why: &[String]) -> Status {
+        Status::unavailable(format!("{}: {}", self.resource.gvr.qualified(), why.join("; ")))
+    }
+}
+
+fn names(entries: &[Arc<Entry>]) -> String {
+    entries.iter().map(|entry| entry.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// A member's own answer, as it is.
+fn passed(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Response<Body> {
+    let mut response = json_response(full(body));
+    *response.status_mut() = code;
+    for kept in [header::CONTENT_TYPE, header::RETRY_AFTER] {
+        if let Some(value) = headers.get(&kept) {
+            response.headers_mut().insert(kept, value.clone());
+        }
+    }
+    response
+}
+
+/// `kind` and `apiVersion` of a list.
+fn list_type(body: &[u8]) -> Option<(String, String)> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut found = Vec::new();
+    Paths::new([(0, ["kind"].as_slice()), (1, ["apiVersion"].as_slice())]).locate_valid(text, &mut found).ok()?;
+    let value = |id: u16| {
+        let at = found.iter().find(|found| found.id == id)?.range.clone();
+        serde_json::from_str::<String>(text.get(at)?).ok()
+    };
+    Some((value(0)?, value(1)?))
+}

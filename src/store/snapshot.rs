@@ -1,0 +1,95 @@
+//! A kind's objects at one revision, and how an earlier one is had from it.
+
+use std::{collections::HashSet, ops::Bound, sync::Arc};
+
+use imbl::OrdSet;
+
+use crate::{
+    store::{
+        entry::{Entry, Slot},
+        log::Record,
+        revision::Revision,
+    },
+    wire::watch::EventType,
+};
+
+/// How many objects each namespace has.
+pub(super) type Counts = imbl::HashMap<Arc<str>, u64>;
+
+/// A kind's objects at one revision. Cheap to clone, and never changes.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// In key order.
+    pub objects: OrdSet<Slot>,
+    pub(super) counts: Counts,
+    /// The revision that it stands for.
+    pub revision: Revision,
+    /// Bytes that had been logged by then.
+    pub(super) offset: u64,
+}
+
+impl Snapshot {
+    /// Objects in a namespace, or in all (empty). Constant time.
+    pub fn count(&self, namespace: &str) -> u64 {
+        if namespace.is_empty() {
+            return self.objects.len() as u64;
+        }
+        self.counts.get(namespace).copied().unwrap_or_default()
+    }
+
+    /// The object of that key.
+    pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
+        self.objects.get(key).map(|Slot(entry)| entry)
+    }
+
+    /// The objects whose key is above `after` and, where `namespace` is not empty, that lie in it.
+    pub fn range<'a>(&'a self, namespace: &'a str, after: &[u8]) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
+        let prefix = if namespace.is_empty() { Vec::new() } else { [namespace.as_bytes(), b"/"].concat() };
+        let start = if after > prefix.as_slice() { after } else { prefix.as_slice() };
+        let exclusive = after.to_vec();
+        self.objects
+            .range::<_, [u8]>((Bound::Included(start), Bound::Unbounded))
+            .map(|Slot(entry)| entry)
+            .skip_while(move |entry| !exclusive.is_empty() && entry.key() <= exclusive.as_slice())
+            .take_while(move |entry| entry.key().starts_with(&prefix))
+    }
+
+    /// Takes events back: all that came since some revision, oldest first. Of each object the first one tells what it was.
+    pub(super) fn undo(&mut self, records: &[Arc<Record>]) {
+        let mut seen = HashSet::with_capacity(records.len());
+        for record in records {
+            let entry = &record.entry;
+            if !seen.insert(entry.key()) {
+                continue;
+            }
+            let before = if record.event_type == EventType::Deleted { Some(entry) } else { record.previous.as_ref() };
+            match before {
+                Some(before) => {
+                    if self.objects.insert(Slot(Arc::clone(before))).is_none() {
+                        count(&mut self.counts, entry.namespace(), 1);
+                    }
+                }
+                None => {
+                    if self.objects.remove(entry.key()).is_some() {
+                        count(&mut self.counts, entry.namespace(), -1);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Counts an object more or less. Cluster-scoped ones are not counted.
+pub(super) fn count(counts: &mut Counts, namespace: &str, change: i64) {
+    if namespace.is_empty() {
+        return;
+    }
+    let now = counts.get(namespace).copied().unwrap_or_default().saturating_add_signed(change);
+    if now == 0 {
+        counts.remove(namespace);
+    } else if let Some(count) = counts.get_mut(namespace) {
+        *count = now;
+    } else {
+        counts.insert(namespace.into(), now);
+    }
+}

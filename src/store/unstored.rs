@@ -1,0 +1,64 @@
+//! Objects that no store holds, as they come from a member: of kinds that cannot be watched.
+
+use std::sync::Arc;
+
+use crate::{
+    config::MemberName,
+    store::{
+        dress::{BadObject, Facts, Wardrobe},
+        entry::{Draft, Edits, Entry, Holders},
+        ingest::CLUSTER,
+        kind::KindSpec,
+        redress::Referred,
+        revision::Revision,
+        sequencer::Shared,
+    },
+    wire::locate::validate,
+};
+
+/// Gives a member's object its visible form: name, references and annotation as in a store. It has no revision, as no
+/// watch could begin there.
+///
+/// Errors: it is no object with a name.
+pub fn unstored(
+    spec: &KindSpec,
+    shared: &Shared,
+    member: &MemberName,
+    document: &str,
+) -> Result<Arc<Entry>, BadObject> {
+    let document = document.trim_ascii();
+    validate(document)?;
+    let (mut found, mut edits) = (Vec::new(), Edits::default());
+    let facts = Facts::read_unstored(spec, document, &mut found)?;
+    let mut wardrobe = Wardrobe {
+        naming: &shared.naming,
+        identities: &shared.identities,
+        member,
+        refs: &mut Referred::default(),
+        referent: &mut Vec::new(),
+    };
+    wardrobe.name(&facts, &mut edits);
+    Wardrobe::annotate(document, &facts, CLUSTER, [member.as_str()], &mut edits);
+    wardrobe.references(document, &facts, &found, &mut edits);
+    if !facts.resource_version_at.is_empty() {
+        edits.put(facts.resource_version_at.clone(), |out| out.extend_from_slice(b"\"\""));
+    }
+    let lead = if facts.has_kind { "" } else { spec.type_meta.as_str() };
+    let draft = Draft {
+        namespace: &facts.namespace,
+        name: &facts.name,
+        suffix: shared.naming.suffix(member),
+        document,
+        lead,
+        type_meta_len: lead.len(),
+        labels: facts.labels_at.clone(),
+        metadata: facts.metadata_at.clone(),
+        resource_version: facts.resource_version_at.clone(),
+        uid: facts.uid_at.clone(),
+        revision: Revision(0),
+        holders: Holders::from_elem(member.clone(), 1),
+        folded: false,
+        deleting: facts.deleting,
+    };
+    Ok(Arc::new(draft.build(&mut edits)))
+}

@@ -1,0 +1,75 @@
+//! Label and field selectors: Kubernetes' grammar and its very refusals, evaluated on an object's own bytes.
+
+mod field;
+mod kinds;
+mod label;
+mod path;
+#[cfg(test)]
+mod tests;
+mod validity;
+
+use std::borrow::Cow;
+
+pub use field::{FieldSelector, Subject};
+pub use label::LabelSelector;
+
+/// The virtual label that names an object's member.
+pub const CLUSTER_LABEL: &str = "kubefold.io/cluster";
+
+/// A selector that is not understood is refused, never ignored. The words are Kubernetes' own.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// Another token belongs in this place of a label selector. Empty is its end.
+    #[error("found '{found}', expected: {expected}")]
+    Found {
+        /// What stands there.
+        found: String,
+        /// What may.
+        expected: &'static str,
+    },
+    /// `in` and `notin` are followed by a set.
+    #[error("found '{0}' expected: '('")]
+    NoSet(String),
+    /// A label's key or value that no label can have.
+    #[error("{0}")]
+    Invalid(String),
+    /// One of these, in a requirement.
+    #[error("unable to parse requirement: {0}")]
+    Requirement(Box<Self>),
+    /// A field selector's term without an operator.
+    #[error("invalid selector: '{selector}'; can't understand '{term}'")]
+    Term {
+        /// The whole selector.
+        selector: String,
+        /// The term.
+        term: String,
+    },
+    /// A backslash before what needs none.
+    #[error("invalid field selector: invalid escape sequence: {0}")]
+    Escape(String),
+    /// A comma or an equals sign without a backslash. Kubernetes shows it as a number.
+    #[error("invalid field selector: unescaped character in value: {}", u32::from(*.0))]
+    Unescaped(char),
+    /// No path of fields.
+    #[error("field label not supported: {0}")]
+    Field(String),
+}
+
+impl SelectorError {
+    fn found(found: &str, expected: &'static str) -> Self {
+        Self::Found { found: found.to_owned(), expected }
+    }
+
+    fn in_requirement(self) -> Self {
+        Self::Requirement(Box::new(self))
+    }
+}
+
+/// The text of a JSON string; `None` where the value is another. Allocates only where there are escapes.
+fn text_of(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(inner));
+    }
+    serde_json::from_str(raw).ok().map(Cow::Owned)
+}

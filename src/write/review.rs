@@ -1,0 +1,292 @@
+//! Reviews: questions about who somebody is and what he may do, posted and never stored.
+//!
+//! The fleet allows what every member allows that is asked: a client that reads *yes* must not meet a *no*. A question about
+//! `x@east` is for that member alone. What members answer differently is said to be incomplete.
+
+mod rules;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use self::rules::{intersect_non_resource, intersect_resource};
+use crate::{
+    config::MemberName,
+    wire::{resource::Gvr, status::Status, warning::Warnings},
+    write::{
+        Writer,
+        fleet::{Answer, Call, Fleet},
+        reply::{Reply, refusal, warning_text},
+        request::Request,
+    },
+};
+
+/// The groups whose kinds with the one verb `create` are reviews.
+const GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
+
+/// Says whether a resource is a review.
+pub fn is_review(gvr: &Gvr) -> bool {
+    GROUPS.contains(&&*gvr.group) && gvr.resource.ends_with("reviews")
+}
+
+/// What one member says.
+struct Said {
+    member: MemberName,
+    review: Value,
+}
+
+/// What the members say.
+#[derive(Default)]
+struct Round {
+    said: Vec<Said>,
+    /// Why others say nothing.
+    silent: Vec<String>,
+    warnings: Warnings,
+}
+
+/// Answers a review; `members` serve its kind.
+pub(super) async fn review<F: Fleet>(writer: &Writer<F>, request: &Request, members: &[MemberName]) -> Reply {
+    ask(writer, request, members).await.unwrap_or_else(|reply| reply)
+}
+
+async fn ask<F: Fleet>(writer: &Writer<F>, request: &Request, members: &[MemberName]) -> Result<Reply, Reply> {
+    let visible = visible_name(&request.body);
+    let split = visible.as_deref().and_then(|name| writer.fleet.split(name));
+    let (targets, body) = match &split {
+        Some((own, member)) => (vec![member.clone()], with_name(&request.body, own)),
+        None => (members.to_vec(), request.body.clone()),
+    };
+    let mut round = all(&writer.fleet, request, &targets, &body).await?;
+    if round.said.is_empty() {
+        let why = if round.silent.is_empty() { "no member serves it".to_owned() } else { round.silent.join("; ") };
+        return Err(Status::unavailable(format!("{}: {why}", request.gvr.qualified())).into());
+    }
+    let mut review = match &*request.gvr.resource {
+        "selfsubjectrulesreviews" => rules_review(&round),
+        "tokenreviews" => token_review(&round, writer.fleet.members().len()),
+        "selfsubjectreviews" => first(&round),
+        resource => access_review(&round, resource == "selfsubjectaccessreviews"),
+    };
+    if let (Some(_), Some(visible)) = (&split, &visible) {
+        set(&mut review, &["spec", "resourceAttributes", "name"], json!(visible));
+    }
+    for why in &round.silent {
+        round.warnings.add(why);
+    }
+    Ok(Reply { code: StatusCode::CREATED, warnings: round.warnings, body: Bytes::from(review.to_string()) })
+}
+
+/// Asks every target at once.
+///
+/// Errors: one finds fault with the question itself, as all would.
+async fn all<F: Fleet>(fleet: &F, request: &Request, targets: &[MemberName], body: &Bytes) -> Result<Round, Reply> {
+    let calls = targets.iter().map(|member| async move {
+        let call = Call {
+            method: Method::POST,
+            path: request.key("").collection(),
+            query: request.query.clone(),
+            body: body.clone(),
+            user_agent: request.user_agent.clone(),
+        };
+        (member, fleet.call(member, Some(&request.caller), call).await)
+    });
+    let mut round = Round::default();
+    for (member, answer) in join_all(calls).await {
+        match answer {
+            Answer::Answered { code, warnings, body } if code.is_success() => {
+                warnings.iter().for_each(|header| round.warnings.add(&warning_text(header)));
+                match serde_json::from_slice(&body) {
+                    Ok(review) => round.said.push(Said { member: member.clone(), review }),
+                    Err(error) => round.silent.push(format!("member {member} answered with no review: {error}")),
+                }
+            }
+            Answer::Answered { code, .. } if code == StatusCode::UNAUTHORIZED || code.is_server_error() => {
+                round.silent.push(format!("member {member} answered {code}"));
+            }
+            Answer::Answered { code, body, .. } => return Err(refusal(member, code, &body, "")),
+            // Nothing is stored: a question whose answer is lost was never asked.
+            Answer::NotSent(cause) | Answer::Unknown(cause) => round.silent.push(format!("member {member}: {cause}")),
+        }
+    }
+    Ok(round)
+}
+
+/// The first member's answer, in configuration order.
+fn first(round: &Round) -> Value {
+    round.said.first().map(|said| said.review.clone()).unwrap_or_default()
+}
+
+/// Allowed if all allow. Of the caller himself the members that answer decide, as each will judge again what he does; a
+/// review of somebody else is the judgement, and is no while anybody is silent.
+fn access_review(round: &Round, of_self: bool) -> Value {
+    let is = |said: &Said, what: &str| said.review["status"][what].as_bool().unwrap_or_default();
+    let no = round.said.iter().find(|said| !is(said, "allowed"));
+    let mut review = no.map_or_else(|| first(round), |said| said.review.clone());
+    let mut status = Map::new();
+    status.insert("allowed".into(), json!(no.is_none() && (of_self || round.silent.is_empty())));
+    if round.said.iter().any(|said| is(said, "denied")) {
+        status.insert("denied".into(), json!(true));
+    }
+    let reason = review["status"]["reason"].as_str().unwrap_or_default().to_owned();
+    let reason = match no {
+        Some(said) if reason.is_empty() => format!("member {} does not allow it", said.member),
+        Some(said) => format!("member {}: {reason}", said.member),
+        None => reason,
+    };
+    if !reason.is_empty() {
+        status.insert("reason".into(), json!(reason));
+    }
+    let errors = round.said.iter().filter_map(|said| {
+        let error = said.review["status"]["evaluationError"].as_str().filter(|error| !error.is_empty())?;
+        Some(format!("member {}: {error}", said.member))
+    });
+    let errors: Vec<String> = errors.chain(round.silent.iter().cloned()).collect();
+    if !errors.is_empty() {
+        status.insert("evaluationError".into(), json!(errors.join("; ")));
+    }
+    set(&mut review, &["status"], Value::Object(status));
+    review
+}
+
+/// What all members allow.
+fn rules_review(round: &Round) -> Value {
+    let mut review = first(round);
+    let status = |said: &Said, what: &str| said.review["status"][what].clone();
+    let lists = |what: &str| round.said.iter().map(|said| status(said, what)).collect::<Vec<_>>();
+    let (resource, non_resource) = (lists("resourceRules"), lists("nonResourceRules"));
+    // Each member gives them in an order of its own.
+    let sorted = |list: &Value| {
+        let mut rules: Vec<String> = list.as_array().into_iter().flatten().map(Value::to_string).collect();
+        rules.sort();
+        rules
+    };
+    let differ = [&resource, &non_resource]
+        .iter()
+        .any(|all| all.windows(2).any(|two| two.first().map(sorted) != two.last().map(sorted)));
+    if differ {
+        set(&mut review, &["status", "resourceRules"], intersect_resource(&resource));
+        set(&mut review, &["status", "nonResourceRules"], intersect_non_resource(&non_resource));
+    }
+    let mut errors: Vec<String> = round
+        .said
+        .iter()
+        .filter_map(|said| {
+            let error = said.review["status"]["evaluationError"].as_str().filter(|error| !error.is_empty())?;
+            Some(format!("member {}: {error}", said.member))
+        })
+        .collect();
+    if differ {
+        let members: Vec<&str> = round.said.iter().map(|said| said.member.as_str()).collect();
+        errors.push(format!("members differ; listed is what all of {} allow", members.join(", ")));
+    }
+    errors.extend(round.silent.iter().cloned());
+    let incomplete = round.said.iter().any(|said| said.review["status"]["incomplete"] == json!(true));
+    set(&mut review, &["status", "incomplete"], json!(incomplete || differ || !round.silent.is_empty()));
+    if !errors.is_empty() {
+        set(&mut review, &["status", "evaluationError"], json!(errors.join("; ")));
+    }
+    review
+}
+
+/// The first member that knows the token says whose it is. What one member of several vouches for is no power in the
+/// others: groups that Kubernetes itself trusts are left out.
+fn token_review(round: &Round, members: usize) -> Value {
+    let known = round.said.iter().find(|said| said.review["status"]["authenticated"] == json!(true));
+    let Some(said) = known else { return first(round) };
+    let mut review = said.review.clone();
+    if members > 1 {
+        let groups = review["status"]["user"]["groups"].as_array().cloned().unwrap_or_default();
+        let trusted = |group: &Value| group.as_str().is_some_and(|group| group.starts_with("system:"));
+        let kept: Vec<Value> =
+            groups.into_iter().filter(|group| !trusted(group) || *group == json!("system:authenticated")).collect();
+        set(&mut review, &["status", "user", "groups"], json!(kept));
+    }
+    review
+}
+
+/// Sets a value inside objects, which are made where they are missing.
+fn set(value: &mut Value, path: &[&str], to: Value) {
+    let mut at = value;
+    for key in path {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        let Some(object) = at.as_object_mut() else { return };
+        at = object.entry(*key).or_insert(Value::Null);
+    }
+    *at = to;
+}
+
+fn visible_name(body: &[u8]) -> Option<String> {
+    let review: Value = serde_json::from_slice(body).ok()?;
+    review["spec"]["resourceAttributes"]["name"].as_str().map(str::to_owned)
+}
+
+fn with_name(body: &[u8], own: &str) -> Bytes {
+    let mut review: Value = serde_json::from_slice(body).unwrap_or_default();
+    set(&mut review, &["spec", "resourceAttributes", "name"], json!(own));
+    Bytes::from(review.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(reviews: &[(&str, Value)], silent: &[&str]) -> Round {
+        let said = |(member, status): &(&str, Value)| Said {
+            member: MemberName::new(member).unwrap(),
+            review: json!({"kind": "R", "spec": {"a": 1}, "status": status}),
+        };
+        let silent = silent.iter().map(|why| (*why).to_owned()).collect();
+        Round { said: reviews.iter().map(said).collect(), silent, warnings: Warnings::default() }
+    }
+
+    #[test]
+    fn access_is_allowed_where_all_members_allow_it() {
+        let (yes, no) = (json!({"allowed": true, "reason": "RBAC"}), json!({"allowed": false}));
+        let of = |round: &Round, of_self| access_review(round, of_self)["status"].clone();
+        let both = round(&[("east", yes.clone()), ("west", yes.clone())], &[]);
+        assert_eq!(of(&both, true), json!({"allowed": true, "reason": "RBAC"}));
+        let one = round(&[("east", yes.clone()), ("west", no)], &[]);
+        assert_eq!(of(&one, true), json!({"allowed": false, "reason": "member west does not allow it"}));
+        let down = round(&[("east", yes)], &["member west: down"]);
+        assert_eq!(of(&down, true)["allowed"], json!(true));
+        assert_eq!(of(&down, false)["allowed"], json!(false));
+        assert_eq!(of(&down, false)["evaluationError"], json!("member west: down"));
+        let denied = round(&[("east", json!({"allowed": false, "denied": true, "reason": "webhook"}))], &[]);
+        assert_eq!(of(&denied, false), json!({"allowed": false, "denied": true, "reason": "member east: webhook"}));
+    }
+
+    #[test]
+    fn rules_that_differ_are_intersected_and_incomplete() {
+        let rules = |verbs: &[&str]| {
+            json!({"resourceRules": [{"verbs": verbs, "apiGroups": [""], "resources": ["pods"]}],
+                   "nonResourceRules": [], "incomplete": false})
+        };
+        let same = rules_review(&round(&[("east", rules(&["get"])), ("west", rules(&["get"]))], &[]));
+        assert_eq!(same["status"], rules(&["get"]));
+        let differ = rules_review(&round(&[("east", rules(&["get", "list"])), ("west", rules(&["*"]))], &[]));
+        assert_eq!(differ["status"]["resourceRules"][0]["verbs"], json!(["get", "list"]));
+        assert_eq!(differ["status"]["incomplete"], json!(true));
+        assert!(differ["status"]["evaluationError"].as_str().unwrap().contains("east, west"));
+    }
+
+    #[test]
+    fn a_token_is_the_first_members_that_knows_it_and_has_no_power_elsewhere() {
+        let unknown = json!({"authenticated": false, "error": "no"});
+        let known = json!({"authenticated": true, "user": {"username": "a", "groups": ["dev", "system:masters", "system:authenticated"]}});
+        let of = |members| token_review(&round(&[("east", unknown.clone()), ("west", known.clone())], &[]), members);
+        assert_eq!(of(2)["status"]["user"]["groups"], json!(["dev", "system:authenticated"]));
+        assert_eq!(of(1)["status"], known);
+        assert_eq!(token_review(&round(&[("east", unknown.clone())], &[]), 2)["status"], unknown);
+    }
+
+    #[test]
+    fn names_are_found_and_replaced() {
+        let body = br#"{"spec":{"resourceAttributes":{"verb":"get","name":"a@east"}}}"#;
+        assert_eq!(visible_name(body).as_deref(), Some("a@east"));
+        assert_eq!(with_name(body, "a"), r#"{"spec":{"resourceAttributes":{"verb":"get","name":"a"}}}"#);
+        assert_eq!(visible_name(b"{}"), None);
+    }
+}

@@ -1,0 +1,313 @@
+//! OpenAPI of the fleet: what kubectl explains and validates by, over members that serve different kinds.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    objects::{deployment, namespace},
+    support::{Answer, Api, FleetFile, Kubefold, Member, MemberOptions, Testbed, binary, eventually, figure},
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const E2E: &str = "apis/e2e.kubefold.io/v1";
+
+/// A CRD whose `spec` has one field of its own.
+fn crd(kind: &str, field: &str) -> Value {
+    let mut crd = crate::objects::crd(kind);
+    let fields = json!({field: {"type": "integer", "description": format!("What a {kind} has.")}});
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({
+        "type": "object", "description": format!("{kind} is for tests."),
+        "properties": {"spec": {"type": "object", "properties": fields}},
+    });
+    crd
+}
+
+/// Creates a CRD and waits until the member itself tells of it.
+async fn define(member: &Member, kind: &str, field: &str) {
+    let api = member.api().await;
+    api.create(CRDS, &crd(kind, field)).await;
+    eventually(SOON, async || {
+        let index = api.get("/openapi/v3").await;
+        let told = index["paths"][E2E].is_object() && documents(&api).await.contains(kind);
+        if told { Ok(()) } else { Err(format!("no {kind} in {}", index["paths"][E2E])) }
+    })
+    .await;
+}
+
+/// The document of the tests' group, as text; empty if there is none.
+async fn documents(api: &Api) -> String {
+    let answer = api.request(Method::GET, &format!("/openapi/v3/{E2E}"), "").await;
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+async fn get(api: &Api, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::get(path).body(Bytes::new()).unwrap();
+    for (name, value) in headers {
+        request.headers_mut().insert(header::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+    }
+    api.send(request).await.unwrap()
+}
+
+fn value<'a>(answer: &'a Answer, name: &str) -> &'a str {
+    answer.headers.get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+/// `/openapi/v3/...?hash=...` of a document.
+async fn url(api: &Api, document: &str) -> String {
+    api.get("/openapi/v3").await["paths"][document]["serverRelativeURL"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kinds_of_all_members_are_explained_and_validated() {
+    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::default()).await;
+    for member in bed.members() {
+        namespace(member, "shop").await;
+    }
+    tokio::join!(define(&bed["east"], "Widget", "size"), define(&bed["west"], "Gadget", "speed"));
+    let fleet = Kubefold::before(bed.members()).await;
+    explained(&fleet).await;
+    validated(&fleet).await;
+    united(&bed, &fleet).await;
+    typed_clients_read_them(&fleet).await;
+    a_new_kind_is_told_soon(&bed["north"], &fleet).await;
+    an_outage_takes_nothing_away(&bed, &fleet).await;
+}
+
+async fn explained(fleet: &Kubefold) {
+    eventually(SOON, async || fleet.kubectl(&["explain", "widget.spec", "--recursive"]).await.holds("size\t<integer>"))
+        .await;
+    let gadget = fleet.kubectl(&["explain", "gadget.spec", "--recursive"]).await;
+    assert!(gadget.ok().contains("speed\t<integer>"), "{gadget}");
+    let spec = fleet.kubectl(&["explain", "deployment.spec.replicas"]).await;
+    assert!(spec.ok().contains("FIELD: replicas <integer>") && spec.stderr.is_empty(), "{spec}");
+}
+
+async fn validated(fleet: &Kubefold) {
+    let strict = ["apply", "--server-side=false", "--validate=strict", "-f", "-"];
+    let custom = |kind: &str, name: &str, field: &str| {
+        json!({"apiVersion": "e2e.kubefold.io/v1", "kind": kind, "metadata": {"name": name, "namespace": "shop"},
+            "spec": {field: 1}})
+    };
+    for (object, created) in [
+        (custom("Widget", "w@east", "size"), "widget.e2e.kubefold.io/w@east created"),
+        (custom("Gadget", "g@west", "speed"), "gadget.e2e.kubefold.io/g@west created"),
+    ] {
+        let said = fleet.as_admin().run_with_input(&strict, &object.to_string()).await;
+        assert_eq!(said.ok().trim(), created, "{said}");
+    }
+    let mut good = deployment("web", 3);
+    good["metadata"]["namespace"] = json!("shop");
+    let said = fleet.as_admin().run_with_input(&strict, &good.to_string()).await;
+    assert_eq!(said.ok().trim(), "deployment.apps/web created", "{said}");
+    let mut bad = deployment("bad", 3);
+    bad["metadata"]["namespace"] = json!("shop");
+    bad["spec"]["replica"] = json!(3);
+    for (verb, object, field) in [
+        ("apply", custom("Widget", "bad@east", "speed"), "spec.speed"),
+        ("create", custom("Gadget", "bad@west", "size"), "spec.size"),
+        ("apply", bad.clone(), "spec.replica"),
+        ("create", bad, "spec.replica"),
+    ] {
+        let said = fleet.as_admin().run_with_input(&[verb, "--validate=strict", "-f", "-"], &object.to_string()).await;
+        assert!(said.refused().contains(&format!("unknown field \"{field}\"")), "{said}");
+    }
+}
+
+/// One document of what members have differently, under one hash.
+async fn united(bed: &Testbed, fleet: &Kubefold) {
+    let api = fleet.api().await;
+    let united = url(&api, E2E).await;
+    let answer = get(&api, &united, &[]).await;
+    assert_eq!(
+        (value(&answer, "cache-control"), value(&answer, "content-type")),
+        ("public, immutable", "application/json")
+    );
+    let document = answer.ok();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    for name in ["io.kubefold.e2e.v1.Widget", "io.kubefold.e2e.v1.Gadget", "io.kubefold.e2e.v1.GadgetList"] {
+        assert!(schemas.contains_key(name), "no {name}");
+    }
+    for plural in ["widgets", "gadgets"] {
+        assert!(document["paths"][format!("/{E2E}/namespaces/{{namespace}}/{plural}")].is_object(), "no {plural}");
+    }
+    assert!(answer.warnings().is_empty(), "{:?}", answer.warnings());
+    let tag = value(&answer, "etag");
+    assert_eq!(united, format!("/openapi/v3/{E2E}?hash={}", tag.trim_matches('"')));
+    assert_eq!(get(&api, &united, &[("if-none-match", tag)]).await.status, StatusCode::NOT_MODIFIED);
+    // What all have alike is passed on under the hash that they give.
+    let apps = "apis/apps/v1";
+    let theirs = bed["north"].api().await;
+    assert_eq!(url(&api, apps).await, url(&theirs, apps).await);
+    assert_eq!(
+        get(&api, &url(&api, apps).await, &[]).await.body,
+        get(&theirs, &url(&theirs, apps).await, &[]).await.body
+    );
+    // Another kubefold, and one that has restarted, give the same hash.
+    let file = bed.members().iter().fold(FleetFile::default(), |file, member| file.member(member, 1));
+    let replica = Kubefold::start(&file).await;
+    assert_eq!(url(&replica.api().await, E2E).await, united);
+    let swagger = get(&api, "/openapi/v2", &[]).await;
+    let definitions = &swagger.ok()["definitions"];
+    for name in ["io.kubefold.e2e.v1.Widget", "io.kubefold.e2e.v1.Gadget", "io.k8s.api.core.v1.Pod"] {
+        assert!(definitions[name].is_object(), "no {name}");
+    }
+    assert_eq!(
+        get(&api, "/openapi/v2", &[("if-none-match", value(&swagger, "etag"))]).await.status,
+        StatusCode::NOT_MODIFIED
+    );
+    assert_eq!(value(&get(&replica.api().await, "/openapi/v2", &[]).await, "etag"), value(&swagger, "etag"));
+}
+
+/// client-go reads the swagger document in protobuf only.
+async fn typed_clients_read_them(fleet: &Kubefold) {
+    let kubeconfig = fleet.kubeconfig();
+    let args = [format!("--kubeconfig={}", kubeconfig.display()), format!("--document={E2E}")];
+    let read = tokio::process::Command::new(binary("openapi")).args(args).output().await.unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    let told = String::from_utf8(read.stdout).unwrap();
+    for kind in ["Widget", "Gadget"] {
+        for version in ["v2", "v3"] {
+            let line = format!("{version} io.kubefold.e2e.v1.{kind}");
+            assert_eq!(told.lines().filter(|one| *one == line).count(), 1, "{line}");
+        }
+    }
+    assert_eq!(told.lines().filter(|one| *one == "v2 io.k8s.api.core.v1.Pod").count(), 1);
+}
+
+async fn a_new_kind_is_told_soon(north: &Member, fleet: &Kubefold) {
+    let (theirs, ours) = (north.api().await, fleet.api().await);
+    theirs.create(CRDS, &crd("Tool", "weight")).await;
+    let path = "/apis/e2e.kubefold.io/v1/tools";
+    let served = async |api: &Api| {
+        eventually(SOON, async || {
+            let answer = api.request(Method::GET, path, "").await;
+            if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.to_string()) }
+        })
+        .await;
+        Instant::now()
+    };
+    let told = async |api: &Api| {
+        eventually(SOON, async || if documents(api).await.contains("v1.Tool") { Ok(()) } else { Err("not yet") }).await;
+        Instant::now()
+    };
+    let began = Instant::now();
+    let all = tokio::join!(served(&theirs), served(&ours), told(&theirs), told(&ours));
+    figure(&format!(
+        "a new CRD: served by its member after {:?}, by the fleet after {:?}; in the member's OpenAPI after {:?}, in the fleet's after {:?}",
+        all.0 - began,
+        all.1 - began,
+        all.2 - began,
+        all.3 - began
+    ));
+    eventually(SOON, async || fleet.kubectl(&["explain", "tool.spec"]).await.holds("weight")).await;
+}
+
+async fn an_outage_takes_nothing_away(bed: &Testbed, fleet: &Kubefold) {
+    let api = fleet.api().await;
+    let before = url(&api, E2E).await;
+    bed["west"].stop_apiserver();
+    let index = eventually(SOON, async || {
+        let answer = get(&api, "/openapi/v3", &[]).await;
+        if answer.warnings().iter().any(|text| text.contains("member west")) {
+            Ok(answer)
+        } else {
+            Err(answer.to_string())
+        }
+    })
+    .await;
+    assert_eq!(index.json()["paths"][E2E]["serverRelativeURL"], before.as_str());
+    let gadget = fleet.kubectl(&["explain", "gadget.spec", "--recursive"]).await;
+    assert!(gadget.ok().contains("speed\t<integer>") && gadget.stderr.contains("member west"), "{gadget}");
+    assert!(get(&api, &before, &[]).await.warnings().is_empty(), "what a hash names is whole");
+    assert_eq!(get(&api, "/openapi/v2", &[]).await.status, StatusCode::OK);
+    // A kubefold that never heard of it leaves it out, and lets nobody keep what it says.
+    fleet.restart().await;
+    let index = get(&fleet.api().await, "/openapi/v3", &[]).await;
+    assert!(index.warnings().iter().any(|text| text.contains("member west") && text.contains("left out")), "{index}");
+    assert_ne!(index.json()["paths"][E2E]["serverRelativeURL"], before.as_str());
+}
+
+/// Headers that a client acts on.
+const HEADERS: [&str; 6] = ["content-type", "etag", "cache-control", "vary", "location", "content-length"];
+
+/// Before one member, every answer is the member's.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_members_openapi_is_passed_through() {
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let (theirs, ours) = (bed["east"].api().await, fleet.api().await);
+    let (core, apps) = (url(&theirs, "api/v1").await, url(&theirs, "apis/apps/v1").await);
+    let tag = format!("\"{}\"", core.split_once("hash=").unwrap().1);
+    let (v2, v3) = (
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+    );
+    for (path, headers) in [
+        ("/openapi/v3", vec![]),
+        ("/openapi/v3", vec![("accept", v3)]),
+        (core.as_str(), vec![]),
+        (core.as_str(), vec![("if-none-match", tag.as_str())]),
+        (core.as_str(), vec![("accept", v3)]),
+        ("/openapi/v3/api/v1", vec![]),
+        ("/openapi/v3/api/v1?hash=ABC", vec![]),
+        ("/openapi/v3/api/v1", vec![("accept", "text/html")]),
+        ("/openapi/v3/api/v1", vec![("accept", "text/html, application/json;q=0.1")]),
+        ("/openapi/v3/apis", vec![]),
+        ("/openapi/v3/version", vec![]),
+        (apps.as_str(), vec![("accept", "application/*")]),
+        ("/openapi/v2", vec![]),
+        ("/openapi/v2", vec![("accept", v2)]),
+        ("/openapi/v2", vec![("accept", "application/vnd.kubernetes.protobuf")]),
+    ] {
+        let (a, b) = (get(&theirs, path, &headers).await, get(&ours, path, &headers).await);
+        assert_eq!(a.status, b.status, "{path} {headers:?}");
+        assert!(a.body == b.body, "{path} {headers:?}: {} bytes, {} bytes", a.body.len(), b.body.len());
+        for name in HEADERS {
+            let of = |answer: &Answer| -> Vec<String> {
+                answer.headers.get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+            };
+            assert_eq!(of(&a), of(&b), "{name} of {path} {headers:?}");
+        }
+        assert_eq!(value(&a, "expires").is_empty(), value(&b, "expires").is_empty(), "{path}");
+    }
+    for path in ["/openapi/v3/apis/nope.io/v1", "/openapi/v3/", "/openapi/v3/apis/apps/v1/", "/openapi", "/openapi/v4"]
+    {
+        let (a, b) = (get(&theirs, path, &[]).await, get(&ours, path, &[]).await);
+        assert_eq!((a.status, b.status), (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND), "{path}");
+    }
+    discovery_is_passed_through(&theirs, &ours).await;
+}
+
+async fn discovery_is_passed_through(theirs: &Api, ours: &Api) {
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for (path, accept) in [
+        ("/api", aggregated),
+        ("/apis", aggregated),
+        ("/api/v1", aggregated),
+        ("/apis/apps", aggregated),
+        ("/version", aggregated),
+        ("/apis", "application/json"),
+        ("/apis/apps", "application/json"),
+        ("/version", "application/json"),
+        ("/apis", "application/vnd.kubernetes.protobuf"),
+    ] {
+        let (a, b) = (get(theirs, path, &[("accept", accept)]).await, get(ours, path, &[("accept", accept)]).await);
+        assert_eq!(a.status, b.status, "{path} {accept}");
+        if a.status == StatusCode::OK {
+            assert!(a.body == b.body, "{path} {accept}:\n{a}\n{b}");
+        }
+        for name in ["content-type", "etag", "vary", "cache-control"] {
+            assert_eq!(value(&a, name), value(&b, name), "{name} of {path} {accept}");
+        }
+        let tag = value(&b, "etag");
+        if !tag.is_empty() {
+            let headers = [("accept", accept), ("if-none-match", tag)];
+            assert_eq!(get(ours, path, &headers).await.status, StatusCode::NOT_MODIFIED);
+        }
+    }
+}
