@@ -16,6 +16,7 @@ use kubefold::{
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared, Slot, Snapshot},
     wire::{
         resource::{Gvk, Gvr},
+        selector::{FieldSelector, LabelSelector, Subject},
         watch::{Event, EventType},
     },
 };
@@ -36,6 +37,7 @@ fn main() {
     ingest(&mut criterion, &fleet);
     let store = fleet.filled();
     read(&mut criterion, &store.snapshot());
+    select(&mut criterion, &store.snapshot());
     criterion.final_summary();
 }
 
@@ -274,6 +276,52 @@ fn page(criterion: &mut Criterion, snapshot: &Snapshot, body: &[u8], keys: &[Vec
     if let Some(took) = took {
         println!("seek   {took:.1?}");
     }
+}
+
+/// Looks at 15,000 pods and finds the few, or the many, that a selector wants.
+fn select(criterion: &mut Criterion, snapshot: &Snapshot) {
+    let pods: Vec<_> = snapshot.objects.iter().take(15_000).map(|Slot(entry)| entry.clone()).collect();
+    let bytes = pods.iter().map(|entry| entry.json().len() as u64).sum();
+    let copied = bench(criterion, "memcpy of 15,000 pods", bytes, || {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        timed(|| {
+            for entry in &pods {
+                chunk.clear();
+                chunk.extend_from_slice(black_box(entry.json()));
+            }
+        })
+    });
+    for selector in [
+        "spec.nodeName=node-7@member-0",
+        "spec.nodeName!=node-7@member-0",
+        "spec.nodeName=",
+        "status.phase=Running",
+        "status.phase=Running,spec.nodeName=node-7@member-0",
+        "metadata.name=web-000001-01eef@member-0",
+    ] {
+        let fields = FieldSelector::parse(selector, "", "pods").unwrap();
+        let name = format!("fields {selector}");
+        let took = bench(criterion, &name, bytes, || {
+            timed(|| {
+                let subject = |entry: &'_ kubefold::store::Entry| {
+                    fields.matches(&Subject {
+                        namespace: entry.namespace(),
+                        name: entry.name(),
+                        json: entry.json(),
+                        suffix: ["@", "member-0"],
+                    })
+                };
+                pods.iter().filter(|entry| subject(entry)).count()
+            })
+        });
+        ratio(&name, took, copied);
+        per_object(&name, took, pods.len() as u64);
+    }
+    let labels = LabelSelector::parse("app=web,tier!=back", |_| false).unwrap();
+    let took = bench(criterion, "labels", bytes, || {
+        timed(|| pods.iter().filter(|entry| labels.matches(entry.labels(), &["member-0"])).count())
+    });
+    per_object("labels", took, pods.len() as u64);
 }
 
 fn pod(member: usize, at: usize) -> String {

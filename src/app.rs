@@ -17,7 +17,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, MemberName, Nudge, Reloads},
-    member::{Member, Registry, stores::Stores},
+    member::{self, Member, Registry, stores::Stores},
+    observe::Metrics,
     read::{Freshness, Reader},
     route::Router,
     serve::{
@@ -118,7 +119,9 @@ impl App {
         tasks.spawn(keep_lives(Arc::clone(&stores), Arc::clone(&state), draining.clone()));
         let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
-        let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer));
+        let mut metrics = Metrics::default();
+        metrics.room("member", |room| member::metrics::register(&registry, room));
+        let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer, metrics));
         let readiness = move || checks(&registry);
         let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone());
         tasks.spawn(listener.serve(gate, draining.clone()));

@@ -34,6 +34,9 @@ pub enum Health {
 }
 
 impl Health {
+    /// The names of all states.
+    pub const NAMES: [&str; 4] = ["unknown", "ready", "degraded", "down"];
+
     /// True if it makes sense to send a request.
     pub fn is_reachable(&self) -> bool {
         matches!(self, Self::Ready | Self::Degraded { .. })

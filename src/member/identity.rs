@@ -15,6 +15,7 @@ use crate::{
     config::MemberName,
     member::{
         MemberId,
+        cause::Cause,
         error::{Failure, UpstreamError},
         upstream::{Upstream, collect},
     },
@@ -48,9 +49,13 @@ pub(super) async fn read_uid(upstream: &Upstream) -> Result<Arc<str>, UpstreamEr
     let code = response.status();
     let body = collect(response.into_body(), IDENTITY_BYTES_MAX).await?;
     if code != StatusCode::OK {
+        upstream.meter().failed(Cause::of_status(code).unwrap_or(Cause::Unexpected));
         return Err(fail(Failure::Answer(refusal(code))));
     }
-    uid_of(&body).ok_or_else(|| fail(Failure::Answer("namespace kube-system without a UID".into())))
+    uid_of(&body).ok_or_else(|| {
+        upstream.meter().failed(Cause::Unexpected);
+        fail(Failure::Answer("namespace kube-system without a UID".into()))
+    })
 }
 
 fn refusal(code: StatusCode) -> Arc<str> {

@@ -8,11 +8,13 @@
 mod access;
 mod answer;
 pub mod catalog;
+pub mod cause;
 mod dial;
 pub mod error;
 pub mod health;
 mod identity;
 mod impersonate;
+pub mod metrics;
 mod pool;
 mod probe;
 pub(crate) mod reflector;
@@ -35,8 +37,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::config::{MemberConfig, MemberName};
 use {
+    cause::Cause,
     health::Input,
     identity::{Census, Identity},
+    metrics::{MemberMetrics, Meter},
     probe::Vitals,
     upstream::{UpBody, Upstream},
 };
@@ -71,10 +75,11 @@ impl Member {
         id: MemberId,
         config: &MemberConfig,
         census: Arc<Census>,
+        metrics: &MemberMetrics,
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Arc<Self> {
-        let vitals = Vitals::new();
+        let vitals = Vitals::new(Meter::new(&config.name, metrics));
         Arc::new(Self {
             id,
             name: config.name.clone(),
@@ -164,6 +169,11 @@ impl Member {
         self.vitals.tried()
     }
 
+    /// Counts what comes to nothing with it.
+    pub fn meter(&self) -> &Meter {
+        self.vitals.meter()
+    }
+
     /// How long it has owed an answer to a probe, and answered nobody else either.
     pub(crate) fn silent_for(&self) -> Option<std::time::Duration> {
         self.vitals.silent_for()
@@ -218,7 +228,10 @@ impl Member {
         self.census.report(self.id, Some(uid));
         self.hold_twin();
         match &*self.twin.borrow() {
-            Some(twin) => Err(fail(same_cluster(twin))),
+            Some(twin) => {
+                self.meter().failed(Cause::OtherCluster);
+                Err(fail(same_cluster(twin)))
+            }
             None => Ok(self.incarnation()),
         }
     }

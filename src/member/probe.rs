@@ -12,8 +12,10 @@ use tokio::{
 use crate::{
     member::{
         Member,
+        cause::Cause,
         error::{Failure, UpstreamError},
         health::{Health, Input, Machine},
+        metrics::Meter,
         upstream::collect,
     },
     wire::body::empty,
@@ -31,14 +33,20 @@ pub(super) struct Vitals {
     machine: Mutex<Machine>,
     health: watch::Sender<Health>,
     nudge: Notify,
+    meter: Arc<Meter>,
     /// When it was asked what it has not answered since; nor has it answered anything else.
     asked: Mutex<Option<Instant>>,
 }
 
 impl Vitals {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(meter: Arc<Meter>) -> Arc<Self> {
         let health = watch::Sender::new(Health::Unknown);
-        Arc::new(Self { machine: Mutex::default(), health, nudge: Notify::new(), asked: Mutex::default() })
+        Arc::new(Self { machine: Mutex::default(), health, nudge: Notify::new(), meter, asked: Mutex::default() })
+    }
+
+    /// Counts what comes to nothing with the member.
+    pub(super) fn meter(&self) -> &Meter {
+        &self.meter
     }
 
     pub(super) fn feed(&self, input: Input) {
@@ -71,6 +79,9 @@ impl Vitals {
 
     /// Somebody's request failed; what does not speak about the member is passed over.
     pub(super) fn failed(&self, failure: &Failure) {
+        if let Some(cause) = Cause::of_failure(failure) {
+            self.meter.failed(cause);
+        }
         match failure {
             Failure::Credential(_)
             | Failure::Resolve { .. }
@@ -118,16 +129,19 @@ pub(super) async fn run(member: Arc<Member>) {
         if member.upstream.follow_files().await {
             member.moved();
         }
-        let was_down = member.health().is_down();
+        let before = member.health();
         member.vitals.ask();
-        let told = probe(&member).await;
+        let (told, cause) = probe(&member).await;
         if !matches!(told, Input::ProbeFailed { .. }) {
             *member.vitals.asked.lock() = None;
         }
         member.vitals.feed(told);
-        if !was_down && member.health().is_down() {
-            tracing::warn!(member = %member.name, "{}", member.describe());
-            member.upstream.cut_http1();
+        let after = member.health();
+        if before.name() != after.name() {
+            tell(&member, &after, cause);
+            if after.is_down() {
+                member.upstream.cut_http1();
+            }
         }
         let pace = member.upstream.deadlines().probe;
         let pace = if member.health() == Health::Ready { pace } else { pace.min(RECOVERY_PACE_MAX) };
@@ -139,49 +153,67 @@ pub(super) async fn run(member: Arc<Member>) {
     }
 }
 
+/// One line for each change of state: retries say nothing.
+fn tell(member: &Member, health: &Health, cause: Option<Cause>) {
+    let cause = cause.map_or("none", Cause::as_str);
+    match health {
+        Health::Unknown => {}
+        Health::Ready => tracing::info!(member = %member.name, "{}", member.describe()),
+        Health::Degraded { .. } | Health::Down { .. } => {
+            tracing::warn!(member = %member.name, cause, "{}", member.describe());
+        }
+    }
+}
+
 /// Asks once.
-async fn probe(member: &Member) -> Input {
+async fn probe(member: &Member) -> (Input, Option<Cause>) {
     match readyz(member).await {
         Ok(None) => {}
-        Ok(Some(cause)) => return Input::ProbeUnready { cause },
+        Ok(Some((code, cause))) => return (Input::ProbeUnready { cause }, Cause::of_status(code)),
         Err(error) => return failed(member, &error),
     }
     if member.vitals.health() == Health::Ready && member.cluster_uid().is_some() {
-        return Input::ProbeReady;
+        return (Input::ProbeReady, None);
     }
     // Ready again: before anybody reads from it, make sure that it is still the same cluster.
     match member.check_identity().await {
-        Ok(_) => Input::ProbeReady,
-        Err(UpstreamError { failure: Failure::Answer(cause), .. }) => Input::ProbeUnready { cause },
+        Ok(_) => (Input::ProbeReady, None),
+        Err(UpstreamError { failure: Failure::Answer(cause), .. }) => {
+            (Input::ProbeUnready { cause }, Some(Cause::Unexpected))
+        }
         Err(error) => failed(member, &error),
     }
 }
 
-fn failed(member: &Member, error: &UpstreamError) -> Input {
+fn failed(member: &Member, error: &UpstreamError) -> (Input, Option<Cause>) {
+    let cause = Cause::of_failure(&error.failure);
+    cause.into_iter().for_each(|cause| member.meter().failed(cause));
     let certain = matches!(error.failure, Failure::Refused(_) | Failure::Resolve { .. } | Failure::Credential(_));
     if matches!(error.failure, Failure::HeadTimeout(_) | Failure::BodyTimeout(_)) {
         // The connection may be dead and the member alive: the next probe opens another one.
         member.upstream.retire_connections();
     }
-    Input::ProbeFailed { cause: error.cause().into(), certain }
+    (Input::ProbeFailed { cause: error.cause().into(), certain }, cause)
 }
 
 /// `None` if it says yes, otherwise what it says.
-async fn readyz(member: &Member) -> Result<Option<Arc<str>>, UpstreamError> {
+async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, UpstreamError> {
     let mut request = Request::new(empty());
     *request.uri_mut() = Uri::from_static("/readyz");
     let response = member.upstream.probe(request).await?;
     let code = response.status();
     let body = collect(response.into_body(), READYZ_BYTES_MAX).await?;
-    Ok(match code {
-        StatusCode::OK => None,
+    Cause::of_status(code).into_iter().for_each(|cause| member.meter().failed(cause));
+    let said: Arc<str> = match code {
+        StatusCode::OK => return Ok(None),
         StatusCode::UNAUTHORIZED => {
             member.upstream.credential_refused().await;
-            Some("it refuses kubefold's own credential (401)".into())
+            "it refuses kubefold's own credential (401)".into()
         }
-        StatusCode::FORBIDDEN => Some("it does not let kubefold read /readyz (403)".into()),
-        _ => Some(unready(code, &body).into()),
-    })
+        StatusCode::FORBIDDEN => "it does not let kubefold read /readyz (403)".into(),
+        _ => unready(code, &body).into(),
+    };
+    Ok(Some((code, said)))
 }
 
 /// `not ready (500): etcd, informer-sync`: the checks that a kube-apiserver marks with `[-]`.

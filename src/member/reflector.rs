@@ -3,16 +3,24 @@
 //! It resumes where its watch broke; only when the member says 410, is another or a restored cluster, or was not ready
 //! in between does it list again, and then that member only. What it does not know it never calls a deletion.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    member::{Class, Failure, Health, Member, UpResponseBody, UpstreamError, collect},
+    member::{
+        Class, Failure, Health, Member, UpResponseBody, UpstreamError, cause::Cause, collect, metrics::ListReason,
+    },
     store::{FleetStore, SLICE_ITEMS_MAX},
     wire::{
         body::empty,
@@ -23,12 +31,19 @@ use crate::{
 
 /// Items asked for in one page of a member's list. Source: client-go's pager.
 const PAGE_ITEMS: usize = 500;
-/// Largest page that is taken.
-const PAGE_BYTES_MAX: usize = 1 << 30;
+/// Largest page that is taken. A larger one is asked for in smaller pages, down to [`PAGE_ITEMS_MIN`].
+const PAGE_BYTES_MAX: usize = 256 << 20;
+const PAGE_ITEMS_MIN: usize = 8;
+/// By how much a page that was too large is made smaller.
+const PAGE_SHRINKS: usize = 8;
 /// Pause after a failure; it doubles up to the second one, and begins anew once a watch stands. A member that is ready
 /// again ends it.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A member that says 429 is left alone for as long as it says, but not for longer.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// A definition's metadata. Managed fields make it large.
+const DEFINITION_BYTES_MAX: usize = 4 << 20;
 /// A session shorter than this was none.
 const SESSION_MIN: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
@@ -47,6 +62,12 @@ pub(crate) struct Trouble {
 #[derive(Debug, Default)]
 pub(crate) struct ReflectorState {
     trouble: Mutex<Option<Trouble>>,
+    /// Causes that the log has since the member was last followed for long: retries say nothing.
+    told: Mutex<Vec<Cause>>,
+    /// A watch has stood before.
+    watched: AtomicBool,
+    /// The generation of the definition by which its objects were listed; 0 where it has none.
+    definition: AtomicU64,
 }
 
 impl ReflectorState {
@@ -64,6 +85,25 @@ impl ReflectorState {
     fn heal(&self) {
         *self.trouble.lock() = None;
     }
+
+    /// True if the log should have a line about this cause.
+    fn tell(&self, cause: Cause) -> bool {
+        let mut told = self.told.lock();
+        let is_new = !told.contains(&cause);
+        if is_new {
+            told.push(cause);
+        }
+        is_new
+    }
+
+    /// Forgets what was told; true if anything was.
+    fn settle(&self) -> bool {
+        !std::mem::take(&mut *self.told.lock()).is_empty()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.told.lock().is_empty()
+    }
 }
 
 /// Feeds one member's objects of one kind to their store, until it is cancelled.
@@ -80,7 +120,9 @@ enum SessionError {
     #[error("{}", .0.cause())]
     Upstream(#[from] UpstreamError),
     #[error("it answered {code} to a {what}: {message}")]
-    Status { code: StatusCode, what: &'static str, message: String },
+    Status { code: StatusCode, what: &'static str, message: String, retry_after: Option<Duration> },
+    #[error("it answered a {what} with {content}, not JSON: is there a proxy or a login page in between?")]
+    Content { what: &'static str, content: String },
     #[error("its list cannot be read: {0}")]
     List(#[from] crate::wire::list::ListError),
     #[error("its watch cannot be read: {0}")]
@@ -103,7 +145,7 @@ enum SessionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begin {
     /// With a full list: nothing is known, or what is known cannot be continued.
-    List,
+    List(ListReason),
     /// With a full list whose bytes decide, since revisions of before may belong to another history.
     ///
     /// A restored etcd is often past our position before we hear of it: kube-apiserver writes as it starts. Such a member
@@ -117,7 +159,7 @@ enum Begin {
 impl Reflector {
     /// Runs until cancelled. Cancel: safe at any point; the store keeps what it has.
     pub(super) async fn run(self) {
-        let mut begin = Begin::List;
+        let mut begin = Begin::List(ListReason::First);
         let mut incarnation = 0;
         let mut pause = PAUSE_MIN;
         loop {
@@ -137,26 +179,42 @@ impl Reflector {
             let Err(error) = outcome else {
                 // A watch that its member ended at its deadline is no trouble.
                 if began.elapsed() < SESSION_MIN {
-                    self.rest(&mut pause).await;
+                    self.rest(&mut pause, Duration::ZERO).await;
                 }
                 continue;
             };
-            if self.state.trouble().is_none() {
-                tracing::warn!(member = %self.member.name(), kind = %self.store.spec().label(), %error, "the member is not followed");
-            }
-            self.state.fail(&error.to_string());
-            if self.member.health() != Health::Ready {
+            self.note(&error);
+            if self.member.health() != Health::Ready || matches!(error, SessionError::Down(_)) {
                 begin = Begin::Afresh;
-            } else if !error.keeps_position() && begin != Begin::Afresh {
-                begin = Begin::List;
+            } else if let (Some(reason), true) = (error.lists_again(), begin != Begin::Afresh) {
+                begin = Begin::List(reason);
             }
-            self.rest(&mut pause).await;
+            self.rest(&mut pause, error.retry_after().min(RETRY_AFTER_MAX)).await;
         }
     }
 
-    /// Pauses, and makes the next pause longer. Ends early when cancelled.
-    async fn rest(&self, pause: &mut Duration) {
-        self.cancel.run_until_cancelled(self.pause(*pause)).await;
+    /// Says why the member is not followed: to readers at once, to the log once for each cause, to the metrics every time.
+    fn note(&self, error: &SessionError) {
+        let cause = error.cause();
+        // What failed on its way was counted there.
+        if !matches!(error, SessionError::Upstream(_) | SessionError::Down(_)) && Some(cause) != error.counted() {
+            self.member.meter().failed(cause);
+        }
+        if self.state.tell(cause) {
+            let (member, kind) = (self.member.name(), self.store.spec().label());
+            tracing::warn!(%member, %kind, cause = cause.as_str(), %error, "the member is not followed");
+        }
+        self.state.fail(&error.to_string());
+    }
+
+    /// Pauses, and makes the next pause longer. Ends early when cancelled, and no sooner than the member asked for.
+    async fn rest(&self, pause: &mut Duration, at_least: Duration) {
+        let resting = async {
+            let asked_for = Instant::now() + at_least;
+            self.pause((*pause).max(at_least)).await;
+            sleep_until(asked_for).await;
+        };
+        self.cancel.run_until_cancelled(resting).await;
         *pause = (*pause * 2).min(PAUSE_MAX);
     }
 
@@ -185,28 +243,75 @@ impl Reflector {
         self.store.join(name, &self.member.cluster_uid().unwrap_or_default());
         if *incarnation != now {
             if *incarnation != 0 {
-                tracing::warn!(member = %name, "the member is another cluster than before");
+                let cause = Cause::OtherCluster;
+                self.member.meter().failed(cause);
+                tracing::warn!(member = %name, cause = cause.as_str(), "the member is another cluster than before");
                 self.store.reset(name);
             }
+            let reason = if *incarnation == 0 { ListReason::First } else { ListReason::OtherCluster };
             *incarnation = now;
-            *begin = Begin::List;
+            *begin = Begin::List(reason);
         }
         if *begin == Begin::Afresh {
             self.store.reset(name);
-            *begin = Begin::List;
+            *begin = Begin::List(ListReason::Outage);
         }
         let position = self.store.position(name);
         if position > 0 && self.revision().await? < position {
             // A restored kube-apiserver says nothing and skips events for ever (DESIGN.md section 5).
-            tracing::warn!(member = %name, kind = %self.store.spec().label(), "the member's revisions went backwards: it was restored from a backup");
+            let (kind, cause) = (self.store.spec().label(), Cause::RevisionsBackwards);
+            self.member.meter().failed(cause);
+            tracing::warn!(member = %name, %kind, cause = cause.as_str(), "the member's revisions went backwards: it was restored from a backup");
             self.store.reset(name);
-            *begin = Begin::List;
+            *begin = Begin::List(ListReason::RevisionsBackwards);
         }
-        if *begin == Begin::List {
+        if self.is_redefined().await && matches!(*begin, Begin::Resume(_)) {
+            *begin = Begin::List(ListReason::Redefined);
+        }
+        if let Begin::List(reason) = *begin {
+            self.member.meter().listed(reason);
             *begin = Begin::Resume(self.list().await?);
         }
         let Begin::Resume(from) = *begin else { return Ok(()) };
         self.watch(from, begin).await
+    }
+
+    /// Says whether the kind is a custom resource whose definition changed since this was last asked.
+    ///
+    /// Then its objects may read differently at the same revision, by other defaults. A kube-apiserver tells no event of that,
+    /// but it ends every watch of the kind a second later, or when requests under way are done, in two minutes at most
+    /// (kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`, `tearDown`). What cannot be read has
+    /// not changed.
+    async fn is_redefined(&self) -> bool {
+        let Some(now) = self.definition().await else { return false };
+        let before = self.state.definition.swap(now, Ordering::Relaxed);
+        before > 0 && before != now
+    }
+
+    /// The generation of the definition of a custom resource; `None` where there is none to be read.
+    async fn definition(&self) -> Option<u64> {
+        #[derive(serde::Deserialize)]
+        struct Definition {
+            metadata: Generation,
+        }
+        #[derive(serde::Deserialize)]
+        struct Generation {
+            generation: u64,
+        }
+        let gvr = &self.store.spec().gvr;
+        // Groups of custom resources are domains, and so are most of Kubernetes' own.
+        if !gvr.group.contains('.') {
+            return None;
+        }
+        let request = Request::builder()
+            .uri(format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}.{}", gvr.resource, gvr.group))
+            .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+            .body(empty())
+            .ok()?;
+        let response =
+            self.member.send(request, Class::Read).await.ok().filter(|answer| answer.status().is_success())?;
+        let body = collect(response.into_body(), DEFINITION_BYTES_MAX).await.ok()?;
+        serde_json::from_slice::<Definition>(&body).ok().map(|definition| definition.metadata.generation)
     }
 
     /// A current revision of the member: a consistent list of one item.
@@ -220,14 +325,9 @@ impl Reflector {
         let name = self.member.name();
         let mut token = String::new();
         let mut at = None;
+        let mut page_items = PAGE_ITEMS;
         loop {
-            let query = if token.is_empty() {
-                format!("?limit={PAGE_ITEMS}")
-            } else {
-                let token = percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC);
-                format!("?limit={PAGE_ITEMS}&continue={token}")
-            };
-            let body = self.read_list(&query).await?;
+            let body = self.page(&token, &mut page_items).await?;
             let (meta, items) = split(&body)?;
             let list = revision(&meta.resource_version)?;
             if *at.get_or_insert(list) != list {
@@ -261,6 +361,22 @@ impl Reflector {
         }
     }
 
+    /// One page; the pages become smaller where one is too large.
+    async fn page(&self, token: &str, items: &mut usize) -> Result<bytes::Bytes, SessionError> {
+        let token = percent_encoding::utf8_percent_encode(token, percent_encoding::NON_ALPHANUMERIC).to_string();
+        let after = if token.is_empty() { token } else { format!("&continue={token}") };
+        loop {
+            match self.read_list(&format!("?limit={items}{after}")).await {
+                Err(SessionError::Upstream(error))
+                    if *items > PAGE_ITEMS_MIN && matches!(error.failure, Failure::BodyTooLarge { .. }) =>
+                {
+                    *items = (*items / PAGE_SHRINKS).max(PAGE_ITEMS_MIN);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// Waits until no watcher that still moves is more than half a ring behind.
     async fn room(&self) {
         while !self.store.has_room() {
@@ -278,8 +394,20 @@ impl Reflector {
         }
         let mut body = ok(response, "watch").await?;
         self.state.heal();
+        if self.state.watched.swap(true, Ordering::Relaxed) {
+            self.member.meter().watch_restarted();
+        }
         let mut lines = Lines::default();
-        while let Some(frame) = body.frame().await {
+        let lasts = Instant::now() + SESSION_MIN;
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = sleep_until(lasts), if !self.state.is_settled() => {
+                    self.settled();
+                    continue;
+                }
+            };
+            let Some(frame) = frame else { break };
             let Ok(chunk) = frame?.into_data() else { continue };
             lines.push(&chunk)?;
             while let Some(line) = lines.next_line() {
@@ -293,6 +421,13 @@ impl Reflector {
         Ok(())
     }
 
+    /// The watch has lasted: what went wrong before it is over.
+    fn settled(&self) {
+        if self.state.settle() {
+            tracing::info!(member = %self.member.name(), kind = %self.store.spec().label(), "the member is followed again");
+        }
+    }
+
     fn take(&self, event: &Event<'_>, begin: &mut Begin) -> Result<(), SessionError> {
         let name = self.member.name();
         match event.event_type {
@@ -304,7 +439,7 @@ impl Reflector {
                     return Err(SessionError::Expired(self.store.position(name)));
                 }
                 let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                return Err(SessionError::Status { code, what: "watch", message: status.message });
+                return Err(SessionError::Status { code, what: "watch", message: status.message, retry_after: None });
             }
         }
         *begin = Begin::Resume(self.store.position(name));
@@ -332,9 +467,46 @@ impl Reflector {
 }
 
 impl SessionError {
-    /// Says whether the next session may resume where this one stopped.
-    fn keeps_position(&self) -> bool {
-        matches!(self, Self::Upstream(_) | Self::Status { .. } | Self::Torn)
+    /// Why the next session has to list again; `None` where it may resume where this one stopped.
+    fn lists_again(&self) -> Option<ListReason> {
+        match self {
+            Self::Upstream(_) | Self::Status { .. } | Self::Content { .. } | Self::Torn | Self::Down(_) => None,
+            Self::Expired(_) => Some(ListReason::Expired),
+            Self::OldList { .. } => Some(ListReason::RevisionsBackwards),
+            Self::List(_) | Self::Watch(_) | Self::Object(_) | Self::Revision(_) => Some(ListReason::Unreadable),
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        match self {
+            Self::Upstream(error) => Cause::of_failure(&error.failure).unwrap_or(Cause::Unexpected),
+            Self::Status { code, .. } => Cause::of_status(*code).unwrap_or(Cause::Unexpected),
+            Self::Content { .. } => Cause::Unexpected,
+            Self::List(_) | Self::Revision(_) => Cause::Undecodable,
+            Self::Watch(crate::wire::watch::WatchError::TooLarge) => Cause::TooLarge,
+            Self::Watch(_) => Cause::Undecodable,
+            Self::Object(_) => Cause::BadObject,
+            Self::OldList { .. } => Cause::RevisionsBackwards,
+            Self::Torn => Cause::Cut,
+            Self::Expired(_) => Cause::Expired,
+            Self::Down(_) => Cause::Down,
+        }
+    }
+
+    /// The cause that was counted where the answer came in.
+    fn counted(&self) -> Option<Cause> {
+        match self {
+            Self::Status { code, .. } => Cause::of_anybodys(*code),
+            _ => None,
+        }
+    }
+
+    /// How long the member asked to be left alone.
+    fn retry_after(&self) -> Duration {
+        match self {
+            Self::Status { retry_after, .. } => retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
     }
 }
 
@@ -347,14 +519,22 @@ struct Told {
 }
 
 async fn ok(response: http::Response<UpResponseBody>, what: &'static str) -> Result<UpResponseBody, SessionError> {
-    let code = response.status();
-    let body = response.into_body();
+    let (head, body) = response.into_parts();
+    let code = head.status;
+    let text = |name| head.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     if code.is_success() {
-        return Ok(body);
+        let content = text(header::CONTENT_TYPE).filter(|content| !content.contains("json"));
+        // kubefold asks for no encoding: what comes encoded all the same was not made by a kube-apiserver.
+        let encoding = text(header::CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
+        return match encoding.or(content) {
+            Some(content) => Err(SessionError::Content { what, content: content.to_owned() }),
+            None => Ok(body),
+        };
     }
+    let retry_after = text(header::RETRY_AFTER).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
     let told = collect(body, 1 << 20).await.unwrap_or_default();
     let message = serde_json::from_slice::<Told>(&told).map(|status| status.message);
-    Err(SessionError::Status { code, what, message: message.unwrap_or_default() })
+    Err(SessionError::Status { code, what, message: message.unwrap_or_default(), retry_after })
 }
 
 fn revision(text: &str) -> Result<u64, SessionError> {

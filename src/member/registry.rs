@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::Config,
-    member::{Member, MemberId, identity::Census, probe},
+    member::{Member, MemberId, identity::Census, metrics::MemberMetrics, probe},
 };
 
 /// Process-wide, so that an id never means two members, whatever registries there were.
@@ -31,6 +31,7 @@ pub struct Registry {
     members: ArcSwap<Arc<[Arc<Member>]>>,
     changes: watch::Sender<u64>,
     census: Arc<Census>,
+    metrics: MemberMetrics,
     tasks: TaskTracker,
     cancel: CancellationToken,
     applying: Mutex<()>,
@@ -44,6 +45,7 @@ impl Registry {
             members: ArcSwap::from_pointee(members),
             changes: watch::Sender::new(0),
             census: Arc::default(),
+            metrics: MemberMetrics::default(),
             tasks,
             cancel,
             applying: Mutex::new(()),
@@ -63,6 +65,11 @@ impl Registry {
     /// The member of that number.
     pub fn by_id(&self, id: MemberId) -> Option<Arc<Member>> {
         self.members().iter().find(|member| member.id() == id).cloned()
+    }
+
+    /// What is counted about all of them.
+    pub(super) fn metrics(&self) -> &MemberMetrics {
+        &self.metrics
     }
 
     /// Counts the applied configurations: whoever follows it looks at [`Self::members`] again.
@@ -91,7 +98,8 @@ impl Registry {
                 continue;
             }
             let cancel = self.cancel.child_token();
-            let member = Member::new(next_id()?, wanted, self.census.clone(), self.tasks.clone(), cancel);
+            let census = Arc::clone(&self.census);
+            let member = Member::new(next_id()?, wanted, census, &self.metrics, self.tasks.clone(), cancel);
             added.push(member.clone());
             after.push(member);
         }

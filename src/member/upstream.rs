@@ -20,8 +20,10 @@ use crate::{
     member::{
         access::{Credentials, Fingerprint},
         answer::Held,
+        cause::Cause,
         dial::Dialer,
         error::{Failure, UpstreamError},
+        metrics::Meter,
         pool::{Lease, Pool, STREAMS_MAX},
         probe::Vitals,
     },
@@ -147,6 +149,9 @@ impl Upstream {
         let answered = self.exchange(request, class, head_max(&settings.deadlines, class)).await;
         let (response, lease) = answered.map_err(|failure| self.fail(failure))?;
         self.vitals.answered();
+        if let Some(cause) = Cause::of_anybodys(response.status()) {
+            self.vitals.meter().failed(cause);
+        }
         Ok(self.answer(response, lease, class, Some(permit)))
     }
 
@@ -157,6 +162,11 @@ impl Upstream {
         let answered = self.exchange(request, Class::Read, Some(head_max)).await;
         let (response, lease) = answered.map_err(|failure| UpstreamError::new(&self.name, failure))?;
         Ok(self.answer(response, lease, Class::Read, None))
+    }
+
+    /// Counts what came to nothing with the member.
+    pub(super) fn meter(&self) -> &Meter {
+        self.vitals.meter()
     }
 
     fn answer(

@@ -1,10 +1,14 @@
-//! How kubefold says what it does: logs to standard error, as text or JSON.
+//! How kubefold says what it does: logs to standard error, as text or JSON, and metrics.
 //!
 //! May name: `wire`.
+
+mod metrics;
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+
+pub use metrics::Metrics;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

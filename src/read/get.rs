@@ -9,7 +9,9 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use crate::{
     config::MemberName,
     member::{
-        Class, Failure, Member, UpstreamError, collect, impersonate,
+        Class, Failure, Member, UpstreamError,
+        cause::Cause,
+        collect, impersonate,
         stores::{Ready, Scope, Stores},
     },
     read::{
@@ -171,14 +173,18 @@ async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, 
             let document = std::str::from_utf8(&body).unwrap_or_default();
             match ready.store().ingest_live(name, incarnation, document) {
                 Ok(_) => Live::Taken,
-                Err(error) => Live::Failed(format!(
-                    "member {name} answered with what is no object ({error}); its last known state is shown"
-                )),
+                Err(error) => {
+                    member.meter().failed(Cause::BadObject);
+                    Live::Failed(format!(
+                        "member {name} answered with what is no object ({error}); its last known state is shown"
+                    ))
+                }
             }
         }
         Ok((StatusCode::NOT_FOUND, _, _)) => Live::NotFound,
-        // Neither is about the caller: a 401 is kubefold's own credential, and with a 5xx the member says that it cannot say.
-        Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || code.is_server_error() => {
+        // Neither is about the caller: a 401 is kubefold's own credential, with a 5xx the member says that it cannot say, and
+        // a redirect is some proxy's.
+        Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || !code.is_client_error() => {
             Live::Failed(format!("member {name} answered {code}{}; its last known state is shown", told(&body)))
         }
         Ok((code, headers, body)) => {

@@ -38,7 +38,7 @@ pub fn over_websocket(headers: &HeaderMap, watch: Response<Body>) -> Response<Bo
     if watch.status() != StatusCode::OK {
         return watch;
     }
-    let (mut response, protocol) = match handshake(headers) {
+    let mut response = match handshake(headers) {
         Ok(accepted) => accepted,
         Err(refused) => return *refused,
     };
@@ -47,16 +47,13 @@ pub fn over_websocket(headers: &HeaderMap, watch: Response<Body>) -> Response<Bo
             response.headers_mut().append(name, value.clone());
         }
     }
-    if let Some(protocol) = protocol {
-        response.headers_mut().insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
-    }
     let body = watch.into_body();
     response.extensions_mut().insert(OnceUpgraded::new(move |connection| Box::pin(serve(connection, body))));
     response
 }
 
-/// The answer 101 and the one protocol that was asked for: any is taken, and none changes anything.
-fn handshake(headers: &HeaderMap) -> Result<(Response<Body>, Option<HeaderValue>), Box<Response<Body>>> {
+/// The answer 101, with the one protocol that was asked for: any is taken, and none changes anything.
+fn handshake(headers: &HeaderMap) -> Result<Response<Body>, Box<Response<Body>>> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let refused = |code, body: &'static str| {
         let mut response = Response::new(full(body));
@@ -91,7 +88,10 @@ fn handshake(headers: &HeaderMap) -> Result<(Response<Body>, Option<HeaderValue>
     if let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {
         out.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
-    Ok((response, protocol))
+    if let Some(protocol) = protocol {
+        out.insert(header::SEC_WEBSOCKET_PROTOCOL, protocol);
+    }
+    Ok(response)
 }
 
 /// Sends events until the watch is over or the client gone; either ends the cursor, which lives in the body.

@@ -19,6 +19,7 @@ use crate::{
         stores::{Marking, Ready, Stores},
         view,
     },
+    observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
     route::body::{body_name, read_json},
     store::key,
@@ -39,6 +40,8 @@ pub use info::{PathError, RequestInfo, View};
 
 /// Until reads from the store are authorized per member, only this group may see the fleet view.
 const ADMINS: &str = "system:masters";
+/// As at a kube-apiserver, for those who may.
+const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 /// 405 in the words of a kube-apiserver.
@@ -51,12 +54,13 @@ pub struct Router {
     openapi: OpenApi,
     reader: Reader,
     writer: Arc<Writer<LiveFleet>>,
+    metrics: Metrics,
 }
 
 impl Router {
     /// Routes to these rooms.
-    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>) -> Self {
-        Self { stores, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer }
+    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Metrics) -> Self {
+        Self { stores, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer, metrics }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -121,6 +125,12 @@ impl Router {
     async fn fleet_view(&self, mode: Mode, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
         if !caller.is_in(ADMINS) {
             return Ok(refuse(caller, request.headers()));
+        }
+        if request.uri().path() == METRICS {
+            return match *request.method() {
+                Method::GET | Method::HEAD => Ok(self.metrics.answer()),
+                _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+            };
         }
         let (parts, body) = request.into_parts();
         match self.fleet((mode, caller), &parts, body).await {
@@ -366,6 +376,9 @@ fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
         // `namespaces/x` is about the namespace itself.
         Scope::Cluster => info.namespace.is_empty() || (info.resource == "namespaces" && info.namespace == info.name),
     };
+    // What can only be posted has no names: a review, a binding.
+    let by_name = ["get", "update", "patch", "delete"].iter().any(|verb| resource.allows(verb));
+    let only_posted = names_one && info.subresource.is_empty() && resource.allows("create") && !by_name;
     let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
-    if scope_fits && subresource_fits { Ok(()) } else { Err(Status::no_such_path()) }
+    if scope_fits && subresource_fits && !only_posted { Ok(()) } else { Err(Status::no_such_path()) }
 }

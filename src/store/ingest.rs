@@ -150,11 +150,11 @@ impl Sequencer {
     /// Says whether the store holds this state of the object now, or a later one.
     fn take_in(&mut self, incoming: &Incoming<'_>, source: Source, scratch: &mut Scratch) -> bool {
         let Some(state) = self.members.get(incoming.at) else { return false };
-        if !state.gone.is_empty() && state.gone.contains_key(incoming.facts.uid) {
-            return false;
-        }
         let (member, position) = (state.name.clone(), state.position);
         self.write_keys(incoming, &member, scratch);
+        if self.is_gone(incoming, &scratch.own_key) {
+            return false;
+        }
         let class = self.class(incoming);
         let is_part =
             !self.folds.is_empty() && self.folds.get(&scratch.own_key).is_some_and(|fold| fold.part(&member).is_some());
@@ -213,6 +213,12 @@ impl Sequencer {
             self.shared.identities.unset(&referent, facts.uid);
             self.changed.push(referent);
         }
+    }
+
+    /// Says whether a live answer has told already that this is no more.
+    fn is_gone(&self, incoming: &Incoming<'_>, own_key: &str) -> bool {
+        let gone = self.members.get(incoming.at).map(|state| &state.gone).filter(|gone| !gone.is_empty());
+        gone.and_then(|gone| gone.get(own_key)).is_some_and(|gone_at| incoming.facts.member_rv <= *gone_at)
     }
 
     fn write_keys(&self, incoming: &Incoming<'_>, member: &MemberName, scratch: &mut Scratch) {

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Objects of one member and kind that are gone by a live answer while its watch has not said so yet.
+/// Keys of one member and kind that are gone by a live answer while its watch has not said so yet.
 const GONE_MAX: usize = 65_536;
 
 /// One version of a member's object.
@@ -62,7 +62,7 @@ impl FleetStore {
     }
 
     /// Takes a member's word that nothing is under an own key at `revision`, from an answer to a request that began in that
-    /// life of the member. What its watch tells of the past of the object that was there is not taken in any more.
+    /// life of the member. What its watch tells of the time before is not taken in any more.
     ///
     /// Errors: too much is remembered already; nothing is changed then.
     pub fn gone(&self, member: &MemberName, incarnation: u32, own_key: &str, revision: u64) -> Result<(), TooManyGone> {
@@ -96,9 +96,14 @@ impl Sequencer {
             return Ok(());
         }
         if state.gone.len() >= GONE_MAX {
-            return Err(TooManyGone);
+            state.forget_gone();
+            if state.gone.len() >= GONE_MAX {
+                return Err(TooManyGone);
+            }
         }
-        state.gone.insert(held.uid, revision);
+        if revision > state.position {
+            state.gone.insert(own_key.to_owned(), revision);
+        }
         if self.folds.get(own_key).is_some_and(|fold| fold.part(member).is_some()) {
             self.remove_part(own_key, member);
         } else {

@@ -20,6 +20,8 @@ impl std::fmt::Display for Revision {
 const EPOCH_MICROS: u64 = 1_735_689_600_000_000;
 /// Revisions of several replicas never meet.
 const REPLICAS: u64 = 8;
+/// Clients read revisions as numbers that JSON holds exactly; the clock reaches this in 2060.
+const REVISION_MAX: u64 = 1 << 53;
 /// How far ahead the high-water mark is written, so that it is written about once a minute.
 const RESERVED: u64 = 60_000_000 * REPLICAS;
 
@@ -65,6 +67,8 @@ impl Revisions {
     /// Gives the next revision.
     pub fn next(&self) -> Revision {
         let now = (self.clock)().saturating_sub(EPOCH_MICROS);
+        // A clock that is decades ahead is wrong, and following it once would spoil all revisions to come.
+        let now = if now < (REVISION_MAX - RESERVED) / REPLICAS { now } else { 0 };
         let advance = |last: u64| Some((last / REPLICAS + 1).max(now) * REPLICAS + self.replica);
         let last = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, advance).unwrap_or_else(|last| last);
         let next = advance(last).unwrap_or(last);
@@ -103,7 +107,53 @@ pub fn unix_micros() -> u64 {
 mod tests {
     use std::sync::{Arc, atomic::AtomicU64};
 
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// What the scripted clock shows; one test sets it.
+    static CLOCK: AtomicU64 = AtomicU64::new(0);
+
+    fn clock() -> impl Strategy<Value = u64> {
+        let years = |years: u64| years * 31_557_600_000_000;
+        prop_oneof![
+            4 => EPOCH_MICROS..EPOCH_MICROS + 3_600_000_000,
+            2 => EPOCH_MICROS..EPOCH_MICROS + years(30),
+            1 => Just(0),
+            1 => any::<u64>(),
+        ]
+    }
+
+    proptest! {
+        /// Whatever the system's clock does, and whenever kubefold starts again.
+        #[test]
+        fn revisions_rise_through_every_step_of_the_clock(
+            steps in prop::collection::vec((clock(), 1..4_usize, prop::bool::weighted(0.2)), 1..40),
+        ) {
+            let mark = Arc::new(AtomicU64::new(0));
+            let start = |mark: &Arc<AtomicU64>| {
+                let (high_water, keep) = (Revision(mark.load(Ordering::SeqCst)), Arc::clone(mark));
+                let reserve = move |revision: Revision| {
+                    keep.store(revision.0, Ordering::SeqCst);
+                    Ok(())
+                };
+                Revisions::new(high_water, 5, || CLOCK.load(Ordering::SeqCst), Box::new(reserve))
+            };
+            let (mut revisions, mut last) = (start(&mark), Revision(0));
+            for (now, events, starts_again) in steps {
+                CLOCK.store(now, Ordering::SeqCst);
+                if starts_again {
+                    revisions = start(&mark);
+                }
+                for _ in 0..events {
+                    let next = revisions.next();
+                    prop_assert!(next > last && next.0 < REVISION_MAX && next.0 % REPLICAS == 5);
+                    prop_assert!(next.0 <= mark.load(Ordering::SeqCst), "beyond what was reserved");
+                    last = next;
+                }
+            }
+        }
+    }
 
     #[test]
     fn revisions_rise_even_when_the_clock_stands_or_falls() {

@@ -64,8 +64,8 @@ pub(super) struct MemberState {
     listed_at: u64,
     /// It was removed, or serves the kind no more: answers that are still under way are not taken in.
     pub(super) left: bool,
-    /// UIDs of objects that are gone by a live answer, and the revision of that: what the watch still tells of their past is
-    /// not taken in. Each is forgotten with its `DELETED`, or with a later full list.
+    /// Own keys under which there was nothing at a revision, by a live answer: what is told of them up to there is of the
+    /// past. Each is forgotten when the position has passed it.
     pub(super) gone: HashMap<String, u64>,
     /// Its native objects. Parts that are shown as natives are the folds' to count.
     pub(super) natives: HashSet<Slot>,
@@ -74,6 +74,12 @@ pub(super) struct MemberState {
 }
 
 impl MemberState {
+    /// What is not above the position nobody tells any more.
+    pub(super) fn forget_gone(&mut self) {
+        let position = self.position;
+        self.gone.retain(|_, gone_at| *gone_at > position);
+    }
+
     /// Says whether a native object is one that the last full list should have seen, and did not.
     fn has_lost(&self, entry: &Entry) -> bool {
         let from = &entry.provenance;
@@ -238,9 +244,6 @@ impl Sequencer {
         let facts = facts?;
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(facts.member_rv);
-            if !state.gone.is_empty() {
-                state.gone.remove(facts.uid);
-            }
         }
         let own_key = key(&facts.namespace, &facts.name);
         if self.folds.get(&own_key).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid) {
@@ -260,6 +263,7 @@ impl Sequencer {
     pub(super) fn bookmark(&mut self, member: &MemberName, revision: u64) {
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(revision);
+            state.forget_gone();
         }
     }
 
@@ -270,7 +274,7 @@ impl Sequencer {
         state.position = state.position.max(revision);
         state.filled = true;
         state.listed_at = revision;
-        state.gone.retain(|_, gone_at| *gone_at > revision);
+        state.forget_gone();
         let (seen, incarnation) = (state.seen, state.incarnation);
         let doomed: Vec<Slot> = state.natives.iter().filter(|Slot(entry)| state.has_lost(entry)).cloned().collect();
         let is_gone = |part: &Part| {

@@ -200,7 +200,7 @@ impl Status {
             code: self.code.as_u16(),
         };
         // Strings and numbers only: serialization has no way to fail.
-        serde_json::to_vec(&json).map_or_else(|_| Bytes::from_static(b"{}"), Bytes::from)
+        serde_json::to_string(&json).map_or_else(|_| Bytes::from_static(b"{}"), |text| as_go_writes(text).into())
     }
 
     /// The status as a whole response to a request with these headers.
@@ -235,6 +235,17 @@ impl Status {
     }
 }
 
+/// Go's encoder, lest a browser take JSON for HTML, escapes what could be read as such.
+fn as_go_writes(json: String) -> String {
+    if !json.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return json;
+    }
+    let escape = |out: String, (plain, escaped): (char, &str)| out.replace(plain, escaped);
+    let escapes =
+        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
+    escapes.into_iter().fold(json, escape)
+}
+
 /// `deployments.apps`, or `pods` for the core group.
 pub fn qualified(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
@@ -243,6 +254,12 @@ pub fn qualified(group: &str, resource: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_html_could_be_is_escaped_as_in_go() {
+        let json = Status::bad_request("a<b>&\u{2028}").to_json();
+        assert!(std::str::from_utf8(&json).unwrap().contains(r#""message":"a\u003cb\u003e\u0026\u2028""#));
+    }
 
     #[test]
     fn status_has_the_fields_and_order_of_a_kube_apiserver() {

@@ -116,7 +116,8 @@ async fn kubectl_works_through_every_view() {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let fleet = Kubefold::before(bed.members()).await;
     let map = |name: &str| {
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"is": "made"}}).to_string()
+        let metadata = json!({"name": format!("{name}@west")});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"is": "made"}}).to_string()
     };
     for context in ["fleet-lenient", "fleet-strict"] {
         let kubectl = fleet.as_admin().in_context(context);

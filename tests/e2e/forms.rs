@@ -426,7 +426,7 @@ async fn dial(kubeconfig: &Path, path: &str, more: &[(&str, &str)]) -> Result<So
     for (name, value) in more {
         request.headers_mut().insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
     }
-    let (socket, response) = client_async(request, stream).await?;
+    let (socket, response) = Box::pin(client_async(request, stream)).await?;
     Ok(Socket { socket, headers: response.headers().clone() })
 }
 

@@ -18,6 +18,8 @@ mod differential;
 mod discovery;
 mod fanout;
 mod fault;
+mod fault_definitions;
+mod fault_matrix;
 mod forms;
 mod freshness;
 mod informer;

@@ -4,7 +4,7 @@
 //! and taken in as live answers are; what the list lacks is gone by the member's own word.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -218,10 +218,11 @@ struct Difference {
 impl Proof<'_> {
     async fn run(mut self) -> Result<(), ProofError> {
         let name = self.member.name();
+        let mut missing = HashSet::new();
         for _ in 0..ROUNDS_MAX {
             let incarnation = self.store.incarnation(name);
             let (revision, told) = self.metadata().await?;
-            let difference = self.difference(revision, told);
+            let difference = self.difference(revision, told, &missing);
             for own_key in &difference.gone {
                 self.room().await;
                 self.store.gone(name, incarnation, own_key, revision)?;
@@ -230,7 +231,12 @@ impl Proof<'_> {
                 return Ok(());
             }
             if difference.fetch.len() <= FETCH_MAX {
-                return self.fetch(&difference.fetch, incarnation, revision).await;
+                missing = self.fetch(&difference.fetch, incarnation).await?;
+                if missing.is_empty() {
+                    return Ok(());
+                }
+                // The next list begins after that, and says as of when.
+                continue;
             }
             if difference.hidden > FETCH_MAX {
                 // A list with these labels would hide them again.
@@ -241,7 +247,7 @@ impl Proof<'_> {
         Err(ProofError::Restless)
     }
 
-    fn difference(&self, revision: u64, told: Vec<Told>) -> Difference {
+    fn difference(&self, revision: u64, told: Vec<Told>, missing: &HashSet<String>) -> Difference {
         let name = self.member.name();
         let labels = &self.scope.labels;
         let matches = |entry: &crate::store::Entry| {
@@ -253,7 +259,7 @@ impl Proof<'_> {
         };
         let own = self.scope.name.as_deref();
         let visible = self.store.held(name, &self.scope.namespace, own, matches);
-        compare(visible, revision, told, labels.is_everything())
+        compare(visible, revision, told, |own_key| labels.is_everything() || missing.contains(own_key))
     }
 
     /// The metadata of everything in scope, at one revision.
@@ -291,8 +297,9 @@ impl Proof<'_> {
         }
     }
 
-    /// Fetches objects one by one. One that is not there was deleted since `revision`, at which the member was asked before.
-    async fn fetch(&self, own_keys: &[String], incarnation: u32, revision: u64) -> Result<(), ProofError> {
+    /// Fetches objects one by one, and gives the keys of those that are not there.
+    async fn fetch(&self, own_keys: &[String], incarnation: u32) -> Result<HashSet<String>, ProofError> {
+        let mut missing = HashSet::new();
         let name = self.member.name();
         let get = |own_key: &String| {
             let (namespace, own) = own_key.split_once('/').unwrap_or(("", own_key));
@@ -309,11 +316,11 @@ impl Proof<'_> {
                     let document = std::str::from_utf8(&body).unwrap_or_default();
                     self.store.ingest_live(name, incarnation, document)?;
                 }
-                StatusCode::NOT_FOUND => self.store.gone(name, incarnation, &own_key, revision)?,
+                StatusCode::NOT_FOUND => drop(missing.insert(own_key)),
                 other => return Err(ProofError::Status(other)),
             }
         }
-        Ok(())
+        Ok(missing)
     }
 
     async fn page(&self, accept: &str, items: usize, token: &str) -> Result<Bytes, ProofError> {
@@ -357,9 +364,14 @@ impl Proof<'_> {
     }
 }
 
-/// What differs between the store and a list at `revision`. `is_whole` says that the list hides nothing: what it lacks is
-/// gone.
-fn compare(mut held: HashMap<String, HeldVersion>, revision: u64, told: Vec<Told>, is_whole: bool) -> Difference {
+/// What differs between the store and a list at `revision`. `is_gone` says of what the list lacks whether it is gone, and
+/// not only hidden by labels.
+fn compare(
+    mut held: HashMap<String, HeldVersion>,
+    revision: u64,
+    told: Vec<Told>,
+    is_gone: impl Fn(&str) -> bool,
+) -> Difference {
     let mut difference = Difference::default();
     for object in told {
         let own_key = key(&object.namespace, &object.name);
@@ -374,7 +386,7 @@ fn compare(mut held: HashMap<String, HeldVersion>, revision: u64, told: Vec<Told
         match has.current && has.member_rv > revision {
             // It came to be after the list.
             true => {}
-            false if is_whole => difference.gone.push(own_key),
+            false if is_gone(&own_key) => difference.gone.push(own_key),
             false => {
                 difference.hidden += 1;
                 difference.fetch.push(own_key);
@@ -443,7 +455,7 @@ mod tests {
             told("life", "5", 7),
             told("new", "6", 8),
         ];
-        let mut difference = compare(both, 8, list, true);
+        let mut difference = compare(both, 8, list, |_| true);
         difference.fetch.sort();
         assert_eq!(difference.fetch, ["a/life", "a/new", "a/old", "a/reborn"]);
         assert_eq!(difference.gone, [""; 0]);
@@ -452,11 +464,11 @@ mod tests {
     #[test]
     fn what_a_whole_list_lacks_is_gone_unless_it_is_younger() {
         let held = || held(&[("gone", "1", 5, true), ("younger", "2", 9, true), ("life", "3", 9, false)]);
-        let mut difference = compare(held(), 8, Vec::new(), true);
+        let mut difference = compare(held(), 8, Vec::new(), |_| true);
         difference.gone.sort();
         assert_eq!((difference.fetch.len(), difference.gone), (0, vec!["a/gone".to_owned(), "a/life".to_owned()]));
         // With labels it may only have lost them.
-        let difference = compare(held(), 8, Vec::new(), false);
+        let difference = compare(held(), 8, Vec::new(), |_| false);
         assert_eq!((difference.fetch.len(), difference.gone.len(), difference.hidden), (2, 0, 2));
     }
 }

@@ -447,3 +447,38 @@ fn the_log_expires_exactly_what_it_lost() {
     drop(store);
     assert_eq!(limits.used(), 0);
 }
+
+/// What cannot be watched is named and annotated as what can, and has no revision.
+#[test]
+fn an_object_without_a_store_is_dressed_as_one_of_a_store() {
+    let fleet = Fleet::new();
+    let spec = KindSpec::new(
+        Gvr::new("metrics.k8s.io", "v1beta1", "pods"),
+        Gvk::new("metrics.k8s.io", "v1beta1", "PodMetrics"),
+        true,
+    );
+    let dressed = |document: &str| {
+        let entry = crate::store::unstored(&spec, &fleet.shared, &member(WEST), document)?;
+        let (mut item, mut echoed) = (Vec::new(), Vec::new());
+        entry.write_item(&mut item);
+        entry.write_named("a", entry.revision, &mut echoed);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Ok::<_, crate::store::BadObject>((String::from_utf8(entry.key().to_vec()).unwrap(), text(item), text(echoed)))
+    };
+    let name = member(WEST);
+    let (key, item, echoed) = dressed(r#"{"metadata":{"name":"a","namespace":"n"},"window":"1s"}"#).unwrap();
+    assert_eq!(key, format!("n/a@{name}"));
+    let annotations = format!(r#""annotations":{{"kubefold.io/cluster":"{name}"}}"#);
+    assert_eq!(item, format!(r#"{{"metadata":{{"name":"a@{name}",{annotations},"namespace":"n"}},"window":"1s"}}"#));
+    let type_meta = r#""kind":"PodMetrics","apiVersion":"metrics.k8s.io/v1beta1""#;
+    assert_eq!(
+        echoed,
+        format!(r#"{{{type_meta},"metadata":{{"name":"a",{annotations},"namespace":"n"}},"window":"1s"}}"#)
+    );
+    let (_, with_revision, _) =
+        dressed(r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"x-1","uid":"u"}}"#).unwrap();
+    assert!(with_revision.contains(r#""resourceVersion":"","uid":"u""#), "{with_revision}");
+    for bad in ["{}", r#"{"metadata":{"name":"a"}}"#, "[1]", r#"{"metadata":{"name":"a","namespace":"n"}"#] {
+        assert!(dressed(bad).is_err(), "{bad}");
+    }
+}

@@ -30,6 +30,9 @@ fn op() -> impl Strategy<Value = Op> {
         4 => place().prop_map(|(at, kind)| Op::Bookmark(at, kind)),
         4 => target().prop_map(Op::Answer),
         4 => any::<u8>().prop_map(Op::AnswerArrives),
+        3 => place().prop_map(|(at, kind)| Op::Prove(at, kind)),
+        2 => place().prop_map(|(at, kind)| Op::AskAll(at, kind)),
+        2 => any::<u8>().prop_map(Op::AllArrives),
         6 => (place(), any::<u8>()).prop_map(|((at, kind), when)| Op::List(at, kind, when)),
         16 => place().prop_map(|(at, kind)| Op::ListGoesOn(at, kind)),
         1 => place().prop_map(|(at, kind)| Op::ListFails(at, kind)),
@@ -75,7 +78,7 @@ proptest! {
     }
 }
 
-fn check(records: &[std::sync::Arc<Record>], _: &mut World, op: Op, last: &mut Revision) {
+fn check(records: &[std::sync::Arc<Record>], world: &mut World, op: Op, last: &mut Revision) {
     // Every store's revisions rise; here they come store by store, and one operation may touch several.
     let mut revisions: Vec<Revision> = records.iter().map(|record| record.revision).collect();
     revisions.sort();
@@ -85,6 +88,9 @@ fn check(records: &[std::sync::Arc<Record>], _: &mut World, op: Op, last: &mut R
     }
     for record in records {
         entry_is_sound(&record.entry);
+        if record.event_type == EventType::Added && !record.entry.folded {
+            assert!(!world.dead.contains(record.entry.uid()), "{op:?} brings back what is gone: {record:?}");
+        }
         if record.event_type == EventType::Deleted {
             let may_delete = matches!(
                 op,
@@ -92,6 +98,8 @@ fn check(records: &[std::sync::Arc<Record>], _: &mut World, op: Op, last: &mut R
                     | Op::Write(..)
                     | Op::Deliver(..)
                     | Op::AnswerArrives(_)
+                    | Op::Prove(..)
+                    | Op::AllArrives(_)
                     | Op::ListGoesOn(..)
                     | Op::RemoveSlice(..)
                     | Op::Leave(_)

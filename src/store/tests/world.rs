@@ -9,8 +9,8 @@ use crate::{
     config::Names,
     placement::marker::Marker,
     store::{
-        Cursor, FleetStore, Hold, Identities, LogLimits, Naming, ReadAfter, Record, Revision, Revisions, Shared, Slot,
-        Snapshot,
+        Cursor, FleetStore, HeldVersion, Hold, Identities, LogLimits, Naming, ReadAfter, Record, Revision, Revisions,
+        Shared, Slot, Snapshot,
         tests::model::{ANNOTATIONS, Doc, Etcd, KINDS, Kind, LABELS, MEMBERS, member},
     },
     wire::watch::{Event, EventType},
@@ -28,6 +28,11 @@ pub(super) enum Op {
     /// A read or write is answered; kubefold sees the answer some time later.
     Answer(Target),
     AnswerArrives(u8),
+    /// A member is asked what it holds of a kind, and that is compared at once.
+    Prove(usize, usize),
+    /// The same, but it is compared some time later.
+    AskAll(usize, usize),
+    AllArrives(u8),
     /// A full list as of some moment: its pages come one by one.
     List(usize, usize, u8),
     ListGoesOn(usize, usize),
@@ -77,6 +82,14 @@ impl Op {
                 let (member, kind) = place(member, kind);
                 Self::ListGoesOn(member, kind)
             }
+            Self::Prove(member, kind) => {
+                let (member, kind) = place(member, kind);
+                Self::Prove(member, kind)
+            }
+            Self::AskAll(member, kind) => {
+                let (member, kind) = place(member, kind);
+                Self::AskAll(member, kind)
+            }
             Self::RemoveSlice(member, kind) => {
                 let (member, kind) = place(member, kind);
                 Self::RemoveSlice(member, kind)
@@ -115,6 +128,15 @@ struct Answer {
     text: String,
 }
 
+/// What a member held of a kind when it was asked.
+struct All {
+    at: usize,
+    kind: usize,
+    incarnation: u32,
+    revision: u64,
+    docs: Vec<Doc>,
+}
+
 /// A client that believes every event.
 struct Watcher {
     cursor: Cursor,
@@ -127,6 +149,9 @@ pub(super) struct World {
     pub(super) shared: Shared,
     reflectors: [[Reflector; 4]; 3],
     answers: Vec<Answer>,
+    all: Vec<All>,
+    /// UIDs of natives that are gone by their member's word; none comes back, but out of a backup.
+    pub(super) dead: std::collections::HashSet<String>,
     holds: Vec<Hold>,
     watchers: [Vec<Watcher>; 4],
     retained: Vec<(usize, Snapshot)>,
@@ -179,6 +204,8 @@ impl World {
             shared,
             reflectors: Default::default(),
             answers: Vec::new(),
+            all: Vec::new(),
+            dead: std::collections::HashSet::new(),
             holds: Vec::new(),
             watchers: Default::default(),
             retained: Vec::new(),
@@ -219,6 +246,14 @@ impl World {
             }
             Op::Answer(target) => self.answer(target),
             Op::AnswerArrives(which) => self.answer_arrives(which.into()),
+            Op::Prove(at, kind) => self.prove(at, kind),
+            Op::AskAll(at, kind) => self.all.extend(self.ask_all(at, kind)),
+            Op::AllArrives(which) => {
+                if !self.all.is_empty() {
+                    let all = self.all.swap_remove(usize::from(which) % self.all.len());
+                    self.compare(&all);
+                }
+            }
             Op::List(at, kind, when) => self.list(at, kind, when.into()),
             Op::ListGoesOn(at, kind) => self.list_goes_on(at, kind),
             Op::ListFails(at, kind) => self.reflectors[at][kind].listing = None,
@@ -380,6 +415,42 @@ impl World {
         store.ingest_live(&member(answer.target.member), answer.incarnation, &answer.text).unwrap();
     }
 
+    fn ask_all(&self, at: usize, kind: usize) -> Option<All> {
+        let etcd = self.members[at].as_ref()?;
+        let incarnation = self.stores[kind].incarnation(&member(at));
+        let docs = etcd.objects[kind].values().cloned().collect();
+        Some(All { at, kind, incarnation, revision: etcd.rv, docs })
+    }
+
+    /// As a proof does it: what is not there any more is gone, and all else is fetched.
+    fn compare(&mut self, all: &All) {
+        let (store, name) = (&self.stores[all.kind], member(all.at));
+        let mut held = store.held(&name, "", None, |_| true);
+        for doc in &all.docs {
+            held.remove(&crate::store::key(doc.namespace, doc.name));
+            store.ingest_live(&name, all.incarnation, &doc.whole()).unwrap();
+        }
+        for own_key in held.keys() {
+            store.gone(&name, all.incarnation, own_key, all.revision).unwrap();
+        }
+    }
+
+    fn prove(&mut self, at: usize, kind: usize) {
+        let Some(all) = self.ask_all(at, kind) else { return };
+        let before = self.stores[kind].held(&member(at), "", None, |_| true);
+        self.compare(&all);
+        let after = self.stores[kind].held(&member(at), "", None, |_| true);
+        let alive: Vec<&str> = all.docs.iter().map(|doc| doc.uid.as_str()).collect();
+        self.dead.extend(before.into_values().map(|held| held.uid).filter(|uid| !alive.contains(&uid.as_str())));
+        if self.holds.is_empty() {
+            let uid_and_rv = |(key, held): (String, HeldVersion)| (key, (held.uid, held.member_rv));
+            let shown: BTreeMap<_, _> = after.into_iter().map(uid_and_rv).collect();
+            let key = |doc: &Doc| crate::store::key(doc.namespace, doc.name);
+            let is: BTreeMap<_, _> = all.docs.iter().map(|doc| (key(doc), (doc.uid.clone(), doc.rv))).collect();
+            assert_eq!(shown, is, "a proven store holds what the member holds");
+        }
+    }
+
     fn list(&mut self, at: usize, kind: usize, when: usize) {
         let reflector = &mut self.reflectors[at][kind];
         let Some(etcd) = self.members[at].as_ref().filter(|_| reflector.listing.is_none()) else { return };
@@ -423,6 +494,7 @@ impl World {
     /// The member comes back with an older history, or as another cluster.
     fn restore(&mut self, at: usize, back: Option<u64>) {
         let number = self.number();
+        self.dead.clear();
         let Some(etcd) = &mut self.members[at] else { return };
         match back {
             Some(back) => etcd.restore(back % 16),
@@ -474,6 +546,9 @@ impl World {
         self.holds.clear();
         while !self.answers.is_empty() {
             self.answer_arrives(0);
+        }
+        while let Some(all) = self.all.pop() {
+            self.compare(&all);
         }
         for at in 0..MEMBERS.len() {
             for kind in 0..4 {

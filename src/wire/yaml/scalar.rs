@@ -17,11 +17,8 @@ pub(super) fn is_text(text: &str) -> bool {
     }
     if first.is_ascii_digit() || matches!(first, b'+' | b'-') {
         let plain = text.replace('_', "");
-        return !WORDS.contains(&text)
-            && !is_timestamp(text)
-            && !is_integer(&plain)
-            && !(is_yaml_float(&plain) && is_go_float(&plain))
-            && !is_base_60(text);
+        let number = is_integer(&plain) || is_go_float(&plain) || is_base_60(text);
+        return !(number || is_timestamp(text) || WORDS.contains(&text));
     }
     !WORDS.contains(&text)
 }

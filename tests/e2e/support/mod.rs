@@ -40,6 +40,7 @@ mod pki;
 mod port;
 pub(crate) mod process;
 mod relay;
+mod saboteur;
 mod servers;
 
 use std::ops::Index;
@@ -58,6 +59,7 @@ pub(crate) use {
     port::Port,
     process::Process,
     relay::Relay,
+    saboteur::{Kind, Lie, Saboteur},
 };
 
 /// Says what was measured, for whoever reads the output with `--nocapture`; nothing is asserted on it.
