@@ -220,7 +220,8 @@ impl Router {
             return Box::pin(self.unwatchable(info, resource, &target, asked)).await;
         }
         match (info.verb.as_str(), info.subresource.as_str()) {
-            ("get", "") => self.reader.get(&target, asked).await,
+            // A kube-apiserver answers a get of `/status` with the whole object, too.
+            ("get", "" | "status") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
             ("watch", "") => {
                 let response = self.reader.list_or_watch(&target, true, asked).await?;
