@@ -21,7 +21,7 @@ use crate::{
     },
     observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
-    route::body::{body_name, read_json},
+    route::body::{body_name, drain, read_json},
     store::key,
     wire::{
         body::Body,
@@ -197,9 +197,18 @@ impl Router {
         }
         // A path with `watch` in it is for reading.
         if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) {
+            Box::pin(drain(body)).await;
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
-        media::routable(&gvr.group, &parts.method, watches || info.parts.len() <= 1, &parts.headers)?;
+        let whole = watches || info.parts.len() <= 1;
+        let negotiated = media::routable(&gvr.group, &parts.method, whole, &parts.headers).and_then(|()| {
+            // A read does that itself.
+            if parts.method == Method::GET { Ok(()) } else { asked.wanted().map(drop) }
+        });
+        if let Err(status) = negotiated {
+            Box::pin(drain(body)).await;
+            return Err(status);
+        }
         // A request for one namespace names it twice: as itself, and as the namespace that it is in.
         let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
         let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
@@ -211,7 +220,8 @@ impl Router {
             return Box::pin(self.unwatchable(info, resource, &target, asked)).await;
         }
         match (info.verb.as_str(), info.subresource.as_str()) {
-            ("get", "") => self.reader.get(&target, asked).await,
+            // A kube-apiserver answers a get of `/status` with the whole object, too.
+            ("get", "" | "status") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
             ("watch", "") => {
                 let response = self.reader.list_or_watch(&target, true, asked).await?;

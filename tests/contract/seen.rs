@@ -58,7 +58,14 @@ fn shortened(text: &str) -> String {
 }
 
 impl Seen {
-    pub(crate) fn of(target: &Target, answer: &Answer) -> Self {
+    pub(crate) fn of(target: &Target, answer: Result<&Answer, &String>) -> Self {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let body = Body::Text(error.clone());
+                return Self { status: 0, headers: BTreeMap::new(), raw: body.clone(), body };
+            }
+        };
         let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, value) in &answer.headers {
             let value = if HEADERS_OPAQUE.contains(&name.as_str()) { "..." } else { value.to_str().unwrap_or("?") };
