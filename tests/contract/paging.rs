@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::{
     check::{Check, get},
     checks::SHOP,
+    differences::Differences,
     seen::{Seen, mismatches},
     target::Target,
 };
@@ -37,7 +38,12 @@ fn lists() -> Vec<Check> {
 }
 
 /// What is wrong with a fleet's pages.
-pub(crate) async fn verdicts(member: &Target, fleet: &Target, several: bool) -> Vec<String> {
+pub(crate) async fn verdicts(
+    member: &Target,
+    fleet: &Target,
+    several: bool,
+    declared: &mut Differences,
+) -> Vec<String> {
     let mut report = Vec::new();
     for list in lists() {
         let (said, told) = tokio::join!(walk(member, &list), walk(fleet, &list));
@@ -47,7 +53,8 @@ pub(crate) async fn verdicts(member: &Target, fleet: &Target, several: bool) -> 
                 wrong.push(format!("{} pages, and {} from the member", told.len(), said.len()));
             }
             for (number, (said, told)) in said.iter().zip(&told).enumerate() {
-                wrong.extend(mismatches(said, told).iter().map(|one| format!("page {number}: {one}")));
+                let found = mismatches(said, told).into_iter().filter(|one| !declared.allow(&list, one));
+                wrong.extend(found.map(|one| format!("page {number}: {one}")));
             }
         }
         wrong.extend(whole(fleet, &list, &told).await);

@@ -42,8 +42,8 @@ pub(crate) enum Body {
 #[derive(Clone, Debug)]
 pub(crate) struct Mismatch {
     pub(crate) aspect: String,
-    said: String,
-    told: String,
+    pub(crate) said: String,
+    pub(crate) told: String,
 }
 
 impl fmt::Display for Mismatch {
