@@ -35,6 +35,11 @@ impl Check {
         self
     }
 
+    /// Whether which objects are answered depends on their order.
+    pub(crate) fn is_paged(&self) -> bool {
+        self.path.contains("limit=") || self.path.contains("continue=")
+    }
+
     /// The request in one line.
     pub(crate) fn label(&self) -> String {
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| format!(" [{name}: {value}]")).collect();

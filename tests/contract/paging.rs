@@ -7,7 +7,7 @@ use crate::{
     check::{Check, get},
     checks::SHOP,
     differences::Differences,
-    seen::{Seen, mismatches},
+    seen::{Mismatch, Seen, mismatches},
     target::Target,
 };
 
@@ -49,8 +49,9 @@ pub(crate) async fn verdicts(
         let (said, told) = tokio::join!(walk(member, &list), walk(fleet, &list));
         let mut wrong = Vec::new();
         if !several {
-            if said.len() != told.len() {
-                wrong.push(format!("{} pages, and {} from the member", told.len(), said.len()));
+            let pages = Mismatch::new("pages", said.len().to_string(), told.len().to_string());
+            if pages.said != pages.told && !declared.allow(&list, &pages) {
+                wrong.push(pages.to_string());
             }
             for (number, (said, told)) in said.iter().zip(&told).enumerate() {
                 let found = mismatches(said, told).into_iter().filter(|one| !declared.allow(&list, one));

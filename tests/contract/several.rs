@@ -50,7 +50,7 @@ fn judge(members: &[Target], said: &[Seen], told: &Seen, check: &Check) -> Optio
             if one["items"].is_array() && one["kind"] != "APIGroupDiscoveryList" =>
         {
             let lists: Vec<_> = said.iter().map(|seen| items(&seen.raw)).collect();
-            let paged = all["metadata"]["continue"].is_string() || check.path.contains("limit=");
+            let paged = check.is_paged();
             let wrong = sorted(&items(&told.raw)).or_else(|| union(members, &lists, &items(&told.raw), paged));
             wrong.or_else(|| (one["kind"] != all["kind"]).then(|| format!("a {}, not a {}", all["kind"], one["kind"])))
         }

@@ -3,10 +3,9 @@
 use super::Rule;
 
 /// What a refusal changes in an answer that is none.
-const REFUSAL: &[&str] = &["status", "body", "format", "order", "header"];
+const REFUSAL: &[&str] = &["status", "body", "format", "order", "header", "events"];
 
 pub(super) const RULES: &[Rule] = &[
-    // By design.
     Rule {
         id: "flow-control-headers",
         requests: &[""],
@@ -19,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
         requests: &["^GET /api"],
         aspects: &["body.resources"],
         said: "",
-        told: ".storageVersionHash = null",
+        told: "storageVersionHash = null",
     },
     Rule {
         id: "server-address",
@@ -50,8 +49,29 @@ pub(super) const RULES: &[Rule] = &[
         told: "",
     },
     Rule {
+        id: "refusals-are-statuses",
+        requests: &["/openapi/v3/"],
+        aspects: &["body"],
+        said: "(empty)",
+        told: "{\"kind\":\"Status\"",
+    },
+    Rule {
+        id: "refusals-are-statuses",
+        requests: &["/openapi/v3/"],
+        aspects: &["header content-type"],
+        said: "",
+        told: "application/json",
+    },
+    Rule {
         id: "odd-paths",
-        requests: &["//", "/./", "/../", "/..$", "%2F", "%2e%2e", "%00", "%ff"],
+        requests: &["//", "/./", "/../", "/..$", "%2F", "%2e%2e", "%00", "%ff", "/v1/watch$", "/v1/watch/$"],
+        aspects: REFUSAL,
+        said: "",
+        told: "",
+    },
+    Rule {
+        id: "methods-on-documents",
+        requests: &["HEAD /apis$", "HEAD /apis/e2e", "OPTIONS /apis/e2e", "POST /apis/apps", "POST /openapi"],
         aspects: REFUSAL,
         said: "",
         told: "",
@@ -65,14 +85,14 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         id: "paths-of-one-server",
-        requests: &["GET /$", "GET /metrics", "GET /.well-known/", "GET /openid/", "GET /logs", "GET /debug/"],
+        requests: &["GET /$", "GET /metrics", "GET /.well-known/", "GET /openid/"],
         aspects: REFUSAL,
         said: "",
         told: "",
     },
     Rule {
         id: "history",
-        requests: &["resourceVersion=1$", "resourceVersion=1&"],
+        requests: &["resourceVersion=1$", "resourceVersion=1&", "resourceVersionMatch=Exact"],
         aspects: REFUSAL,
         said: "",
         told: "",
@@ -80,16 +100,66 @@ pub(super) const RULES: &[Rule] = &[
     Rule { id: "tokens", requests: &["continue="], aspects: REFUSAL, said: "", told: "" },
     Rule { id: "any-field", requests: &["fieldSelector="], aspects: REFUSAL, said: "", told: "" },
     Rule {
-        id: "words-of-parsers",
-        requests: &["labelSelector=", "fieldSelector=", "limit=", "timeoutSeconds=", "resourceVersion="],
-        aspects: &["body.message"],
+        id: "malformed-revisions",
+        requests: &[
+            "resourceVersion=abc",
+            "resourceVersion=-1",
+            "resourceVersion=1.5",
+            "resourceVersion=9999",
+            "resourceVersion=00",
+            "resourceVersion=+1",
+            "resourceVersion=%201",
+        ],
+        aspects: REFUSAL,
         said: "",
         told: "",
     },
     Rule {
-        id: "custom-list-order",
+        id: "words-of-parsers",
+        requests: &["labelSelector=", "limit=", "timeoutSeconds=", "resourceVersion=9007199254740991", "POST /api"],
+        aspects: &["body.message", "body.details"],
+        said: "",
+        told: "",
+    },
+    Rule {
+        id: "custom-resources",
         requests: &["e2e.kubefold.io"],
         aspects: &["order", "body.metadata"],
+        said: "",
+        told: "",
+    },
+    Rule {
+        id: "custom-resources",
+        requests: &[
+            "PUT /apis/e2e",
+            "POST /apis/e2e",
+            "PATCH /apis/e2e",
+            "planets/mars{@}/status",
+            "planets/mars{@}/scale",
+        ],
+        aspects: REFUSAL,
+        said: "",
+        told: "",
+    },
+    Rule {
+        id: "custom-resources",
+        requests: &["as=PartialObjectMetadataList"],
+        aspects: REFUSAL,
+        said: "content is not a list",
+        told: "",
+    },
+    Rule {
+        id: "custom-resources",
+        requests: &["as=PartialObjectMetadataList"],
+        aspects: &["status", "body.code", "body.reason"],
+        said: "",
+        told: "",
+    },
+    Rule { id: "yaml-control-characters", requests: &["application/yaml"], aspects: REFUSAL, said: "", told: "" },
+    Rule {
+        id: "openapi-headers",
+        requests: &["/openapi/"],
+        aspects: &["header accept-ranges", "header last-modified", "header content-encoding", "header vary", "body"],
         said: "",
         told: "",
     },
@@ -97,8 +167,51 @@ pub(super) const RULES: &[Rule] = &[
     Rule { id: "tables", requests: &["as=Table"], aspects: REFUSAL, said: "", told: "" },
     Rule {
         id: "subresources",
-        requests: &["/scale", "/ephemeralcontainers", "/resize", "/log"],
+        requests: &["/scale", "/ephemeralcontainers", "/resize", "/log$", "/proxy/"],
         aspects: REFUSAL,
+        said: "",
+        told: "",
+    },
+    Rule {
+        id: "discovery-forms",
+        requests: &["/api [accept", "/apis [accept", "/api/v1 [accept", "/apis/apps [accept", "/version [accept"],
+        aspects: REFUSAL,
+        said: "",
+        told: "",
+    },
+    Rule {
+        id: "deprecation-warnings",
+        requests: &["/api/v1/endpoints"],
+        aspects: &["header warning"],
+        said: "",
+        told: "",
+    },
+    Rule { id: "retired-parameters", requests: &["timeout=abc", "export=true"], aspects: REFUSAL, said: "", told: "" },
+    Rule {
+        id: "history",
+        requests: &["gadgets?watch=1&timeoutSeconds=1"],
+        aspects: &["body", "events"],
+        said: "",
+        told: "too old resource version",
+    },
+    Rule {
+        id: "future-revisions",
+        requests: &["watch=1&timeoutSeconds=1&resourceVersion=9007199254740991"],
+        aspects: &["body", "events"],
+        said: "",
+        told: "too old resource version",
+    },
+    Rule {
+        id: "last-page",
+        requests: &["limit=1&labelSelector=", "limit=2&fieldSelector="],
+        aspects: &["pages", "body.metadata"],
+        said: "",
+        told: "",
+    },
+    Rule {
+        id: "deprecation-warnings",
+        requests: &["/api/v1/componentstatuses"],
+        aspects: &["header warning"],
         said: "",
         told: "",
     },
