@@ -201,7 +201,11 @@ impl Router {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
         let whole = watches || info.parts.len() <= 1;
-        let negotiated = media::routable(&gvr.group, &parts.method, whole, &parts.headers).and_then(|()| {
+        let fits = match known.is_some_and(|resource| !has_route(info, resource)) {
+            true => Err(Status::method_not_allowed(NOT_ALLOWED)),
+            false => media::routable(&gvr.group, &parts.method, whole, &parts.headers),
+        };
+        let negotiated = fits.and_then(|()| {
             // A read does that itself.
             if parts.method == Method::GET { Ok(()) } else { asked.wanted().map(drop) }
         });
@@ -390,4 +394,23 @@ fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
     let only_posted = names_one && info.subresource.is_empty() && resource.allows("create") && !by_name;
     let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
     if scope_fits && subresource_fits && !only_posted { Ok(()) } else { Err(Status::no_such_path()) }
+}
+
+/// Says whether a kube-apiserver has a route for this method: one for each that a collection, an object or a subresource
+/// allows. Of custom resources it looks at the method last, so that other refusals come first.
+fn has_route(info: &RequestInfo, resource: &MergedResource) -> bool {
+    if !media::is_built_in(&info.api_group) {
+        return true;
+    }
+    if !info.subresource.is_empty() {
+        let subresource = resource.subresource(&info.subresource);
+        return subresource.is_none_or(|one| one.verbs.iter().any(|verb| **verb == *info.verb));
+    }
+    let in_one_place = resource.scope == Scope::Cluster || !info.namespace.is_empty();
+    match (info.verb.as_str(), info.parts.len() > 1) {
+        ("update" | "patch", named) => named,
+        ("create", named) => !named && in_one_place,
+        ("deletecollection", _) => in_one_place && resource.allows("deletecollection"),
+        _ => true,
+    }
 }
