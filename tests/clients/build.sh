@@ -23,7 +23,7 @@ all=$root/all-$(digest "${sources[@]}" <(echo "$versions"))
 part() {
   local name=$1
   shift
-  part=$root/$name-$(digest "$@" <(echo "$versions"))
+  part=$root/$name-$(digest "$@" <(echo "$versions") <(declare -f "build_$name"))
   [[ ! -d $part ]] || return 0
   say "building $name"
   rm -rf "$root/building.$name"
@@ -36,12 +36,9 @@ build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/informer" ./cm
 build_kubectl_newest() { kubectl go "$1" ./cmd/kubectl; }
 build_kubectl_oldest() { kubectl kubectl-oldest "$1" .; }
 kubectl() {
-  local version
+  local version package flags="-s -w"
   version=$(sed -n 's/^\tk8s\.io\/kubectl v//p' "$1/go.mod")
-  local package=k8s.io/component-base/version
-  local client=k8s.io/client-go/pkg/version
-  local flags="-s -w"
-  for package in "$package" "$client"; do
+  for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
     flags+=" -X $package.gitVersion=v1.${version#0.} -X $package.gitMajor=1 -X $package.gitMinor=$(cut -d. -f2 <<<"$version")"
   done
   (cd "$1" && go build -trimpath -ldflags "$flags" -o "$2/kubectl" "$3")
