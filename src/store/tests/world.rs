@@ -9,11 +9,14 @@ use crate::{
     config::Names,
     placement::marker::Marker,
     store::{
-        Cursor, FleetStore, HeldVersion, Hold, Identities, LogLimits, Naming, ReadAfter, Record, Revision, Revisions,
-        Shared, Slot, Snapshot,
-        tests::model::{ANNOTATIONS, Doc, Etcd, KINDS, Kind, LABELS, MEMBERS, member},
+        FleetStore, Hold, Identities, LogLimits, Naming, Record, Revision, Revisions, Shared, Slot, Snapshot,
+        tests::{
+            model::{ANNOTATIONS, Doc, Etcd, KINDS, Kind, LABELS, MEMBERS, member},
+            proofs::All,
+            watcher::{Watcher, objects},
+        },
     },
-    wire::watch::{Event, EventType},
+    wire::watch::Event,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -128,21 +131,6 @@ struct Answer {
     text: String,
 }
 
-/// What a member held of a kind when it was asked.
-struct All {
-    at: usize,
-    kind: usize,
-    incarnation: u32,
-    revision: u64,
-    docs: Vec<Doc>,
-}
-
-/// A client that believes every event.
-struct Watcher {
-    cursor: Cursor,
-    objects: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
 pub(super) struct World {
     pub(super) members: [Option<Etcd>; 3],
     pub(super) stores: Vec<Arc<FleetStore>>,
@@ -152,7 +140,7 @@ pub(super) struct World {
     all: Vec<All>,
     /// UIDs of natives that are gone by their member's word; none comes back, but out of a backup.
     pub(super) dead: std::collections::HashSet<String>,
-    holds: Vec<Hold>,
+    pub(super) holds: Vec<Hold>,
     watchers: [Vec<Watcher>; 4],
     retained: Vec<(usize, Snapshot)>,
     /// States of before, of which the stores know nothing but their logs.
@@ -415,42 +403,6 @@ impl World {
         store.ingest_live(&member(answer.target.member), answer.incarnation, &answer.text).unwrap();
     }
 
-    fn ask_all(&self, at: usize, kind: usize) -> Option<All> {
-        let etcd = self.members[at].as_ref()?;
-        let incarnation = self.stores[kind].incarnation(&member(at));
-        let docs = etcd.objects[kind].values().cloned().collect();
-        Some(All { at, kind, incarnation, revision: etcd.rv, docs })
-    }
-
-    /// As a proof does it: what is not there any more is gone, and all else is fetched.
-    fn compare(&self, all: &All) {
-        let (store, name) = (&self.stores[all.kind], member(all.at));
-        let mut held = store.held(&name, "", None, |_| true);
-        for doc in &all.docs {
-            held.remove(&crate::store::key(doc.namespace, doc.name));
-            store.ingest_live(&name, all.incarnation, &doc.whole()).unwrap();
-        }
-        for own_key in held.keys() {
-            store.gone(&name, all.incarnation, own_key, all.revision).unwrap();
-        }
-    }
-
-    fn prove(&mut self, at: usize, kind: usize) {
-        let Some(all) = self.ask_all(at, kind) else { return };
-        let before = self.stores[kind].held(&member(at), "", None, |_| true);
-        self.compare(&all);
-        let after = self.stores[kind].held(&member(at), "", None, |_| true);
-        let alive: Vec<&str> = all.docs.iter().map(|doc| doc.uid.as_str()).collect();
-        self.dead.extend(before.into_values().map(|held| held.uid).filter(|uid| !alive.contains(&uid.as_str())));
-        if self.holds.is_empty() {
-            let uid_and_rv = |(key, held): (String, HeldVersion)| (key, (held.uid, held.member_rv));
-            let shown: BTreeMap<_, _> = after.into_iter().map(uid_and_rv).collect();
-            let key = |doc: &Doc| crate::store::key(doc.namespace, doc.name);
-            let is: BTreeMap<_, _> = all.docs.iter().map(|doc| (key(doc), (doc.uid.clone(), doc.rv))).collect();
-            assert_eq!(shown, is, "a proven store holds what the member holds");
-        }
-    }
-
     fn list(&mut self, at: usize, kind: usize, when: usize) {
         let reflector = &mut self.reflectors[at][kind];
         let Some(etcd) = self.members[at].as_ref().filter(|_| reflector.listing.is_none()) else { return };
@@ -648,39 +600,4 @@ impl World {
             }
         }
     }
-}
-
-impl Watcher {
-    fn read(&mut self, store: &FleetStore) -> Vec<Arc<Record>> {
-        let mut out: Vec<Arc<Record>> = Vec::new();
-        loop {
-            let before = out.len();
-            assert_eq!(store.read(&mut self.cursor, 3, &mut out), ReadAfter::Read);
-            if out.len() == before {
-                break;
-            }
-        }
-        for record in &out {
-            let key = record.entry.key().to_vec();
-            let mut json = Vec::new();
-            record.entry.write_at(record.revision, &mut json);
-            let previous = match record.event_type {
-                EventType::Added | EventType::Modified => self.objects.insert(key, json),
-                _ => self.objects.remove(&key),
-            };
-            assert_eq!(previous.is_some(), record.event_type != EventType::Added, "{record:?}");
-            let told = record.previous.as_ref().map(|entry| entry.json().to_vec());
-            if record.event_type == EventType::Modified {
-                assert_eq!(told, previous);
-            }
-        }
-        out
-    }
-}
-
-fn objects(snapshot: &Snapshot) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let pair = |Slot(entry): &Slot| (entry.key().to_vec(), entry.json().to_vec());
-    let all: BTreeMap<_, _> = snapshot.objects.iter().map(pair).collect();
-    assert_eq!(all.len(), snapshot.objects.len());
-    all
 }
