@@ -3,5 +3,7 @@
 mod cases;
 mod history;
 mod model;
+mod proofs;
 mod property;
+mod watcher;
 mod world;

@@ -1,20 +1,20 @@
 //! Four stores, three members, and everything that can happen between them.
 
-mod checks;
-
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock, Weak},
 };
 
-use checks::objects;
-
 use crate::{
     config::Names,
     placement::marker::Marker,
     store::{
-        Cursor, FleetStore, HeldVersion, Hold, Identities, LogLimits, Naming, Revisions, Shared, Slot, Snapshot,
-        tests::model::{ANNOTATIONS, Doc, Etcd, KINDS, Kind, LABELS, MEMBERS, member},
+        FleetStore, Hold, Identities, LogLimits, Naming, Record, Revision, Revisions, Shared, Slot, Snapshot,
+        tests::{
+            model::{ANNOTATIONS, Doc, Etcd, KINDS, Kind, LABELS, MEMBERS, member},
+            proofs::All,
+            watcher::{Watcher, objects},
+        },
     },
     wire::watch::Event,
 };
@@ -131,21 +131,6 @@ struct Answer {
     text: String,
 }
 
-/// What a member held of a kind when it was asked.
-struct All {
-    at: usize,
-    kind: usize,
-    incarnation: u32,
-    revision: u64,
-    docs: Vec<Doc>,
-}
-
-/// A client that believes every event.
-struct Watcher {
-    cursor: Cursor,
-    objects: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
 pub(super) struct World {
     pub(super) members: [Option<Etcd>; 3],
     pub(super) stores: Vec<Arc<FleetStore>>,
@@ -155,7 +140,7 @@ pub(super) struct World {
     all: Vec<All>,
     /// UIDs of natives that are gone by their member's word; none comes back, but out of a backup.
     pub(super) dead: std::collections::HashSet<String>,
-    holds: Vec<Hold>,
+    pub(super) holds: Vec<Hold>,
     watchers: [Vec<Watcher>; 4],
     retained: Vec<(usize, Snapshot)>,
     /// States of before, of which the stores know nothing but their logs.
@@ -418,42 +403,6 @@ impl World {
         store.ingest_live(&member(answer.target.member), answer.incarnation, &answer.text).unwrap();
     }
 
-    fn ask_all(&self, at: usize, kind: usize) -> Option<All> {
-        let etcd = self.members[at].as_ref()?;
-        let incarnation = self.stores[kind].incarnation(&member(at));
-        let docs = etcd.objects[kind].values().cloned().collect();
-        Some(All { at, kind, incarnation, revision: etcd.rv, docs })
-    }
-
-    /// As a proof does it: what is not there any more is gone, and all else is fetched.
-    fn compare(&self, all: &All) {
-        let (store, name) = (&self.stores[all.kind], member(all.at));
-        let mut held = store.held(&name, "", None, |_| true);
-        for doc in &all.docs {
-            held.remove(&crate::store::key(doc.namespace, doc.name));
-            store.ingest_live(&name, all.incarnation, &doc.whole()).unwrap();
-        }
-        for own_key in held.keys() {
-            store.gone(&name, all.incarnation, own_key, all.revision).unwrap();
-        }
-    }
-
-    fn prove(&mut self, at: usize, kind: usize) {
-        let Some(all) = self.ask_all(at, kind) else { return };
-        let before = self.stores[kind].held(&member(at), "", None, |_| true);
-        self.compare(&all);
-        let after = self.stores[kind].held(&member(at), "", None, |_| true);
-        let alive: Vec<&str> = all.docs.iter().map(|doc| doc.uid.as_str()).collect();
-        self.dead.extend(before.into_values().map(|held| held.uid).filter(|uid| !alive.contains(&uid.as_str())));
-        if self.holds.is_empty() {
-            let uid_and_rv = |(key, held): (String, HeldVersion)| (key, (held.uid, held.member_rv));
-            let shown: BTreeMap<_, _> = after.into_iter().map(uid_and_rv).collect();
-            let key = |doc: &Doc| crate::store::key(doc.namespace, doc.name);
-            let is: BTreeMap<_, _> = all.docs.iter().map(|doc| (key(doc), (doc.uid.clone(), doc.rv))).collect();
-            assert_eq!(shown, is, "a proven store holds what the member holds");
-        }
-    }
-
     fn list(&mut self, at: usize, kind: usize, when: usize) {
         let reflector = &mut self.reflectors[at][kind];
         let Some(etcd) = self.members[at].as_ref().filter(|_| reflector.listing.is_none()) else { return };
@@ -585,6 +534,69 @@ impl World {
             }
             while !self.reflectors[at][kind].doomed.is_empty() {
                 self.remove_slice(at, kind);
+            }
+        }
+    }
+
+    /// Lets all watchers read, and compares what they believe with what is. Gives the new records of each kind.
+    pub(super) fn check(&mut self) -> Vec<Arc<Record>> {
+        let mut all = Vec::new();
+        for (kind, store) in self.stores.iter().enumerate() {
+            let now = store.snapshot();
+            let truth = objects(&now);
+            let mut orders: Vec<Vec<Revision>> = Vec::new();
+            for watcher in &mut self.watchers[kind] {
+                let records = watcher.read(store);
+                orders.push(records.iter().map(|record| record.revision).collect());
+                assert_eq!(watcher.objects.len(), truth.len(), "{:?} {records:?}", KINDS[kind]);
+                assert_eq!(watcher.objects, truth);
+                assert!(watcher.cursor.revision <= now.revision);
+                if orders.len() == 1 {
+                    all.extend(records);
+                }
+            }
+            assert!(orders.windows(2).all(|pair| pair[0] == pair[1]), "all watchers see one order");
+            let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+            now.objects.iter().for_each(|Slot(entry)| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
+            for namespace in ["a", "b", "none"] {
+                assert_eq!(now.count(namespace), counts.get(namespace).copied().unwrap_or_default());
+            }
+        }
+        all
+    }
+
+    /// What the log takes back is what there was.
+    pub(super) fn check_past(&self) {
+        for (kind, was) in &self.past {
+            let again = self.stores[*kind].snapshot_at(was.revision).unwrap();
+            assert_eq!((again.revision, objects(&again)), (was.revision, objects(was)));
+            for namespace in ["", "a", "b", "none"] {
+                assert_eq!(again.count(namespace), was.count(namespace));
+            }
+        }
+    }
+
+    /// Walks every retained snapshot in pages.
+    pub(super) fn check_pages(&self, page: usize) {
+        for (kind, snapshot) in &self.retained {
+            let kept = self.stores[*kind].retained(snapshot.revision).unwrap();
+            for namespace in ["", "a", "b"] {
+                let mut walked: Vec<Vec<u8>> = Vec::new();
+                loop {
+                    let after = walked.last().cloned().unwrap_or_default();
+                    let before = walked.len();
+                    walked.extend(kept.range(namespace, &after).take(page).map(|entry| entry.key().to_vec()));
+                    if walked.len() == before {
+                        break;
+                    }
+                }
+                let wanted: Vec<Vec<u8>> = snapshot
+                    .objects
+                    .iter()
+                    .filter(|Slot(entry)| namespace.is_empty() || entry.namespace() == namespace)
+                    .map(|Slot(entry)| entry.key().to_vec())
+                    .collect();
+                assert_eq!((walked.len() as u64, &walked), (kept.count(namespace), &wanted));
             }
         }
     }
