@@ -16,7 +16,7 @@ mod websocket;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +44,9 @@ use crate::{
 };
 
 pub use {fresh::Freshness, options::query_value, websocket::over_websocket};
+
+/// When to ask again for what is not known yet, as a kube-apiserver whose cache is not filled says it.
+const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// What a read is about.
 #[derive(Clone, Debug)]
@@ -164,7 +167,7 @@ impl Reader {
         if watch && wanted.encoding.media != Media::Json {
             return Err(media::no_stream());
         }
-        let ready = self.prepare(target, &options, watch, asked).await?;
+        let ready = self.prepare(target, &options, watch, asked).await.map_err(ask_again)?;
         let spec = ready.store().spec();
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
@@ -228,4 +231,13 @@ impl Reader {
         let (stores, running) = (Arc::clone(&self.stores), Arc::clone(&ready.running));
         Box::new(move || stores.stale(&running))
     }
+}
+
+/// A member may be back in a moment, and this is a read. Without a word about when to ask again, kube-rs doubles its
+/// pauses up to minutes (kube-client `client/retry.rs`) and Python's informer makes none at all (`informer/informer.py`).
+fn ask_again(mut status: Status) -> Status {
+    if status.code == StatusCode::SERVICE_UNAVAILABLE {
+        status.details.retry_after_seconds = Some(RETRY_AFTER_SECONDS);
+    }
+    status
 }

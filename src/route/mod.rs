@@ -21,7 +21,7 @@ use crate::{
     },
     observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
-    route::body::{body_name, read_json},
+    route::body::{body_name, drain, read_json},
     store::key,
     wire::{
         body::Body,
@@ -196,13 +196,20 @@ impl Router {
             return Err(Status::no_such_path());
         }
         // A path with `watch` in it is for reading.
-        if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) {
+        let routed = known.is_none_or(|resource| has_route(info, resource));
+        if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) || !routed {
+            Box::pin(drain(body)).await;
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
-        if known.is_some_and(|resource| !has_route(info, resource)) {
-            return Err(Status::method_not_allowed(NOT_ALLOWED));
+        let whole = watches || info.parts.len() <= 1;
+        let negotiated = media::routable(&gvr.group, &parts.method, whole, &parts.headers).and_then(|()| {
+            // A read does that itself.
+            if parts.method == Method::GET { Ok(()) } else { asked.wanted().map(drop) }
+        });
+        if let Err(status) = negotiated {
+            Box::pin(drain(body)).await;
+            return Err(status);
         }
-        media::routable(&gvr.group, &parts.method, watches || info.parts.len() <= 1, &parts.headers)?;
         // A request for one namespace names it twice: as itself, and as the namespace that it is in.
         let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
         let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };

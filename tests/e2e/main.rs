@@ -12,6 +12,7 @@
 
 mod absence;
 mod calm;
+mod clients;
 mod config;
 mod deploy;
 mod differential;

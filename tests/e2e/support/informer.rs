@@ -1,10 +1,10 @@
-//! A real client-go informer (`tests/testbed/cmd/informer`).
+//! Informers of real client libraries (`tests/clients`), which all print the same lines and obey the same orders.
 
 use std::{io::Write, path::Path, process::ChildStdin, process::Stdio, time::Duration};
 
 use serde_json::Value;
 
-use super::{Process, binary, directory, eventually};
+use super::{Process, client, directory, eventually};
 
 /// A running informer and every line that it has printed.
 pub(crate) struct Informer {
@@ -14,18 +14,24 @@ pub(crate) struct Informer {
 }
 
 impl Informer {
-    /// Starts one; `watchlist` says whether it fills its store by a streaming list or by pages.
+    /// Starts client-go's; `watchlist` says whether it fills its store by a streaming list or by pages.
     pub(crate) fn start(kubeconfig: &Path, context: Option<&str>, resource: &str, watchlist: bool) -> Self {
+        let mode = if resource == "configmaps" { "typed" } else { "dynamic" };
+        let (mode, resource) = (format!("--mode={mode}"), format!("--resource={resource}"));
+        let watchlist = format!("--watchlist={watchlist}");
+        let context = context.map(|context| format!("--context={context}"));
+        let args: Vec<&str> = [&mode, &resource, &watchlist].into_iter().chain(&context).map(String::as_str).collect();
+        Self::of("go", kubeconfig, &args)
+    }
+
+    /// Starts a client program with its own arguments.
+    pub(crate) fn of(program: &str, kubeconfig: &Path, args: &[&str]) -> Self {
         let home = directory::temporary("informer");
-        let mut args = vec![
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--resource={resource}"),
-            format!("--watchlist={watchlist}"),
-        ];
-        args.extend(context.map(|context| format!("--context={context}")));
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let args: Vec<&str> = std::iter::once(kubeconfig.as_str()).chain(args.iter().copied()).collect();
         let errors = std::fs::File::create(home.path().join("stderr")).expect("a log");
         let mut process =
-            Process::spawn_with("informer", &binary("informer"), &args, &home.path().join("stdout"), |command| {
+            Process::spawn_with(program, &client(program), &args, &home.path().join("stdout"), |command| {
                 command.stdin(Stdio::piped()).stderr(errors);
             });
         let stdin = process.take_stdin().expect("a pipe");
@@ -56,10 +62,23 @@ impl Informer {
 
     /// Its store now: `{"ns/name": {"rv", "uid", "data"}}`.
     pub(crate) async fn dump(&mut self) -> Value {
-        let before = self.events_of("DUMP").len();
-        self.stdin.write_all(b"dump\n").expect("a running informer");
-        eventually(Duration::from_secs(10), async || {
-            self.events_of("DUMP").get(before).map(|dump| dump["items"].clone()).ok_or("no dump yet")
+        self.obey("dump", "DUMP").await["items"].take()
+    }
+
+    /// A list that it reads from the server, in pages of a size or in one piece: `{"items": [{"key", "rv", "uid",
+    /// "data"}], "revisions": ["of each page"]}`.
+    pub(crate) async fn list(&mut self, page_items: Option<usize>) -> Value {
+        let order = page_items.map_or_else(|| "list".to_owned(), |size| format!("pages {size}"));
+        let list = self.obey(&order, "LIST").await;
+        assert!(list["error"].is_null(), "{order}: {}", list["error"]);
+        list
+    }
+
+    async fn obey(&mut self, order: &str, answer: &str) -> Value {
+        let before = self.events_of(answer).len();
+        writeln!(self.stdin, "{order}").expect("a running informer");
+        eventually(Duration::from_secs(20), async || {
+            self.events_of(answer).get(before).cloned().ok_or_else(|| format!("no {answer} yet: {}", self.errors()))
         })
         .await
     }

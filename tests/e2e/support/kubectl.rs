@@ -20,6 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) struct Kubectl {
     kubeconfig: PathBuf,
     context: Option<String>,
+    program: PathBuf,
     /// Where its discovery cache lies, which must not be another testbed's that had the same port.
     home: PathBuf,
 }
@@ -27,12 +28,17 @@ pub(crate) struct Kubectl {
 impl Kubectl {
     /// `home` is a directory for its cache and for the output of background runs.
     pub(crate) fn new(kubeconfig: &Path, home: &Path) -> Self {
-        Self { kubeconfig: kubeconfig.to_owned(), context: None, home: home.to_owned() }
+        Self { kubeconfig: kubeconfig.to_owned(), context: None, program: binary("kubectl"), home: home.to_owned() }
     }
 
     /// The same in another context of the kubeconfig.
     pub(crate) fn in_context(&self, context: &str) -> Self {
         Self { context: Some(context.to_owned()), ..self.clone() }
+    }
+
+    /// The same by another program, such as a kubectl of another minor.
+    pub(crate) fn by(&self, program: PathBuf) -> Self {
+        Self { program, ..self.clone() }
     }
 
     /// Runs to the end.
@@ -42,7 +48,7 @@ impl Kubectl {
 
     /// Runs to the end with a text on stdin, as for `apply -f -`.
     pub(crate) async fn run_with_input(&self, args: &[&str], input: &str) -> Output {
-        let mut command = tokio::process::Command::new(binary("kubectl"));
+        let mut command = tokio::process::Command::new(&self.program);
         command.args(self.arguments(args)).env("HOME", &self.home).env_remove("KUBECONFIG").kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let run = async {
@@ -69,7 +75,7 @@ impl Kubectl {
         static RUNS: AtomicUsize = AtomicUsize::new(0);
         let log = self.home.join(format!("kubectl-{}.log", RUNS.fetch_add(1, Ordering::Relaxed)));
         let (arguments, stderr) = (self.arguments(args), log.clone());
-        Process::spawn_with("kubectl", &binary("kubectl"), &arguments, &log, move |command| {
+        Process::spawn_with("kubectl", &self.program, &arguments, &log, move |command| {
             let stderr = std::fs::OpenOptions::new().append(true).open(stderr).expect("the log");
             command.env("HOME", &self.home).env_remove("KUBECONFIG").stderr(stderr);
         })

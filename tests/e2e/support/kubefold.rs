@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::{Answer, Api, Kubectl, Member, Output, Port, Process, directory, eventually, kubeconfig, pki};
+use super::{Answer, Api, Kubectl, Member, Output, Port, Process, Relay, directory, eventually, kubeconfig, pki};
 
 /// For `/readyz` to be 200 after a start.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -132,6 +132,14 @@ impl Kubefold {
     /// The kubeconfig that it hands out: contexts `fleet` and `fleet-<member>`.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join("fleet.kubeconfig")
+    }
+
+    /// That kubeconfig, but through a relay.
+    pub(crate) fn kubeconfig_through(&self, relay: &Relay) -> PathBuf {
+        let direct = fs::read_to_string(self.kubeconfig()).expect("a kubeconfig");
+        let path = self.dir.path().join(format!("relay-{}.kubeconfig", relay.addr().port()));
+        fs::write(&path, direct.replace(&self.addr(), &relay.addr().to_string())).expect("write a kubeconfig");
+        path
     }
 
     /// A kubeconfig of the fleet view for any user, by a client certificate of kubefold's own authority.

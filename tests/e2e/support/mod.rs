@@ -48,7 +48,7 @@ use std::ops::Index;
 pub(crate) use {
     admission::{Admission, Held, Verdict, Which},
     api::{Answer, Api, Watch},
-    binaries::binary,
+    binaries::{binary, client},
     eventually::eventually,
     gateway::Gateway,
     informer::Informer,
