@@ -196,7 +196,8 @@ impl Router {
             return Err(Status::no_such_path());
         }
         // A path with `watch` in it is for reading.
-        if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) {
+        let routed = known.is_none_or(|resource| has_route(info, resource));
+        if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) || !routed {
             Box::pin(drain(body)).await;
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
