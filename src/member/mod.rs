@@ -169,6 +169,11 @@ impl Member {
         self.vitals.tried()
     }
 
+    /// Counts how often it ceased to be ready.
+    pub(crate) fn outages(&self) -> u64 {
+        self.vitals.outages()
+    }
+
     /// Counts what comes to nothing with it.
     pub fn meter(&self) -> &Meter {
         self.vitals.meter()

@@ -1,6 +1,12 @@
 //! Keeps a member's health: asks `/readyz` in turn, and at once when traffic fails.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{Request, StatusCode, Uri};
 use parking_lot::Mutex;
@@ -34,6 +40,7 @@ pub(super) struct Vitals {
     health: watch::Sender<Health>,
     nudge: Notify,
     meter: Arc<Meter>,
+    outages: AtomicU64,
     /// When it was asked what it has not answered since; nor has it answered anything else.
     asked: Mutex<Option<Instant>>,
 }
@@ -41,7 +48,14 @@ pub(super) struct Vitals {
 impl Vitals {
     pub(super) fn new(meter: Arc<Meter>) -> Arc<Self> {
         let health = watch::Sender::new(Health::Unknown);
-        Arc::new(Self { machine: Mutex::default(), health, nudge: Notify::new(), meter, asked: Mutex::default() })
+        Arc::new(Self {
+            machine: Mutex::default(),
+            health,
+            nudge: Notify::new(),
+            meter,
+            outages: AtomicU64::new(0),
+            asked: Mutex::default(),
+        })
     }
 
     /// Counts what comes to nothing with the member.
@@ -51,8 +65,12 @@ impl Vitals {
 
     pub(super) fn feed(&self, input: Input) {
         let mut machine = self.machine.lock();
+        let was_ready = *machine.health() == Health::Ready;
         let (after, output) = std::mem::take(&mut *machine).step(input, Instant::now());
         *machine = after;
+        if was_ready && *machine.health() != Health::Ready {
+            self.outages.fetch_add(1, Ordering::AcqRel);
+        }
         if output.changed {
             self.health.send_replace(machine.health().clone());
         }
@@ -69,6 +87,11 @@ impl Vitals {
     /// How long it has owed an answer, and given none.
     pub(super) fn silent_for(&self) -> Option<Duration> {
         self.asked.lock().map(|asked| asked.elapsed())
+    }
+
+    /// Counts how often it ceased to be ready: also what is over when somebody looks.
+    pub(super) fn outages(&self) -> u64 {
+        self.outages.load(Ordering::Acquire)
     }
 
     /// Somebody's request was answered.
@@ -234,6 +257,21 @@ fn unready(code: StatusCode, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{config::MemberName, member::metrics::MemberMetrics};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_counts_even_when_it_is_over() {
+        let member = MemberName::new("west").unwrap();
+        let vitals = Vitals::new(Meter::new(&member, &MemberMetrics::default()));
+        let unready = || Input::ProbeUnready { cause: "not ready (500)".into() };
+        vitals.feed(unready());
+        vitals.feed(Input::ProbeReady);
+        assert_eq!(vitals.outages(), 0, "it was not ready before");
+        vitals.feed(unready());
+        vitals.feed(unready());
+        vitals.feed(Input::ProbeReady);
+        assert_eq!(vitals.outages(), 1);
+    }
 
     #[test]
     fn the_failing_checks_are_named() {

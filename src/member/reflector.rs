@@ -162,8 +162,14 @@ impl Reflector {
         let mut begin = Begin::List(ListReason::First);
         let mut incarnation = 0;
         let mut pause = PAUSE_MIN;
+        let mut outages = self.member.outages();
         loop {
             let began = Instant::now();
+            // An outage may begin and end while this pauses.
+            let outages_now = self.member.outages();
+            if std::mem::replace(&mut outages, outages_now) != outages_now && incarnation != 0 {
+                begin = Begin::Afresh;
+            }
             // A member that goes down ends the session, though its connection may not know yet: what comes after an
             // outage is a watch begun anew, which asks first whether it still is the same cluster.
             let outcome = tokio::select! {

@@ -97,7 +97,10 @@ pub(super) async fn prove(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::resource::Gvr;
+    use crate::{
+        store::label,
+        wire::{resource::Gvr, token::ContinueToken},
+    };
 
     fn need(query: &str, watch: bool, cache_control: &str, freshness: Freshness) -> Need {
         let options = Options::parse(query, watch, &Gvr::new("", "v1", "pods"), |_| false).unwrap();
@@ -110,13 +113,16 @@ mod tests {
 
     #[test]
     fn only_reads_of_now_are_proven() {
+        let gvr = Gvr::new("", "v1", "pods");
+        let token = ContinueToken::new(label(&gvr), 7, "a/b".into(), None).encode();
+        let later = format!("continue={token}");
         let end = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         for (query, watch, default, strict, no_cache) in [
             ("", false, Need::Marked, Need::All, Need::All),
             ("limit=5", false, Need::Marked, Need::All, Need::All),
             ("resourceVersion=0", false, Need::Nothing, Need::Nothing, Need::All),
             ("resourceVersion=7", false, Need::Nothing, Need::Nothing, Need::All),
-            ("continue=x", false, Need::Nothing, Need::Nothing, Need::Nothing),
+            (&later, false, Need::Nothing, Need::Nothing, Need::Nothing),
             ("resourceVersion=7&resourceVersionMatch=Exact", false, Need::Nothing, Need::Nothing, Need::Nothing),
             ("", true, Need::Marked, Need::All, Need::All),
             (end, true, Need::Marked, Need::All, Need::All),

@@ -37,6 +37,11 @@ pub(super) async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, 
     }
 }
 
+/// Reads what a client sends with a request that is refused: it might not read its answer otherwise.
+pub(super) async fn drain(body: Body) {
+    let _whatever = whole(body).await;
+}
+
 fn yaml_to_json(body: &[u8]) -> Result<Bytes, String> {
     let text = std::str::from_utf8(body).map_err(|error| format!("yaml: {error}"))?;
     let options = serde_saphyr::options! {

@@ -21,7 +21,7 @@ use crate::{
     },
     observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
-    route::body::{body_name, read_json},
+    route::body::{body_name, drain, read_json},
     store::key,
     wire::{
         body::Body,
@@ -197,9 +197,22 @@ impl Router {
         }
         // A path with `watch` in it is for reading.
         if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) {
+            Box::pin(drain(body)).await;
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
-        media::routable(&gvr.group, &parts.method, watches || info.parts.len() <= 1, &parts.headers)?;
+        let whole = watches || info.parts.len() <= 1;
+        let fits = match known.is_some_and(|resource| !has_route(info, resource)) {
+            true => Err(Status::method_not_allowed(NOT_ALLOWED)),
+            false => media::routable(&gvr.group, &parts.method, whole, &parts.headers),
+        };
+        let negotiated = fits.and_then(|()| {
+            // A read does that itself.
+            if parts.method == Method::GET { Ok(()) } else { asked.wanted().map(drop) }
+        });
+        if let Err(status) = negotiated {
+            Box::pin(drain(body)).await;
+            return Err(status);
+        }
         // A request for one namespace names it twice: as itself, and as the namespace that it is in.
         let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
         let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
@@ -211,7 +224,8 @@ impl Router {
             return Box::pin(self.unwatchable(info, resource, &target, asked)).await;
         }
         match (info.verb.as_str(), info.subresource.as_str()) {
-            ("get", "") => self.reader.get(&target, asked).await,
+            // A kube-apiserver answers a get of `/status` with the whole object, too.
+            ("get", "" | "status") => self.reader.get(&target, asked).await,
             ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
             ("watch", "") => {
                 let response = self.reader.list_or_watch(&target, true, asked).await?;
@@ -380,4 +394,23 @@ fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
     let only_posted = names_one && info.subresource.is_empty() && resource.allows("create") && !by_name;
     let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
     if scope_fits && subresource_fits && !only_posted { Ok(()) } else { Err(Status::no_such_path()) }
+}
+
+/// Says whether a kube-apiserver has a route for this method: one for each that a collection, an object or a subresource
+/// allows. Of custom resources it looks at the method last, so that other refusals come first.
+fn has_route(info: &RequestInfo, resource: &MergedResource) -> bool {
+    if !media::is_built_in(&info.api_group) {
+        return true;
+    }
+    if !info.subresource.is_empty() {
+        let subresource = resource.subresource(&info.subresource);
+        return subresource.is_none_or(|one| one.verbs.iter().any(|verb| **verb == *info.verb));
+    }
+    let in_one_place = resource.scope == Scope::Cluster || !info.namespace.is_empty();
+    match (info.verb.as_str(), info.parts.len() > 1) {
+        ("update" | "patch", named) => named,
+        ("create", named) => !named && in_one_place,
+        ("deletecollection", _) => in_one_place && resource.allows("deletecollection"),
+        _ => true,
+    }
 }

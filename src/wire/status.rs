@@ -124,7 +124,7 @@ impl Status {
     /// 404 for an object, in Kubernetes' words: `pods "x" not found`.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
         let qualified = qualified(group, resource);
-        Self::new(StatusCode::NOT_FOUND, Reason::NotFound, format!("{qualified} \"{name}\" not found"))
+        Self::new(StatusCode::NOT_FOUND, Reason::NotFound, format!("{qualified} {name:?} not found"))
             .about(group, resource, name)
     }
 

@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::{
     check::{Check, get},
     checks::SHOP,
-    seen::{Seen, mismatches},
+    differences::Differences,
+    seen::{Mismatch, Seen, mismatches},
     target::Target,
 };
 
@@ -37,17 +38,24 @@ fn lists() -> Vec<Check> {
 }
 
 /// What is wrong with a fleet's pages.
-pub(crate) async fn verdicts(member: &Target, fleet: &Target, several: bool) -> Vec<String> {
+pub(crate) async fn verdicts(
+    member: &Target,
+    fleet: &Target,
+    several: bool,
+    declared: &mut Differences,
+) -> Vec<String> {
     let mut report = Vec::new();
     for list in lists() {
         let (said, told) = tokio::join!(walk(member, &list), walk(fleet, &list));
         let mut wrong = Vec::new();
         if !several {
-            if said.len() != told.len() {
-                wrong.push(format!("{} pages, and {} from the member", told.len(), said.len()));
+            let pages = Mismatch::new("pages", said.len().to_string(), told.len().to_string());
+            if pages.said != pages.told && !declared.allow(&list, &pages) {
+                wrong.push(pages.to_string());
             }
             for (number, (said, told)) in said.iter().zip(&told).enumerate() {
-                wrong.extend(mismatches(said, told).iter().map(|one| format!("page {number}: {one}")));
+                let found = mismatches(said, told).into_iter().filter(|one| !declared.allow(&list, one));
+                wrong.extend(found.map(|one| format!("page {number}: {one}")));
             }
         }
         wrong.extend(whole(fleet, &list, &told).await);

@@ -42,8 +42,14 @@ pub(crate) enum Body {
 #[derive(Clone, Debug)]
 pub(crate) struct Mismatch {
     pub(crate) aspect: String,
-    said: String,
-    told: String,
+    pub(crate) said: String,
+    pub(crate) told: String,
+}
+
+impl Mismatch {
+    pub(crate) fn new(aspect: &str, said: String, told: String) -> Self {
+        Self { aspect: aspect.to_owned(), said, told }
+    }
 }
 
 impl fmt::Display for Mismatch {
@@ -58,7 +64,14 @@ fn shortened(text: &str) -> String {
 }
 
 impl Seen {
-    pub(crate) fn of(target: &Target, answer: &Answer) -> Self {
+    pub(crate) fn of(target: &Target, answer: Result<&Answer, &String>) -> Self {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let body = Body::Text(error.clone());
+                return Self { status: 0, headers: BTreeMap::new(), raw: body.clone(), body };
+            }
+        };
         let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, value) in &answer.headers {
             let value = if HEADERS_OPAQUE.contains(&name.as_str()) { "..." } else { value.to_str().unwrap_or("?") };
@@ -69,6 +82,21 @@ impl Seen {
         let raw = body(answer);
         let body = raw.clone().map(&mut |value| normalise(value, &target.suffix));
         Self { status: answer.status.as_u16(), headers, body, raw }
+    }
+
+    /// The same with objects in the order of their own names: those that a suffix is behind have another.
+    pub(crate) fn sorted(mut self) -> Self {
+        let name = |object: &Value| format!("{}/{}", object["metadata"]["namespace"], object["metadata"]["name"]);
+        match &mut self.body {
+            Body::Json(Value::Object(list), _) | Body::Yaml(Value::Object(list)) => {
+                if let Some(Value::Array(items)) = list.get_mut("items") {
+                    items.sort_by_key(name);
+                }
+            }
+            Body::Events(events) => events.sort_by_key(|event| name(&event["object"])),
+            _ => {}
+        }
+        self
     }
 
     /// The body as it came, where it is one document.
@@ -106,7 +134,11 @@ fn body(answer: &Answer) -> Body {
 
 fn events(text: &str) -> Body {
     let events: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-    events.map_or_else(|_| Body::Text(text.to_owned()), Body::Events)
+    let Ok(mut events) = events else { return Body::Text(text.to_owned()) };
+    // When one comes is a matter of clocks; that behind the beginning is none.
+    let ends = |event: &Value| event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true";
+    events.retain(|event| event["type"] != "BOOKMARK" || ends(event));
+    if events.is_empty() { Body::Empty } else { Body::Events(events) }
 }
 
 fn layout(text: &str) -> &'static str {
@@ -134,6 +166,10 @@ pub(crate) fn normalise(value: &mut Value, suffix: &str) {
     match value {
         Value::Object(map) => {
             without_annotations(map);
+            // A kube-apiserver lists custom kinds in the order of a hash map.
+            if let Some(Value::Array(resources)) = map.get_mut("resources") {
+                resources.sort_by_key(|one| format!("{}{}", one["name"], one["resource"]));
+            }
             for (key, value) in map.iter_mut() {
                 match (key.as_str(), value) {
                     ("resourceVersion", Value::String(text)) if is_revision(text) => "(revision)".clone_into(text),

@@ -17,9 +17,15 @@ struct Shown<'a> {
 }
 
 /// What is wrong with the answer of a fleet of several, if anything.
-pub(crate) async fn verdict(members: &[Target], fleet: &Target, check: &Check) -> Option<String> {
-    let said = futures::future::join_all(members.iter().map(|member| member.ask(check))).await;
-    let told = fleet.ask(check).await;
+///
+/// Where a fleet of the first alone answers otherwise than that member does, this one answers as that fleet: the
+/// difference is declared there.
+pub(crate) async fn verdict(members: &[Target], alone: &Target, fleet: &Target, check: &Check) -> Option<String> {
+    let mut said = futures::future::join_all(members.iter().map(|member| member.ask(check))).await;
+    let (told, of_one) = tokio::join!(fleet.ask(check), alone.ask(check));
+    if of_one.status != said[0].status {
+        said[0] = of_one;
+    }
     let wrong = judge(members, &said, &told, check)?;
     Some(format!("{}: {}\n    {wrong}", fleet.name, check.label()))
 }
@@ -40,9 +46,11 @@ fn judge(members: &[Target], said: &[Seen], told: &Seen, check: &Check) -> Optio
             let branch = |status: &Value| json!([status["status"], status["reason"], status["code"]]);
             (branch(said) != branch(told)).then(|| format!("{told}, and the member: {said}"))
         }
-        (Body::Json(one, _), Body::Json(all, _)) if one["items"].is_array() => {
+        (Body::Json(one, _), Body::Json(all, _))
+            if one["items"].is_array() && one["kind"] != "APIGroupDiscoveryList" =>
+        {
             let lists: Vec<_> = said.iter().map(|seen| items(&seen.raw)).collect();
-            let paged = all["metadata"]["continue"].is_string() || check.path.contains("limit=");
+            let paged = check.is_paged();
             let wrong = sorted(&items(&told.raw)).or_else(|| union(members, &lists, &items(&told.raw), paged));
             wrong.or_else(|| (one["kind"] != all["kind"]).then(|| format!("a {}, not a {}", all["kind"], one["kind"])))
         }
@@ -105,7 +113,9 @@ fn union(members: &[Target], said: &[Vec<Shown<'_>>], told: &[Shown<'_>], paged:
             let (mut ours, mut theirs) = (one.raw.clone(), (*theirs).clone());
             normalise(&mut ours, &format!("@{}", member.name));
             normalise(&mut theirs, "");
-            if ours.to_string() != theirs.to_string() {
+            // As text: the order of keys counts.
+            let (ours, theirs) = (ours.to_string(), theirs.to_string());
+            if ours != theirs {
                 return Some(format!("{ours}, and the member: {theirs}"));
             }
             continue;

@@ -1,5 +1,7 @@
 //! Something that answers requests: a base URL, who asks, and how it names objects.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::Request;
 
@@ -8,6 +10,9 @@ use crate::{
     seen::Seen,
     support::{Answer, Api},
 };
+
+/// For an answer to be complete, watches of a second or two included.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Any API server.
 pub(crate) struct Target {
@@ -38,19 +43,19 @@ impl Target {
         path.replace("{@}", &self.at).replace("{rv}", &self.revision).replace("{token}", &self.token)
     }
 
-    /// Asks, and reduces the answer to what must agree.
+    /// Asks, and reduces the answer to what must agree. No whole answer is one, too.
     pub(crate) async fn ask(&self, check: &Check) -> Seen {
-        Seen::of(self, &self.answer(check).await)
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.answer(check)).await;
+        Seen::of(self, answer.unwrap_or_else(|_| Err(format!("no whole answer in {ANSWER_TIMEOUT:?}"))).as_ref())
     }
 
-    /// Asks.
-    pub(crate) async fn answer(&self, check: &Check) -> Answer {
+    async fn answer(&self, check: &Check) -> Result<Answer, String> {
         let mut request = Request::builder().method(check.method).uri(self.path(&check.path));
         for (name, value) in &check.headers {
             request = request.header(*name, value);
         }
         let label = format!("{}: {}", self.name, check.label());
         let request = request.body(Bytes::from(check.body.clone())).unwrap_or_else(|error| panic!("{label}: {error}"));
-        self.api.send(request).await.unwrap_or_else(|error| panic!("{label}: {error}"))
+        self.api.send(request).await
     }
 }

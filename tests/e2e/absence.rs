@@ -128,7 +128,7 @@ async fn kubectl_works_through_every_view() {
         assert!(!list.stderr.contains("Warning"), "{list}");
         assert!(kubectl.run(&["api-resources"]).await.ok().contains("configmaps"));
         assert!(kubectl.run(&["version"]).await.ok().contains("Server Version"));
-        assert_eq!(kubectl.run(&["get", "--raw", "/views/strict/livez"]).await.ok(), "ok");
+        assert_eq!(kubectl.run(&["get", "--raw", "/livez"]).await.ok(), "ok");
         let explained = kubectl.run(&["explain", "configmap.data"]).await;
         assert!(explained.ok().contains("FIELD: data"), "{explained}");
         let watching = kubectl.start(&["get", "configmaps", "--watch", "-o", "name"]);

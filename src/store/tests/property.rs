@@ -61,7 +61,7 @@ proptest! {
         for op in ops {
             let op = op.at(&focus);
             world.step(op);
-            check(&world.check(), &mut world, op, &mut last);
+            check(&world.check(), &world, op, &mut last);
         }
         world.settle();
         for record in world.check() {
@@ -78,7 +78,7 @@ proptest! {
     }
 }
 
-fn check(records: &[std::sync::Arc<Record>], world: &mut World, op: Op, last: &mut Revision) {
+fn check(records: &[std::sync::Arc<Record>], world: &World, op: Op, last: &mut Revision) {
     // Every store's revisions rise; here they come store by store, and one operation may touch several.
     let mut revisions: Vec<Revision> = records.iter().map(|record| record.revision).collect();
     revisions.sort();

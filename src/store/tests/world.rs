@@ -423,7 +423,7 @@ impl World {
     }
 
     /// As a proof does it: what is not there any more is gone, and all else is fetched.
-    fn compare(&mut self, all: &All) {
+    fn compare(&self, all: &All) {
         let (store, name) = (&self.stores[all.kind], member(all.at));
         let mut held = store.held(&name, "", None, |_| true);
         for doc in &all.docs {

@@ -160,8 +160,10 @@ impl Emitter {
     fn double_quoted(&mut self, chars: &[char], folds: bool) {
         self.indicator("\"", true, false);
         let mut spaces = false;
+        // Go looks for the mark where the text begins, whichever character it is at.
+        let marked = chars.first() == Some(&'\u{feff}');
         for (at, &c) in chars.iter().enumerate() {
-            if !is_printable(c) || is_break(c) || c == '"' || c == '\\' {
+            if marked || !is_printable(c) || is_break(c) || c == '"' || c == '\\' {
                 scalar::escape(c).chars().for_each(|c| self.put(c));
                 spaces = false;
             } else if c == ' ' {

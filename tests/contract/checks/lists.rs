@@ -136,7 +136,7 @@ const ODD: [&str; 50] = [
     "watch=false",
     "watch=0",
     "watch=False",
-    "watch=",
+    "watch=&timeoutSeconds=1",
     "pretty=true",
     "pretty=1",
     "pretty=0",

@@ -82,7 +82,7 @@ const PATHS: [&str; 66] = [
 ];
 
 /// What no server allows, whatever it can write.
-const METHODS: [(&str, &str); 44] = [
+const METHODS: [(&str, &str); 43] = [
     ("HEAD", "/api/v1/pods"),
     ("HEAD", "/api/v1/namespaces/shop/configmaps/a{@}"),
     ("HEAD", "/api/v1/namespaces/shop/configmaps/nope"),
@@ -121,7 +121,6 @@ const METHODS: [(&str, &str); 44] = [
     ("PUT", "/api/v1/configmaps"),
     ("DELETE", "/api/v1/configmaps"),
     ("DELETE", "/api/v1/namespaces"),
-    ("DELETE", "/api/v1/namespaces/shop/services"),
     ("PATCH", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
     ("POST", "/api/v1/watch/pods"),
     ("POST", "/api/v1/namespaces/shop/pods/web-0{@}/status"),

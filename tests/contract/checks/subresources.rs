@@ -6,7 +6,7 @@ pub(super) fn checks() -> Vec<Check> {
     PATHS.iter().map(|path| get(*path)).collect()
 }
 
-const PATHS: [&str; 40] = [
+const PATHS: [&str; 39] = [
     "/api/v1/namespaces/shop/pods/web-0{@}/status",
     "/api/v1/namespaces/shop/pods/alone{@}/status?resourceVersion=0",
     "/api/v1/namespaces/shop/pods/nope/status",
@@ -46,5 +46,4 @@ const PATHS: [&str; 40] = [
     "/api/v1/namespaces/shop/bindings",
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-    "/api/v1/componentstatuses",
 ];
