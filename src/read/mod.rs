@@ -233,8 +233,8 @@ impl Reader {
     }
 }
 
-/// A member may be back in a moment, and this is a read. Without a word about when to ask again, kube-rs doubles its
-/// pauses up to minutes (kube-client `client/retry.rs`) and Python's informer makes none at all (`informer/informer.py`).
+/// A member may be back in a moment, and this is a read. Without a word about when to ask again, Python's informer makes
+/// no pause at all (`informer/informer.py`), and client-go's doubles its own (`rest/with_retry.go`).
 fn ask_again(mut status: Status) -> Status {
     if status.code == StatusCode::SERVICE_UNAVAILABLE {
         status.details.retry_after_seconds = Some(RETRY_AFTER_SECONDS);

@@ -590,12 +590,9 @@ impl World {
                         break;
                     }
                 }
-                let wanted: Vec<Vec<u8>> = snapshot
-                    .objects
-                    .iter()
-                    .filter(|Slot(entry)| namespace.is_empty() || entry.namespace() == namespace)
-                    .map(|Slot(entry)| entry.key().to_vec())
-                    .collect();
+                let shown = |Slot(entry): &&Slot| namespace.is_empty() || entry.namespace() == namespace;
+                let key = |Slot(entry): &Slot| entry.key().to_vec();
+                let wanted: Vec<Vec<u8>> = snapshot.objects.iter().filter(shown).map(key).collect();
                 assert_eq!((walked.len() as u64, &walked), (kept.count(namespace), &wanted));
             }
         }
