@@ -493,7 +493,7 @@ async fn a_watch_over_a_websocket_is_that_of_a_kube_apiserver() {
         (&watch, vec![ORIGIN, ("sec-websocket-protocol", "a, b")]),
         (&watch, vec![ORIGIN, ("sec-websocket-version", "8")]),
         ("/api/v1/namespaces/shop/foos?watch=1", vec![ORIGIN]),
-        (&format!("{MAPS}?watch=1&fieldSelector=spec.nope%3Dx"), vec![ORIGIN]),
+        (&format!("{MAPS}?watch=1&labelSelector=a%3Db%3Dc"), vec![ORIGIN]),
         (&watch, vec![ORIGIN, ("accept", "application/yaml")]),
         // Not a watch: the wish is passed over.
         (MAPS, vec![ORIGIN]),
