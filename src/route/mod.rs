@@ -394,7 +394,9 @@ fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
     let by_name = ["get", "update", "patch", "delete"].iter().any(|verb| resource.allows(verb));
     let only_posted = names_one && info.subresource.is_empty() && resource.allows("create") && !by_name;
     let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
-    if scope_fits && subresource_fits && !only_posted { Ok(()) } else { Err(Status::no_such_path()) }
+    // Below a subresource there is something only where it proxies.
+    let too_deep = info.parts.len() > 3 && info.subresource != "proxy";
+    if scope_fits && subresource_fits && !only_posted && !too_deep { Ok(()) } else { Err(Status::no_such_path()) }
 }
 
 /// Says whether a kube-apiserver has a route for this method: one for each that a collection, an object or a subresource

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     check::Check,
-    seen::{Body, Seen, normalise},
+    seen::{Body, Mismatch, Seen, mismatches, normalise},
     target::Target,
 };
 
@@ -21,13 +21,28 @@ struct Shown<'a> {
 /// Where a fleet of the first alone answers otherwise than that member does, this one answers as that fleet: the
 /// difference is declared there.
 pub(crate) async fn verdict(members: &[Target], alone: &Target, fleet: &Target, check: &Check) -> Option<String> {
-    let mut said = futures::future::join_all(members.iter().map(|member| member.ask(check))).await;
+    let said = futures::future::join_all(members.iter().map(|member| member.ask(check))).await;
     let (told, of_one) = tokio::join!(fleet.ask(check), alone.ask(check));
-    if of_one.status != said[0].status {
-        said[0] = of_one;
+    let of_another_sort = |one: &Mismatch| ["status", "body", "body.kind", "events"].contains(&one.aspect.as_str());
+    let wrong = if mismatches(&said[0], &of_one).iter().any(of_another_sort) {
+        let (told, of_one) = (sort_of(&told), sort_of(&of_one));
+        (told != of_one).then(|| format!("{told}, and over one member {of_one}"))
+    } else {
+        judge(members, &said, &told, check)
+    };
+    Some(format!("{}: {}\n    {}", fleet.name, check.label(), wrong?))
+}
+
+/// What clients branch on.
+fn sort_of(seen: &Seen) -> String {
+    match &seen.body {
+        Body::Json(value, _) => format!("{} {} {} {}", seen.status, value["kind"], value["reason"], value["code"]),
+        Body::Events(events) => {
+            let first = events.first().unwrap_or(&Value::Null);
+            format!("{} {} {}", seen.status, first["type"], first["object"]["code"])
+        }
+        _ => seen.status.to_string(),
     }
-    let wrong = judge(members, &said, &told, check)?;
-    Some(format!("{}: {}\n    {wrong}", fleet.name, check.label()))
 }
 
 fn judge(members: &[Target], said: &[Seen], told: &Seen, check: &Check) -> Option<String> {
@@ -113,9 +128,9 @@ fn union(members: &[Target], said: &[Vec<Shown<'_>>], told: &[Shown<'_>], paged:
             let (mut ours, mut theirs) = (one.raw.clone(), (*theirs).clone());
             normalise(&mut ours, &format!("@{}", member.name));
             normalise(&mut theirs, "");
-            // As text: the order of keys counts.
-            let (ours, theirs) = (ours.to_string(), theirs.to_string());
-            if ours != theirs {
+            // The order of keys counts, but for custom resources in a form that is Kubernetes' own.
+            let in_order = ours["kind"] == "PartialObjectMetadata" || ours.to_string().eq(&theirs.to_string());
+            if ours != theirs || !in_order {
                 return Some(format!("{ours}, and the member: {theirs}"));
             }
             continue;
