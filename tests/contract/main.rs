@@ -35,7 +35,7 @@ use futures::StreamExt;
 use crate::{check::Check, differences::Differences, target::Target, world::World};
 
 /// Requests under way at once.
-const IN_PARALLEL: usize = 8;
+const IN_PARALLEL: usize = 24;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubefold_answers_as_a_kube_apiserver() {
