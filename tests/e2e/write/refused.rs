@@ -85,8 +85,8 @@ async fn not_built_yet(fleet: &Kubefold, api: &Api) {
     for method in [Method::PUT, Method::PATCH] {
         let body = deployment("native", 2).to_string();
         let media_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-        let request = http::Request::builder().method(method).uri(&path).header("content-type", media_type);
-        let answer = api.send(request.body(body.into()).unwrap()).await.unwrap();
+        let request = Request::builder().method(method).uri(&path).header("content-type", media_type);
+        let answer = api.send(request.body(bytes::Bytes::from(body)).unwrap()).await.unwrap();
         refused(&answer, 405, "MethodNotAllowed", &["/clusters/"]);
     }
     let collection = api.request(Method::DELETE, DEPLOYMENTS, "").await;
