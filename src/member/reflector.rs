@@ -66,6 +66,8 @@ pub(crate) struct ReflectorState {
     told: Mutex<Vec<Cause>>,
     /// A watch has stood before.
     watched: AtomicBool,
+    /// The member's revisions of this kind are no decimal numbers.
+    unordered: AtomicBool,
     /// The generation of the definition by which its objects were listed; 0 where it has none.
     definition: AtomicU64,
 }
@@ -76,6 +78,11 @@ impl ReflectorState {
         self.trouble.lock().clone()
     }
 
+    /// Says whether no store can hold what the member has of this kind: nothing orders it.
+    pub(crate) fn is_unordered(&self) -> bool {
+        self.unordered.load(Ordering::Relaxed)
+    }
+
     fn fail(&self, cause: &str) {
         let mut trouble = self.trouble.lock();
         let since = trouble.as_ref().map_or_else(Instant::now, |trouble| trouble.since);
@@ -84,6 +91,7 @@ impl ReflectorState {
 
     fn heal(&self) {
         *self.trouble.lock() = None;
+        self.unordered.store(false, Ordering::Relaxed);
     }
 
     /// True if the log should have a line about this cause.
@@ -211,6 +219,10 @@ impl Reflector {
             tracing::warn!(%member, %kind, cause = cause.as_str(), %error, "the member is not followed");
         }
         self.state.fail(&error.to_string());
+        if error.is_about_order() && !self.state.unordered.swap(true, Ordering::Relaxed) {
+            // Who waits for the first list need not.
+            self.store.wake();
+        }
     }
 
     /// Pauses, and makes the next pause longer. Ends early when cancelled, and no sooner than the member asked for.
@@ -473,6 +485,12 @@ impl Reflector {
 }
 
 impl SessionError {
+    /// Says whether it comes of a revision that is no decimal number.
+    fn is_about_order(&self) -> bool {
+        use crate::store::BadObject::{Missing, Revision};
+        matches!(self, Self::Revision(_) | Self::Object(Revision(_) | Missing("resourceVersion")))
+    }
+
     /// Why the next session has to list again; `None` where it may resume where this one stopped.
     fn lists_again(&self) -> Option<ListReason> {
         match self {

@@ -202,11 +202,7 @@ impl Router {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
         let whole = watches || info.parts.len() <= 1;
-        let fits = match known.is_some_and(|resource| !has_route(info, resource)) {
-            true => Err(Status::method_not_allowed(NOT_ALLOWED)),
-            false => media::routable(&gvr.group, &parts.method, whole, &parts.headers),
-        };
-        let negotiated = fits.and_then(|()| {
+        let negotiated = media::routable(&gvr.group, &parts.method, whole, &parts.headers).and_then(|()| {
             // A read does that itself.
             if parts.method == Method::GET { Ok(()) } else { asked.wanted().map(drop) }
         });
@@ -218,26 +214,44 @@ impl Router {
         let cluster_scoped = known.is_some_and(|resource| resource.scope == Scope::Cluster);
         let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
         let target = Target { gvr, namespace, name: info.name.clone() };
-        if let (Some(resource), "get" | "list" | "watch") = (known, info.verb.as_str())
-            && !resource.watchable
-        {
-            // What cannot be listed and watched no store can hold (reviews, bindings, component statuses).
-            return Box::pin(self.unwatchable(info, resource, &target, asked)).await;
-        }
         match (info.verb.as_str(), info.subresource.as_str()) {
-            // A kube-apiserver answers a get of `/status` with the whole object, too.
-            ("get", "" | "status") => self.reader.get(&target, asked).await,
-            ("list", "") => self.reader.list_or_watch(&target, false, asked).await,
-            ("watch", "") => {
-                let response = self.reader.list_or_watch(&target, true, asked).await?;
-                let over_http = parts.extensions.get::<WebSocketAsked>().is_none();
-                Ok(if over_http { response } else { over_websocket(&parts.headers, response) })
-            }
+            ("get" | "list" | "watch", _) => self.read(info, known, &target, asked, parts).await,
             // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
             ("create", "") if is_review(&target.gvr) => Box::pin(self.review(known, &target, asked, body)).await,
             ("create", "") => Box::pin(self.create(&target, asked, body)).await,
             ("delete", "") => Box::pin(self.delete(info, &target, asked, body)).await,
             _ => Err(self.not_built(info)),
+        }
+    }
+
+    async fn read(
+        &self,
+        info: &RequestInfo,
+        known: Option<&MergedResource>,
+        target: &Target,
+        asked: Asked<'_>,
+        parts: &Parts,
+    ) -> Result<Response<Body>, Status> {
+        // What cannot be listed and watched no store can hold (reviews, bindings, component statuses), nor what has
+        // revisions by which nothing can be ordered. The latter only a first list shows.
+        let unstorable = || known.filter(|known| !known.watchable || self.stores.is_unordered(&target.gvr));
+        if let Some(resource) = unstorable() {
+            return Box::pin(self.unwatchable(info, resource, target, asked)).await;
+        }
+        let answer = match (info.verb.as_str(), info.subresource.as_str()) {
+            // A kube-apiserver answers a get of `/status` with the whole object, too.
+            ("get", "" | "status") => self.reader.get(target, asked).await,
+            ("list", "") => self.reader.list_or_watch(target, false, asked).await,
+            ("watch", "") => {
+                let over_http = parts.extensions.get::<WebSocketAsked>().is_none();
+                let response = self.reader.list_or_watch(target, true, asked).await;
+                response.map(|watch| if over_http { watch } else { over_websocket(&parts.headers, watch) })
+            }
+            _ => Err(self.not_built(info)),
+        };
+        match (answer, unstorable()) {
+            (Err(_), Some(resource)) => Box::pin(self.unwatchable(info, resource, target, asked)).await,
+            (answer, _) => answer,
         }
     }
 

@@ -128,6 +128,11 @@ impl FleetStore {
         self.changed.subscribe()
     }
 
+    /// Has whoever waits for a change look again.
+    pub fn wake(&self) {
+        self.changed.send_modify(|version| *version += 1);
+    }
+
     fn write<T>(&self, change: impl FnOnce(&mut Sequencer) -> T) -> T {
         let mut inner = self.inner.write();
         let outcome = change(&mut inner);

@@ -65,6 +65,7 @@ async fn metrics_are_read_from_every_member_that_has_them() {
     kubectl_top(&fleet).await;
     lists(&fleet).await;
     gets(&fleet).await;
+    revisions_that_are_no_numbers_are_read_live(&fleet).await;
     differs_in_nothing_else(&bed["east"], &fleet).await;
     metrics.break_down();
     a_broken_member_is_named(&fleet).await;
@@ -140,6 +141,20 @@ async fn gets(fleet: &Kubefold) {
         let answer = api.request(Method::GET, &path(asked), "").await;
         assert_eq!((answer.status.as_u16(), &answer.json()["reason"]), (code, &json!(reason)), "{asked}: {answer}");
     }
+}
+
+async fn revisions_that_are_no_numbers_are_read_live(fleet: &Kubefold) {
+    const GAUGES: &str = "/apis/metrics.k8s.io/v1beta1/gauges";
+    let api = fleet.api().await;
+    let list = api.get(GAUGES).await;
+    assert_eq!(keys(&list), ["node-0@east", "node-0@west"], "{list}");
+    let one = api.get(&format!("{GAUGES}/node-0@west")).await;
+    assert_eq!(
+        (&one["kind"], &one["metadata"]["annotations"]["kubefold.io/cluster"]),
+        (&json!("Gauge"), &json!("west"))
+    );
+    let watch = api.request(Method::GET, &format!("{GAUGES}?watch=true"), "").await;
+    assert_eq!(watch.status, StatusCode::METHOD_NOT_ALLOWED, "{watch}");
 }
 
 /// What the member answers to a person who asks for what is not there, the fleet answers as well.

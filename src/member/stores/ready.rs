@@ -132,7 +132,7 @@ impl Stores {
             if unknown.is_empty() {
                 return Ok(());
             }
-            if is_in_vain(&unknown, is_lenient, Some(running)) {
+            if is_in_vain(&unknown, is_lenient, Some(running)) || running.is_unordered() {
                 return Err(self.unknown_status(running, &unknown));
             }
             let changed = tokio::time::timeout_at(deadline, changes.changed()).await;
@@ -163,6 +163,11 @@ impl Stores {
         // Whoever is unknown after the wait is asked for by name.
         let _waited = self.ready(gvr, None).await;
         self.peek(gvr)
+    }
+
+    /// Says whether a kind that can be watched is in no store all the same: its revisions are no decimal numbers.
+    pub fn is_unordered(&self, gvr: &Gvr) -> bool {
+        self.peek(gvr).is_some_and(|running| running.is_unordered())
     }
 
     fn unknown_status(&self, running: &Running, unknown: &[Arc<Member>]) -> Status {
@@ -234,6 +239,13 @@ impl Stores {
 }
 
 impl Running {
+    /// Says whether a member's revisions are no decimal numbers, while no member has filled the store: then it is the kind
+    /// that is so. One member alone that says such things of a kind that others order stays unknown.
+    fn is_unordered(&self) -> bool {
+        let feeds = self.feeds.lock();
+        feeds.values().any(|feed| feed.state.is_unordered()) && !feeds.keys().any(|member| self.store.is_filled(member))
+    }
+
     /// Why a member is not followed, in one line.
     fn describe(&self, member: &Member) -> String {
         let trouble = self.feeds.lock().get(member.name()).and_then(|feed| feed.state.trouble());

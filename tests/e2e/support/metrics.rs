@@ -1,6 +1,7 @@
 //! A metrics server of a member: an aggregated API, registered by a real APIService, whose figures a test sets.
 //!
-//! It cannot watch and its objects have neither UIDs nor revisions, like the real one's.
+//! It cannot watch and its objects have neither UIDs nor revisions, like the real one's. Beside them it serves `gauges`, of
+//! the kind of API that says it can be watched, and whose revisions are no numbers.
 
 use std::{
     convert::Infallible,
@@ -160,8 +161,13 @@ fn document(path: &str, query: &str, state: &State) -> (StatusCode, Value) {
     if state.broken.load(Ordering::Relaxed) {
         return status(503, "ServiceUnavailable", "the metrics are not there yet".into());
     }
+    let gauges: Vec<Value>;
     let (kind, all) = match *resource {
         "nodes" => ("NodeMetrics", &state.nodes),
+        "gauges" => {
+            gauges = state.nodes.iter().map(gauge).collect();
+            ("Gauge", &gauges)
+        }
         "pods" => ("PodMetrics", &state.pods),
         other => return status(404, "NotFound", format!("no {other}")),
     };
@@ -178,9 +184,18 @@ fn document(path: &str, query: &str, state: &State) -> (StatusCode, Value) {
         return (StatusCode::OK, whole);
     }
     let items: Vec<&Value> = items.collect();
-    let list =
-        json!({"kind": format!("{kind}List"), "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items});
+    let metadata = if kind == "Gauge" { json!({"resourceVersion": GAUGES_AT}) } else { json!({}) };
+    let list = json!({"kind": format!("{kind}List"), "apiVersion": "metrics.k8s.io/v1beta1", "metadata": metadata,
+        "items": items});
     (StatusCode::OK, list)
+}
+
+/// As of an API over two stores.
+const GAUGES_AT: &str = "41/17";
+
+fn gauge(node: &Value) -> Value {
+    let name = &node["metadata"]["name"];
+    json!({"metadata": {"name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "40/16"}})
 }
 
 /// Equality alone, which is all that the tests ask of it.
@@ -201,8 +216,10 @@ fn selected(metadata: &Value, query: &str) -> bool {
 
 fn resources() -> Value {
     let one = |name: &str, kind: &str, namespaced: bool| json!({"name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get", "list"]});
+    let gauges = json!({"name": "gauges", "singularName": "", "namespaced": false, "kind": "Gauge",
+        "verbs": ["get", "list", "watch"]});
     json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "metrics.k8s.io/v1beta1",
-        "resources": [one("nodes", "NodeMetrics", false), one("pods", "PodMetrics", true)],
+        "resources": [gauges, one("nodes", "NodeMetrics", false), one("pods", "PodMetrics", true)],
     })
 }
