@@ -126,6 +126,9 @@ fn union(members: &[Target], said: &[Vec<Shown<'_>>], told: &[Shown<'_>], paged:
             }
             let Some(theirs) = objects.get(&place) else { continue };
             let (mut ours, mut theirs) = (one.raw.clone(), (*theirs).clone());
+            if let Some(wrong) = about_shared(&mut ours, &mut theirs) {
+                return Some(wrong);
+            }
             normalise(&mut ours, &format!("@{}", member.name));
             normalise(&mut theirs, "");
             // The order of keys counts, but for custom resources in a form that is Kubernetes' own.
@@ -146,4 +149,22 @@ fn union(members: &[Target], said: &[Vec<Shown<'_>>], told: &[Shown<'_>], paged:
     }
     let (key, member) = missing.first().filter(|_| !paged)?;
     Some(format!("{key} of {member} is missing"))
+}
+
+/// What an event is about, where that is a shared object: it is told by the fleet's own UID, or the join is lost.
+/// Takes both UIDs out.
+fn about_shared(ours: &mut Value, theirs: &mut Value) -> Option<String> {
+    for field in ["involvedObject", "regarding"] {
+        let (Some(told), Some(own)) = (ours.get_mut(field), theirs.get_mut(field)) else { continue };
+        let is_shared = told["name"] == "kubernetes" && told["kind"] == "Service";
+        if !is_shared || own["uid"].is_null() {
+            continue;
+        }
+        if told["uid"] == own["uid"] {
+            return Some(format!("the fleet's Service has not the member's UID, but an event tells of it: {told}"));
+        }
+        told["uid"].take();
+        own["uid"].take();
+    }
+    None
 }

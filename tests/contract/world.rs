@@ -191,6 +191,18 @@ async fn fill(member: &Member) {
     for (path, object) in natives() {
         create_all(&api, path, &[object]).await;
     }
+    create_all(&api, "/api/v1/namespaces/default/events", &[of_a_shared_object(&api).await]).await;
+}
+
+/// An event about an object that every member has, and the fleet once.
+async fn of_a_shared_object(api: &Api) -> Value {
+    let service = api.request(http::Method::GET, "/api/v1/namespaces/default/services/kubernetes", "").await;
+    let uid = &service.json()["metadata"]["uid"];
+    let about = json!({"kind": "Service", "namespace": "default", "name": "kubernetes", "uid": uid});
+    let event = json!({"involvedObject": about, "reason": "Tested", "type": "Warning", "message": "shared"});
+    let mut event = object("v1", "Event", "kubernetes.1", json!({}), event);
+    event["metadata"]["namespace"] = json!("default");
+    event
 }
 
 async fn served(api: &Api, path: &str) {
