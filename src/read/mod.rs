@@ -30,7 +30,7 @@ use crate::{
         resolve::{Named, resolve},
         watch::Surroundings,
     },
-    store::KindSpec,
+    store::{Entry, KindSpec},
     wire::{
         body::{Body, full},
         caller::Caller,
@@ -134,12 +134,12 @@ impl Reader {
         Ok(asked.encoded(response, wanted.encoding).await)
     }
 
-    /// Says whether a name is one of this kind's.
+    /// The object that a name means.
     ///
     /// Errors: 404 or 409 as a get answers.
-    pub fn exists(&self, ready: &Ready, target: &Target) -> Result<(), Status> {
+    pub fn named(&self, ready: &Ready, target: &Target) -> Result<Arc<Entry>, Status> {
         match resolve(&self.stores.shared().naming, ready.store(), target)? {
-            Named::Visible(_) | Named::Shorthand(_) => Ok(()),
+            Named::Visible(entry) | Named::Shorthand(entry) => Ok(entry),
             Named::Nothing => Err(resolve::not_found(ready.store(), target)),
         }
     }

@@ -1,7 +1,7 @@
 //! Bodies of writes: bounded, and JSON whatever they came as.
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 
 use crate::wire::{
@@ -35,6 +35,18 @@ pub(super) async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, 
             protobuf::to_json(&body).map(Bytes::from).map_err(|error| Status::bad_request(error.to_string()))
         }
     }
+}
+
+/// Reads a patch as JSON: only that of a server-side apply may be YAML.
+///
+/// Errors: 413, or 400 when it cannot be read.
+pub(super) async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+    let body = whole(body).await?;
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if content_type.starts_with("application/apply-patch+yaml") {
+        return yaml_to_json(&body).map_err(Status::bad_request);
+    }
+    Ok(body)
 }
 
 /// Reads what a client sends with a request that is refused: it might not read its answer otherwise.

@@ -4,25 +4,23 @@
 
 mod body;
 mod info;
+mod writes;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
-    config::MemberName,
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{
         Member,
         catalog::{MergedResource, Scope},
-        stores::{Marking, Ready, Stores},
+        stores::{Marking, Stores},
         view,
     },
     observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
-    route::body::{body_name, drain, read_json},
-    store::key,
+    route::body::drain,
     wire::{
         body::Body,
         caller::Caller,
@@ -33,7 +31,7 @@ use crate::{
         status::{Reason, Status},
         upgrade::WebSocketAsked,
     },
-    write::{self, Writer, live::LiveFleet, review::is_review, unbuilt::not_built},
+    write::{Writer, live::LiveFleet, unbuilt::not_built},
 };
 
 pub use info::{PathError, RequestInfo, View};
@@ -217,10 +215,7 @@ impl Router {
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("get" | "list" | "watch", _) => self.read(info, known, &target, asked, parts).await,
             // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
-            ("create", "") if is_review(&target.gvr) => Box::pin(self.review(known, &target, asked, body)).await,
-            ("create", "") => Box::pin(self.create(&target, asked, body)).await,
-            ("delete", "") => Box::pin(self.delete(info, &target, asked, body)).await,
-            _ => Err(self.not_built(info)),
+            _ => Box::pin(self.write(info, known, &target, (asked, &parts.method), body)).await,
         }
     }
 
@@ -277,85 +272,6 @@ impl Router {
         }
     }
 
-    /// A `POST` of a question, of which nothing is stored.
-    async fn review(
-        &self,
-        known: Option<&MergedResource>,
-        target: &Target,
-        asked: Asked<'_>,
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
-        let Some(resource) = known else {
-            return Err(Status::unavailable("no member has told yet what it serves; see /readyz?verbose"));
-        };
-        let body = read_json(asked.headers, body).await?;
-        let agent = asked.headers.get(header::USER_AGENT);
-        let request = write::request::Request {
-            caller: asked.caller.clone(),
-            gvr: target.gvr.clone(),
-            gvk: resource.gvk.clone(),
-            namespace: target.namespace.clone(),
-            query: asked.query.to_owned(),
-            user_agent: agent.and_then(|value| value.to_str().ok()).map(str::to_owned),
-            body,
-        };
-        let registry = self.stores.registry();
-        let present = |name: &&MemberName| {
-            registry.get(name.as_str()).is_some_and(|member| !member.config().absent && member.twin_of().is_none())
-        };
-        let members: Vec<MemberName> = resource.members.iter().filter(present).cloned().collect();
-        Ok(self.writer.review(&request, &members).await.into_response())
-    }
-
-    /// A `POST` to a collection. What the writer does not build yet it refuses itself.
-    async fn create(&self, target: &Target, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
-        let wanted = asked.wanted()?;
-        let body = read_json(asked.headers, body).await?;
-        let naming = Arc::clone(&self.stores.shared().naming);
-        let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
-        // A pin waits for its own member, everything else for all: a name is promised once.
-        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
-        let request = write_request(target, asked, &ready, body);
-        let response = self.writer.create(request).await.into_response();
-        asked.written(response, wanted, ready.store().spec()).await
-    }
-
-    /// A `DELETE` of one object: of a placed one here; of others in their member.
-    async fn delete(
-        &self,
-        info: &RequestInfo,
-        target: &Target,
-        asked: Asked<'_>,
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
-        let wanted = asked.wanted()?;
-        let body = read_json(asked.headers, body).await?;
-        let ready = self.stores.ready(&target.gvr, None).await?;
-        let plain = key(&target.namespace, &target.name);
-        if ready.store().shown_parts(&plain).iter().any(|part| part.marker.is_some()) {
-            let request = write_request(target, asked, &ready, body);
-            let response = self.writer.delete(request, target.name.clone()).await.into_response();
-            return asked.written(response, wanted, ready.store().spec()).await;
-        }
-        let naming = Arc::clone(&self.stores.shared().naming);
-        if let Some((own, member)) = naming.split(&target.name) {
-            let whole = key(&target.namespace, own);
-            if ready.store().shown_parts(&whole).iter().any(|part| part.marker.is_some() && part.member == *member) {
-                let gvr = &target.gvr;
-                let message = format!(
-                    "{:?} is the part in member {member} of {} {own:?}: write to {own:?} as a whole, or to the part in \
-                     its member (kubectl --context fleet-{member})",
-                    target.name,
-                    gvr.qualified()
-                );
-                return Err(Status::conflict(&gvr.group, &gvr.resource, &target.name, message));
-            }
-        }
-        // Nothing of that name: as the get says it, natives that are meant perhaps included.
-        self.reader.exists(&ready, target)?;
-        Err(self.not_built(info))
-    }
-
     /// What later versions answer: the member view does it today.
     fn not_built(&self, info: &RequestInfo) -> Status {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
@@ -369,19 +285,6 @@ impl Router {
             what = format!("{what}/{}", info.subresource);
         }
         not_built(&info.verb, &what, &path, member, naming.members())
-    }
-}
-
-fn write_request(target: &Target, asked: Asked<'_>, ready: &Ready, body: Bytes) -> write::request::Request {
-    let agent = asked.headers.get(header::USER_AGENT);
-    write::request::Request {
-        caller: asked.caller.clone(),
-        gvr: target.gvr.clone(),
-        gvk: ready.store().spec().gvk.clone(),
-        namespace: target.namespace.clone(),
-        query: asked.query.to_owned(),
-        user_agent: agent.and_then(|value| value.to_str().ok()).map(str::to_owned),
-        body,
     }
 }
 

@@ -17,12 +17,14 @@ pub mod unbuilt;
 
 mod create;
 mod delete;
+mod forward;
 mod names;
 mod options;
 mod pinned;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod update;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -31,7 +33,7 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    config,
+    config::MemberName,
     write::{
         fleet::Fleet,
         journal::{Journal, Verb},
@@ -93,10 +95,26 @@ impl<F: Fleet> Writer<F> {
         self.run(async move { delete::delete(&this, &request, &name).await }).await
     }
 
+    /// Answers a `PUT` or `PATCH` of the folded object `name` (placed or shared), or any write to a subresource of it.
+    ///
+    /// Cancel: safe; the write goes on.
+    pub async fn update(self: &Arc<Self>, request: Request, name: String) -> Reply {
+        let this = self.clone();
+        self.run(async move { update::update(&this, &request, &name).await }).await
+    }
+
+    /// Answers any write but a create to the native object `own` of `member`, or to a subresource of it.
+    ///
+    /// Cancel: safe; the write goes on.
+    pub async fn forward(self: &Arc<Self>, request: Request, own: String, member: MemberName) -> Reply {
+        let this = self.clone();
+        self.run(async move { forward::forward(&this, &request, &own, &member).await }).await
+    }
+
     /// Answers a review of the fleet view, which `members` serve. Nothing is stored, so that nothing has to be finished.
     ///
     /// Cancel: safe.
-    pub async fn review(&self, request: &Request, members: &[config::MemberName]) -> Reply {
+    pub async fn review(&self, request: &Request, members: &[MemberName]) -> Reply {
         review::review(self, request, members).await
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use crate::{
@@ -20,17 +20,25 @@ use crate::{
 pub struct Request {
     /// Who asks.
     pub caller: Caller,
+    /// `POST`, `PUT`, `PATCH` or `DELETE`.
+    pub method: Method,
     /// The resource in the URL.
     pub gvr: Gvr,
     /// Its kind.
     pub gvk: Gvk,
     /// The namespace in the URL; empty if there is none.
     pub namespace: String,
+    /// The name in the URL, as the client wrote it; empty if there is none.
+    pub name: String,
+    /// The subresource in the URL; empty if there is none.
+    pub subresource: String,
     /// The query, encoded, without `?`.
     pub query: String,
+    /// The media type of the body as it came, without parameters: of a patch it says which kind of patch it is.
+    pub content_type: String,
     /// The client's own.
     pub user_agent: Option<String>,
-    /// JSON; a `DELETE` may have none.
+    /// JSON, whatever it came as; a `DELETE` may have none.
     pub body: Bytes,
 }
 

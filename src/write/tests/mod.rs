@@ -49,10 +49,14 @@ impl Process {
 fn request(query: &str, body: &Value) -> Request {
     Request {
         caller: Caller { user: "ann".into(), groups: Vec::new(), uid: None, extra: BTreeMap::new() },
+        method: if body.is_null() { http::Method::DELETE } else { http::Method::POST },
         gvr: Gvr::new("apps", "v1", "deployments"),
         gvk: Gvk::new("apps", "v1", "Deployment"),
         namespace: "default".into(),
+        name: String::new(),
+        subresource: String::new(),
         query: query.into(),
+        content_type: "application/json".into(),
         user_agent: Some("kubectl/v1.36".into()),
         body: if body.is_null() { Bytes::new() } else { body.to_string().into() },
     }

@@ -1,0 +1,174 @@
+//! Writes of the fleet view: whose the object is, one member's or several parts', and who writes it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Response, header};
+
+use crate::{
+    config::MemberName,
+    member::{catalog::MergedResource, stores::Ready},
+    read::{Asked, Target},
+    route::{
+        Router,
+        body::{body_name, drain, read_json, read_patch},
+        info::RequestInfo,
+    },
+    store::key,
+    wire::{body::Body, resource::Gvk, status::Status},
+    write::{request::Request, review::is_review},
+};
+
+/// Whose a named object is.
+enum Aim {
+    /// It is folded: placed or shared. Its visible name.
+    Whole(String),
+    /// It is one member's, by its own name there.
+    Native { own: String, member: MemberName },
+}
+
+impl Router {
+    /// Answers what is neither a get, nor a list, nor a watch.
+    pub(super) async fn write(
+        &self,
+        info: &RequestInfo,
+        known: Option<&MergedResource>,
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        match (info.verb.as_str(), info.subresource.as_str()) {
+            ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
+            ("create", "") => self.create(target, (asked, method), body).await,
+            ("deletecollection", "") => self.delete_collection(info, target, (asked, method), body).await,
+            _ => self.named(info, target, (asked, method), body).await,
+        }
+    }
+
+    /// A `POST` of a question, of which nothing is stored.
+    async fn review(
+        &self,
+        known: Option<&MergedResource>,
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let Some(resource) = known else {
+            return Err(Status::unavailable("no member has told yet what it serves; see /readyz?verbose"));
+        };
+        let body = read_json(asked.headers, body).await?;
+        let request = request(target, &resource.gvk, (asked, method), body);
+        let registry = self.stores.registry();
+        let present = |name: &&MemberName| {
+            registry.get(name.as_str()).is_some_and(|member| !member.config().absent && member.twin_of().is_none())
+        };
+        let members: Vec<MemberName> = resource.members.iter().filter(present).cloned().collect();
+        Ok(self.writer.review(&request, &members).await.into_response())
+    }
+
+    /// A `POST` to a collection. What the writer does not build yet it refuses itself.
+    async fn create(
+        &self,
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
+        let body = read_json(asked.headers, body).await?;
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
+        // A pin waits for its own member, everything else for all: a name is promised once.
+        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        let request = request(target, &ready.store().spec().gvk, (asked, method), body);
+        let response = self.writer.create(request).await.into_response();
+        asked.written(response, wanted, ready.store().spec()).await
+    }
+
+    /// A write to one object by its name, or to a subresource of it.
+    async fn named(
+        &self,
+        info: &RequestInfo,
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
+        let body = match *method {
+            Method::PATCH => read_patch(asked.headers, body).await?,
+            _ => read_json(asked.headers, body).await?,
+        };
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let only = naming.split(&target.name).map(|(_, member)| member.clone());
+        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        let mut request = request(target, &ready.store().spec().gvk, (asked, method), body);
+        request.subresource.clone_from(&info.subresource);
+        let response = match self.aim(&ready, target)? {
+            Aim::Whole(name) if info.verb == "delete" && info.subresource.is_empty() => {
+                self.writer.delete(request, name).await
+            }
+            Aim::Whole(name) => self.writer.update(request, name).await,
+            Aim::Native { own, member } => self.writer.forward(request, own, member).await,
+        };
+        asked.written(response.into_response(), wanted, ready.store().spec()).await
+    }
+
+    /// A `DELETE` of a collection.
+    async fn delete_collection(
+        &self,
+        info: &RequestInfo,
+        _target: &Target,
+        _asked: (Asked<'_>, &Method),
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        drain(body).await;
+        Err(self.not_built(info))
+    }
+
+    /// Says whose an object is.
+    ///
+    /// Errors: 404 or 409 as a get answers; 409 for the part of a placed object.
+    fn aim(&self, ready: &Ready, target: &Target) -> Result<Aim, Status> {
+        let naming = Arc::clone(&self.stores.shared().naming);
+        if let Some((own, member)) = naming.split(&target.name) {
+            let whole = key(&target.namespace, own);
+            if ready.store().shown_parts(&whole).iter().any(|part| part.marker.is_some() && part.member == *member) {
+                let gvr = &target.gvr;
+                let message = format!(
+                    "{:?} is the part in member {member} of {} {own:?}: write to {own:?} as a whole, or to the part in \
+                     its member (kubectl --context fleet-{member})",
+                    target.name,
+                    gvr.qualified()
+                );
+                return Err(Status::conflict(&gvr.group, &gvr.resource, &target.name, message));
+            }
+        }
+        if !ready.store().shown_parts(&key(&target.namespace, &target.name)).is_empty() {
+            return Ok(Aim::Whole(target.name.clone()));
+        }
+        let entry = self.reader.named(ready, target)?;
+        let own = naming.own(entry.name()).to_owned();
+        match entry.holders.first() {
+            Some(member) if !entry.folded => Ok(Aim::Native { own, member: member.clone() }),
+            _ => Ok(Aim::Whole(entry.name().to_owned())),
+        }
+    }
+}
+
+/// The write as its room takes it.
+fn request(target: &Target, gvk: &Gvk, (asked, method): (Asked<'_>, &Method), body: Bytes) -> Request {
+    let text = |name: header::HeaderName| asked.headers.get(name).and_then(|value| value.to_str().ok());
+    let content_type = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
+    Request {
+        caller: asked.caller.clone(),
+        method: method.clone(),
+        gvr: target.gvr.clone(),
+        gvk: gvk.clone(),
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        subresource: String::new(),
+        query: asked.query.to_owned(),
+        content_type: content_type.unwrap_or_default().trim().to_owned(),
+        user_agent: text(header::USER_AGENT).map(str::to_owned),
+        body,
+    }
+}
