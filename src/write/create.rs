@@ -11,7 +11,9 @@ use serde_json::value::RawValue;
 use crate::{
     config::MemberName,
     placement::{
-        plan::{Candidate, Standing, plan},
+        divided::{REPLICAS, Wholes},
+        plan::{Candidate, Order, Standing, plan},
+        policy::{Policy, Strategy},
         scheduling::PodRequirements,
         stamp::inputs,
     },
@@ -98,7 +100,9 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
         json,
         replicas: replicas(request, &name)?,
         owners: metadata.owner_references.unwrap_or_default(),
-        pod: PodRequirements::of_template(json).map_err(|error| Status::bad_request(error.to_string()))?,
+        pod: PodRequirements::of(&request.gvk.group, &request.gvk.kind, json)
+            .map_err(|error| Status::bad_request(error.to_string()))?
+            .unwrap_or_default(),
     };
     let mut mints_left = if name.is_empty() { MINTS_MAX } else { 1 };
     loop {
@@ -189,13 +193,16 @@ async fn place<F: Fleet>(
         return Err(Stop { reply: unsettled(&key, &earlier.member), name_taken: true });
     }
     let uid = uuid::Uuid::new_v4().to_string();
-    let plan = plan(&uid, draft.replicas, &candidates, None).map_err(|error| {
+    let wholes = Wholes { totals: vec![(REPLICAS, draft.replicas)], ..Wholes::default() };
+    let (policy, pod) = (Policy::plain(Strategy::Divide), Some(&draft.pod));
+    let order = Order { uid: &uid, policy: &policy, wholes: &wholes, pod, sticky: None, beside: None };
+    let plan = plan(&order, &candidates).map_err(|error| {
         error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, (&key.namespace, &key.name))
     })?;
-    let targets = plan.targets.into_iter().map(|target| EntryTarget {
+    let targets = plan.targets.into_iter().filter(|target| target.made).map(|target| EntryTarget {
+        replicas: target.share(),
         member: target.member,
         cluster_uid: target.cluster_uid,
-        replicas: Some(target.replicas),
         own_uid: None,
         step: Step::Planned,
     });

@@ -56,6 +56,7 @@ pub(super) async fn candidates(fleet: &LiveFleet, ask: Ask<'_>) -> Vec<Candidate
             has_namespace: has_namespace(fleet, member, namespaces.as_deref(), &ask.key.namespace).await,
             missing_owners: missing.map(|(owner, _)| format!("{} {:?}", owner.kind, owner.name)).collect(),
             fits: fits_nodes(stores, nodes.as_deref(), name, ask.pod),
+            capacity: None,
         }
     });
     join_all(facts).await

@@ -18,7 +18,7 @@ use crate::{
         stores::{Running, Stores},
         strip,
     },
-    placement::plan::Candidate,
+    placement::{plan::Candidate, policy::Rules},
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
     wire::{
         body::{empty, full},
@@ -114,6 +114,10 @@ impl Fleet for LiveFleet {
 
     fn members(&self) -> Vec<MemberName> {
         self.stores.registry().members().iter().map(|member| member.name().clone()).collect()
+    }
+
+    fn rules(&self) -> Arc<Rules> {
+        self.stores.rules()
     }
 
     fn split(&self, visible: &str) -> Option<(String, MemberName)> {

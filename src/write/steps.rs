@@ -6,6 +6,7 @@ use http::{Method, StatusCode};
 use crate::{
     config::MemberName,
     placement::{
+        divided::{REPLICAS, Value},
         marker::Marker,
         stamp::{Stamp, stamped},
     },
@@ -149,6 +150,7 @@ impl Entry {
             name: self.key.name.clone(),
             member: member.clone(),
             members: self.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone())).collect(),
+            policy: None,
         }
     }
 }
@@ -167,7 +169,9 @@ impl<F: Fleet> Writer<F> {
         }
         let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
         let marker = entry.marker(&target.member);
-        let what = Stamp { marker: Some(&marker), name: Some(&entry.key.name), replicas: target.replicas };
+        let replicas = |number| Value { pointer: REPLICAS.pointer.to_owned(), number };
+        let values: Vec<_> = target.replicas.map(replicas).into_iter().collect();
+        let what = Stamp { marker: Some(&marker), name: Some(&entry.key.name), values: &values };
         let body = match std::str::from_utf8(&local).ok().map(|text| stamped(text, what)) {
             Some(Ok(body)) => Bytes::from(body),
             Some(Err(_)) | None => return Outcome::NotSent("the body is no object".to_owned()),

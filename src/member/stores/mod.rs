@@ -27,6 +27,7 @@ use crate::{
         catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
         reflector::ReflectorState,
     },
+    placement::policy::Rules,
     store::{FleetStore, Hold, KindSpec, Naming, Referent, Shared},
     wire::{resource::Gvr, status::Status},
 };
@@ -52,6 +53,7 @@ pub struct Stores {
     registry: Arc<Registry>,
     catalogue: FleetCatalogue,
     shared: ArcSwap<Shared>,
+    rules: ArcSwap<Rules>,
     polled: Mutex<HashMap<MemberName, Polled>>,
     running: Mutex<HashMap<Gvr, Arc<Running>>>,
     /// Keys that no store shows from its start on: resource and key.
@@ -98,6 +100,7 @@ impl Stores {
             registry,
             catalogue: FleetCatalogue::new(Vec::new()),
             shared: ArcSwap::from_pointee(shared),
+            rules: ArcSwap::default(),
             polled: Mutex::default(),
             running: Mutex::default(),
             withheld: Mutex::default(),
@@ -110,6 +113,11 @@ impl Stores {
     /// What all stores share.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.load_full()
+    }
+
+    /// What decides where objects go, as configured now.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
     }
 
     /// The merged catalogue now.
@@ -132,6 +140,7 @@ impl Stores {
         let naming = Arc::new(Naming::new(config));
         let shared = Shared { naming: Arc::clone(&naming), ..Shared::clone(&self.shared.load()) };
         self.shared.store(Arc::new(shared));
+        self.rules.store(Arc::new(Rules::new(config)));
         let all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
         for running in all {
             running.store.rename(&naming);

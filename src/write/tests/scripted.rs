@@ -21,6 +21,7 @@ use crate::{
         fold::{FoldKind, PartView, fold},
         marker::Marker,
         plan::{Candidate, Standing},
+        policy::Rules,
     },
     wire::{caller::Caller, splice::splice, status::Status},
     write::fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
@@ -61,6 +62,7 @@ pub(super) struct World {
     /// By the number of the call.
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) crashed: bool,
+    pub(super) rules: Arc<Rules>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The newest own UID of every name that was ever made, per member.
@@ -291,6 +293,10 @@ impl Fleet for Scripted {
         self.world.lock().members.keys().cloned().collect()
     }
 
+    fn rules(&self) -> Arc<Rules> {
+        self.world.lock().rules.clone()
+    }
+
     fn split(&self, visible: &str) -> Option<(String, MemberName)> {
         let (own, name) = visible.rsplit_once('@')?;
         let member = MemberName::new(name).filter(|member| self.world.lock().members.contains_key(member))?;
@@ -313,6 +319,7 @@ impl Fleet for Scripted {
             has_namespace: true,
             missing_owners: Vec::new(),
             fits: Ok(()),
+            capacity: None,
         };
         world.members.iter().map(candidate).collect()
     }
