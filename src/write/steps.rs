@@ -12,7 +12,7 @@ use crate::{
     wire::{locate::Paths, warning::Warnings},
     write::{
         Writer,
-        fleet::{Answer, Call, Document, Fleet, Key},
+        fleet::{Answer, Call, Document, Fleet},
         journal::{Entry, EntryTarget, Step},
         options,
         reply::warning_text,
@@ -141,6 +141,8 @@ pub(super) enum Removed {
 impl Entry {
     /// The marker of the part in `member`.
     pub(super) fn marker(&self, member: &MemberName) -> Marker {
+        let targets = self.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
+        let listed = self.listed.iter().map(|listed| (listed.member.clone(), listed.cluster_uid.clone()));
         Marker {
             uid: self.uid.clone(),
             group: self.key.gvk.group.to_string(),
@@ -148,7 +150,8 @@ impl Entry {
             namespace: self.key.namespace.clone(),
             name: self.key.name.clone(),
             member: member.clone(),
-            members: self.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone())).collect(),
+            members: targets.chain(listed).collect(),
+            policy: self.policy.clone(),
         }
     }
 }
@@ -166,8 +169,8 @@ impl<F: Fleet> Writer<F> {
             return Outcome::NotSent("it is not the cluster that was planned for".to_owned());
         }
         let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
-        let marker = entry.marker(&target.member);
-        let what = Stamp { marker: Some(&marker), name: Some(&entry.key.name), replicas: target.replicas };
+        let marker = (!entry.shared).then(|| entry.marker(&target.member));
+        let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values };
         let body = match std::str::from_utf8(&local).ok().map(|text| stamped(text, what)) {
             Some(Ok(body)) => Bytes::from(body),
             Some(Err(_)) | None => return Outcome::NotSent("the body is no object".to_owned()),
@@ -233,7 +236,7 @@ impl<F: Fleet> Writer<F> {
             user_agent: None,
         };
         match self.fleet.call(&target.member, None, call).await {
-            Answer::Answered { code: StatusCode::OK, body, .. } => found(&entry.key, &entry.uid, target, body),
+            Answer::Answered { code: StatusCode::OK, body, .. } => found(entry, target, body),
             Answer::Answered { code: StatusCode::NOT_FOUND, .. } => Found::Absent,
             Answer::Answered { code, body, .. } => {
                 Found::Unreachable(format!("it answered {code} {}", Seen::of(&body).message.unwrap_or_default()))
@@ -246,11 +249,11 @@ impl<F: Fleet> Writer<F> {
 /// Options of a removal that takes a part back: its pods go with it.
 const UNDO: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
 
-fn found(key: &Key, uid: &str, target: &EntryTarget, body: Document) -> Found {
-    let seen = Seen::of(&body);
-    let mine = seen.marker.is_some_and(|marker| {
+fn found(entry: &Entry, target: &EntryTarget, body: Document) -> Found {
+    let (key, seen) = (&entry.key, Seen::of(&body));
+    let mine = entry.shared || seen.marker.is_some_and(|marker| {
         let (group, kind) = (&key.gvk.group, &key.gvk.kind);
-        marker.uid == uid && marker.bears(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
+        marker.uid == entry.uid && marker.bears(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
     });
     match seen.uid {
         Some(uid) if mine => Found::Part { uid, deleting: seen.deleting, body },
