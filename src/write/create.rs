@@ -130,6 +130,10 @@ async fn place<F: Fleet>(
     }
     let mut entry = entry_of(request, draft, key, plan);
     entry.shared = shared.is_some();
+    // A policy's patch that does not go with the object is found before anybody is asked.
+    for target in &entry.targets {
+        writer.part_body(&entry, target).map_err(|why| invalid(request, &entry.key.name, &why))?;
+    }
     let rehearsed = rehearse(writer, &mut entry, &mut behind, &mut warnings).await?;
     if dry {
         let rendered = fleet.render(&entry.key, &rehearsed);
@@ -207,10 +211,8 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         own_uid: None,
         step: Step::Planned,
     };
-    let other = |target: crate::placement::plan::Target| Listed {
-        member: target.member,
-        cluster_uid: target.cluster_uid,
-    };
+    let other =
+        |target: crate::placement::plan::Target| Listed { member: target.member, cluster_uid: target.cluster_uid };
     Entry {
         id: 0,
         verb: Verb::Create,

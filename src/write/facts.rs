@@ -53,14 +53,8 @@ pub(super) async fn facts(fleet: &LiveFleet, ask: Ask<'_>) -> Facts {
         }
     };
     // Each waits for members that are not known yet; together they wait no longer than one.
-    let (kind, nodes, namespaces, owners, beside, ()) = tokio::join!(
-        stores.known(&ask.key.gvr),
-        nodes,
-        namespaces,
-        owners,
-        beside,
-        stores.placed_are_known()
-    );
+    let (kind, nodes, namespaces, owners, beside, ()) =
+        tokio::join!(stores.known(&ask.key.gvr), nodes, namespaces, owners, beside, stores.placed_are_known());
     let sticky = sticky(stores, &ask.key.namespace);
     let members = stores.registry().members();
     let candidates = members.iter().map(|member| async {
@@ -126,10 +120,12 @@ pub(super) async fn holders(stores: &Stores, namespace: &str, owner: &Owner) -> 
     let catalogue = stores.catalogue();
     let Some(resource) = catalogue.by_kind(group, version, &owner.kind) else { return Vec::new() };
     let Some(running) = stores.known(&resource.gvr).await else { return Vec::new() };
-    let entry =
-        [namespace, ""].into_iter().find_map(|namespace| running.store.get(&key(namespace, &owner.name)));
+    let entry = [namespace, ""].into_iter().find_map(|namespace| running.store.get(&key(namespace, &owner.name)));
     // A reference of an event may lack the UID.
-    entry.filter(|entry| owner.uid.is_empty() || entry.uid() == owner.uid).map(|entry| entry.holders.to_vec()).unwrap_or_default()
+    entry
+        .filter(|entry| owner.uid.is_empty() || entry.uid() == owner.uid)
+        .map(|entry| entry.holders.to_vec())
+        .unwrap_or_default()
 }
 
 /// The store knows most namespaces. One that it does not know may have been made in the member a moment ago.

@@ -1,6 +1,6 @@
 //! What the writes need of the fleet: members to call, and the store to read and to feed.
 
-use std::{fmt, ops::Deref, time::Duration};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     config::MemberName,
-    placement::{plan::Candidate, scheduling::PodRequirements},
+    placement::{plan::Candidate, policy::Rules, scheduling::PodRequirements},
     wire::{
         caller::Caller,
         resource::{Gvk, Gvr},
@@ -197,6 +197,9 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// The configured members, in order.
     fn members(&self) -> Vec<MemberName>;
+
+    /// What decides where objects go, as configured now.
+    fn rules(&self) -> Arc<Rules>;
 
     /// Splits `x@east` into `x` and `east`, if that is a member and names are suffixed.
     fn split(&self, visible: &str) -> Option<(String, MemberName)>;

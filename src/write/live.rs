@@ -18,6 +18,7 @@ use crate::{
         stores::{Running, Stores},
         strip,
     },
+    placement::policy::Rules,
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
     wire::{
         body::{empty, full},
@@ -124,6 +125,10 @@ impl Fleet for LiveFleet {
         self.member(member)?.cluster_uid().map(|uid| uid.to_string())
     }
 
+    fn rules(&self) -> Arc<Rules> {
+        self.stores.rules()
+    }
+
     async fn facts(&self, ask: Ask<'_>) -> Facts {
         Box::pin(facts::facts(self, ask)).await
     }
@@ -134,7 +139,8 @@ impl Fleet for LiveFleet {
 
     fn up(&self) -> Vec<MemberName> {
         let members = self.stores.registry().members();
-        let up = members.iter().filter(|member| !member.config().absent && member.usable() && !member.health().is_down());
+        let up =
+            members.iter().filter(|member| !member.config().absent && member.usable() && !member.health().is_down());
         up.map(|member| member.name().clone()).collect()
     }
 

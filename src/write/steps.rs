@@ -7,6 +7,7 @@ use crate::{
     config::MemberName,
     placement::{
         marker::Marker,
+        overrides::overridden,
         stamp::{Stamp, stamped},
     },
     wire::{locate::Paths, warning::Warnings},
@@ -157,6 +158,21 @@ impl Entry {
 }
 
 impl<F: Fleet> Writer<F> {
+    /// What one member is asked to create.
+    ///
+    /// Errors: the body is no object, or what the policy overrides does not go with it; why.
+    pub(super) fn part_body(&self, entry: &Entry, target: &EntryTarget) -> Result<Bytes, String> {
+        let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
+        let marker = (!entry.shared).then(|| entry.marker(&target.member));
+        let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values };
+        let text = std::str::from_utf8(&local).map_err(|error| error.to_string())?;
+        let body = stamped(text, what).map_err(|error| error.to_string())?;
+        let (kind, policy) = (&entry.key.gvk, entry.policy.as_deref().unwrap_or_default());
+        overridden(body, &target.overrides, (&kind.group, &kind.kind), (policy, &target.member))
+            .map(Bytes::from)
+            .map_err(|error| error.to_string())
+    }
+
     /// Makes one part, or rehearses that.
     pub(super) async fn make(
         &self,
@@ -168,12 +184,9 @@ impl<F: Fleet> Writer<F> {
         if self.fleet.cluster_uid(&target.member).as_ref() != Some(&target.cluster_uid) {
             return Outcome::NotSent("it is not the cluster that was planned for".to_owned());
         }
-        let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
-        let marker = (!entry.shared).then(|| entry.marker(&target.member));
-        let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values };
-        let body = match std::str::from_utf8(&local).ok().map(|text| stamped(text, what)) {
-            Some(Ok(body)) => Bytes::from(body),
-            Some(Err(_)) | None => return Outcome::NotSent("the body is no object".to_owned()),
+        let body = match self.part_body(entry, target) {
+            Ok(body) => body,
+            Err(why) => return Outcome::NotSent(why),
         };
         let call = Call {
             method: Method::POST,
@@ -251,10 +264,12 @@ const UNDO: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPoli
 
 fn found(entry: &Entry, target: &EntryTarget, body: Document) -> Found {
     let (key, seen) = (&entry.key, Seen::of(&body));
-    let mine = entry.shared || seen.marker.is_some_and(|marker| {
-        let (group, kind) = (&key.gvk.group, &key.gvk.kind);
-        marker.uid == entry.uid && marker.bears(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
-    });
+    let mine = entry.shared
+        || seen.marker.is_some_and(|marker| {
+            let (group, kind) = (&key.gvk.group, &key.gvk.kind);
+            marker.uid == entry.uid
+                && marker.bears(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
+        });
     match seen.uid {
         Some(uid) if mine => Found::Part { uid, deleting: seen.deleting, body },
         Some(_) | None => Found::Absent,

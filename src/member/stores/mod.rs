@@ -28,6 +28,7 @@ use crate::{
         catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
         reflector::ReflectorState,
     },
+    placement::policy::Rules,
     store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Shared},
     wire::{resource::Gvr, status::Status},
 };
@@ -49,6 +50,7 @@ pub struct Stores {
     registry: Arc<Registry>,
     catalogue: FleetCatalogue,
     shared: ArcSwap<Shared>,
+    rules: ArcSwap<Rules>,
     polled: Mutex<HashMap<MemberName, Polled>>,
     running: Mutex<HashMap<Gvr, Arc<Running>>>,
     /// What knows the parts of placed objects of kinds that nobody reads: see [`parts`].
@@ -102,6 +104,7 @@ impl Stores {
             registry,
             catalogue: FleetCatalogue::new(Vec::new()),
             shared: ArcSwap::from_pointee(shared),
+            rules: ArcSwap::default(),
             polled: Mutex::default(),
             running: Mutex::default(),
             parts: Mutex::default(),
@@ -115,6 +118,11 @@ impl Stores {
     /// What all stores share.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.load_full()
+    }
+
+    /// What decides where objects go, as configured now.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
     }
 
     /// The merged catalogue now.
@@ -137,6 +145,7 @@ impl Stores {
         let naming = Arc::new(Naming::new(config));
         let shared = Shared { naming: Arc::clone(&naming), ..Shared::clone(&self.shared.load()) };
         self.shared.store(Arc::new(shared));
+        self.rules.store(Arc::new(Rules::new(config)));
         for running in self.all() {
             running.store.rename(&naming);
         }

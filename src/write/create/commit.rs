@@ -68,8 +68,7 @@ async fn make<'e, F: Fleet>(
     warnings: &mut Warnings,
 ) -> Vec<(&'e EntryTarget, Outcome)> {
     let Some((home, others)) = entry.targets.split_first() else { return Vec::new() };
-    let is_behind =
-        |target: &&EntryTarget| behind.iter().flatten().any(|(member, _)| *member == target.member);
+    let is_behind = |target: &&EntryTarget| behind.iter().flatten().any(|(member, _)| *member == target.member);
     let others: Vec<&EntryTarget> = others.iter().filter(|target| !is_behind(target)).collect();
     let mut made = Vec::new();
     for (target, outcome) in make_all(writer, entry, &others, false, warnings).await {
@@ -110,7 +109,8 @@ async fn finish<F: Fleet>(
     }
     for (member, cause) in behind {
         let key = &entry.key;
-        warnings.add(&format!("{key} is behind: it is not in member {member} yet, kubefold makes it when it can: {cause}"));
+        warnings
+            .add(&format!("{key} is behind: it is not in member {member} yet, kubefold makes it when it can: {cause}"));
     }
     let shown = writer.fleet.release(hold).await;
     if !behind.is_empty() {
@@ -124,11 +124,7 @@ async fn finish<F: Fleet>(
 }
 
 /// Takes back what was made before a failure. Says whether nothing is left to do, and what happened where.
-async fn take_back<F: Fleet>(
-    writer: &Writer<F>,
-    entry: &Entry,
-    made: &[(&EntryTarget, Outcome)],
-) -> (bool, String) {
+async fn take_back<F: Fleet>(writer: &Writer<F>, entry: &Entry, made: &[(&EntryTarget, Outcome)]) -> (bool, String) {
     if let Some(home) = entry.targets.first().filter(|_| entry.shared) {
         // Without markers only this tells a create that is taken back from one that is to be finished.
         writer.journal.step(entry.id, &home.member, Step::Undone).await;

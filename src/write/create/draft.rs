@@ -63,8 +63,7 @@ impl<'a> Draft<'a> {
         let metadata: Metadata<'a> = serde_json::from_str(metadata).map_err(|error| bad(&error))?;
         let name = metadata.name.unwrap_or_default();
         let (group, kind) = (&*request.gvk.group, &*request.gvk.kind);
-        let wholes =
-            Wholes::read(group, kind, json).map_err(|error| invalid(request, &name, &error.to_string()))?;
+        let wholes = Wholes::read(group, kind, json).map_err(|error| invalid(request, &name, &error.to_string()))?;
         let is_autoscaler = (group, kind) == ("autoscaling", "HorizontalPodAutoscaler");
         Ok(Self {
             json,

@@ -30,9 +30,7 @@ pub(super) async fn rehearse<F: Fleet>(
     behind: &mut Option<Behind>,
     warnings: &mut Warnings,
 ) -> Result<Vec<(MemberName, Bytes)>, Stop> {
-    let is_behind = |target: &&EntryTarget| {
-        behind.iter().flatten().any(|(member, _)| *member == target.member)
-    };
+    let is_behind = |target: &&EntryTarget| behind.iter().flatten().any(|(member, _)| *member == target.member);
     let asked: Vec<&EntryTarget> = entry.targets.iter().filter(|target| !is_behind(target)).collect();
     let outcomes = make_all(writer, entry, &asked, true, warnings).await;
     let (mut bodies, mut silent) = (Vec::new(), Vec::new());

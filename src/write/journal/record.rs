@@ -111,8 +111,7 @@ impl EntryTarget {
 impl Entry {
     /// Says whether the home of a create was made: what else is missing is behind.
     pub(crate) fn is_committed(&self) -> bool {
-        self.verb == Verb::Create
-            && self.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }))
+        self.verb == Verb::Create && self.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }))
     }
 
     /// Says whether it is about that object: the same key in any version, and the same life of it.

@@ -90,8 +90,14 @@ impl<F: Fleet> Writer<F> {
                 Found::Elsewhere => self.journal.step(entry.id, &target.member, Step::Undone).await,
             }
         }
-        let missing = if stands { self.finish_parts(entry, &absent).await } else { Settled::Closed };
-        if unreachable || missing == Settled::Open { Settled::Open } else { self.close(entry).await }
+        if unreachable {
+            // What stands nowhere that can be asked may stand there.
+            for target in absent.iter().filter(|_| stands) {
+                self.finish_part(entry, target).await;
+            }
+            return Settled::Open;
+        }
+        if stands { self.finish_parts(entry, &absent).await } else { self.close(entry).await }
     }
 
     async fn finish_parts(&self, entry: &Entry, parts: &[EntryTarget]) -> Settled {
