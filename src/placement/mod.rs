@@ -6,5 +6,6 @@ pub mod division;
 pub mod fold;
 pub mod marker;
 pub mod plan;
+pub mod quantity;
 pub mod scheduling;
 pub mod stamp;
