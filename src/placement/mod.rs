@@ -6,6 +6,7 @@ pub mod division;
 pub mod fold;
 pub mod marker;
 pub mod plan;
+pub mod print;
 pub mod quantity;
 pub mod scheduling;
 pub mod stamp;

@@ -192,7 +192,7 @@ fn a_job_is_complete_when_its_last_part_is() {
     assert_eq!(both["status"]["succeeded"], 4);
     assert_eq!(both["status"]["uncountedTerminatedPods"], json!({"succeeded": ["a", "b"]}));
     assert_eq!(both["status"]["conditions"][0]["type"], "Complete");
-    let half = &shown(&[done("2026-01-01T00:01:00Z", "a"), running.clone()], FoldKind::Job)["status"];
+    let half = &shown(&[done("2026-01-01T00:01:00Z", "a"), running], FoldKind::Job)["status"];
     assert_eq!(
         (&half["completionTime"], &half["conditions"], &half["active"]),
         (&Value::Null, &Value::Null, &json!(1))
