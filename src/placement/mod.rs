@@ -10,5 +10,7 @@ pub mod marker;
 pub mod overrides;
 pub mod plan;
 pub mod policy;
+pub mod print;
+pub mod quantity;
 pub mod scheduling;
 pub mod stamp;
