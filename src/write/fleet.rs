@@ -67,6 +67,8 @@ pub struct Call {
     pub query: String,
     /// JSON; empty for none.
     pub body: Bytes,
+    /// The media type of the body: of a patch it says which kind of patch it is. Empty is `application/json`.
+    pub content_type: String,
     /// The client's own: a member derives the field manager from it.
     pub user_agent: Option<String>,
 }

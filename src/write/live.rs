@@ -251,7 +251,7 @@ fn shown(entry: &Entry) -> Visible {
 }
 
 fn request(call: Call, caller: Option<&Caller>) -> Result<Request<crate::wire::body::Body>, String> {
-    let Call { method, path, query, body, user_agent } = call;
+    let Call { method, path, query, body, content_type, user_agent } = call;
     let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
     let has_body = !body.is_empty();
     let body = if has_body { full(body) } else { empty() };
@@ -259,7 +259,8 @@ fn request(call: Call, caller: Option<&Caller>) -> Result<Request<crate::wire::b
     let headers = request.headers_mut();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     if has_body {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let media = if content_type.is_empty() { "application/json" } else { &content_type };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media).map_err(|error| error.to_string())?);
     }
     if let Some(agent) = user_agent.and_then(|agent| HeaderValue::from_str(&agent).ok()) {
         headers.insert(header::USER_AGENT, agent);

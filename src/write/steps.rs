@@ -177,6 +177,7 @@ impl<F: Fleet> Writer<F> {
             path: entry.key.collection(),
             query: if dry { with_dry_run(&entry.query) } else { entry.query.clone() },
             body,
+            content_type: String::new(),
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(&target.member, Some(&entry.caller), call).await;
@@ -197,6 +198,7 @@ impl<F: Fleet> Writer<F> {
             path: entry.key.object(),
             query: String::new(),
             body: options,
+            content_type: String::new(),
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(member, Some(&entry.caller), call).await;
@@ -230,6 +232,7 @@ impl<F: Fleet> Writer<F> {
             path: entry.key.object(),
             query: String::new(),
             body: Bytes::new(),
+            content_type: String::new(),
             user_agent: None,
         };
         match self.fleet.call(&target.member, None, call).await {
