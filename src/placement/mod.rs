@@ -5,6 +5,7 @@
 pub mod division;
 pub mod fold;
 pub mod marker;
+pub mod merge;
 pub mod plan;
 pub mod scheduling;
 pub mod stamp;
