@@ -52,15 +52,45 @@ impl Change {
         })
     }
 
+    /// The fields of the whole path.
+    pub fn fields_anywhere(&self) -> impl Iterator<Item = &str> {
+        self.at.iter().filter_map(|step| match step {
+            Step::Field(name) => Some(name.as_str()),
+            Step::Item(_) | Step::Text(_) => None,
+        })
+    }
+
     /// Says whether it lies at, or below, a path of fields.
     pub fn is_within(&self, path: &[&str]) -> bool {
         let mut fields = self.fields();
         path.iter().all(|wanted| fields.next() == Some(*wanted))
     }
 
-    /// Says whether one of both lies at or below the other.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.at.iter().zip(&other.at).all(|(mine, theirs)| mine == theirs)
+    /// Says whether this change begins where an earlier one ended, that left `held` at its place.
+    pub fn follows(&self, earlier: &Self, held: Option<&Value>) -> bool {
+        let before = self.before();
+        match (self.at.strip_prefix(earlier.at.as_slice()), earlier.at.strip_prefix(self.at.as_slice())) {
+            (Some([]), _) => before.as_ref() == held || before == earlier.wanted(),
+            (Some(below), _) => held.and_then(|held| look(held, below)) == before,
+            (_, Some(below)) => before.and_then(|before| look(&before, below)).as_ref() == held,
+            (None, None) => false,
+        }
+    }
+
+    /// What was there before; of an order, nothing is known.
+    pub fn before(&self) -> Option<Value> {
+        match &self.what {
+            What::Value { old, .. } => old.clone(),
+            What::Order(_) => None,
+        }
+    }
+
+    /// What is to be there.
+    pub fn wanted(&self) -> Option<Value> {
+        match &self.what {
+            What::Value { new, .. } => new.clone(),
+            What::Order(order) => serde_json::to_value(order).ok(),
+        }
     }
 
     /// What a document holds at this place.

@@ -9,7 +9,7 @@ use crate::{
         marker::Marker,
         stamp::{Stamp, stamped},
     },
-    wire::{locate::Paths, warning::Warnings},
+    wire::{caller::Caller, locate::Paths, warning::Warnings},
     write::{
         Writer,
         fleet::{Answer, Call, Document, Fleet, Key},
@@ -181,6 +181,19 @@ impl<F: Fleet> Writer<F> {
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(&target.member, Some(&entry.caller), call).await;
+        if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
+    }
+
+    /// Sends a mutation that is neither a create nor a delete, or rehearses it.
+    pub(super) async fn mutate(
+        &self,
+        member: &MemberName,
+        caller: &Caller,
+        call: Call,
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Outcome {
+        let answer = self.fleet.call(member, Some(caller), call).await;
         if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 

@@ -16,6 +16,7 @@ use crate::{
 #[allow(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum Verb {
     Create,
+    Update,
     Delete,
 }
 
@@ -92,7 +93,7 @@ impl Entry {
     }
 
     /// The members whose parts are neither done nor undone.
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = MemberName> {
+    pub fn unfinished(&self) -> impl Iterator<Item = MemberName> {
         let open = |step: &Step| matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_));
         self.targets.iter().filter(move |target| open(&target.step)).map(|target| target.member.clone())
     }

@@ -2,6 +2,7 @@
 
 mod faults;
 mod scripted;
+mod update;
 
 use std::{collections::BTreeMap, sync::Arc};
 
