@@ -70,7 +70,8 @@ impl<F: Fleet> Work<'_, F> {
             Some(_) => divided(self.key).iter().any(|field| change.is_within(field.path)),
             None => totals.iter().any(|total| change.is_within(total.field.path)),
         };
-        changes.retain(|change| !(self.without_status && change.is_within(&["status"])) && !is_divided(change));
+        let is_not_its = |change: &Change| self.without_status && change.is_within(&["status"]);
+        changes.retain(|change| !is_not_its(change) && !is_divided(change));
         changes
     }
 

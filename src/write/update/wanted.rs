@@ -250,7 +250,7 @@ fn touches(patch: &Value, at: &[crate::placement::merge::Step]) -> bool {
         Step::Item(key) => match patch {
             Value::Array(items) => {
                 let is_it = |item: &&Value| key.iter().all(|(name, value)| item.get(name).is_none_or(|is| is == value));
-                items.iter().any(|item| directive(item)) || items.iter().filter(is_it).any(|item| touches(item, rest))
+                items.iter().any(directive) || items.iter().filter(is_it).any(|item| touches(item, rest))
             }
             _ => true,
         },
