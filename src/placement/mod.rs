@@ -7,6 +7,7 @@ pub mod divided;
 pub mod division;
 pub mod fold;
 pub mod marker;
+pub mod merge;
 pub mod overrides;
 pub mod plan;
 pub mod policy;

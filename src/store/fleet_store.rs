@@ -467,8 +467,17 @@ impl FleetStore {
 
     /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.
     pub fn hold(self: &Arc<Self>, key: &str) -> Hold {
-        self.inner.write().hold(key);
-        Hold { store: Some(Arc::clone(self)), key: key.to_owned() }
+        self.hold_whole(key).0
+    }
+
+    /// The same, with what is shown and the parts that make it: from here on they may differ.
+    pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Part>) {
+        let mut inner = self.inner.write();
+        inner.hold(key);
+        let shown = inner.objects.get(key.as_bytes()).map(|Slot(entry)| Arc::clone(entry));
+        let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();
+        drop(inner);
+        (Hold { store: Some(Arc::clone(self)), key: key.to_owned() }, shown, parts)
     }
 }
 

@@ -223,6 +223,13 @@ impl Journal {
         open.find(|entry| entry.verb == Verb::Create && entry.is_about(key, &entry.uid)).cloned()
     }
 
+    /// The unfinished updates of an object, oldest first.
+    pub fn open_updates(&self, key: &Key, uid: &str) -> Vec<Entry> {
+        let inner = self.0.lock();
+        let about = inner.open.values().filter(|open| open.entry.verb == Verb::Update && open.entry.is_about(key, uid));
+        about.map(|open| open.entry.clone()).collect()
+    }
+
     /// The parts that open entries say an object has, or may have.
     pub fn open_targets(&self, key: &Key, uid: &str) -> Vec<EntryTarget> {
         let inner = self.0.lock();

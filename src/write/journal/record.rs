@@ -17,6 +17,7 @@ use crate::{
 #[allow(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum Verb {
     Create,
+    Update,
     Delete,
 }
 
@@ -128,7 +129,7 @@ impl Entry {
     }
 
     /// The members whose parts are neither done nor undone.
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = MemberName> {
+    pub fn unfinished(&self) -> impl Iterator<Item = MemberName> {
         let open = |step: &Step| matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_));
         self.targets.iter().filter(move |target| open(&target.step)).map(|target| target.member.clone())
     }

@@ -3,6 +3,7 @@
 mod faults;
 mod scripted;
 mod strategies;
+mod update;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -187,6 +187,9 @@ impl World {
         if call.method == Method::GET {
             return (StatusCode::OK, Bytes::from(object.to_string()));
         }
+        if matches!(call.method, Method::PUT | Method::PATCH) {
+            return self.replace(member, call, &last, object, dry);
+        }
         let options: Value = serde_json::from_slice(&call.body).unwrap();
         for (field, meta) in [("uid", "uid"), ("resourceVersion", "resourceVersion")] {
             let wanted = &options["preconditions"][field];
@@ -214,6 +217,38 @@ impl World {
     fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
         let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
         held.map(|(name, object)| (name.clone(), object.clone())).collect()
+    }
+
+    /// A `PUT` or a merge patch.
+    fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
+        let body: Value = serde_json::from_slice(&call.body).unwrap();
+        let asks = &body["metadata"]["resourceVersion"];
+        if asks.is_string() && *asks != held["metadata"]["resourceVersion"] {
+            let words = format!(
+                "Operation cannot be fulfilled on deployments.apps {name:?}: the object has been modified; please apply \
+                 your changes to the latest version and try again"
+            );
+            let status = Status::conflict("apps", "deployments", name, words);
+            return (status.code, status.to_json());
+        }
+        let mut next = if call.method == Method::PUT { body } else { held.clone() };
+        if call.method == Method::PATCH {
+            json_patch::merge(&mut next, &serde_json::from_slice(&call.body).unwrap());
+        }
+        for field in ["uid", "generation", "resourceVersion"] {
+            next["metadata"][field] = held["metadata"][field].clone();
+        }
+        next["status"] = held["status"].clone();
+        if next["spec"] != held["spec"] {
+            next["metadata"]["generation"] = (held["metadata"]["generation"].as_u64().unwrap_or(0) + 1).into();
+        }
+        if next != held {
+            next["metadata"]["resourceVersion"] = self.uids.to_string().into();
+        }
+        if !dry {
+            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), next.clone());
+        }
+        (StatusCode::OK, Bytes::from(next.to_string()))
     }
 
     fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
@@ -421,7 +456,21 @@ impl Fleet for Scripted {
         let documents: Vec<_> =
             parts.iter().map(|(_, member, object)| (member.clone(), object.to_string().into())).collect();
         drop(world);
-        Some(Visible { uid, revision: 7, body: self.render(key, &documents)?, deleting })
+        let mut body: Value = serde_json::from_slice(&self.render(key, &documents)?).unwrap();
+        body["metadata"]["resourceVersion"] = "7".into();
+        Some(Visible { uid, revision: 7, body: body.to_string().into(), deleting })
+    }
+
+    fn whole(&self, _hold: &Held, key: &Key) -> Option<(Visible, Vec<Part>)> {
+        Some((self.visible(key)?, self.parts(key)))
+    }
+
+    fn serves(&self, _key: &Key, _subresource: &str) -> bool {
+        true
+    }
+
+    fn weight(&self, member: &MemberName) -> Weight {
+        Weight(self.world.lock().members[member].weight)
     }
 
     fn parts(&self, key: &Key) -> Vec<Part> {
