@@ -46,7 +46,8 @@ impl Router {
                 Err(self.not_built(info))
             }
             ("deletecollection", "") => self.delete_collection(info, target, (asked, method), body).await,
-            _ => self.named(info, target, (asked, method), body).await,
+            ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
+            _ => Err(self.not_built(info)),
         }
     }
 
