@@ -3,6 +3,7 @@
 mod crash;
 mod create;
 mod delete;
+mod kinds;
 mod outage;
 mod pinned;
 mod refused;
