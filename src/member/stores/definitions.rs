@@ -6,18 +6,26 @@
 
 use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
 
+use http::{Request, header};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::{
     config::MemberName,
-    member::stores::{Running, Stores},
+    member::{
+        Class, collect,
+        stores::{Running, Stores},
+    },
     store::{Part, key},
-    wire::resource::Gvr,
+    wire::{body::empty, resource::Gvr},
 };
 
 /// How long discovery waits for a kind whose definition says that it is served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
+/// For how long a definition is new. Older ones were published long ago.
+const NEW_FOR: Duration = Duration::from_mins(2);
+/// Largest OpenAPI document of one group and version that is looked at.
+const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// Between two looks at members' discovery while somebody waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -32,6 +40,7 @@ struct Definition {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
+    creation_timestamp: Option<jiff::Timestamp>,
     deletion_timestamp: Option<String>,
 }
 
@@ -47,6 +56,7 @@ struct Spec {
 #[serde(default)]
 struct Names {
     plural: String,
+    kind: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -83,9 +93,9 @@ impl Stores {
             return;
         }
         let deadline = Instant::now() + SERVED_WITHIN;
-        loop {
+        while Instant::now() < deadline {
             let lacking = self.lacking(&running);
-            if lacking.is_empty() || Instant::now() >= deadline {
+            if lacking.is_empty() && self.are_published(&running).await {
                 break;
             }
             for name in lacking {
@@ -93,12 +103,39 @@ impl Stores {
                     self.refresh(member).await;
                 }
             }
-            if self.lacking(&running).is_empty() {
-                break;
-            }
             tokio::time::sleep(AGAIN_AFTER).await;
         }
         running.known_definitions.fetch_max(head, Ordering::AcqRel);
+    }
+
+    /// Says whether the kinds of new definitions stand in some member's OpenAPI document, so that they stand in the fleet's.
+    /// A kube-apiserver publishes those a moment later than it serves the kind.
+    async fn are_published(&self, running: &Running) -> bool {
+        for entry in running.store.snapshot().range("", b"") {
+            let parts = running.store.parts(&key("", entry.name()));
+            let Some(definition) = parts.first().and_then(definition).filter(Definition::is_new) else { continue };
+            for gvr in definition.served() {
+                if !self.is_published(&parts, &gvr, &definition.spec.names.kind).await {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    async fn is_published(&self, parts: &[Part], gvr: &Gvr, kind: &str) -> bool {
+        let path = format!("/openapi/v3/apis/{}/{}", gvr.group, gvr.version);
+        let wanted = format!("\"kind\":\"{kind}\"");
+        for member in parts.iter().filter_map(|part| self.registry.get(part.member.as_str())) {
+            let request = Request::get(&path).header(header::ACCEPT, "application/json").body(empty());
+            let Ok(request) = request else { continue };
+            let Ok(response) = member.send(request, Class::Read).await else { continue };
+            let document = collect(response.into_body(), DOCUMENT_BYTES_MAX).await.unwrap_or_default();
+            if memchr::memmem::find(&document, wanted.as_bytes()).is_some() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Members that are up and serve less, as far as is known, than their definitions say.
@@ -111,7 +148,7 @@ impl Stores {
                 let up = self.registry.get(part.member.as_str()).is_some_and(|member| !member.health().is_down());
                 if up
                     && !lacking.contains(&part.member)
-                    && !served(&part).iter().all(|gvr| {
+                    && !definition(&part).map(|it| it.served()).unwrap_or_default().iter().all(|gvr| {
                         catalogue.serving_members(gvr).contains(&part.member)
                             || catalogue.get(gvr).is_some_and(|resource| resource.conflicting.contains(&part.member))
                     })
@@ -124,14 +161,27 @@ impl Stores {
     }
 }
 
-/// What a member serves by one of its definitions.
-fn served(part: &Part) -> Vec<Gvr> {
-    let Ok(definition) = serde_json::from_str::<Definition>(&part.document) else { return Vec::new() };
-    let established = definition.status.conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
-    if !established || definition.metadata.deletion_timestamp.is_some() {
-        return Vec::new();
+/// A definition that its member serves, or is about to.
+fn definition(part: &Part) -> Option<Definition> {
+    serde_json::from_str(&part.document).ok()
+}
+
+impl Definition {
+    /// What is served by it.
+    fn served(&self) -> Vec<Gvr> {
+        let mut conditions = self.status.conditions.iter();
+        let established = conditions.any(|one| one.type_ == "Established" && one.status == "True");
+        if !established || self.metadata.deletion_timestamp.is_some() {
+            return Vec::new();
+        }
+        let Spec { group, names, versions } = &self.spec;
+        let versions = versions.iter().filter(|version| version.served);
+        versions.map(|version| Gvr::new(group, &version.name, &names.plural)).collect()
     }
-    let Spec { group, names, versions } = definition.spec;
-    let versions = versions.iter().filter(|version| version.served);
-    versions.map(|version| Gvr::new(&group, &version.name, &names.plural)).collect()
+
+    /// It was made a moment ago, by whoever's clock.
+    fn is_new(&self) -> bool {
+        let age = self.metadata.creation_timestamp.map(|created| created.duration_until(jiff::Timestamp::now()).abs());
+        age.is_some_and(|age| age <= jiff::SignedDuration::try_from(NEW_FOR).unwrap_or_default())
+    }
 }
