@@ -4,6 +4,7 @@
 
 mod body;
 mod info;
+pub mod status;
 mod writes;
 
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::{
     },
     observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
-    route::body::drain,
+    route::{body::drain, status::STATUS_PATH},
+    store::unix_micros,
     wire::{
         body::Body,
         caller::Caller,
@@ -127,6 +129,14 @@ impl Router {
         if request.uri().path() == METRICS {
             return match *request.method() {
                 Method::GET | Method::HEAD => Ok(self.metrics.answer()),
+                _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+            };
+        }
+        if request.uri().path() == STATUS_PATH {
+            return match *request.method() {
+                Method::GET => {
+                    Ok(status::answer(&self.stores, &self.writer.journal().unfinished(), unix_micros() / 1_000_000))
+                }
                 _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
             };
         }
@@ -242,8 +252,11 @@ impl Router {
             return Box::pin(self.unwatchable(info, resource, target, asked)).await;
         }
         let answer = match (info.verb.as_str(), info.subresource.as_str()) {
-            // A kube-apiserver answers a get of `/status` with the whole object, too.
-            ("get", "" | "status") => self.reader.get(target, asked).await,
+            // A kube-apiserver answers a get of these with the whole object, too.
+            ("get", "" | "approval" | "ephemeralcontainers" | "resize" | "status") => {
+                self.reader.get(target, asked).await
+            }
+            ("get", "scale") => Box::pin(self.subresource(info, target, asked)).await,
             ("list", "") => self.reader.list_or_watch(target, false, asked).await,
             ("watch", "") => {
                 let over_http = parts.extensions.get::<WebSocketAsked>().is_none();

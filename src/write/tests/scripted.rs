@@ -16,15 +16,16 @@ use tokio::{
 };
 
 use crate::{
-    config::{MemberName, Weight},
+    config::{MemberName, Names, Weight},
     placement::{
         fold::{FoldKind, PartView, fold},
         marker::Marker,
         plan::{Candidate, Standing},
         policy::Rules,
     },
+    store::{KindSpec, Naming, localize},
     wire::{caller::Caller, splice::splice, status::Status},
-    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Owner, Part, Visible},
+    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
 };
 
 /// What happens to one call.
@@ -79,12 +80,17 @@ pub(super) struct Cluster {
     pub(super) objects: BTreeMap<String, Value>,
 }
 
+/// Members that are behind, by an object's name and UID.
+type Behind = BTreeMap<(String, String), Vec<String>>;
+
 #[derive(Clone)]
 pub(super) struct Scripted {
     pub(super) world: Arc<Mutex<World>>,
     pub(super) killed: Arc<Notify>,
     held: Arc<Mutex<BTreeSet<String>>>,
     pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
+    /// What the writer said last of who is behind, by name and UID.
+    pub(super) behind: Arc<Mutex<Behind>>,
 }
 
 fn document(bytes: Bytes) -> Document {
@@ -107,6 +113,7 @@ impl Scripted {
             killed: Arc::default(),
             held: Arc::default(),
             withheld: Arc::default(),
+            behind: Arc::default(),
         }
     }
 
@@ -114,7 +121,13 @@ impl Scripted {
     pub(super) fn restarted(&self) -> Self {
         let mut world = self.world.lock();
         world.crashed = false;
-        Self { world: self.world.clone(), killed: Arc::default(), held: Arc::default(), withheld: Arc::default() }
+        Self {
+            world: self.world.clone(),
+            killed: Arc::default(),
+            held: Arc::default(),
+            withheld: Arc::default(),
+            behind: Arc::default(),
+        }
     }
 
     /// The fleet's parts of `name`: member and replicas.
@@ -127,6 +140,11 @@ impl Scripted {
         };
         world.members.iter().filter_map(at).collect()
     }
+}
+
+/// What the member calls a version.
+fn own_revision(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
 impl World {
@@ -149,7 +167,12 @@ impl World {
         self.uids += 1;
         let fresh = format!("own-{member}-{}", self.uids);
         let Some(cluster) = self.members.get_mut(member) else { panic!("no member {member}") };
+        let mut segments = call.path.split('/').skip(6);
         let last = call.path.rsplit('/').next().unwrap().to_owned();
+        let (subject, subresource) = (segments.nth(1).unwrap_or_default(), segments.next());
+        if let Some(subresource) = subresource {
+            return self.serve_subresource(member, call, subject, subresource, dry);
+        }
         if call.method == Method::POST {
             let mut object: Value = serde_json::from_slice(&call.body).unwrap();
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -174,6 +197,9 @@ impl World {
         };
         if call.method == Method::GET {
             return (StatusCode::OK, Bytes::from(object.to_string()));
+        }
+        if matches!(call.method, Method::PUT | Method::PATCH) {
+            return self.replace(member, call, &last, object, dry);
         }
         let options: Value = serde_json::from_slice(&call.body).unwrap();
         for (field, meta) in [("uid", "uid"), ("resourceVersion", "resourceVersion")] {
@@ -202,6 +228,70 @@ impl World {
     fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
         let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
         held.map(|(name, object)| (name.clone(), object.clone())).collect()
+    }
+
+    /// A `PUT` or a merge patch.
+    fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
+        let body: Value = serde_json::from_slice(&call.body).unwrap();
+        let asks = &body["metadata"]["resourceVersion"];
+        if asks.as_str().is_some_and(|text| !matches!(text, "" | "0")) && *asks != held["metadata"]["resourceVersion"] {
+            let words = format!(
+                "Operation cannot be fulfilled on deployments.apps {name:?}: the object has been modified; please apply \
+                 your changes to the latest version and try again"
+            );
+            let status = Status::conflict("apps", "deployments", name, words);
+            return (status.code, status.to_json());
+        }
+        let mut next = if call.method == Method::PUT { body } else { held.clone() };
+        if call.method == Method::PATCH {
+            json_patch::merge(&mut next, &serde_json::from_slice(&call.body).unwrap());
+        }
+        for field in ["uid", "generation", "resourceVersion"] {
+            next["metadata"][field] = held["metadata"][field].clone();
+        }
+        next["status"] = held["status"].clone();
+        if next["spec"] != held["spec"] {
+            next["metadata"]["generation"] = (held["metadata"]["generation"].as_u64().unwrap_or(0) + 1).into();
+        }
+        if next != held {
+            next["metadata"]["resourceVersion"] = self.uids.to_string().into();
+        }
+        if !dry {
+            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), next.clone());
+        }
+        (StatusCode::OK, Bytes::from(next.to_string()))
+    }
+
+    /// `/scale` shows and sets replicas, `/eviction` deletes.
+    fn serve_subresource(
+        &mut self,
+        member: &MemberName,
+        call: &Call,
+        name: &str,
+        subresource: &str,
+        dry: bool,
+    ) -> (StatusCode, Bytes) {
+        let fresh = self.uids + 1000;
+        let cluster = self.members.get_mut(member).unwrap();
+        let Some(object) = cluster.objects.get_mut(name) else {
+            let status = Status::not_found("apps", "deployments", name);
+            return (status.code, status.to_json());
+        };
+        if subresource == "eviction" {
+            if !dry {
+                cluster.objects.remove(name);
+            }
+            return (StatusCode::CREATED, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()));
+        }
+        if call.method != Method::GET {
+            let said: Value = serde_json::from_slice(&call.body).unwrap();
+            object["spec"]["replicas"] = said["spec"]["replicas"].clone();
+            object["metadata"]["resourceVersion"] = fresh.to_string().into();
+        }
+        let revision = &object["metadata"]["resourceVersion"];
+        let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
+            "metadata": {"name": name, "resourceVersion": revision}, "spec": {"replicas": object["spec"]["replicas"]}});
+        (StatusCode::OK, scale.to_string().into())
     }
 
     fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
@@ -353,8 +443,12 @@ impl Fleet for Scripted {
         (&*key.gvr.resource == "namespaces").then(|| format!("shared-{}", key.name))
     }
 
-    fn localize(&self, _key: &Key, _member: &MemberName, body: &Bytes) -> Bytes {
-        body.clone()
+    fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes {
+        let naming = Naming::of(Names::Suffixed, Vec::new(), self.members());
+        let spec = KindSpec::new(key.gvr.clone(), key.gvk.clone(), !key.namespace.is_empty());
+        let text = std::str::from_utf8(body).unwrap();
+        let local = localize(&spec, &naming, member, &key.namespace, text, |_| None);
+        local.map_or_else(|_| body.clone(), Bytes::from)
     }
 
     async fn hold(&self, key: &Key) -> Option<Held> {
@@ -381,6 +475,11 @@ impl Fleet for Scripted {
         self.withheld.lock().remove(&key.name);
     }
 
+    fn set_behind(&self, key: &Key, uid: &str, members: &[MemberName]) {
+        let names = members.iter().map(|member| member.as_str().to_owned()).collect();
+        self.behind.lock().insert((key.name.clone(), uid.to_owned()), names);
+    }
+
     fn visible(&self, key: &Key) -> Option<Visible> {
         if self.withheld.lock().contains(&key.name) {
             return None;
@@ -390,8 +489,13 @@ impl Fleet for Scripted {
         if let Some((own, name)) = key.name.rsplit_once('@') {
             let mut object = world.members.get(&member(name))?.objects.get(own)?.clone();
             object["metadata"]["name"] = key.name.clone().into();
-            let body = Bytes::from(object.to_string());
-            return Some(Visible { uid: "own".into(), revision: 7, body, deleting: false });
+            // As far from the member's as a fleet's revision is.
+            let revision = own_revision(&object).map_or(7, |own| own + 1_000_000);
+            object["metadata"]["resourceVersion"] = revision.to_string().into();
+            object["metadata"]["annotations"]["kubefold.io/cluster"] = name.into();
+            let uid = object["metadata"]["uid"].as_str().unwrap_or("own").to_owned();
+            let deleting = object["metadata"]["deletionTimestamp"].is_string();
+            return Some(Visible { uid, revision, body: object.to_string().into(), deleting });
         }
         if let Some(uid) = self.shared_uid(key) {
             let (_, object) = world.holders(key).into_iter().next()?;
@@ -404,7 +508,42 @@ impl Fleet for Scripted {
         let documents: Vec<_> =
             parts.iter().map(|(_, member, object)| (member.clone(), object.to_string().into())).collect();
         drop(world);
-        Some(Visible { uid, revision: 7, body: self.render(key, &documents)?, deleting })
+        let mut body: Value = serde_json::from_slice(&self.render(key, &documents)?).unwrap();
+        body["metadata"]["resourceVersion"] = "7".into();
+        Some(Visible { uid, revision: 7, body: body.to_string().into(), deleting })
+    }
+
+    fn whole(&self, _hold: &Held, key: &Key) -> Option<(Visible, Vec<Part>)> {
+        Some((self.visible(key)?, self.parts(key)))
+    }
+
+    fn serves(&self, _key: &Key, _subresource: &str) -> bool {
+        true
+    }
+
+    fn weight(&self, member: &MemberName) -> Weight {
+        Weight(self.world.lock().members[member].weight)
+    }
+
+    fn native(&self, key: &Key, member: &MemberName) -> Option<Native> {
+        let mut world = self.world.lock();
+        world.land();
+        let object = world.members.get(member)?.objects.get(&key.name)?.clone();
+        drop(world);
+        let name = format!("{}@{member}", key.name);
+        let shown = self.visible(&key.named(&name))?;
+        Some(Native { name, json: object.to_string().into(), shown })
+    }
+
+    fn own_revision(&self, key: &Key, member: &MemberName, revision: u64) -> Option<u64> {
+        let native = self.native(key, member).filter(|native| native.shown.revision == revision)?;
+        own_revision(&serde_json::from_slice(&native.json).unwrap())
+    }
+
+    fn fleet_revision(&self, key: &Key, member: &MemberName, own: u64) -> Option<u64> {
+        let native = self.native(key, member)?;
+        let held = own_revision(&serde_json::from_slice(&native.json).unwrap());
+        (held == Some(own)).then_some(native.shown.revision)
     }
 
     fn parts(&self, key: &Key) -> Vec<Part> {
