@@ -1,9 +1,11 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
 mod alike;
+mod behind;
 mod crash;
 mod create;
 mod delete;
+mod kinds;
 mod outage;
 mod pinned;
 mod refused;
