@@ -4,6 +4,7 @@ mod alike;
 mod crash;
 mod create;
 mod delete;
+mod forward;
 mod outage;
 mod pinned;
 mod refused;
