@@ -105,27 +105,32 @@ async fn simple_changes(bed: &Testbed, fleet: &Kubefold) {
 
 async fn applied(bed: &Testbed, fleet: &Kubefold) {
     let kubectl = fleet.as_admin();
-    let manifest = |name: &str, value: &str| {
-        format!(
-            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{app: {name}}}}}, data: {{k: {value}}}}}"
-        )
+    // A manifest that was created under a pin may name the object in its labels, too.
+    let manifest = |name: &str, label: &str, value: &str| {
+        let metadata = format!("{{name: {name}, labels: {{app: {label}}}}}");
+        format!("{{apiVersion: v1, kind: ConfigMap, metadata: {metadata}, data: {{k: {value}}}}}")
     };
     for (name, flags) in [("client@east", [].as_slice()), ("server@east", ["--server-side"].as_slice())] {
         let args = [["apply"].as_slice(), flags, &["-f", "-"]].concat();
-        for (value, words) in [("v", "created"), ("v", "unchanged"), ("w", "configured"), ("w", "unchanged")] {
+        for (label, value, words) in [
+            ("x", "v", "created"),
+            ("x", "v", "unchanged"),
+            ("x", "w", "configured"),
+            ("x", "w", "unchanged"),
+            (name, "w", "configured"),
+        ] {
             let words = if flags.is_empty() { words } else { "serverside-applied" };
-            let said = kubectl.run_with_input(&args, &manifest(name, value)).await;
+            let said = kubectl.run_with_input(&args, &manifest(name, label, value)).await;
             assert!(said.ok().contains(&format!("configmap/{name} {words}")), "{said}");
         }
         let own = name.trim_end_matches("@east");
         let now = in_member(&bed["east"], &format!("{MAPS}/{own}")).await.unwrap();
         assert_eq!((&now["data"]["k"], &now["metadata"]["labels"]["app"]), (&json!("w"), &json!(own)));
-        let own_keys = now["metadata"].to_string().matches("kubefold.io/").count();
-        assert_eq!(own_keys, 0, "{now}");
+        assert_eq!(now["metadata"].to_string().matches("kubefold.io/").count(), 0, "{now}");
         assert!(in_member(&bed["west"], &format!("{MAPS}/{own}")).await.is_none());
-        let diff = kubectl.run_with_input(&["diff", "-f", "-"], &manifest(name, "w")).await;
-        assert!(diff.succeeded() || !flags.is_empty(), "{diff}");
     }
+    let diff = kubectl.run_with_input(&["diff", "-f", "-"], &manifest("client@east", "client", "other")).await;
+    assert!(diff.stdout.contains("+  k: other"), "{diff}");
 }
 
 async fn workloads(bed: &Testbed, fleet: &Kubefold) {
@@ -177,11 +182,15 @@ async fn nodes_and_tokens(bed: &Testbed, fleet: &Kubefold) {
     // Of an account that all members have: one member's.
     let token = fleet.kubectl(&["create", "token", "default@east"]).await;
     assert_eq!(token.ok().trim().split('.').count(), 3, "{token}");
-    eventually(PODS, async || fleet.kubectl(&["get", "pod", "db-0"]).await.holds("Running")).await;
-    let bound = ["create", "token", "robot@east", "--bound-object-kind=Pod", "--bound-object-name=db-0@east"];
-    let said = fleet.kubectl(&bound).await;
-    // The pod runs as another account; that the member knows the pod is what counts.
-    assert!(said.refused().contains("cannot bind token for serviceaccount"), "{said}");
+    eventually(PODS, async || {
+        fleet.kubectl(&["get", "pod", "db-0", "-o", "jsonpath={.status.phase}"]).await.holds("Running")
+    })
+    .await;
+    let bound = ["--bound-object-kind=Pod", "--bound-object-name=db-0@east"];
+    let token = fleet.kubectl(&[["create", "token", "default@east"].as_slice(), &bound].concat()).await;
+    assert_eq!(token.ok().trim().split('.').count(), 3, "{token}");
+    let said = fleet.kubectl(&[["create", "token", "robot@east"].as_slice(), &bound].concat()).await;
+    assert!(said.refused().contains("running with different serviceaccount"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
