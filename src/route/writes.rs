@@ -108,6 +108,10 @@ impl Router {
             Method::PATCH => read_patch(asked.headers, body).await?,
             _ => read_json(asked.headers, body).await?,
         };
+        // Source: kubernetes/apiserver `pkg/endpoints/handlers/namer.go`. Only custom resources have such routes.
+        if target.name.is_empty() {
+            return Err(Status::bad_request("name must be provided"));
+        }
         self.aimed(info, target, (asked, method), body).await
     }
 
@@ -120,7 +124,7 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         let body = read_json(asked.headers, body).await?;
         let name = body_name(&body).filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| Status::bad_request("name must be provided"))?;
+        let name = name.ok_or_else(|| Status::bad_request("Name parameter required."))?;
         let target = Target { gvr: Gvr::new("", "v1", "pods"), name, ..target.clone() };
         let info = RequestInfo { verb: "create".into(), subresource: "binding".into(), ..RequestInfo::default() };
         self.aimed(&info, &target, (asked, method), body).await
