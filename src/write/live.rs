@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use crate::{
-    config::MemberName,
+    config::{MemberName, Weight},
     member::{
         Class, Member, collect, impersonate,
         stores::{Running, Stores},
         strip,
     },
-    placement::plan::Candidate,
+    placement::policy::Rules,
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
     wire::{
         body::{empty, full},
@@ -28,7 +28,7 @@ use crate::{
     },
     write::{
         facts,
-        fleet::{Answer, Ask, Call, Document, Fleet, Key, Native, Part, Visible},
+        fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
     },
 };
 
@@ -54,6 +54,8 @@ type KeyLock = tokio::sync::Mutex<()>;
 pub struct LiveHold {
     // Dropped in this order: what the parts make now is shown before the next writer begins.
     fold: Option<Hold>,
+    /// What was shown when it was taken, and of which parts.
+    whole: Option<(Visible, Vec<Part>)>,
     _key: OwnedMutexGuard<()>,
 }
 
@@ -128,8 +130,35 @@ impl Fleet for LiveFleet {
         self.member(member)?.cluster_uid().map(|uid| uid.to_string())
     }
 
-    async fn candidates(&self, ask: Ask<'_>) -> Vec<Candidate> {
-        facts::candidates(self, ask).await
+    fn rules(&self) -> Arc<Rules> {
+        self.stores.rules()
+    }
+
+    async fn facts(&self, ask: Ask<'_>) -> Facts {
+        Box::pin(facts::facts(self, ask)).await
+    }
+
+    async fn holders(&self, namespace: &str, owner: &Owner) -> Vec<MemberName> {
+        Box::pin(facts::holders(&self.stores, namespace, owner)).await
+    }
+
+    fn up(&self) -> Vec<MemberName> {
+        let members = self.stores.registry().members();
+        let up =
+            members.iter().filter(|member| !member.config().absent && member.usable() && !member.health().is_down());
+        up.map(|member| member.name().clone()).collect()
+    }
+
+    fn shared_uid(&self, of: &Key) -> Option<String> {
+        let shared = self.stores.shared();
+        let (group, resource) = (&*of.gvr.group, &*of.gvr.resource);
+        if !shared.naming.is_shared(group, resource, &of.namespace, &of.name) {
+            return None;
+        }
+        let plain = key(&of.namespace, &of.name);
+        let life = shared.identities.life(&format!("{group}/{resource}/{plain}"));
+        // In a fleet of one member it bears its own, which nobody knows yet.
+        Some(shared.naming.shared_uid(group, resource, &plain, life).unwrap_or_default())
     }
 
     fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes {
@@ -146,8 +175,23 @@ impl Fleet for LiveFleet {
         let guard = tokio::time::timeout(HOLD_WAIT_MAX, lock.lock_owned()).await.ok()?;
         // A kind that is gone has no store, and nothing to hold back.
         let running = self.stores.running(&of.gvr).ok();
-        let fold = running.map(|running| running.store.hold(&key(&of.namespace, &of.name)));
-        Some(LiveHold { fold, _key: guard })
+        let held = running.map(|running| running.store.hold_whole(&key(&of.namespace, &of.name)));
+        let Some((fold, entry, parts)) = held else { return Some(LiveHold { fold: None, whole: None, _key: guard }) };
+        let parts: Vec<Part> = parts.into_iter().filter_map(|one| self.part(one)).collect();
+        let whole = entry.filter(|entry| entry.folded && !parts.is_empty()).map(|entry| (shown(&entry), parts));
+        Some(LiveHold { fold: Some(fold), whole, _key: guard })
+    }
+
+    fn whole(&self, hold: &LiveHold, _of: &Key) -> Option<(Visible, Vec<Part>)> {
+        hold.whole.clone()
+    }
+
+    fn serves(&self, of: &Key, subresource: &str) -> bool {
+        self.stores.catalogue().get(&of.gvr).is_some_and(|resource| resource.subresource(subresource).is_some())
+    }
+
+    fn weight(&self, member: &MemberName) -> Weight {
+        self.member(member).map_or(Weight(0), |member| member.config().weight)
     }
 
     async fn release(&self, mut hold: LiveHold) -> Option<Visible> {
@@ -160,6 +204,10 @@ impl Fleet for LiveFleet {
 
     fn show(&self, of: &Key) {
         self.stores.show(&of.gvr, &key(&of.namespace, &of.name));
+    }
+
+    fn set_behind(&self, of: &Key, uid: &str, members: &[MemberName]) {
+        self.stores.set_behind(&of.gvr, &key(&of.namespace, &of.name), uid, members);
     }
 
     fn visible(&self, of: &Key) -> Option<Visible> {
@@ -186,7 +234,7 @@ impl Fleet for LiveFleet {
     fn parts(&self, of: &Key) -> Vec<Part> {
         let Some(running) = self.running(of) else { return Vec::new() };
         let parts = running.store.shown_parts(&key(&of.namespace, &of.name));
-        parts.into_iter().filter_map(part).collect()
+        parts.into_iter().filter_map(|one| self.part(one)).collect()
     }
 
     async fn ingest(&self, of: &Key, member: &MemberName, body: &Document) {
@@ -235,6 +283,22 @@ impl Fleet for LiveFleet {
 }
 
 impl LiveFleet {
+    /// A part in the words of a write. Its cluster is the one that its marker names: that one is known of a member, too,
+    /// that was never reached since kubefold started. Shared objects bear none.
+    fn part(&self, part: StorePart) -> Option<Part> {
+        let cluster_uid = match part.marker {
+            Some(marker) => marker.members.into_iter().find(|(name, _)| *name == part.member)?.1,
+            None => self.cluster_uid(&part.member)?,
+        };
+        Some(Part {
+            cluster_uid,
+            member: part.member,
+            uid: part.uid,
+            resource_version: part.member_rv.to_string(),
+            json: Bytes::copy_from_slice(part.document.as_bytes()),
+        })
+    }
+
     /// The stores of all versions and groups in which an object is served, its own first.
     fn twins(&self, of: &Key) -> Vec<Arc<Running>> {
         let catalogue = self.stores.catalogue();
@@ -258,20 +322,6 @@ impl LiveFleet {
         let parts = namespaces.iter().flat_map(|namespace| store.parts(&key(namespace, named.name)));
         parts.into_iter().find(|part| part.member == *member).map(|part| part.uid)
     }
-}
-
-/// A part in the words of a write. Its cluster is the one that its marker names: that one is known of a member, too, that
-/// was never reached since kubefold started.
-fn part(part: StorePart) -> Option<Part> {
-    let marker = part.marker?;
-    let (_, cluster_uid) = marker.members.into_iter().find(|(name, _)| *name == part.member)?;
-    Some(Part {
-        cluster_uid,
-        member: part.member,
-        uid: part.uid,
-        resource_version: part.member_rv.to_string(),
-        json: Bytes::copy_from_slice(part.document.as_bytes()),
-    })
 }
 
 fn shown(entry: &Entry) -> Visible {

@@ -29,7 +29,11 @@ mod update;
 
 pub use collection::Selected;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -40,7 +44,7 @@ use crate::{
     wire::warning::Warnings,
     write::{
         fleet::Fleet,
-        journal::{Journal, Verb},
+        journal::{Entry, Journal, Verb},
         reply::Reply,
         request::Request,
     },
@@ -73,9 +77,21 @@ impl<F: Fleet> Writer<F> {
     /// To be made before anything is served: what an earlier process left of its creates is not shown before it is whole
     /// or gone, or a try to settle it has ended.
     pub fn new(fleet: F, journal: Journal, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
-        let creates = journal.open_entries().into_iter().filter(|entry| entry.verb == Verb::Create);
-        creates.for_each(|entry| fleet.withhold(&entry.key));
-        Arc::new(Self { fleet, journal, tasks, cancel, settling: Mutex::default() })
+        // One whose home was made was shown already.
+        let half_made = |entry: &Entry| entry.verb == Verb::Create && !entry.is_committed();
+        journal.open_entries().iter().filter(|entry| half_made(entry)).for_each(|entry| fleet.withhold(&entry.key));
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let this = this.clone();
+            for entry in journal.open_entries() {
+                fleet.set_behind(&entry.key, &entry.uid, &journal.behind(&entry.key, &entry.uid));
+            }
+            journal.observe(move |key, uid, members| {
+                if let Some(writer) = this.upgrade() {
+                    writer.fleet.set_behind(key, uid, members);
+                }
+            });
+            Self { fleet, journal, tasks, cancel, settling: Mutex::default() }
+        })
     }
 
     /// The journal, for `kubefold status`: what it names is *behind*.

@@ -3,6 +3,8 @@
 mod faults;
 mod forward;
 mod scripted;
+mod strategies;
+mod update;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -178,23 +180,6 @@ async fn a_pin_creates_the_native_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_built_names_the_member_view() {
-    let (_fleet, _directory, process) = fresh();
-    let mut job = request("", &web(1));
-    (job.gvr, job.gvk) = (Gvr::new("batch", "v1", "jobs"), Gvk::new("batch", "v1", "Job"));
-    let reply = process.writer.create(job).await;
-    assert_eq!(reply.code, 405);
-    let said = message(&reply);
-    assert!(
-        said.contains("/clusters/<member>/apis/batch/v1/namespaces/default/jobs") && said.contains("fleet-east"),
-        "{said}"
-    );
-    let mut body = web(1);
-    body["metadata"]["annotations"] = json!({"kubefold.io/place-on": "east"});
-    assert_eq!(process.writer.create(request("", &body)).await.code, 422, "never accepted and ignored");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_delete_takes_the_home_first_and_then_the_others() {
     let (fleet, _directory, process) = fresh();
     let made = process.writer.create(request("", &web(3))).await;
@@ -239,14 +224,22 @@ async fn a_part_that_cannot_be_reached_is_behind_until_its_member_is_back() {
     let behind = |warning: &http::HeaderValue| warning.to_str().unwrap().contains("not deleted in member east yet");
     assert!(reply.warnings.values().iter().any(behind), "{:?}", reply.warnings);
     assert_eq!(fleet.standing("web"), pair(&[("east", 1)]));
+    let told = |fleet: &Scripted| fleet.behind.lock().values().cloned().collect::<Vec<_>>();
+    assert_eq!(told(&fleet), [["east"]], "what is shown of it says so");
+    let unfinished = process.writer.journal().unfinished();
+    assert!(unfinished.len() == 1 && unfinished[0].begun_at > 1_700_000_000);
     process.cancel.cancel();
     process.settled().await;
     down(false);
-    let process = Process::start(fleet.restarted(), &directory);
+    let restarted = fleet.restarted();
+    let process = Process::start(restarted.clone(), &directory);
+    assert_eq!(told(&restarted), [["east"]], "from the first");
+    assert_eq!(process.writer.journal().unfinished()[0].begun_at, unfinished[0].begun_at);
     process.writer.replay();
     process.settled().await;
     assert!(fleet.standing("web").is_empty());
     assert!(process.writer.journal().open_entries().is_empty());
+    assert_eq!(told(&restarted), [[""; 0]]);
     down(true);
 }
 

@@ -21,10 +21,11 @@ use crate::{
         fold::{FoldKind, PartView, fold},
         marker::Marker,
         plan::{Candidate, Standing},
+        policy::Rules,
     },
     store::{KindSpec, Naming, localize},
     wire::{caller::Caller, splice::splice, status::Status},
-    write::fleet::{Answer, Ask, Call, Document, Fleet, Key, Native, Part, Visible},
+    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
 };
 
 /// What happens to one call.
@@ -62,6 +63,8 @@ pub(super) struct World {
     /// By the number of the call.
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) crashed: bool,
+    pub(super) rules: Arc<Rules>,
+    pub(super) sticky: Option<MemberName>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The newest own UID of every name that was ever made, per member.
@@ -77,12 +80,17 @@ pub(super) struct Cluster {
     pub(super) objects: BTreeMap<String, Value>,
 }
 
+/// Members that are behind, by an object's name and UID.
+type Behind = BTreeMap<(String, String), Vec<String>>;
+
 #[derive(Clone)]
 pub(super) struct Scripted {
     pub(super) world: Arc<Mutex<World>>,
     pub(super) killed: Arc<Notify>,
     held: Arc<Mutex<BTreeSet<String>>>,
     pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
+    /// What the writer said last of who is behind, by name and UID.
+    pub(super) behind: Arc<Mutex<Behind>>,
 }
 
 fn document(bytes: Bytes) -> Document {
@@ -105,6 +113,7 @@ impl Scripted {
             killed: Arc::default(),
             held: Arc::default(),
             withheld: Arc::default(),
+            behind: Arc::default(),
         }
     }
 
@@ -112,7 +121,13 @@ impl Scripted {
     pub(super) fn restarted(&self) -> Self {
         let mut world = self.world.lock();
         world.crashed = false;
-        Self { world: self.world.clone(), killed: Arc::default(), held: Arc::default(), withheld: Arc::default() }
+        Self {
+            world: self.world.clone(),
+            killed: Arc::default(),
+            held: Arc::default(),
+            withheld: Arc::default(),
+            behind: Arc::default(),
+        }
     }
 
     /// The fleet's parts of `name`: member and replicas.
@@ -121,7 +136,7 @@ impl Scripted {
         world.land();
         let at = |(member, cluster): (&MemberName, &Cluster)| {
             let object = cluster.objects.get(name)?;
-            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap()))
+            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap_or_default()))
         };
         world.members.iter().filter_map(at).collect()
     }
@@ -158,9 +173,6 @@ impl World {
         if let Some(subresource) = subresource {
             return self.serve_subresource(member, call, subject, subresource, dry);
         }
-        if matches!(call.method, Method::PUT | Method::PATCH) {
-            return self.serve_update(member, call, &last, dry);
-        }
         if call.method == Method::POST {
             let mut object: Value = serde_json::from_slice(&call.body).unwrap();
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -186,6 +198,9 @@ impl World {
         if call.method == Method::GET {
             return (StatusCode::OK, Bytes::from(object.to_string()));
         }
+        if matches!(call.method, Method::PUT | Method::PATCH) {
+            return self.replace(member, call, &last, object, dry);
+        }
         let options: Value = serde_json::from_slice(&call.body).unwrap();
         for (field, meta) in [("uid", "uid"), ("resourceVersion", "resourceVersion")] {
             let wanted = &options["preconditions"][field];
@@ -209,37 +224,42 @@ impl World {
         (StatusCode::OK, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()))
     }
 
-    /// A `PUT`, or a `PATCH` as far as it is a merge of the top and of `metadata`.
-    fn serve_update(&mut self, member: &MemberName, call: &Call, name: &str, dry: bool) -> (StatusCode, Bytes) {
-        let fresh = self.uids + 1000;
-        let cluster = self.members.get_mut(member).unwrap();
-        let status = |status: Status| (status.code, status.to_json());
-        let Some(object) = cluster.objects.get(name) else {
-            return status(Status::not_found("apps", "deployments", name));
-        };
-        let Ok(Value::Object(said)) = serde_json::from_slice(&call.body) else {
-            return status(Status::bad_request("no object"));
-        };
-        let wanted = said.get("metadata").map(|metadata| &metadata["resourceVersion"]);
-        let is_said = |wanted: &&Value| wanted.as_str().is_some_and(|text| !matches!(text, "" | "0"));
-        if wanted.filter(is_said).is_some_and(|wanted| *wanted != object["metadata"]["resourceVersion"]) {
-            let message = format!(
+    /// Which members hold an object that bears no marker.
+    fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
+        let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
+        held.map(|(name, object)| (name.clone(), object.clone())).collect()
+    }
+
+    /// A `PUT` or a merge patch.
+    fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
+        let body: Value = serde_json::from_slice(&call.body).unwrap();
+        let asks = &body["metadata"]["resourceVersion"];
+        if asks.as_str().is_some_and(|text| !matches!(text, "" | "0")) && *asks != held["metadata"]["resourceVersion"] {
+            let words = format!(
                 "Operation cannot be fulfilled on deployments.apps {name:?}: the object has been modified; please apply \
                  your changes to the latest version and try again"
             );
-            return status(Status::conflict("apps", "deployments", name, message));
+            let status = Status::conflict("apps", "deployments", name, words);
+            return (status.code, status.to_json());
         }
-        let mut next = object.clone();
-        let metadata = said.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
-        next["metadata"].as_object_mut().unwrap().extend(metadata);
-        let rest = said.into_iter().filter(|(key, _)| key != "metadata");
-        next.as_object_mut().unwrap().extend(rest);
-        next["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
+        let mut next = if call.method == Method::PUT { body } else { held.clone() };
+        if call.method == Method::PATCH {
+            json_patch::merge(&mut next, &serde_json::from_slice(&call.body).unwrap());
+        }
+        for field in ["uid", "generation", "resourceVersion"] {
+            next["metadata"][field] = held["metadata"][field].clone();
+        }
+        next["status"] = held["status"].clone();
+        if next["spec"] != held["spec"] {
+            next["metadata"]["generation"] = (held["metadata"]["generation"].as_u64().unwrap_or(0) + 1).into();
+        }
+        if next != held {
+            next["metadata"]["resourceVersion"] = self.uids.to_string().into();
+        }
         if !dry {
-            next["metadata"]["resourceVersion"] = fresh.to_string().into();
-            cluster.objects.insert(name.to_owned(), next.clone());
+            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), next.clone());
         }
-        (StatusCode::OK, next.to_string().into())
+        (StatusCode::OK, Bytes::from(next.to_string()))
     }
 
     /// `/scale` shows and sets replicas, `/eviction` deletes.
@@ -283,7 +303,8 @@ impl World {
             let Some(marker) = Marker::read(text("labels").as_deref(), text("annotations").as_deref()) else {
                 continue;
             };
-            if marker.bears("apps", "Deployment", &key.namespace, &key.name, member, &cluster.uid) {
+            let kind = (&*key.gvk.group, &*key.gvk.kind);
+            if marker.bears(kind.0, kind.1, &key.namespace, &key.name, member, &cluster.uid) {
                 parts.push((marker, member.clone(), object.clone()));
             }
         }
@@ -370,6 +391,10 @@ impl Fleet for Scripted {
         self.world.lock().members.keys().cloned().collect()
     }
 
+    fn rules(&self) -> Arc<Rules> {
+        self.world.lock().rules.clone()
+    }
+
     fn split(&self, visible: &str) -> Option<(String, MemberName)> {
         let (own, name) = visible.rsplit_once('@')?;
         let member = MemberName::new(name).filter(|member| self.world.lock().members.contains_key(member))?;
@@ -380,7 +405,7 @@ impl Fleet for Scripted {
         self.world.lock().members.get(member).map(|cluster| cluster.uid.clone())
     }
 
-    async fn candidates(&self, _ask: Ask<'_>) -> Vec<Candidate> {
+    async fn facts(&self, ask: Ask<'_>) -> Facts {
         let world = self.world.lock();
         let candidate = |(name, cluster): (&MemberName, &Cluster)| Candidate {
             name: name.clone(),
@@ -390,10 +415,32 @@ impl Fleet for Scripted {
             standing: cluster.standing.clone().unwrap_or(Standing::Ready),
             serves_kind: true,
             has_namespace: true,
-            missing_owners: Vec::new(),
+            missing_owners: ask
+                .owners
+                .iter()
+                .filter(|owner| !cluster.objects.contains_key(&owner.name))
+                .map(|owner| format!("{} {:?}", owner.kind, owner.name))
+                .collect(),
             fits: Ok(()),
+            capacity: None,
         };
-        world.members.iter().map(candidate).collect()
+        let candidates = world.members.iter().map(candidate).collect();
+        Facts { candidates, sticky: world.sticky.clone(), beside: None }
+    }
+
+    async fn holders(&self, _namespace: &str, owner: &Owner) -> Vec<MemberName> {
+        let world = self.world.lock();
+        let holds = |(_, cluster): &(&MemberName, &Cluster)| cluster.objects.contains_key(&owner.name);
+        world.members.iter().filter(holds).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn up(&self) -> Vec<MemberName> {
+        let world = self.world.lock();
+        world.members.iter().filter(|(_, cluster)| !cluster.down).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn shared_uid(&self, key: &Key) -> Option<String> {
+        (&*key.gvr.resource == "namespaces").then(|| format!("shared-{}", key.name))
     }
 
     fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes {
@@ -428,6 +475,11 @@ impl Fleet for Scripted {
         self.withheld.lock().remove(&key.name);
     }
 
+    fn set_behind(&self, key: &Key, uid: &str, members: &[MemberName]) {
+        let names = members.iter().map(|member| member.as_str().to_owned()).collect();
+        self.behind.lock().insert((key.name.clone(), uid.to_owned()), names);
+    }
+
     fn visible(&self, key: &Key) -> Option<Visible> {
         if self.withheld.lock().contains(&key.name) {
             return None;
@@ -445,13 +497,32 @@ impl Fleet for Scripted {
             let deleting = object["metadata"]["deletionTimestamp"].is_string();
             return Some(Visible { uid, revision, body: object.to_string().into(), deleting });
         }
+        if let Some(uid) = self.shared_uid(key) {
+            let (_, object) = world.holders(key).into_iter().next()?;
+            let deleting = object["metadata"]["deletionTimestamp"].is_string();
+            return Some(Visible { uid, revision: 7, body: object.to_string().into(), deleting });
+        }
         let parts = world.marked(key);
         let uid = parts.first()?.0.uid.clone();
         let deleting = parts.first()?.2["metadata"]["deletionTimestamp"].is_string();
         let documents: Vec<_> =
             parts.iter().map(|(_, member, object)| (member.clone(), object.to_string().into())).collect();
         drop(world);
-        Some(Visible { uid, revision: 7, body: self.render(key, &documents)?, deleting })
+        let mut body: Value = serde_json::from_slice(&self.render(key, &documents)?).unwrap();
+        body["metadata"]["resourceVersion"] = "7".into();
+        Some(Visible { uid, revision: 7, body: body.to_string().into(), deleting })
+    }
+
+    fn whole(&self, _hold: &Held, key: &Key) -> Option<(Visible, Vec<Part>)> {
+        Some((self.visible(key)?, self.parts(key)))
+    }
+
+    fn serves(&self, _key: &Key, _subresource: &str) -> bool {
+        true
+    }
+
+    fn weight(&self, member: &MemberName) -> Weight {
+        Weight(self.world.lock().members[member].weight)
     }
 
     fn native(&self, key: &Key, member: &MemberName) -> Option<Native> {
