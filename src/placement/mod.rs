@@ -10,5 +10,6 @@ pub mod marker;
 pub mod overrides;
 pub mod plan;
 pub mod policy;
+pub mod quantity;
 pub mod scheduling;
 pub mod stamp;

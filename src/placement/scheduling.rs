@@ -132,7 +132,10 @@ impl Taint {
     }
 }
 
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+/// Reads `null` as what is not there.
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
@@ -191,6 +194,16 @@ pub fn fits(pod: &PodRequirements, nodes: &[NodeFacts]) -> Result<(), String> {
         }
     }
     Err(refusal.unwrap_or(Cow::Borrowed("none of its nodes matches the node selector and affinity")).into_owned())
+}
+
+/// Says whether a node would take the pod now, ill or cordoned as it may be.
+pub(super) fn admits(pod: &PodRequirements, node: &NodeFacts) -> bool {
+    if !pod.node_name.is_empty() {
+        return pod.node_name == node.name && selects(pod, node);
+    }
+    let hard = |taint: &&Taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute";
+    let borne = |taint: &Taint| pod.tolerations.iter().any(|toleration| toleration.bears(taint));
+    selects(pod, node) && node.taints.iter().filter(hard).all(borne)
 }
 
 fn selects(pod: &PodRequirements, node: &NodeFacts) -> bool {
