@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     config::{MemberName, Weight},
     wire::selector::LabelSelector,
@@ -97,8 +99,9 @@ pub struct MemberTerms {
     pub overrides: Overrides,
 }
 
-/// How the part in one member differs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How the part in one member differs. The journal keeps it, for parts that are made later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Overrides {
     /// RFC 6902.
     pub patch: Option<json_patch::Patch>,

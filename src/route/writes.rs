@@ -41,7 +41,8 @@ impl Router {
             ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
             ("create", "") => self.create(target, (asked, method), body).await,
             ("deletecollection", "") => self.delete_collection(info, target, (asked, method), body).await,
-            _ => self.named(info, target, (asked, method), body).await,
+            ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
+            _ => Err(self.not_built(info)),
         }
     }
 

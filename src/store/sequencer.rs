@@ -314,7 +314,10 @@ impl Sequencer {
         let Some(state) = self.member_mut(member) else { return Vec::new() };
         state.filled = false;
         state.left = true;
-        state.natives.iter().cloned().collect()
+        // In the order of the store: a set that hashes has none that is the same twice.
+        let mut natives: Vec<Slot> = state.natives.iter().cloned().collect();
+        natives.sort_unstable();
+        natives
     }
 
     /// Forgets a member that left, and whatever of it is still here.

@@ -24,7 +24,7 @@ use crate::{
         policy::Rules,
     },
     wire::{caller::Caller, splice::splice, status::Status},
-    write::fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
+    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Owner, Part, Visible},
 };
 
 /// What happens to one call.
@@ -63,6 +63,7 @@ pub(super) struct World {
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) crashed: bool,
     pub(super) rules: Arc<Rules>,
+    pub(super) sticky: Option<MemberName>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The newest own UID of every name that was ever made, per member.
@@ -122,7 +123,7 @@ impl Scripted {
         world.land();
         let at = |(member, cluster): (&MemberName, &Cluster)| {
             let object = cluster.objects.get(name)?;
-            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap()))
+            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap_or_default()))
         };
         world.members.iter().filter_map(at).collect()
     }
@@ -197,6 +198,12 @@ impl World {
         (StatusCode::OK, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()))
     }
 
+    /// Which members hold an object that bears no marker.
+    fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
+        let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
+        held.map(|(name, object)| (name.clone(), object.clone())).collect()
+    }
+
     fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
         let mut parts = Vec::new();
         for (member, cluster) in &self.members {
@@ -206,7 +213,8 @@ impl World {
             let Some(marker) = Marker::read(text("labels").as_deref(), text("annotations").as_deref()) else {
                 continue;
             };
-            if marker.bears("apps", "Deployment", &key.namespace, &key.name, member, &cluster.uid) {
+            let kind = (&*key.gvk.group, &*key.gvk.kind);
+            if marker.bears(kind.0, kind.1, &key.namespace, &key.name, member, &cluster.uid) {
                 parts.push((marker, member.clone(), object.clone()));
             }
         }
@@ -307,7 +315,7 @@ impl Fleet for Scripted {
         self.world.lock().members.get(member).map(|cluster| cluster.uid.clone())
     }
 
-    async fn candidates(&self, _ask: Ask<'_>) -> Vec<Candidate> {
+    async fn facts(&self, ask: Ask<'_>) -> Facts {
         let world = self.world.lock();
         let candidate = |(name, cluster): (&MemberName, &Cluster)| Candidate {
             name: name.clone(),
@@ -317,11 +325,32 @@ impl Fleet for Scripted {
             standing: cluster.standing.clone().unwrap_or(Standing::Ready),
             serves_kind: true,
             has_namespace: true,
-            missing_owners: Vec::new(),
+            missing_owners: ask
+                .owners
+                .iter()
+                .filter(|owner| !cluster.objects.contains_key(&owner.name))
+                .map(|owner| format!("{} {:?}", owner.kind, owner.name))
+                .collect(),
             fits: Ok(()),
             capacity: None,
         };
-        world.members.iter().map(candidate).collect()
+        let candidates = world.members.iter().map(candidate).collect();
+        Facts { candidates, sticky: world.sticky.clone(), beside: None }
+    }
+
+    async fn holders(&self, _namespace: &str, owner: &Owner) -> Vec<MemberName> {
+        let world = self.world.lock();
+        let holds = |(_, cluster): &(&MemberName, &Cluster)| cluster.objects.contains_key(&owner.name);
+        world.members.iter().filter(holds).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn up(&self) -> Vec<MemberName> {
+        let world = self.world.lock();
+        world.members.iter().filter(|(_, cluster)| !cluster.down).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn shared_uid(&self, key: &Key) -> Option<String> {
+        (&*key.gvr.resource == "namespaces").then(|| format!("shared-{}", key.name))
     }
 
     fn localize(&self, _key: &Key, _member: &MemberName, body: &Bytes) -> Bytes {
@@ -363,6 +392,11 @@ impl Fleet for Scripted {
             object["metadata"]["name"] = key.name.clone().into();
             let body = Bytes::from(object.to_string());
             return Some(Visible { uid: "own".into(), revision: 7, body, deleting: false });
+        }
+        if let Some(uid) = self.shared_uid(key) {
+            let (_, object) = world.holders(key).into_iter().next()?;
+            let deleting = object["metadata"]["deletionTimestamp"].is_string();
+            return Some(Visible { uid, revision: 7, body: object.to_string().into(), deleting });
         }
         let parts = world.marked(key);
         let uid = parts.first()?.0.uid.clone();
