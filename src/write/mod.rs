@@ -21,6 +21,7 @@ mod forward;
 mod names;
 mod options;
 mod pinned;
+mod plan;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -110,6 +111,13 @@ impl<F: Fleet> Writer<F> {
     pub async fn forward(self: &Arc<Self>, request: Request, own: String, member: MemberName) -> Reply {
         let this = self.clone();
         self.run(async move { forward::forward(&this, &request, &own, &member).await }).await
+    }
+
+    /// Tells what a create of the body would come to, changing nothing.
+    ///
+    /// Cancel: safe.
+    pub async fn plan(&self, request: &Request) -> Reply {
+        plan::answer(self, request).await
     }
 
     /// Answers a review of the fleet view, which `members` serve. Nothing is stored, so that nothing has to be finished.
