@@ -2,18 +2,46 @@
 //!
 //! Source: kubernetes/apimachinery `pkg/api/resource/quantity.go` `ParseQuantity`.
 
+use std::{cmp::Ordering, fmt};
+
 use serde::{Deserialize, Deserializer};
 
 /// Billionths in one.
-const NANO: i128 = 1_000_000_000;
+const NANOS: i128 = 1_000_000_000;
 /// What a binary quantity is capped at.
-const BINARY_MAX: i128 = (i64::MAX as i128) * NANO;
+const BINARY_MAX: i128 = (i64::MAX as i128) * NANOS;
 /// Digits after the point that are read one by one; what follows only rounds up.
 const MANTISSA_MAX: i128 = 100_000_000_000_000_000_000;
 
-/// An amount, in billionths: nothing smaller is kept, and what is smaller counts as one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Quantity(i128);
+/// Units of the canonical form, largest first.
+const DECIMAL: [(&str, i128); 9] = [
+    ("E", 1_000_000_000_000_000_000 * NANOS),
+    ("P", 1_000_000_000_000_000 * NANOS),
+    ("T", 1_000_000_000_000 * NANOS),
+    ("G", 1_000_000_000 * NANOS),
+    ("M", 1_000_000 * NANOS),
+    ("k", 1000 * NANOS),
+    ("m", 1_000_000),
+    ("u", 1000),
+    ("n", 1),
+];
+/// As [`DECIMAL`].
+const BINARY: [(&str, i128); 6] = [
+    ("Ei", (1 << 60) * NANOS),
+    ("Pi", (1 << 50) * NANOS),
+    ("Ti", (1 << 40) * NANOS),
+    ("Gi", (1 << 30) * NANOS),
+    ("Mi", (1 << 20) * NANOS),
+    ("Ki", (1 << 10) * NANOS),
+];
+
+/// An amount, exact to a billionth: what is smaller counts as one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quantity {
+    nanos: i128,
+    /// It was written with a power of two.
+    binary: bool,
+}
 
 impl Quantity {
     /// Reads one; `None` if it is none.
@@ -54,21 +82,27 @@ impl Quantity {
         if twos > 0 {
             nanos = nanos.min(BINARY_MAX);
         }
-        Some(Self(if negative { -nanos } else { nanos }))
+        Some(Self { nanos: if negative { -nanos } else { nanos }, binary: twos > 0 })
     }
 
     /// In wholes, rounded up; nothing below 0.
     pub fn ceil(self) -> u64 {
-        self.rounded(NANO)
+        self.rounded(NANOS)
     }
 
     /// In thousandths, rounded up; nothing below 0.
     pub fn milli(self) -> u64 {
-        self.rounded(NANO / 1000)
+        self.rounded(NANOS / 1000)
+    }
+
+    /// The sum, written as the first is.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { nanos: self.nanos.saturating_add(other.nanos), binary: self.binary }
     }
 
     fn rounded(self, unit: i128) -> u64 {
-        let nanos = self.0.max(0);
+        let nanos = self.nanos.max(0);
         u64::try_from(nanos / unit + i128::from(nanos % unit != 0)).unwrap_or(u64::MAX)
     }
 }
@@ -99,6 +133,44 @@ fn suffix_of(suffix: &str) -> Option<(u32, i32)> {
         _ => return suffix.strip_prefix(['e', 'E'])?.parse().ok().map(|tens| (0, tens)),
     };
     Some(known)
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Below 1Ki the binary form is the decimal one.
+        if self.binary && self.nanos % NANOS == 0 && self.nanos.abs() >= 1024 * NANOS {
+            let fits = BINARY.iter().find(|(_, scale)| self.nanos % scale == 0);
+            let (suffix, scale) = fits.copied().unwrap_or(("", NANOS));
+            return write!(f, "{}{suffix}", self.nanos / scale);
+        }
+        if self.nanos == 0 {
+            return f.write_str("0");
+        }
+        let units = DECIMAL.iter().take(6).copied().chain([("", NANOS)]).chain(DECIMAL.iter().skip(6).copied());
+        let mut fits = units.filter(|(_, scale)| self.nanos % scale == 0);
+        let (suffix, scale) = fits.next().unwrap_or(("n", 1));
+        write!(f, "{}{suffix}", self.nanos / scale)
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
 }
 
 /// A string or a bare number, as the API takes both. One that is malformed is nothing: its member refuses it.
@@ -179,15 +251,24 @@ mod tests {
         (".0001k", 100, -3),
         ("1.", 1, 0),
         ("1.G", 1, 9),
+        // What its scanner lets through besides, as a kube-apiserver v1.36 says.
+        (".", 0, 0),
+        ("m", 0, 0),
+        ("000.5", 5, -1),
+        ("1e-100", 1, -9),
+        ("0e100", 0, 0),
+        ("e3", 0, 0),
+        (".m", 0, 0),
     ];
 
     #[test]
     fn reads_what_kubernetes_reads() {
+        let read = |text: &str| Quantity::parse(text).map(|quantity| quantity.nanos);
         for (text, digits, tens) in PARSED {
             let nanos = digits * 10_i128.pow(u32::try_from(tens + 9).unwrap());
-            assert_eq!(Quantity::parse(text), Some(Quantity(nanos)), "{text}");
-            assert_eq!(Quantity::parse(&format!("-{text}")), Some(Quantity(-nanos)), "-{text}");
-            assert_eq!(Quantity::parse(&format!("+{text}")), Some(Quantity(nanos)), "+{text}");
+            assert_eq!(read(text), Some(nanos), "{text}");
+            assert_eq!(read(&format!("-{text}")), Some(-nanos), "-{text}");
+            assert_eq!(read(&format!("+{text}")), Some(nanos), "+{text}");
         }
     }
 
@@ -196,7 +277,7 @@ mod tests {
         // Source: `TestQuantityParse`, its table of invalid ones.
         for text in [
             "", "1.1.M", "1+1.0M", "0.1mi", "0.1am", "aoeu", ".5i", "1i", "-3.01i", "-3.01e-", " 1", "1 ", "- 1",
-            "+ 1", "1-", "--1", "1 Mi", "1Kib",
+            "+ 1", "1-", "--1", "1 Mi", "1Kib", "1e", "1k3", "1ee3", "1e+", "1E3i",
         ] {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }
@@ -214,5 +295,32 @@ mod tests {
         assert_eq!(read(&format!("0.{}", "1".repeat(200))).milli(), 112);
         let json: Vec<Quantity> = serde_json::from_str(r#"[1, "2", 0.5, null, "x"]"#).unwrap();
         assert_eq!(json.iter().map(|one| one.milli()).collect::<Vec<_>>(), [1000, 2000, 500, 0, 0]);
+    }
+
+    #[test]
+    fn they_are_read_and_written_as_kubernetes_does() {
+        for (text, canonical) in [
+            ("0", "0"),
+            ("2", "2"),
+            ("500m", "500m"),
+            ("1500m", "1500m"),
+            ("2000m", "2"),
+            ("0.5", "500m"),
+            (".5", "500m"),
+            ("1e3", "1k"),
+            ("1000", "1k"),
+            ("1024", "1024"),
+            ("1024Ki", "1Mi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Ki", "512"),
+            ("-1", "-1"),
+            ("100n", "100n"),
+        ] {
+            assert_eq!(Quantity::parse(text).unwrap().to_string(), canonical, "{text}");
+        }
+        let sum = |a: &str, b: &str| Quantity::parse(a).unwrap().plus(Quantity::parse(b).unwrap()).to_string();
+        assert_eq!(sum("500m", "1"), "1500m");
+        assert_eq!(sum("128Mi", "896Mi"), "1Gi");
+        assert!(Quantity::parse("1Gi").unwrap() > Quantity::parse("1G").unwrap());
     }
 }

@@ -22,6 +22,7 @@ use crate::{
         kind::KindSpec,
         log::{ReadAfter, Record},
         naming::Naming,
+        remarks::Remarks,
         retained::Retained,
         revision::Revision,
         sequencer::{Ingested, Sequencer, Shared, Source},
@@ -343,6 +344,36 @@ impl FleetStore {
         inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default()
     }
 
+    /// Says that the object of that UID under a plain key is behind in these members; of none, that it has caught up. What
+    /// that changes is one event, after the hold if the key is held.
+    pub fn set_behind(&self, key: &str, uid: &str, members: &[MemberName]) {
+        self.write(|inner| {
+            let before = match members {
+                [] => inner.behind.remove(key),
+                members => inner.behind.insert(key.to_owned(), (uid.to_owned(), members.to_vec())),
+            };
+            let (known, before) = before.unwrap_or_default();
+            if before != members || (known != uid && !members.is_empty()) {
+                inner.refold(key);
+            }
+        });
+    }
+
+    /// What is to be said of the folded object under a plain key.
+    pub fn remarks(&self, key: &str) -> Remarks {
+        self.inner.read().remarks(key)
+    }
+
+    /// The folded objects of which there is something to say, by key.
+    pub fn remarked(&self) -> Vec<(String, Remarks)> {
+        let inner = self.inner.read();
+        let mut all: Vec<_> = inner.folds.keys().map(|key| (key.clone(), inner.remarks(key))).collect();
+        drop(inner);
+        all.retain(|(_, remarks)| !remarks.is_empty());
+        all.sort_by(|(one, _), (two, _)| one.cmp(two));
+        all
+    }
+
     /// Says whether a member's object of that own UID is still held under a plain key, as a part or as a native.
     pub fn holds(&self, key: &str, member: &MemberName, uid: &str) -> bool {
         self.parts(key).iter().any(|part| part.member == *member && part.uid == uid)
@@ -436,8 +467,17 @@ impl FleetStore {
 
     /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.
     pub fn hold(self: &Arc<Self>, key: &str) -> Hold {
-        self.inner.write().hold(key);
-        Hold { store: Some(Arc::clone(self)), key: key.to_owned() }
+        self.hold_whole(key).0
+    }
+
+    /// The same, with what is shown and the parts that make it: from here on they may differ.
+    pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Part>) {
+        let mut inner = self.inner.write();
+        inner.hold(key);
+        let shown = inner.objects.get(key.as_bytes()).map(|Slot(entry)| Arc::clone(entry));
+        let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();
+        drop(inner);
+        (Hold { store: Some(Arc::clone(self)), key: key.to_owned() }, shown, parts)
     }
 }
 

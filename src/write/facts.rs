@@ -142,6 +142,7 @@ async fn has_namespace(fleet: &LiveFleet, member: &Member, namespaces: Option<&R
         path: format!("/api/v1/namespaces/{name}"),
         query: String::new(),
         body: Bytes::new(),
+        content_type: String::new(),
         user_agent: None,
     };
     match fleet.call(member.name(), None, call).await {

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    config::MemberName,
+    config::{MemberName, Weight},
     placement::{plan::Candidate, policy::Rules, scheduling::PodRequirements},
     wire::{
         caller::Caller,
@@ -67,6 +67,8 @@ pub struct Call {
     pub query: String,
     /// JSON; empty for none.
     pub body: Bytes,
+    /// The media type of the body: of a patch it says which kind of patch it is. Empty is `application/json`.
+    pub content_type: String,
     /// The client's own: a member derives the field manager from it.
     pub user_agent: Option<String>,
 }
@@ -235,11 +237,25 @@ pub trait Fleet: Send + Sync + 'static {
     /// Ends [`Fleet::withhold`]; does nothing where that was not asked.
     fn show(&self, key: &Key);
 
+    /// Says in which members the object of that UID is behind; in none, that it has caught up. Shown after the hold, if
+    /// the key is held.
+    fn set_behind(&self, key: &Key, uid: &str, members: &[MemberName]);
+
     /// The object of that exact visible name.
     fn visible(&self, key: &Key) -> Option<Visible>;
 
-    /// The parts of the placed object of that name, home first, then in the marker's order; those of members that are down
-    /// too. Empty if there is none.
+    /// The folded object that was shown when the key was taken, and the parts that made it, as [`Fleet::parts`] has them.
+    fn whole(&self, hold: &Self::Hold, key: &Key) -> Option<(Visible, Vec<Part>)>;
+
+    /// Says whether the kind has a subresource.
+    fn serves(&self, key: &Key, subresource: &str) -> bool;
+
+    /// The configured weight of a member.
+    fn weight(&self, member: &MemberName) -> Weight;
+
+    /// The parts of the folded object of that name: of a placed one its home first, then in the marker's order; of a shared
+    /// one the holder first that gives its body, then in configuration order. Those of members that are down too. Empty if
+    /// there is none.
     fn parts(&self, key: &Key) -> Vec<Part>;
 
     /// Brings a live answer into the store. `key` bears the member's own name. When it returns, [`Fleet::visible`] tells it

@@ -105,6 +105,13 @@ impl<F: Fleet> Writer<F> {
                 let found = self.find_landed(&entry, home, landed, wake, |found| !matches!(found, Found::Absent)).await;
                 self.settle_create(&entry, home, others, found).await
             }
+            Verb::Update => {
+                if self.settle_update(&entry, last_byte, wake).await {
+                    self.close(&entry).await
+                } else {
+                    Settled::Open
+                }
+            }
             Verb::Delete if matches!(home.step, Step::Done { .. }) => self.delete_others(&entry, others).await,
             Verb::Delete => {
                 let stands = |found: &Found| matches!(found, Found::Part { deleting: false, .. });

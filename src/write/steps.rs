@@ -10,7 +10,7 @@ use crate::{
         overrides::overridden,
         stamp::{Stamp, stamped},
     },
-    wire::{locate::Paths, warning::Warnings},
+    wire::{caller::Caller, locate::Paths, warning::Warnings},
     write::{
         Writer,
         fleet::{Answer, Call, Document, Fleet},
@@ -193,9 +193,23 @@ impl<F: Fleet> Writer<F> {
             path: entry.key.collection(),
             query: if dry { with_dry_run(&entry.query) } else { entry.query.clone() },
             body,
+            content_type: String::new(),
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(&target.member, Some(&entry.caller), call).await;
+        if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
+    }
+
+    /// Sends a mutation that is neither a create nor a delete, or rehearses it.
+    pub(super) async fn mutate(
+        &self,
+        member: &MemberName,
+        caller: &Caller,
+        call: Call,
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Outcome {
+        let answer = self.fleet.call(member, Some(caller), call).await;
         if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 
@@ -213,6 +227,7 @@ impl<F: Fleet> Writer<F> {
             path: entry.key.object(),
             query: String::new(),
             body: options,
+            content_type: String::new(),
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(member, Some(&entry.caller), call).await;
@@ -246,6 +261,7 @@ impl<F: Fleet> Writer<F> {
             path: entry.key.object(),
             query: String::new(),
             body: Bytes::new(),
+            content_type: String::new(),
             user_agent: None,
         };
         match self.fleet.call(&target.member, None, call).await {

@@ -17,6 +17,7 @@ use crate::{
 #[allow(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum Verb {
     Create,
+    Update,
     Delete,
 }
 
@@ -128,7 +129,7 @@ impl Entry {
     }
 
     /// The members whose parts are neither done nor undone.
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = MemberName> {
+    pub fn unfinished(&self) -> impl Iterator<Item = MemberName> {
         let open = |step: &Step| matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_));
         self.targets.iter().filter(move |target| open(&target.step)).map(|target| target.member.clone())
     }
@@ -143,7 +144,7 @@ impl Entry {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Record {
     /// A write is about to begin.
-    Begun(Box<Entry>),
+    Begun(Box<Begun>),
     /// A part came so far.
     Step {
         id: u64,
@@ -153,6 +154,16 @@ pub(super) enum Record {
     },
     /// Nothing is left to do.
     Finished { id: u64 },
+}
+
+/// An entry, and when it began.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Begun {
+    #[serde(flatten)]
+    pub(super) entry: Entry,
+    /// Units: seconds since 1970. 0 in a journal of before it was noted.
+    #[serde(default)]
+    pub(super) begun_at: u64,
 }
 
 #[derive(Serialize, Deserialize)]

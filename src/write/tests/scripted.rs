@@ -79,12 +79,17 @@ pub(super) struct Cluster {
     pub(super) objects: BTreeMap<String, Value>,
 }
 
+/// Members that are behind, by an object's name and UID.
+type Behind = BTreeMap<(String, String), Vec<String>>;
+
 #[derive(Clone)]
 pub(super) struct Scripted {
     pub(super) world: Arc<Mutex<World>>,
     pub(super) killed: Arc<Notify>,
     held: Arc<Mutex<BTreeSet<String>>>,
     pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
+    /// What the writer said last of who is behind, by name and UID.
+    pub(super) behind: Arc<Mutex<Behind>>,
 }
 
 fn document(bytes: Bytes) -> Document {
@@ -107,6 +112,7 @@ impl Scripted {
             killed: Arc::default(),
             held: Arc::default(),
             withheld: Arc::default(),
+            behind: Arc::default(),
         }
     }
 
@@ -114,7 +120,13 @@ impl Scripted {
     pub(super) fn restarted(&self) -> Self {
         let mut world = self.world.lock();
         world.crashed = false;
-        Self { world: self.world.clone(), killed: Arc::default(), held: Arc::default(), withheld: Arc::default() }
+        Self {
+            world: self.world.clone(),
+            killed: Arc::default(),
+            held: Arc::default(),
+            withheld: Arc::default(),
+            behind: Arc::default(),
+        }
     }
 
     /// The fleet's parts of `name`: member and replicas.
@@ -175,6 +187,9 @@ impl World {
         if call.method == Method::GET {
             return (StatusCode::OK, Bytes::from(object.to_string()));
         }
+        if matches!(call.method, Method::PUT | Method::PATCH) {
+            return self.replace(member, call, &last, object, dry);
+        }
         let options: Value = serde_json::from_slice(&call.body).unwrap();
         for (field, meta) in [("uid", "uid"), ("resourceVersion", "resourceVersion")] {
             let wanted = &options["preconditions"][field];
@@ -202,6 +217,38 @@ impl World {
     fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
         let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
         held.map(|(name, object)| (name.clone(), object.clone())).collect()
+    }
+
+    /// A `PUT` or a merge patch.
+    fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
+        let body: Value = serde_json::from_slice(&call.body).unwrap();
+        let asks = &body["metadata"]["resourceVersion"];
+        if asks.is_string() && *asks != held["metadata"]["resourceVersion"] {
+            let words = format!(
+                "Operation cannot be fulfilled on deployments.apps {name:?}: the object has been modified; please apply \
+                 your changes to the latest version and try again"
+            );
+            let status = Status::conflict("apps", "deployments", name, words);
+            return (status.code, status.to_json());
+        }
+        let mut next = if call.method == Method::PUT { body } else { held.clone() };
+        if call.method == Method::PATCH {
+            json_patch::merge(&mut next, &serde_json::from_slice(&call.body).unwrap());
+        }
+        for field in ["uid", "generation", "resourceVersion"] {
+            next["metadata"][field] = held["metadata"][field].clone();
+        }
+        next["status"] = held["status"].clone();
+        if next["spec"] != held["spec"] {
+            next["metadata"]["generation"] = (held["metadata"]["generation"].as_u64().unwrap_or(0) + 1).into();
+        }
+        if next != held {
+            next["metadata"]["resourceVersion"] = self.uids.to_string().into();
+        }
+        if !dry {
+            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), next.clone());
+        }
+        (StatusCode::OK, Bytes::from(next.to_string()))
     }
 
     fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
@@ -381,6 +428,11 @@ impl Fleet for Scripted {
         self.withheld.lock().remove(&key.name);
     }
 
+    fn set_behind(&self, key: &Key, uid: &str, members: &[MemberName]) {
+        let names = members.iter().map(|member| member.as_str().to_owned()).collect();
+        self.behind.lock().insert((key.name.clone(), uid.to_owned()), names);
+    }
+
     fn visible(&self, key: &Key) -> Option<Visible> {
         if self.withheld.lock().contains(&key.name) {
             return None;
@@ -404,7 +456,21 @@ impl Fleet for Scripted {
         let documents: Vec<_> =
             parts.iter().map(|(_, member, object)| (member.clone(), object.to_string().into())).collect();
         drop(world);
-        Some(Visible { uid, revision: 7, body: self.render(key, &documents)?, deleting })
+        let mut body: Value = serde_json::from_slice(&self.render(key, &documents)?).unwrap();
+        body["metadata"]["resourceVersion"] = "7".into();
+        Some(Visible { uid, revision: 7, body: body.to_string().into(), deleting })
+    }
+
+    fn whole(&self, _hold: &Held, key: &Key) -> Option<(Visible, Vec<Part>)> {
+        Some((self.visible(key)?, self.parts(key)))
+    }
+
+    fn serves(&self, _key: &Key, _subresource: &str) -> bool {
+        true
+    }
+
+    fn weight(&self, member: &MemberName) -> Weight {
+        Weight(self.world.lock().members[member].weight)
     }
 
     fn parts(&self, key: &Key) -> Vec<Part> {
