@@ -200,18 +200,18 @@ pub fn occupy(rooms: &mut [Room], pods: impl IntoIterator<Item = Usage>) {
     }
 }
 
-/// What is free in a member, and how many replicas of a pod fit. `pod` is what it asks of nodes, and what it requests.
-pub fn capacity(rooms: &[Room], pod: Option<(&PodRequirements, Resources)>) -> Capacity {
+/// What is free in a member, and how many replicas of a pod fit. `pod` is what its pods ask of nodes.
+pub fn capacity(rooms: &[Room], pod: Option<&PodRequirements>) -> Capacity {
     let (mut free, mut replicas) = (Resources::default(), 0_u64);
     for room in rooms {
         // A cordoned or ill node takes nothing, whatever is free on it.
         let open = match pod {
-            Some((asked, _)) => admits(asked, &room.node),
+            Some(asked) => admits(asked, &room.node),
             None => admits(&PodRequirements::default(), &room.node),
         };
         if open {
             free.add(&room.free);
-            replicas = replicas.saturating_add(pod.map_or(0, |(_, one)| room.free.holds(&one)));
+            replicas = replicas.saturating_add(pod.map_or(0, |asked| room.free.holds(&asked.requested)));
         }
     }
     Capacity { replicas: u32::try_from(replicas).unwrap_or(u32::MAX), free }
@@ -274,14 +274,15 @@ mod tests {
         occupy(&mut rooms, pods.iter().filter_map(|json| Usage::of_pod(json)));
         assert_eq!((rooms[0].free.cpu_milli, rooms[0].free.pods), (1400, 9));
         assert_eq!((rooms[1].free.cpu_milli, rooms[1].free.pods), (1000, 2));
-        let asked = PodRequirements::default();
-        let one = Resources { cpu_milli: 500, memory_bytes: 1, pods: 1 };
-        let all = capacity(&rooms, Some((&asked, one)));
+        let asks = |cpu_milli: u64| PodRequirements {
+            requested: Resources { cpu_milli, memory_bytes: 0, pods: 1 },
+            ..PodRequirements::default()
+        };
+        let all = capacity(&rooms, Some(&asks(500)));
         assert_eq!((all.replicas, all.free.cpu_milli), (4, 2400), "node by node: 2 and 2, not 2400 / 500");
-        let idle = Resources { pods: 1, ..Resources::default() };
-        assert_eq!(capacity(&rooms, Some((&asked, idle))).replicas, 11);
+        assert_eq!(capacity(&rooms, Some(&asks(0))).replicas, 11);
         assert_eq!(capacity(&rooms, None).replicas, 0);
-        assert_eq!(capacity(&[], Some((&asked, one))), Capacity::default());
+        assert_eq!(capacity(&[], Some(&asks(1))), Capacity::default());
     }
 
     #[test]
@@ -293,8 +294,9 @@ mod tests {
             ..Taint::default()
         }];
         let one = Resources { cpu_milli: 1000, memory_bytes: 1, pods: 1 };
-        assert_eq!(capacity(&rooms, Some((&PodRequirements::default(), one))).replicas, 2);
-        let named = PodRequirements { node_name: "a".into(), ..PodRequirements::default() };
-        assert_eq!(capacity(&rooms, Some((&named, one))).replicas, 2, "it passes the scheduler by");
+        let asked = PodRequirements { requested: one, ..PodRequirements::default() };
+        assert_eq!(capacity(&rooms, Some(&asked)).replicas, 2);
+        let named = PodRequirements { node_name: "a".into(), ..asked };
+        assert_eq!(capacity(&rooms, Some(&named)).replicas, 2, "it passes the scheduler by");
     }
 }

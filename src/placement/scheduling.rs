@@ -6,7 +6,10 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Deserializer};
 
-use crate::wire::locate::{NotAnObject, Paths};
+use crate::{
+    placement::capacity::Resources,
+    wire::locate::{NotAnObject, Paths},
+};
 
 /// What a pod template asks of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -24,6 +27,9 @@ pub struct PodRequirements {
     /// Taints that the pod bears.
     #[serde(deserialize_with = "nullable")]
     pub tolerations: Vec<Toleration>,
+    /// What one pod requests.
+    #[serde(skip)]
+    pub requested: Resources,
 }
 
 /// `affinity`, as far as it is required of nodes.
@@ -162,7 +168,8 @@ impl PodRequirements {
         let mut found = Vec::new();
         Paths::new([(0, path)]).locate(body, &mut found)?;
         let spec = found.first().and_then(|place| body.get(place.range.clone()));
-        Ok(Some(spec.and_then(|spec| serde_json::from_str(spec).ok()).unwrap_or_default()))
+        let asked: Self = spec.and_then(|spec| serde_json::from_str(spec).ok()).unwrap_or_default();
+        Ok(Some(Self { requested: Resources::of_pod(spec.unwrap_or_default()), ..asked }))
     }
 }
 

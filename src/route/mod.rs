@@ -4,7 +4,7 @@
 
 mod body;
 mod info;
-mod plan;
+pub mod plan;
 pub mod status;
 mod writes;
 
@@ -162,7 +162,7 @@ impl Router {
             return Box::pin(self.openapi.answer(&self.stores, parts)).await;
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
-        if path == plan::PATH {
+        if path == plan::PLAN_PATH {
             return Box::pin(self.plan((mode, caller), parts, body)).await;
         }
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Where it is. The body is one object, as it would be posted.
-pub(super) const PATH: &str = "/kubefold/v1/plan";
+/// Where `kubefold plan` asks. The body is one object, as it would be posted.
+pub const PLAN_PATH: &str = "/kubefold/v1/plan";
 
 impl Router {
     /// Answers a `POST`; `?namespace=` is for an object that names none.

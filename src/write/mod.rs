@@ -9,6 +9,7 @@ mod facts;
 pub mod fleet;
 pub mod journal;
 pub mod live;
+pub mod plan;
 pub mod reply;
 pub mod request;
 pub mod review;
@@ -21,7 +22,7 @@ mod forward;
 mod names;
 mod options;
 mod pinned;
-mod plan;
+mod room;
 mod steps;
 #[cfg(test)]
 mod tests;

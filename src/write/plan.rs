@@ -1,8 +1,10 @@
 //! What a create would come to: the one way to a plan, for creates and for `kubefold plan`, which changes nothing.
 
+use std::ops::Not;
+
 use bytes::Bytes;
 use http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     config::MemberName,
@@ -16,7 +18,7 @@ use crate::{
     write::{
         Writer,
         create::{Draft, invalid, is_event, refuse_what_is_no_pin},
-        fleet::{Ask, Facts, Fleet, Key},
+        fleet::{Ask, Facts, Fleet, Key, Measure},
         reply::Reply,
         request::Request,
     },
@@ -54,10 +56,18 @@ pub(super) async fn asked<F: Fleet>(
         owners: &draft.owners,
         pod: draft.pod.as_ref(),
         scales: draft.scales.as_ref(),
-        sized: policy.strategy == Strategy::One || policy.by_capacity,
+        measure: measure(&policy),
     };
     let facts = fleet.facts(ask).await;
     Ok(Asked { policy, facts, shared })
+}
+
+fn measure(policy: &Policy) -> Measure {
+    match policy.strategy {
+        Strategy::Divide if policy.by_capacity => Measure::Always,
+        Strategy::One => Measure::UnlessSticky,
+        Strategy::Divide | Strategy::Duplicate => Measure::Nothing,
+    }
 }
 
 impl Asked {
@@ -81,45 +91,62 @@ impl Asked {
 }
 
 /// The answer to `POST /kubefold/v1/plan`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    object: Object<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<String>,
-    strategy: &'static str,
-    members: Vec<Place>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    warnings: Vec<String>,
+pub struct Planned {
+    /// `Plan`.
+    pub kind: String,
+    /// `kubefold.io/v1`.
+    pub api_version: String,
+    /// What would be created.
+    pub object: Object,
+    /// The policy that holds; none is the default of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// `duplicate`, `divide`, `one`; `shared` of what every cluster has, `pinned` of what its name pins to a member.
+    pub strategy: String,
+    /// Every member, in the order of the configuration.
+    pub members: Vec<Place>,
+    /// What the client of a create would be warned of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// An object that is to be created.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Object<'a> {
-    kind: String,
-    resource: String,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    namespace: &'a str,
-    name: &'a str,
+pub struct Object {
+    /// Its kind.
+    pub kind: String,
+    /// `deployments.apps`.
+    pub resource: String,
+    /// Empty if it is cluster-scoped.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its name, or what it is generated from.
+    pub name: String,
 }
 
 /// What one member gets, and why.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Place {
-    member: String,
-    /// It gets a part; with `later`, when it is back.
-    part: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    home: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    later: bool,
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Place {
+    /// The member.
+    pub member: String,
+    /// It gets a part.
+    pub part: bool,
+    /// Its part is the home.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub home: bool,
+    /// It gets its part when it is back.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub later: bool,
+    /// What is set in its part alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    values: Vec<Value>,
+    pub values: Vec<Value>,
+    /// Why it gets that, or nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
+    pub why: Option<String>,
 }
 
 /// Tells what a create would come to.
@@ -210,17 +237,17 @@ fn reply(
     warnings: Vec<String>,
 ) -> Reply {
     let gvk = &key.gvk;
-    let told = Told {
-        kind: "Plan",
-        api_version: "kubefold.io/v1",
+    let told = Planned {
+        kind: "Plan".to_owned(),
+        api_version: "kubefold.io/v1".to_owned(),
         object: Object {
             kind: gvk.kind.to_string(),
             resource: key.gvr.qualified(),
-            namespace: &key.namespace,
-            name: &key.name,
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
         },
         policy,
-        strategy,
+        strategy: strategy.to_owned(),
         members,
         warnings,
     };
