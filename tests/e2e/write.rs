@@ -1,10 +1,14 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
+mod alike;
+mod behind;
 mod crash;
 mod create;
 mod delete;
+mod kinds;
 mod outage;
 mod pinned;
+mod plan;
 mod refused;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -143,7 +143,11 @@ fn duplicates_go_everywhere_and_a_down_member_is_behind() {
     let plan = by(&Policy::plain(Strategy::Duplicate), map, &all, None).unwrap();
     let of = |target: &Target| (target.member.to_string(), target.made, target.behind.clone());
     let behind = Some("it is down: cut off".to_owned());
-    assert_eq!(plan.targets.iter().map(of).last(), Some(("west".into(), true, behind)), "the home is one that is up");
+    assert_eq!(
+        plan.targets.iter().map(of).next_back(),
+        Some(("west".into(), true, behind)),
+        "the home is one that is up"
+    );
     assert_eq!(plan.targets.len(), 3);
     assert!(plan.targets.iter().all(|target| target.values.is_empty()));
     all.iter_mut().for_each(|one| one.standing = Standing::Down("cut off".into()));
