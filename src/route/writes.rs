@@ -16,7 +16,7 @@ use crate::{
     },
     store::{Remarks, key},
     wire::{body::Body, resource::Gvk, status::Status, warning::Warnings},
-    write::{request::Request, review::is_review},
+    write::{is_event, request::Request, review::is_review},
 };
 
 /// Whose a named object is.
@@ -39,6 +39,11 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
+            // What cannot be watched is in no store, by which its name could be promised (a binding).
+            ("create", "") if known.is_some_and(|known| !known.watchable) => {
+                drain(body).await;
+                Err(self.not_built(info))
+            }
             ("create", "") => self.create(target, (asked, method), body).await,
             // Streams, which are no requests with one answer each.
             (_, "attach" | "exec" | "log" | "portforward" | "proxy") => {
@@ -83,8 +88,14 @@ impl Router {
         let body = read_json(asked.headers, body).await?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
-        // A pin waits for its own member, everything else for all: a name is promised once.
-        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        // A pin waits for its own member, everything else for all: a name is promised once. An event is its object's
+        // member's, whatever the others hold, and is told of outages.
+        let ready = match self.stores.ready(&target.gvr, only.as_ref()).await {
+            Err(_) if is_event(&target.gvr) => {
+                Ready { running: self.stores.running(&target.gvr)?, warnings: Vec::new() }
+            }
+            ready => ready?,
+        };
         let request = request(target, &ready.store().spec().gvk, (asked, method), body);
         let name = body_name(&request.body).unwrap_or_default();
         let mut response = self.writer.create(request).await.into_response();

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+pub use event::is_event;
+
 use crate::{
     placement::{
         divided::Division,
@@ -16,6 +18,7 @@ use crate::{
         policy::{Policy, Strategy, Subject},
     },
     wire::{
+        resource::{Gvk, Gvr},
         status::{Reason, Status, qualified},
         warning::Warnings,
     },
@@ -59,7 +62,7 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     if let Some((own, member)) = writer.fleet.split(&draft.name) {
         return pinned::create(writer, request, draft.json, &draft.name, (&own, &member)).await;
     }
-    if event::is_event(request) {
+    if is_event(&request.gvr) {
         return event::create(writer, request, &draft).await;
     }
     refuse_what_is_no_pin(writer, request, &draft.name)?;
@@ -115,7 +118,8 @@ async fn place<F: Fleet>(
         scales: draft.scales.as_ref(),
         sized: policy.strategy == Strategy::One || policy.by_capacity,
     };
-    let facts = fleet.facts(ask).await;
+    let mut facts = fleet.facts(ask).await;
+    expect_namespace(writer, &key, &mut facts);
     free(writer, &key).await?;
     let uid = shared.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
     let plan = planned(draft, &key, &policy, &facts, &uid)?;
@@ -162,6 +166,21 @@ fn policy<F: Fleet>(
     };
     let rules = writer.fleet.rules();
     rules.rule_for(&subject).map_err(|error| invalid(request, &key.name, &error.to_string()))
+}
+
+/// A member that is down and gets the namespace when it is back gets what lies in it, too.
+fn expect_namespace<F: Fleet>(writer: &Writer<F>, key: &Key, facts: &mut Facts) {
+    let namespace = Key {
+        gvr: Gvr::new("", "v1", "namespaces"),
+        gvk: Gvk::new("", "v1", "Namespace"),
+        namespace: String::new(),
+        name: key.namespace.clone(),
+    };
+    let Some(entry) = writer.journal.open_create(&namespace).filter(|entry| entry.is_committed()) else { return };
+    for member in writer.journal.behind(&namespace, &entry.uid) {
+        let behind = facts.candidates.iter_mut().filter(|candidate| candidate.name == member);
+        behind.for_each(|candidate| candidate.has_namespace |= matches!(candidate.standing, Standing::Down(_)));
+    }
 }
 
 /// That nothing bears the name.

@@ -26,6 +26,8 @@ mod steps;
 mod tests;
 mod update;
 
+pub use create::is_event;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Weak},

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::{
     config::MemberName,
     placement::stamp::{Stamp, stamped},
-    wire::{locate::Paths, status::Status},
+    wire::{locate::Paths, resource::Gvr, status::Status},
     write::{
         Writer,
         create::draft::Draft,
@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// Says whether a request makes an event.
-pub(super) fn is_event(request: &Request) -> bool {
-    matches!(&*request.gvr.group, "" | "events.k8s.io") && &*request.gvr.resource == "events"
+/// Says whether a resource is that of events.
+pub fn is_event(gvr: &Gvr) -> bool {
+    matches!(&*gvr.group, "" | "events.k8s.io") && &*gvr.resource == "events"
 }
 
 /// What an event is about.
