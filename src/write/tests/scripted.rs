@@ -415,7 +415,7 @@ impl Fleet for Scripted {
             absent: false,
             standing: cluster.standing.clone().unwrap_or(Standing::Ready),
             serves_kind: true,
-            has_namespace: !world.lacks_namespace.contains(name),
+            has_namespace: ask.key.namespace.is_empty() || !world.lacks_namespace.contains(name),
             missing_owners: ask
                 .owners
                 .iter()
