@@ -15,8 +15,14 @@ use crate::{
         info::RequestInfo,
     },
     store::{Remarks, key},
-    wire::{body::Body, resource::Gvk, status::Status, warning::Warnings},
-    write::{is_event, request::Request, review::is_review},
+    wire::{
+        body::Body,
+        mode::Mode,
+        resource::{Gvk, Gvr},
+        status::Status,
+        warning::Warnings,
+    },
+    write::{Selected, request::Request, review::is_review},
 };
 
 /// Whose a named object is.
@@ -39,7 +45,8 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
-            // What cannot be watched is in no store, by which its name could be promised (a binding).
+            ("create", "") if is_binding(&target.gvr) => self.binding(target, (asked, method), body).await,
+            // What cannot be watched is in no store, by which its name could be promised.
             ("create", "") if known.is_some_and(|known| !known.watchable) => {
                 drain(body).await;
                 Err(self.not_built(info))
@@ -50,7 +57,7 @@ impl Router {
                 drain(body).await;
                 Err(self.not_built(info))
             }
-            ("deletecollection", "") => self.delete_collection(info, target, (asked, method), body).await,
+            ("deletecollection", "") => self.delete_collection(target, (asked, method), body).await,
             ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
             _ => Err(self.not_built(info)),
         }
@@ -88,14 +95,8 @@ impl Router {
         let body = read_json(asked.headers, body).await?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
-        // A pin waits for its own member, everything else for all: a name is promised once. An event is its object's
-        // member's, whatever the others hold, and is told of outages.
-        let ready = match self.stores.ready(&target.gvr, only.as_ref()).await {
-            Err(_) if is_event(&target.gvr) => {
-                Ready { running: self.stores.running(&target.gvr)?, warnings: Vec::new() }
-            }
-            ready => ready?,
-        };
+        // A pin waits for its own member, everything else for all: a name is promised once.
+        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
         let request = request(target, &ready.store().spec().gvk, (asked, method), body);
         let name = body_name(&request.body).unwrap_or_default();
         let mut response = self.writer.create(request).await.into_response();
@@ -113,11 +114,41 @@ impl Router {
         (asked, method): (Asked<'_>, &Method),
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let wanted = asked.wanted()?;
         let body = match *method {
             Method::PATCH => read_patch(asked.headers, body).await?,
             _ => read_json(asked.headers, body).await?,
         };
+        // Source: kubernetes/apiserver `pkg/endpoints/handlers/namer.go`. Only custom resources have such routes.
+        if target.name.is_empty() {
+            return Err(Status::bad_request("name must be provided"));
+        }
+        self.aimed(info, target, (asked, method), body).await
+    }
+
+    /// A `POST` of a binding that names its pod in its body alone: `bindings` is an older way to say `pods/<name>/binding`.
+    async fn binding(
+        &self,
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let body = read_json(asked.headers, body).await?;
+        let name = body_name(&body).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Status::bad_request("Name parameter required."))?;
+        let target = Target { gvr: Gvr::new("", "v1", "pods"), name, ..target.clone() };
+        let info = RequestInfo { verb: "create".into(), subresource: "binding".into(), ..RequestInfo::default() };
+        self.aimed(&info, &target, (asked, method), body).await
+    }
+
+    /// A write to one object, with its body as JSON.
+    async fn aimed(
+        &self,
+        info: &RequestInfo,
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
+        body: Bytes,
+    ) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let only = naming.split(&target.name).map(|(_, member)| member.clone());
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
@@ -157,16 +188,37 @@ impl Router {
         asked.written(reply.into_response(), wanted, ready.store().spec()).await
     }
 
-    /// A `DELETE` of a collection.
+    /// A `DELETE` of a collection: answered with the list of what was in it.
     async fn delete_collection(
         &self,
-        info: &RequestInfo,
-        _target: &Target,
-        _asked: (Asked<'_>, &Method),
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        drain(body).await;
-        Err(self.not_built(info))
+        let wanted = asked.wanted()?;
+        let body = read_json(asked.headers, body).await?;
+        // Whichever view asks: what is left out would stay, and nobody would know.
+        let whole = Asked { mode: Mode::Whole, ..asked };
+        let (ready, mut list, entries) = Box::pin(self.reader.collection(target, whole)).await?;
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let selected = entries.iter().map(|entry| {
+            let member = entry.holders.first().filter(|_| !entry.folded);
+            Selected {
+                name: entry.name().to_owned(),
+                namespace: entry.namespace().to_owned(),
+                uid: entry.uid().to_owned(),
+                native: member.map(|member| (naming.own(entry.name()).to_owned(), member.clone())),
+            }
+        });
+        let mut request = request(target, &ready.store().spec().gvk, (asked, method), body);
+        request.name.clear();
+        match self.writer.delete_collection(request, selected.collect()).await {
+            Ok(warnings) => {
+                warnings.write_to(list.headers_mut());
+                Ok(asked.encoded(list, wanted.encoding).await)
+            }
+            Err(refused) => Ok(asked.encoded(refused.into_response(), wanted.encoding).await),
+        }
     }
 
     /// Says whose an object is.
@@ -214,6 +266,11 @@ impl Router {
             _ => Ok(Aim::Whole(entry.name().to_owned())),
         }
     }
+}
+
+/// `bindings` of the core group, which can only be posted.
+fn is_binding(gvr: &Gvr) -> bool {
+    gvr.group.is_empty() && &*gvr.resource == "bindings"
 }
 
 /// Says of what was written what a read of it would say. Who is behind, and why, its writer has said.

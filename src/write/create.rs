@@ -9,8 +9,6 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-pub use event::is_event;
-
 use crate::{
     placement::{
         divided::Division,
@@ -62,7 +60,7 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     if let Some((own, member)) = writer.fleet.split(&draft.name) {
         return pinned::create(writer, request, draft.json, &draft.name, (&own, &member)).await;
     }
-    if is_event(&request.gvr) {
+    if event::is_event(&request.gvr) {
         return event::create(writer, request, &draft).await;
     }
     refuse_what_is_no_pin(writer, request, &draft.name)?;

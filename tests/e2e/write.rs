@@ -5,6 +5,7 @@ mod behind;
 mod crash;
 mod create;
 mod delete;
+mod forward;
 mod kinds;
 mod outage;
 mod pinned;

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Says whether a resource is that of events.
-pub fn is_event(gvr: &Gvr) -> bool {
+pub(super) fn is_event(gvr: &Gvr) -> bool {
     matches!(&*gvr.group, "" | "events.k8s.io") && &*gvr.resource == "events"
 }
 
