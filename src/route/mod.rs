@@ -4,6 +4,7 @@
 
 mod body;
 mod info;
+pub mod plan;
 pub mod status;
 mod writes;
 
@@ -165,6 +166,9 @@ impl Router {
             return Box::pin(self.openapi.answer(&self.stores, parts)).await;
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
+        if path == plan::PLAN_PATH {
+            return Box::pin(self.plan((mode, caller), parts, body)).await;
+        }
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }

@@ -283,7 +283,7 @@ fn remark(ready: &Ready, target: &Target, name: &str, response: &mut Response<Bo
 }
 
 /// The write as its room takes it.
-fn request(target: &Target, gvk: &Gvk, (asked, method): (Asked<'_>, &Method), body: Bytes) -> Request {
+pub(super) fn request(target: &Target, gvk: &Gvk, (asked, method): (Asked<'_>, &Method), body: Bytes) -> Request {
     let text = |name: header::HeaderName| asked.headers.get(name).and_then(|value| value.to_str().ok());
     let content_type = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
     Request {

@@ -122,6 +122,17 @@ pub struct Owner {
     pub uid: String,
 }
 
+/// Whether a create wants to know what is free in the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// It does not.
+    Nothing,
+    /// Only where no member holds the namespace's single objects.
+    UnlessSticky,
+    /// It does.
+    Always,
+}
+
 /// What a create asks of members.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -133,8 +144,8 @@ pub struct Ask<'a> {
     pub pod: Option<&'a PodRequirements>,
     /// What it scales, if it is an autoscaler.
     pub scales: Option<&'a Scaled>,
-    /// What is free in each member is wanted, too.
-    pub sized: bool,
+    /// Whether what is free in each member is wanted, too.
+    pub measure: Measure,
 }
 
 /// What a create must know before it is planned.

@@ -29,6 +29,7 @@ use crate::{
     write::{
         facts,
         fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
+        room::Measured,
     },
 };
 
@@ -42,6 +43,7 @@ pub struct LiveFleet {
     pub(super) stores: Arc<Stores>,
     /// One lock per key that is being written, by resource and key; forgotten when nobody has it.
     keys: Mutex<HashMap<(String, String), Weak<KeyLock>>>,
+    pub(super) measured: Measured,
 }
 
 /// Events are served in two groups.
@@ -62,7 +64,7 @@ pub struct LiveHold {
 impl LiveFleet {
     /// Writes to these stores' members.
     pub fn new(stores: Arc<Stores>) -> Self {
-        Self { stores, keys: Mutex::default() }
+        Self { stores, keys: Mutex::default(), measured: Measured::default() }
     }
 
     fn member(&self, name: &MemberName) -> Option<Arc<Member>> {

@@ -9,6 +9,7 @@ mod facts;
 pub mod fleet;
 pub mod journal;
 pub mod live;
+pub mod plan;
 pub mod reply;
 pub mod request;
 pub mod review;
@@ -22,6 +23,7 @@ mod forward;
 mod names;
 mod options;
 mod pinned;
+mod room;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -146,6 +148,13 @@ impl<F: Fleet> Writer<F> {
             tracing::error!(%error, "a deletion of a collection broke off");
             Err(Reply::internal("the deletion broke off; list what is left"))
         })
+    }
+
+    /// Tells what a create of the body would come to, changing nothing.
+    ///
+    /// Cancel: safe.
+    pub async fn plan(&self, request: &Request) -> Reply {
+        plan::answer(self, request).await
     }
 
     /// Answers a `GET` of a subresource of the native object `own` of `member`.

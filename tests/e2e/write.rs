@@ -9,6 +9,7 @@ mod forward;
 mod kinds;
 mod outage;
 mod pinned;
+mod plan;
 mod refused;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::{
     config::MemberName,
     placement::stamp::{Stamp, stamped},
-    wire::{locate::Paths, resource::Gvr, status::Status},
+    wire::{locate::Paths, status::Status},
     write::{
         Writer,
         create::draft::Draft,
@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-/// Says whether a resource is that of events.
-pub(super) fn is_event(gvr: &Gvr) -> bool {
-    matches!(&*gvr.group, "" | "events.k8s.io") && &*gvr.resource == "events"
+/// Says whether a request makes an event.
+pub(in crate::write) fn is_event(request: &Request) -> bool {
+    matches!(&*request.gvr.group, "" | "events.k8s.io") && &*request.gvr.resource == "events"
 }
 
 /// What an event is about.
