@@ -46,6 +46,11 @@ impl Router {
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
             ("create", "") if is_binding(&target.gvr) => self.binding(target, (asked, method), body).await,
+            // What cannot be watched is in no store, by which its name could be promised.
+            ("create", "") if known.is_some_and(|known| !known.watchable) => {
+                drain(body).await;
+                Err(self.not_built(info))
+            }
             ("create", "") => self.create(target, (asked, method), body).await,
             // Streams, which are no requests with one answer each.
             (_, "attach" | "exec" | "log" | "portforward" | "proxy") => {

@@ -110,7 +110,7 @@ async fn place<F: Fleet>(
 ) -> Result<Reply, Stop> {
     let fleet = &writer.fleet;
     let Some(hold) = fleet.hold(&key).await else { return Err(taken(&key).into()) };
-    let asked = asked(fleet, request, draft, &key).await?;
+    let asked = asked(writer, request, draft, &key).await?;
     free(writer, &key).await?;
     let plan = asked.plan(draft, &key)?;
     let mut warnings = Warnings::default();

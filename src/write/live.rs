@@ -254,7 +254,9 @@ impl Fleet for LiveFleet {
 
     fn render(&self, key: &Key, documents: &[(MemberName, Bytes)]) -> Option<Bytes> {
         let running = self.running(key)?;
-        let shared = Shared { identities: Arc::new(Identities::default()), ..Shared::clone(&self.stores.shared()) };
+        let shared = self.stores.shared();
+        let identities = Arc::new(Identities::over(Arc::clone(&shared.identities)));
+        let shared = Shared { identities, ..Shared::clone(&shared) };
         let scratch = FleetStore::new(running.store.spec_arc(), shared, |_| {});
         let mut shown = None;
         for (member, document) in documents {
@@ -316,10 +318,8 @@ impl LiveFleet {
 
     /// The UID that a folded object's part has in a member.
     fn own_uid(&self, named: &Named<'_>, member: &MemberName) -> Option<String> {
-        let (group, version) = named.group_version;
-        let catalogue = self.stores.catalogue();
-        let resource = catalogue.by_kind(group, version, named.kind)?;
-        let store = &self.stores.peek(&resource.gvr)?.store;
+        let kind = (named.group_version.0.to_owned(), named.kind.to_owned());
+        let store = &self.stores.parts_of(&kind)?.store;
         let namespaces = [named.namespace, ""];
         let parts = namespaces.iter().flat_map(|namespace| store.parts(&key(namespace, named.name)));
         parts.into_iter().find(|part| part.member == *member).map(|part| part.uid)

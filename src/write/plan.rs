@@ -11,10 +11,13 @@ use crate::{
     placement::{
         divided::Value,
         overrides::overridden,
-        plan::{Order, Plan, plan},
+        plan::{Order, Plan, Standing, plan},
         policy::{Policy, Strategy, Subject},
     },
-    wire::warning::Warnings,
+    wire::{
+        resource::{Gvk, Gvr},
+        warning::Warnings,
+    },
     write::{
         Writer,
         create::{Draft, invalid, is_event, refuse_what_is_no_pin},
@@ -36,11 +39,12 @@ pub(super) struct Asked {
 ///
 /// Errors: 422 where no policy can hold.
 pub(super) async fn asked<F: Fleet>(
-    fleet: &F,
+    writer: &Writer<F>,
     request: &Request,
     draft: &Draft<'_>,
     key: &Key,
 ) -> Result<Asked, Reply> {
+    let fleet = &writer.fleet;
     let shared = fleet.shared_uid(key);
     let subject = Subject {
         gvk: &key.gvk,
@@ -58,8 +62,24 @@ pub(super) async fn asked<F: Fleet>(
         scales: draft.scales.as_ref(),
         measure: measure(&policy),
     };
-    let facts = fleet.facts(ask).await;
+    let mut facts = fleet.facts(ask).await;
+    expect_namespace(writer, key, &mut facts);
     Ok(Asked { policy, facts, shared })
+}
+
+/// A member that is down and gets the namespace when it is back gets what lies in it, too.
+fn expect_namespace<F: Fleet>(writer: &Writer<F>, key: &Key, facts: &mut Facts) {
+    let namespace = Key {
+        gvr: Gvr::new("", "v1", "namespaces"),
+        gvk: Gvk::new("", "v1", "Namespace"),
+        namespace: String::new(),
+        name: key.namespace.clone(),
+    };
+    let Some(entry) = writer.journal.open_create(&namespace).filter(|entry| entry.is_committed()) else { return };
+    for member in writer.journal.behind(&namespace, &entry.uid) {
+        let behind = facts.candidates.iter_mut().filter(|candidate| candidate.name == member);
+        behind.for_each(|candidate| candidate.has_namespace |= matches!(candidate.standing, Standing::Down(_)));
+    }
 }
 
 fn measure(policy: &Policy) -> Measure {
@@ -175,7 +195,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
         ));
     }
     refuse_what_is_no_pin(writer, request, &name)?;
-    let asked = asked(&writer.fleet, request, &draft, &key).await?;
+    let asked = asked(writer, request, &draft, &key).await?;
     let plan = asked.plan(&draft, &key)?;
     for target in &plan.targets {
         let (gvk, policy) = (&key.gvk, plan.policy.as_deref().unwrap_or_default());

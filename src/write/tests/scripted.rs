@@ -65,6 +65,7 @@ pub(super) struct World {
     pub(super) crashed: bool,
     pub(super) rules: Arc<Rules>,
     pub(super) sticky: Option<MemberName>,
+    pub(super) lacks_namespace: BTreeSet<MemberName>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The newest own UID of every name that was ever made, per member.
@@ -414,7 +415,7 @@ impl Fleet for Scripted {
             absent: false,
             standing: cluster.standing.clone().unwrap_or(Standing::Ready),
             serves_kind: true,
-            has_namespace: true,
+            has_namespace: ask.key.namespace.is_empty() || !world.lacks_namespace.contains(name),
             missing_owners: ask
                 .owners
                 .iter()

@@ -93,7 +93,7 @@ async fn a_member_that_was_away_has_everything_in_the_end() {
     let inside = "/api/v1/namespaces/late/configmaps";
     let mut map = config("inside");
     let made = stage.create(inside, &map).await;
-    assert_eq!(made.status.as_u16(), 201, "the members that hold the namespace take it: {made}");
+    assert_eq!(made.status.as_u16(), 201, "{made}");
     // What is deleted meanwhile is not made any more.
     stage.fleet.kubectl(&["delete", "configmap", "doomed"]).await.ok();
     stage.fleet.kill9();
@@ -102,6 +102,7 @@ async fn a_member_that_was_away_has_everything_in_the_end() {
     stage.noticed("west", "ready").await;
     stage.settles(&format!("{MAPS}/late"), &["east", "west", "north"]).await;
     stage.settles(&format!("{NAMESPACES}/late"), &["east", "west", "north"]).await;
+    stage.settles(&format!("{inside}/inside"), &["east", "west", "north"]).await;
     stage.settles(&format!("{MAPS}/doomed"), &[]).await;
     map["metadata"]["name"] = json!("all");
     stage.create(inside, &map).await.ok();
