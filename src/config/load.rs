@@ -143,6 +143,7 @@ fn parse(path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
     Ok(Config {
         names: names(raw.names.as_ref(), members.len()).map_err(whole)?,
         shared: shared_rules(raw.shared.as_deref()).map_err(whole)?,
+        policies: Vec::new(),
         members,
     })
 }
@@ -188,6 +189,7 @@ fn member(entry: &Spanned<RawMember>, seen: &mut HashMap<String, u64>, files: &m
         access: access(entry, files)?,
         weight: weight(raw.weight.as_ref())?,
         labels: labels(&raw.labels)?,
+        taints: Vec::new(),
         absent: raw.absent,
         deadlines: deadlines(&raw.deadlines)?,
         in_flight_max: in_flight_max(raw.in_flight_max.as_ref())?,

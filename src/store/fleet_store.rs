@@ -1,6 +1,7 @@
 //! One kind's store as others use it: a lock around the sequencer, snapshots, cursors and holds.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -17,7 +18,7 @@ use crate::{
         dress::BadObject,
         entry::{Entry, Slot},
         fold::Part,
-        identities::Referent,
+        identities::{GroupKind, Referent},
         kind::KindSpec,
         log::{ReadAfter, Record},
         naming::Naming,
@@ -266,6 +267,11 @@ impl FleetStore {
     /// Dresses what refers to these anew.
     pub fn redress(&self, changed: &[Referent]) {
         self.write(|inner| inner.redress(changed));
+    }
+
+    /// The kinds that the documents of this store have referred to.
+    pub fn refers_to(&self) -> BTreeSet<GroupKind> {
+        self.inner.read().members.iter().flat_map(|member| member.refs.kinds().iter().cloned()).collect()
     }
 
     /// Lets watches and paged lists begin. From here on every change is logged.

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use crate::write::journal::record::{Entry, EntryTarget, Step, Verb};
+pub use crate::write::journal::record::{Entry, EntryTarget, Listed, Step, Verb};
 use crate::{
     config::MemberName,
     write::{
@@ -208,9 +208,13 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::wire::{
-        caller::Caller,
-        resource::{Gvk, Gvr},
+    use crate::{
+        config::Overrides,
+        placement::divided::Value,
+        wire::{
+            caller::Caller,
+            resource::{Gvk, Gvr},
+        },
     };
 
     fn member(name: &str) -> MemberName {
@@ -236,11 +240,15 @@ mod tests {
                 .map(|name| EntryTarget {
                     member: member(name),
                     cluster_uid: format!("c-{name}"),
-                    replicas: Some(1),
+                    values: vec![Value { pointer: "/spec/replicas".into(), number: 1 }],
+                    overrides: Overrides::default(),
                     own_uid: None,
                     step: Step::Planned,
                 })
                 .to_vec(),
+            listed: vec![Listed { member: member("north"), cluster_uid: "c-north".into() }],
+            policy: Some("shop".into()),
+            shared: false,
         }
     }
 

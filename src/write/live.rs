@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use crate::{
-    config::{MemberName, Weight},
+    config::MemberName,
     member::{
         Class, Member, collect, impersonate,
         stores::{Running, Stores},
         strip,
     },
-    placement::plan::Candidate,
+    placement::policy::Rules,
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
     wire::{
         body::{empty, full},
@@ -28,7 +28,7 @@ use crate::{
     },
     write::{
         facts,
-        fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
+        fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Owner, Part, Visible},
     },
 };
 
@@ -127,8 +127,35 @@ impl Fleet for LiveFleet {
         self.member(member)?.cluster_uid().map(|uid| uid.to_string())
     }
 
-    async fn candidates(&self, ask: Ask<'_>) -> Vec<Candidate> {
-        facts::candidates(self, ask).await
+    fn rules(&self) -> Arc<Rules> {
+        self.stores.rules()
+    }
+
+    async fn facts(&self, ask: Ask<'_>) -> Facts {
+        Box::pin(facts::facts(self, ask)).await
+    }
+
+    async fn holders(&self, namespace: &str, owner: &Owner) -> Vec<MemberName> {
+        Box::pin(facts::holders(&self.stores, namespace, owner)).await
+    }
+
+    fn up(&self) -> Vec<MemberName> {
+        let members = self.stores.registry().members();
+        let up =
+            members.iter().filter(|member| !member.config().absent && member.usable() && !member.health().is_down());
+        up.map(|member| member.name().clone()).collect()
+    }
+
+    fn shared_uid(&self, of: &Key) -> Option<String> {
+        let shared = self.stores.shared();
+        let (group, resource) = (&*of.gvr.group, &*of.gvr.resource);
+        if !shared.naming.is_shared(group, resource, &of.namespace, &of.name) {
+            return None;
+        }
+        let plain = key(&of.namespace, &of.name);
+        let life = shared.identities.life(&format!("{group}/{resource}/{plain}"));
+        // In a fleet of one member it bears its own, which nobody knows yet.
+        Some(shared.naming.shared_uid(group, resource, &plain, life).unwrap_or_default())
     }
 
     fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes {
@@ -158,10 +185,6 @@ impl Fleet for LiveFleet {
 
     fn serves(&self, of: &Key, subresource: &str) -> bool {
         self.stores.catalogue().get(&of.gvr).is_some_and(|resource| resource.subresource(subresource).is_some())
-    }
-
-    fn weight(&self, member: &MemberName) -> Weight {
-        self.member(member).map_or(Weight(0), |member| member.config().weight)
     }
 
     async fn release(&self, mut hold: LiveHold) -> Option<Visible> {

@@ -6,6 +6,7 @@ mod delete;
 mod outage;
 mod pinned;
 mod refused;
+mod update;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -21,9 +21,10 @@ use crate::{
         fold::{FoldKind, PartView, fold},
         marker::Marker,
         plan::{Candidate, Standing},
+        policy::Rules,
     },
     wire::{caller::Caller, splice::splice, status::Status},
-    write::fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
+    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Owner, Part, Visible},
 };
 
 /// What happens to one call.
@@ -61,6 +62,8 @@ pub(super) struct World {
     /// By the number of the call.
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) crashed: bool,
+    pub(super) rules: Arc<Rules>,
+    pub(super) sticky: Option<MemberName>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The newest own UID of every name that was ever made, per member.
@@ -120,7 +123,7 @@ impl Scripted {
         world.land();
         let at = |(member, cluster): (&MemberName, &Cluster)| {
             let object = cluster.objects.get(name)?;
-            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap()))
+            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap_or_default()))
         };
         world.members.iter().filter_map(at).collect()
     }
@@ -230,6 +233,12 @@ impl World {
         (StatusCode::OK, Bytes::from(next.to_string()))
     }
 
+    /// Which members hold an object that bears no marker.
+    fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
+        let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
+        held.map(|(name, object)| (name.clone(), object.clone())).collect()
+    }
+
     fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
         let mut parts = Vec::new();
         for (member, cluster) in &self.members {
@@ -239,7 +248,8 @@ impl World {
             let Some(marker) = Marker::read(text("labels").as_deref(), text("annotations").as_deref()) else {
                 continue;
             };
-            if marker.bears("apps", "Deployment", &key.namespace, &key.name, member, &cluster.uid) {
+            let kind = (&*key.gvk.group, &*key.gvk.kind);
+            if marker.bears(kind.0, kind.1, &key.namespace, &key.name, member, &cluster.uid) {
                 parts.push((marker, member.clone(), object.clone()));
             }
         }
@@ -326,6 +336,10 @@ impl Fleet for Scripted {
         self.world.lock().members.keys().cloned().collect()
     }
 
+    fn rules(&self) -> Arc<Rules> {
+        self.world.lock().rules.clone()
+    }
+
     fn split(&self, visible: &str) -> Option<(String, MemberName)> {
         let (own, name) = visible.rsplit_once('@')?;
         let member = MemberName::new(name).filter(|member| self.world.lock().members.contains_key(member))?;
@@ -336,7 +350,7 @@ impl Fleet for Scripted {
         self.world.lock().members.get(member).map(|cluster| cluster.uid.clone())
     }
 
-    async fn candidates(&self, _ask: Ask<'_>) -> Vec<Candidate> {
+    async fn facts(&self, ask: Ask<'_>) -> Facts {
         let world = self.world.lock();
         let candidate = |(name, cluster): (&MemberName, &Cluster)| Candidate {
             name: name.clone(),
@@ -346,10 +360,32 @@ impl Fleet for Scripted {
             standing: cluster.standing.clone().unwrap_or(Standing::Ready),
             serves_kind: true,
             has_namespace: true,
-            missing_owners: Vec::new(),
+            missing_owners: ask
+                .owners
+                .iter()
+                .filter(|owner| !cluster.objects.contains_key(&owner.name))
+                .map(|owner| format!("{} {:?}", owner.kind, owner.name))
+                .collect(),
             fits: Ok(()),
+            capacity: None,
         };
-        world.members.iter().map(candidate).collect()
+        let candidates = world.members.iter().map(candidate).collect();
+        Facts { candidates, sticky: world.sticky.clone(), beside: None }
+    }
+
+    async fn holders(&self, _namespace: &str, owner: &Owner) -> Vec<MemberName> {
+        let world = self.world.lock();
+        let holds = |(_, cluster): &(&MemberName, &Cluster)| cluster.objects.contains_key(&owner.name);
+        world.members.iter().filter(holds).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn up(&self) -> Vec<MemberName> {
+        let world = self.world.lock();
+        world.members.iter().filter(|(_, cluster)| !cluster.down).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn shared_uid(&self, key: &Key) -> Option<String> {
+        (&*key.gvr.resource == "namespaces").then(|| format!("shared-{}", key.name))
     }
 
     fn localize(&self, _key: &Key, _member: &MemberName, body: &Bytes) -> Bytes {
@@ -392,6 +428,11 @@ impl Fleet for Scripted {
             let body = Bytes::from(object.to_string());
             return Some(Visible { uid: "own".into(), revision: 7, body, deleting: false });
         }
+        if let Some(uid) = self.shared_uid(key) {
+            let (_, object) = world.holders(key).into_iter().next()?;
+            let deleting = object["metadata"]["deletionTimestamp"].is_string();
+            return Some(Visible { uid, revision: 7, body: object.to_string().into(), deleting });
+        }
         let parts = world.marked(key);
         let uid = parts.first()?.0.uid.clone();
         let deleting = parts.first()?.2["metadata"]["deletionTimestamp"].is_string();
@@ -409,10 +450,6 @@ impl Fleet for Scripted {
 
     fn serves(&self, _key: &Key, _subresource: &str) -> bool {
         true
-    }
-
-    fn weight(&self, member: &MemberName) -> Weight {
-        Weight(self.world.lock().members[member].weight)
     }
 
     fn parts(&self, key: &Key) -> Vec<Part> {

@@ -10,7 +10,7 @@ use crate::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
         journal::{Entry, EntryTarget, Step},
-        steps::Outcome,
+        steps::{Found, Outcome},
         update::{
             part::{Asking, Brought, Held, document},
             task::{Pending, Task},
@@ -39,7 +39,10 @@ impl<F: Fleet> Writer<F> {
         };
         let mut open = false;
         for target in others.iter().filter(|target| is_open(&target.step)) {
-            open |= !self.settle_part(entry, &task, target, &now).await;
+            open |= match (&target.own_uid, &task.making) {
+                (None, Some(making)) => !self.settle_missing(entry.id, making, target).await,
+                _ => !self.settle_part(entry, &task, target, &now).await,
+            };
         }
         !open
     }
@@ -75,6 +78,25 @@ impl<F: Fleet> Writer<F> {
             }
             let _either = tokio::time::timeout_at(landed, wake.notified()).await;
         }
+    }
+
+    /// Makes a part that is missing still. Says whether nothing is left to do there.
+    async fn settle_missing(&self, id: u64, making: &Entry, target: &EntryTarget) -> bool {
+        let step = match self.find(making, target).await {
+            Found::Part { uid, .. } => Step::Done { uid: Some(uid) },
+            Found::Elsewhere => Step::Undone,
+            Found::Unreachable(cause) => Step::Failed(cause),
+            Found::Absent => {
+                let outcome = self.make(making, target, false, &mut Warnings::default()).await;
+                if let Outcome::Done { body, .. } = &outcome {
+                    self.fleet.ingest(&making.key, &target.member, body).await;
+                }
+                outcome.step()
+            }
+        };
+        let done = !is_open(&step);
+        self.journal.step(id, &target.member, step).await;
+        done
     }
 
     /// Brings one part up. Says whether nothing is left to do there.

@@ -20,6 +20,8 @@ pub(super) struct Task {
     pub(super) holds: Vec<Option<Value>>,
     /// What changes in the other parts, in the order of the entry's targets.
     pub(super) others: Vec<PartTask>,
+    /// The create of parts whose share was 0: the targets that have no own UID.
+    pub(super) making: Option<Box<Entry>>,
 }
 
 /// What changes in one part.

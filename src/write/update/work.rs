@@ -8,8 +8,11 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::{
-    config::MemberName,
-    placement::merge::Change,
+    config::{MemberName, Overrides},
+    placement::{
+        divided::{Field, Value as Number},
+        merge::Change,
+    },
     wire::{
         locate::Paths,
         splice::{ObjectEdits, splice, string},
@@ -19,7 +22,7 @@ use crate::{
     write::{
         Writer,
         fleet::{Document, Fleet, Key, Part, Visible},
-        journal::{Entry, EntryTarget, Step, Verb},
+        journal::{Entry, EntryTarget, Listed, Step, Verb},
         reply::{Reply, refusal, unknown_outcome},
         request::Request,
         steps::Outcome,
@@ -27,7 +30,7 @@ use crate::{
             draft::{Plan, with_all},
             part::{Asking, Brought, Held, Manner, document, is_stale},
             settle::landed,
-            shares::{self, Total, divided},
+            shares::{Missing, Total, divided, marker_of},
             task::{Pending, Task},
             wanted::{self, JSON_PATCH, MERGE_PATCH, Wanted, plain, stale},
         },
@@ -156,7 +159,7 @@ impl<'a, F: Fleet> Work<'a, F> {
     pub(super) async fn run(&mut self, hold: F::Hold) -> Result<Reply, Stop> {
         let needs_no_schema = matches!(self.request.content_type.as_str(), JSON_PATCH | MERGE_PATCH);
         let mut plan = if self.request.method == Method::PUT || needs_no_schema {
-            self.plan()?
+            self.plan().await?
         } else {
             Box::pin(self.ask_home()).await?
         };
@@ -174,16 +177,15 @@ impl<'a, F: Fleet> Work<'a, F> {
     }
 
     /// Plans what needs no schema.
-    fn plan(&mut self) -> Result<Plan, Stop> {
+    async fn plan(&mut self) -> Result<Plan, Stop> {
         let wanted = wanted::read(self.request, self.key, &self.visible, &self.shown)?;
         self.manner.managed_fields.clone_from(&wanted.managed_fields);
-        let total = |field: &shares::Divided| {
+        let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
-            let total = shares::total(&wanted.after, *field).filter(|_| is != was)?;
-            Some(Total { field: *field, total })
+            Total::read(&wanted.after, *field).filter(|_| is != was)
         };
         let totals: Vec<Total> = divided(self.key).iter().filter_map(total).collect();
-        Ok(self.draft(&wanted, None, &totals))
+        Ok(Box::pin(self.draft(&wanted, None, &totals)).await)
     }
 
     /// Has the home say what a strategic merge patch makes of it: only a member knows the kind's schema.
@@ -195,8 +197,8 @@ impl<'a, F: Fleet> Work<'a, F> {
         for field in divided(self.key) {
             let Some(asked) = wanted::take_at(&mut patch, field.path) else { continue };
             let asked = wanted::nested(field.path, asked);
-            match shares::total(&asked, *field) {
-                Some(total) => totals.push(Total { field: *field, total }),
+            match Total::read(&asked, *field) {
+                Some(total) => totals.push(total),
                 // It is refused in the home's own words.
                 None => json_patch::merge(&mut patch, &asked),
             }
@@ -215,12 +217,12 @@ impl<'a, F: Fleet> Work<'a, F> {
             let is_told = totals.iter().any(|total| total.field == *field);
             // A directive (`$patch: replace`) may have taken it away.
             if !is_told && after.pointer(field.pointer) != self.home.document.pointer(field.pointer) {
-                totals.extend(shares::total(&after, *field).map(|total| Total { field: *field, total }));
+                totals.extend(Total::read(&after, *field));
             }
         }
         let (before, after) = (plain(self.home.document.clone()), plain(after));
         let wanted = Wanted { before, after, guarded: revision.is_some(), managed_fields: None };
-        Ok(self.draft(&wanted, Some(&patch), &totals))
+        Ok(Box::pin(self.draft(&wanted, Some(&patch), &totals)).await)
     }
 
     /// Asks every part's member for a dry run. `None`: the home has changed.
@@ -266,6 +268,15 @@ impl<'a, F: Fleet> Work<'a, F> {
             }
             rehearsed.others.push(to_do);
         }
+        if let Some(making) = self.making(plan) {
+            for missing in &plan.missing {
+                let target = missing_target(missing);
+                match self.writer.make(&making, &target, true, &mut warnings).await {
+                    Outcome::Done { body, .. } => rehearsed.documents.push((target.member, body.bytes)),
+                    outcome => return Err(not_rehearsed(self.key, &target.member, outcome).into()),
+                }
+            }
+        }
         self.warnings.merge(&warnings);
         Ok(Some(rehearsed))
     }
@@ -302,14 +313,17 @@ impl<'a, F: Fleet> Work<'a, F> {
             home: plan.home.clone(),
             holds: rehearsed.holds.clone(),
             others: plan.others.clone(),
+            making: self.making(plan).map(Box::new),
         };
         let targets = self.parts().map(|part| EntryTarget {
             member: part.member.clone(),
             cluster_uid: part.cluster_uid.clone(),
-            replicas: None,
+            values: Vec::new(),
+            overrides: Overrides::default(),
             own_uid: Some(part.uid.clone()),
             step: Step::Planned,
         });
+        let marker = marker_of(&self.home.document);
         Entry {
             id: 0,
             verb: Verb::Update,
@@ -319,8 +333,31 @@ impl<'a, F: Fleet> Work<'a, F> {
             query: self.query.clone(),
             user_agent: self.request.user_agent.clone(),
             body: task.to_body(),
-            targets: targets.collect(),
+            targets: targets.chain(plan.missing.iter().map(missing_target)).collect(),
+            listed: Vec::new(),
+            policy: None,
+            shared: marker.is_none(),
         }
+    }
+
+    /// The create of parts that are missing, with the marker that the others bear.
+    fn making(&self, plan: &Plan) -> Option<Entry> {
+        let (marker, body) = (marker_of(&self.home.document)?, plan.body.clone()?);
+        let listed = marker.members.into_iter().map(|(member, cluster_uid)| Listed { member, cluster_uid });
+        Some(Entry {
+            id: 0,
+            verb: Verb::Create,
+            key: self.key.clone(),
+            uid: marker.uid,
+            caller: self.request.caller.clone(),
+            query: self.query.clone(),
+            user_agent: self.request.user_agent.clone(),
+            body,
+            targets: Vec::new(),
+            listed: listed.collect(),
+            policy: marker.policy,
+            shared: false,
+        })
     }
 
     /// Writes the home, and then the other parts.
@@ -350,7 +387,8 @@ impl<'a, F: Fleet> Work<'a, F> {
         if let Some((_, home)) = rehearsed.documents.first_mut() {
             *home = body.bytes;
         }
-        let behind = self.write_others(&entry, &rehearsed).await;
+        let mut behind = self.write_others(&entry, &rehearsed).await;
+        behind |= self.make_missing(&entry, &plan).await;
         if !behind {
             self.writer.journal.finish(entry.id).await;
         }
@@ -411,16 +449,38 @@ impl<'a, F: Fleet> Work<'a, F> {
                     outcome.step()
                 }
             };
-            match &step {
-                Step::Failed(cause) | Step::Unknown(cause) => {
-                    behind = true;
-                    let key = self.key;
-                    self.warnings
-                        .add(&format!("{key} is not changed in member {member} yet, kubefold goes on trying: {cause}"));
-                }
-                _ => self.writer.finish_earlier(&self.earlier_in(&member), &member).await,
+            match self.warn_behind(&member, &step) {
+                true => behind = true,
+                false => self.writer.finish_earlier(&self.earlier_in(&member), &member).await,
             }
             self.writer.journal.step(entry.id, &member, step).await;
+        }
+        behind
+    }
+
+    /// Says whether a part is behind, and warns of it.
+    fn warn_behind(&mut self, member: &MemberName, step: &Step) -> bool {
+        let (Step::Failed(cause) | Step::Unknown(cause)) = step else { return false };
+        let key = self.key;
+        self.warnings.add(&format!("{key} is not changed in member {member} yet, kubefold goes on trying: {cause}"));
+        true
+    }
+
+    /// Makes the parts that are missing. Says whether one is behind.
+    async fn make_missing(&mut self, entry: &Entry, plan: &Plan) -> bool {
+        let Some(making) = self.making(plan) else { return false };
+        let mut behind = false;
+        for missing in &plan.missing {
+            let target = missing_target(missing);
+            let mut said = Warnings::default();
+            let outcome = self.writer.make(&making, &target, false, &mut said).await;
+            self.warnings.merge(&said);
+            if let Outcome::Done { body, .. } = &outcome {
+                self.writer.fleet.ingest(self.key, &target.member, body).await;
+            }
+            let step = outcome.step();
+            behind |= self.warn_behind(&target.member, &step);
+            self.writer.journal.step(entry.id, &target.member, step).await;
         }
         behind
     }
@@ -443,6 +503,17 @@ impl<'a, F: Fleet> Work<'a, F> {
         let mut out = Vec::with_capacity(body.len() + 128);
         splice(body, &mut metadata.finish(), &mut out);
         Some(out.into())
+    }
+}
+
+fn missing_target(missing: &Missing) -> EntryTarget {
+    EntryTarget {
+        member: missing.member.clone(),
+        cluster_uid: missing.cluster_uid.clone(),
+        values: vec![Number { pointer: missing.field.pointer.to_owned(), number: missing.share }],
+        overrides: missing.overrides.clone(),
+        own_uid: None,
+        step: Step::Planned,
     }
 }
 

@@ -1,0 +1,191 @@
+//! Changes of a placed object: made in every part, answered as one.
+
+use http::{Method, Request, header};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+struct Stage {
+    bed: Testbed,
+    fleet: Kubefold,
+    api: Api,
+}
+
+impl Stage {
+    async fn set(options: MemberOptions) -> Self {
+        let bed = Testbed::start(&["east", "west", "north"], options).await;
+        let file = FleetFile::default().member(&bed["east"], 1).member(&bed["west"], 2).member(&bed["north"], 4);
+        let fleet = Kubefold::start(&file).await;
+        let api = fleet.api().await;
+        Self { bed, fleet, api }
+    }
+
+    fn all(&self) -> [&Member; 3] {
+        ["east", "west", "north"].map(|name| &self.bed[name])
+    }
+
+    async fn shares(&self, name: &str) -> BTreeMap<String, i64> {
+        shares(&self.all(), name).await
+    }
+
+    async fn kubectl(&self, args: &[&str]) -> String {
+        self.fleet.kubectl(args).await.ok().to_owned()
+    }
+
+    /// What each part holds at a place.
+    async fn everywhere(&self, name: &str, pointer: &str) -> Vec<Value> {
+        let mut found = Vec::new();
+        for member in self.all() {
+            if let Some(part) = part(member, name).await {
+                assert!(part["metadata"]["labels"][MARKER].is_string(), "{} lost its marker: {part}", member.name());
+                assert!(part["metadata"]["annotations"][MARKER].is_string(), "{} lost its marker", member.name());
+                found.push(part.pointer(pointer).cloned().unwrap_or_default());
+            }
+        }
+        found
+    }
+}
+
+async fn patch(api: &Api, path: &str, content_type: &str, body: &Value) -> Answer {
+    let request = Request::patch(path).header(header::CONTENT_TYPE, content_type);
+    api.send(request.body(body.to_string().into()).unwrap()).await.unwrap()
+}
+
+fn same(value: &Value) -> Vec<Value> {
+    vec![value.clone(); 3]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_made_in_every_part() {
+    let stage = Stage::set(MemberOptions::default()).await;
+    post(&stage.api, &deployment("web", 7)).await.ok();
+    assert_eq!(stage.shares("web").await, split(&[("east", 1), ("west", 2), ("north", 4)]));
+    puts(&stage).await;
+    patches(&stage).await;
+    one_event(&stage).await;
+    by_kubectl(&stage).await;
+    told_no(&stage).await;
+}
+
+async fn puts(stage: &Stage) {
+    let path = format!("{DEPLOYMENTS}/web");
+    let mut shown = stage.api.get(&path).await;
+    shown["metadata"]["labels"]["tier"] = "front".into();
+    shown["spec"]["template"]["spec"]["containers"][0]["image"] = "web:2".into();
+    shown["spec"]["replicas"] = 14.into();
+    let answer = stage.api.request(Method::PUT, &path, shown.to_string()).await;
+    let now = answer.ok();
+    assert_eq!((&now["spec"]["replicas"], &now["metadata"]["uid"]), (&json!(14), &shown["metadata"]["uid"]));
+    assert!(!now.to_string().contains(MARKER), "{now}");
+    assert_eq!(stage.shares("web").await, split(&[("east", 2), ("west", 4), ("north", 8)]));
+    assert_eq!(stage.everywhere("web", "/metadata/labels/tier").await, same(&json!("front")));
+    assert_eq!(stage.everywhere("web", "/spec/template/spec/containers/0/image").await, same(&json!("web:2")));
+    let stale = stage.api.request(Method::PUT, &path, shown.to_string()).await;
+    refused(&stale, 409, "Conflict", &["deployments.apps \"web\"", "the object has been modified"]);
+    // A manifest, as a person wrote it: what it does not name is as in a create.
+    let answer = stage.api.request(Method::PUT, &path, deployment("web", 7).to_string()).await;
+    assert_eq!(answer.ok()["spec"]["replicas"], 7);
+    assert_eq!(stage.shares("web").await, split(&[("east", 1), ("west", 2), ("north", 4)]));
+    assert_eq!(stage.everywhere("web", "/metadata/labels/tier").await, same(&Value::Null));
+    let same_again = stage.api.get(&path).await;
+    let answer = stage.api.request(Method::PUT, &path, same_again.to_string()).await;
+    assert_eq!(
+        answer.ok()["metadata"]["resourceVersion"],
+        same_again["metadata"]["resourceVersion"],
+        "no change, no event"
+    );
+}
+
+async fn patches(stage: &Stage) {
+    let path = format!("{DEPLOYMENTS}/web");
+    let strategic = json!({"spec": {"replicas": 8, "template": {"spec": {"containers": [
+        {"name": "web", "env": [{"name": "A", "value": "1"}]}, {"name": "log", "image": "log:1"}
+    ]}}}});
+    assert_eq!(patch(&stage.api, &path, STRATEGIC, &strategic).await.ok()["spec"]["replicas"], 8);
+    let names = "/spec/template/spec/containers/1/name";
+    assert_eq!(stage.everywhere("web", names).await, same(&json!("log")));
+    let env = "/spec/template/spec/containers/0/env/0/value";
+    assert_eq!(stage.everywhere("web", env).await, same(&json!("1")));
+    assert_eq!(stage.shares("web").await.values().sum::<i64>(), 8);
+    let remove = json!({"spec": {"template": {"spec": {"containers": [{"name": "log", "$patch": "delete"}]}}}});
+    patch(&stage.api, &path, STRATEGIC, &remove).await.ok();
+    assert_eq!(stage.everywhere("web", names).await, same(&Value::Null));
+    let merge =
+        json!({"metadata": {"annotations": {"a": "1", MARKER: "forged"}, "labels": null}, "spec": {"replicas": 7}});
+    patch(&stage.api, &path, MERGE, &merge).await.ok();
+    assert_eq!(stage.everywhere("web", "/metadata/annotations/a").await, same(&json!("1")));
+    assert_eq!(stage.everywhere("web", "/metadata/labels/app").await, same(&Value::Null));
+    assert_eq!(stage.shares("web").await, split(&[("east", 1), ("west", 2), ("north", 4)]));
+    let ops = |tested: i64| json!([{"op": "test", "path": "/spec/replicas", "value": tested}, {"op": "add", "path": "/metadata/labels", "value": {"app": "web"}}]);
+    refused(&patch(&stage.api, &path, JSON_PATCH, &ops(4)).await, 422, "Invalid", &["rejected our request"]);
+    patch(&stage.api, &path, JSON_PATCH, &ops(7)).await.ok();
+    assert_eq!(stage.everywhere("web", "/metadata/labels/app").await, same(&json!("web")));
+    let dry = patch(&stage.api, &format!("{path}?dryRun=All"), MERGE, &json!({"spec": {"replicas": 70}})).await;
+    assert_eq!(dry.ok()["spec"]["replicas"], 70);
+    assert_eq!(stage.shares("web").await.values().sum::<i64>(), 7);
+}
+
+/// One write is one event, and the answer is what it told.
+async fn one_event(stage: &Stage) {
+    let path = format!("{DEPLOYMENTS}/web");
+    let before = stage.api.get(&path).await;
+    let version = text(&before, "/metadata/resourceVersion");
+    let mut watch = stage.api.watch(&format!("{DEPLOYMENTS}?watch=true&resourceVersion={version}")).await;
+    for total in [14, 21] {
+        let answer = patch(&stage.api, &path, MERGE, &json!({"spec": {"replicas": total}})).await.ok();
+        let (type_, told) = event(&mut watch, "web").await;
+        assert_eq!((type_.as_str(), &told), ("MODIFIED", &answer));
+    }
+}
+
+async fn by_kubectl(stage: &Stage) {
+    stage.kubectl(&["set", "image", "deployment/web", "web=web:3"]).await;
+    assert_eq!(stage.everywhere("web", "/spec/template/spec/containers/0/image").await, same(&json!("web:3")));
+    stage.kubectl(&["label", "deployment", "web", "team=a"]).await;
+    assert_eq!(stage.everywhere("web", "/metadata/labels/team").await, same(&json!("a")));
+    stage.kubectl(&["annotate", "deployment", "web", "note=b"]).await;
+    stage.kubectl(&["annotate", "deployment", "web", "note-"]).await;
+    assert_eq!(stage.everywhere("web", "/metadata/annotations/note").await, same(&Value::Null));
+    stage.kubectl(&["rollout", "pause", "deployment/web"]).await;
+    assert_eq!(stage.everywhere("web", "/spec/paused").await, same(&json!(true)));
+    stage.kubectl(&["rollout", "resume", "deployment/web"]).await;
+    assert_eq!(stage.everywhere("web", "/spec/paused").await, same(&Value::Null));
+    stage.kubectl(&["rollout", "restart", "deployment/web"]).await;
+    let restarted =
+        stage.everywhere("web", "/spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt").await;
+    assert!(restarted[0].is_string() && restarted.iter().all(|at| *at == restarted[0]), "{restarted:?}");
+    let yaml = stage.kubectl(&["get", "deployment", "web", "-o", "yaml"]).await;
+    let edited = yaml.replace("web:3", "web:4");
+    stage.fleet.as_admin().run_with_input(&["replace", "-f", "-"], &edited).await.ok();
+    assert_eq!(stage.everywhere("web", "/spec/template/spec/containers/0/image").await, same(&json!("web:4")));
+    // Twice, as a pipeline does; the second finds the annotation of the first.
+    let mut manifest = deployment("web", 14);
+    for image in ["web:5", "web:6"] {
+        manifest["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
+        stage.fleet.as_admin().run_with_input(&["apply", "-f", "-"], &manifest.to_string()).await.ok();
+        assert_eq!(stage.everywhere("web", "/spec/template/spec/containers/0/image").await, same(&json!(image)));
+        assert_eq!(stage.shares("web").await, split(&[("east", 2), ("west", 4), ("north", 8)]));
+    }
+    let again = stage.fleet.as_admin().run_with_input(&["apply", "-f", "-"], &manifest.to_string()).await;
+    assert!(again.ok().contains("unchanged"), "{again}");
+}
+
+async fn told_no(stage: &Stage) {
+    let path = format!("{DEPLOYMENTS}/web");
+    let other = json!({"metadata": {"uid": "6f1c2d5e-0b1a-4c3d-8e9f-001122334455"}});
+    refused(&patch(&stage.api, &path, MERGE, &other).await, 409, "Conflict", &["UID in precondition"]);
+    let selector = json!({"spec": {"selector": {"matchLabels": {"app": "other"}}}});
+    let texts = ["field is immutable", "(nothing was changed)"];
+    refused(&patch(&stage.api, &path, MERGE, &selector).await, 422, "Invalid", &texts);
+    let negative = json!({"spec": {"replicas": -1}});
+    refused(&patch(&stage.api, &path, MERGE, &negative).await, 422, "Invalid", &["must be greater than or equal to 0"]);
+    let negative = patch(&stage.api, &path, STRATEGIC, &negative).await;
+    refused(&negative, 422, "Invalid", &["must be greater than or equal to 0"]);
+    let missing = patch(&stage.api, &format!("{DEPLOYMENTS}/never"), MERGE, &json!({})).await;
+    refused(&missing, 404, "NotFound", &["\"never\" not found"]);
+}
