@@ -197,7 +197,7 @@ impl Told<'_> {
         let candidate = self.candidates.iter().find(|candidate| candidate.name == *member);
         let takes = candidate.is_some_and(|candidate| takes(candidate) && terms.excluded.is_none());
         let mut max = if takes { terms.max.map(|max| max.max(now)) } else { Some(now) };
-        let mut weight = terms.weight.or(candidate.map(|candidate| candidate.weight)).unwrap_or(Weight(0));
+        let mut weight = terms.weight.or_else(|| candidate.map(|candidate| candidate.weight)).unwrap_or(Weight(0));
         if self.policy.is_some_and(|policy| policy.by_capacity) {
             let free = candidate.and_then(|candidate| candidate.capacity).unwrap_or_default().replicas;
             let fits = now.saturating_add(if takes { free } else { 0 });
