@@ -2,7 +2,9 @@
 //!
 //! May name: every room.
 
+mod client;
 mod kubeconfig;
+mod status;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
@@ -34,6 +36,8 @@ enum Command {
     Serve(Serve),
     /// Print a kubeconfig for a kubefold that serves from this state directory.
     Kubeconfig(Kubeconfig),
+    /// Print the members, and every object that is unfinished or differs between them.
+    Status(status::Status),
 }
 
 #[derive(Debug, clap::Args)]
@@ -106,6 +110,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(flags) => serve(flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref()),
+        Command::Status(flags) => status::print(&flags),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,6 +9,7 @@ mod duration;
 mod error;
 mod kubeconfig;
 mod load;
+mod policies;
 mod policy;
 mod raw;
 mod reload;
@@ -16,7 +17,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use error::{ConfigError, Problem};
+pub use error::{ConfigError, PolicyProblem, Problem};
 pub use load::load;
 pub use policy::{
     Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig, Strategy,

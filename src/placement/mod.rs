@@ -11,5 +11,7 @@ pub mod merge;
 pub mod overrides;
 pub mod plan;
 pub mod policy;
+pub mod print;
+pub mod quantity;
 pub mod scheduling;
 pub mod stamp;

@@ -22,7 +22,7 @@ use crate::{
         options::{At, at, query_value, too_large},
         resolve::{Named, not_found, resolve},
     },
-    store::{Entry, KindSpec, Part, Revision, key},
+    store::{Entry, KindSpec, Part, Remarks, Revision, key},
     wire::{
         body::{Body, empty, full},
         locate::Paths,
@@ -54,7 +54,10 @@ pub(super) async fn get(
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         return match shown(stores, &ready, target, only)? {
-            Some(answer) => Ok(answer.response(target, form?, warnings)),
+            Some(answer) => {
+                remark(stores, &ready, target, &answer, &mut warnings);
+                Ok(answer.response(target, form?, warnings))
+            }
             None => Err(not_found(ready.store(), target)),
         };
     }
@@ -99,7 +102,10 @@ async fn pinned(
         Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
     }
     match shown(stores, ready, target, Some(name))? {
-        Some(answer) => Ok(answer.response(target, form?, warnings)),
+        Some(answer) => {
+            remark(stores, ready, target, &answer, &mut warnings);
+            Ok(answer.response(target, form?, warnings))
+        }
         None => Err(not_found(ready.store(), target)),
     }
 }
@@ -137,8 +143,30 @@ async fn plain(
         }
     }
     match shown(stores, ready, target, None)? {
-        Some(answer) => Ok(answer.response(target, form?, warnings)),
+        Some(answer) => {
+            remark(stores, ready, target, &answer, &mut warnings);
+            Ok(answer.response(target, form?, warnings))
+        }
         None => Err(not_found(ready.store(), target)),
+    }
+}
+
+/// Says what the object itself has no place for: who is behind, whose part differs, who else bears the name.
+fn remark(stores: &Stores, ready: &Ready, target: &Target, answer: &Answer, warnings: &mut Warnings) {
+    let naming = Arc::clone(&stores.shared().naming);
+    let (own, member) = naming.split(&target.name).unzip();
+    let own = own.unwrap_or(&target.name);
+    let mut remarks = ready.store().remarks(&key(&target.namespace, own));
+    match answer {
+        Answer::Entry(entry) if entry.folded => {}
+        // Of a native only that another placement bears its plain name.
+        Answer::Entry(_) | Answer::Part(..) => {
+            remarks.others.retain(|other| Some(other) == member);
+            remarks = Remarks { others: remarks.others, ..Remarks::default() };
+        }
+    }
+    for sentence in remarks.sentences(&target.gvr.qualified(), own) {
+        warnings.add(&sentence);
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod body;
 mod info;
+pub mod status;
 mod writes;
 
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::{
     },
     observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
-    route::body::drain,
+    route::{body::drain, status::STATUS_PATH},
+    store::unix_micros,
     wire::{
         body::Body,
         caller::Caller,
@@ -127,6 +129,14 @@ impl Router {
         if request.uri().path() == METRICS {
             return match *request.method() {
                 Method::GET | Method::HEAD => Ok(self.metrics.answer()),
+                _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+            };
+        }
+        if request.uri().path() == STATUS_PATH {
+            return match *request.method() {
+                Method::GET => {
+                    Ok(status::answer(&self.stores, &self.writer.journal().unfinished(), unix_micros() / 1_000_000))
+                }
                 _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
             };
         }

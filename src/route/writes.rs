@@ -14,8 +14,8 @@ use crate::{
         body::{body_name, drain, read_json, read_patch},
         info::RequestInfo,
     },
-    store::key,
-    wire::{body::Body, resource::Gvk, status::Status},
+    store::{Remarks, key},
+    wire::{body::Body, resource::Gvk, status::Status, warning::Warnings},
     write::{request::Request, review::is_review},
 };
 
@@ -41,7 +41,8 @@ impl Router {
             ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
             ("create", "") => self.create(target, (asked, method), body).await,
             ("deletecollection", "") => self.delete_collection(info, target, (asked, method), body).await,
-            _ => self.named(info, target, (asked, method), body).await,
+            ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
+            _ => Err(self.not_built(info)),
         }
     }
 
@@ -80,7 +81,11 @@ impl Router {
         // A pin waits for its own member, everything else for all: a name is promised once.
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
         let request = request(target, &ready.store().spec().gvk, (asked, method), body);
-        let response = self.writer.create(request).await.into_response();
+        let name = body_name(&request.body).unwrap_or_default();
+        let mut response = self.writer.create(request).await.into_response();
+        if response.status().is_success() {
+            remark(&ready, target, &name, &mut response);
+        }
         asked.written(response, wanted, ready.store().spec()).await
     }
 
@@ -104,12 +109,16 @@ impl Router {
         request.subresource.clone_from(&info.subresource);
         let response = match self.aim(&ready, target)? {
             Aim::Whole(name) if info.verb == "delete" && info.subresource.is_empty() => {
-                self.writer.delete(request, name).await
+                self.writer.delete(request, name).await.into_response()
             }
-            Aim::Whole(name) => self.writer.update(request, name).await,
-            Aim::Native { own, member } => self.writer.forward(request, own, member).await,
+            Aim::Whole(name) => {
+                let mut response = self.writer.update(request, name.clone()).await.into_response();
+                remark(&ready, target, &name, &mut response);
+                response
+            }
+            Aim::Native { own, member } => self.writer.forward(request, own, member).await.into_response(),
         };
-        asked.written(response.into_response(), wanted, ready.store().spec()).await
+        asked.written(response, wanted, ready.store().spec()).await
     }
 
     /// A `DELETE` of a collection.
@@ -152,6 +161,15 @@ impl Router {
             _ => Ok(Aim::Whole(entry.name().to_owned())),
         }
     }
+}
+
+/// Says of what was written what a read of it would say. Who is behind, and why, its writer has said.
+fn remark(ready: &Ready, target: &Target, name: &str, response: &mut Response<Body>) {
+    let remarks = ready.store().remarks(&key(&target.namespace, name));
+    let remarks = Remarks { behind: Vec::new(), ..remarks };
+    let mut warnings = Warnings::default();
+    remarks.sentences(&target.gvr.qualified(), name).iter().for_each(|sentence| warnings.add(sentence));
+    warnings.write_to(response.headers_mut());
 }
 
 /// The write as its room takes it.

@@ -129,6 +129,27 @@ fn raw_of(document: &str, range: Range<usize>) -> &str {
     document.get(range).unwrap_or_default()
 }
 
+/// An annotation of kubefold's own: its value names members.
+#[derive(Clone, Copy)]
+pub(super) struct Note<'a> {
+    pub(super) key: &'a str,
+    pub(super) members: &'a [MemberName],
+}
+
+impl Note<'_> {
+    /// Members' names are DNS labels: nothing in them is escaped.
+    fn push_value(&self, out: &mut Vec<u8>) {
+        out.push(b'"');
+        for (at, member) in self.members.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(member.as_str().as_bytes());
+        }
+        out.push(b'"');
+    }
+}
+
 /// What dressing needs to know beside the document.
 pub(super) struct Wardrobe<'a> {
     pub(super) naming: &'a Naming,
@@ -147,32 +168,23 @@ impl Wardrobe<'_> {
         self.rename(&facts.name, facts.name_at.clone(), edits);
     }
 
-    /// Puts kubefold's annotation in, and every other `kubefold.io/` annotation out.
-    pub(super) fn annotate<'n>(
-        document: &str,
-        facts: &Facts<'_>,
-        key: &str,
-        members: impl IntoIterator<Item = &'n str> + Clone,
-        edits: &mut Edits,
-    ) {
-        // Members' names are DNS labels: nothing in them is escaped.
-        let value = |out: &mut Vec<u8>| {
-            for (at, member) in members.clone().into_iter().enumerate() {
-                out.push(if at == 0 { b'"' } else { b',' });
-                out.extend_from_slice(member.as_bytes());
+    /// Puts kubefold's annotations in, and every other `kubefold.io/` annotation out.
+    pub(super) fn annotate(document: &str, facts: &Facts<'_>, notes: &[Note<'_>], edits: &mut Edits) {
+        let pairs = |out: &mut Vec<u8>| {
+            for (at, note) in notes.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                push_string(note.key, out);
+                out.push(b':');
+                note.push_value(out);
             }
-            out.push(b'"');
-        };
-        let pair = |out: &mut Vec<u8>| {
-            push_string(key, out);
-            out.push(b':');
-            value(out);
         };
         let Some(at) = facts.annotations_at.clone() else {
             // Every object has a name: what follows it is a good place.
             edits.put(facts.name_at.end..facts.name_at.end, |out| {
                 out.extend_from_slice(b",\"annotations\":{");
-                pair(out);
+                pairs(out);
                 out.push(b'}');
             });
             return;
@@ -184,15 +196,17 @@ impl Wardrobe<'_> {
         if may_hold_own || is_empty || !annotations.starts_with('{') {
             if let Ok(mut object) = ObjectEdits::new(annotations, at.start) {
                 object.remove(|key| key.starts_with(OWN_PREFIX));
-                let mut text = Vec::new();
-                value(&mut text);
-                object.set(key, text);
+                for note in notes {
+                    let mut text = Vec::new();
+                    note.push_value(&mut text);
+                    object.set(note.key, text);
+                }
                 object.finish().iter().for_each(|edit| edits.add(edit));
             }
             return;
         }
         edits.put(at.start + 1..at.start + 1, |out| {
-            pair(out);
+            pairs(out);
             out.push(b',');
         });
     }

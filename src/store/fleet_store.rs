@@ -22,6 +22,7 @@ use crate::{
         kind::KindSpec,
         log::{ReadAfter, Record},
         naming::Naming,
+        remarks::Remarks,
         retained::Retained,
         revision::Revision,
         sequencer::{Ingested, Sequencer, Shared, Source},
@@ -341,6 +342,36 @@ impl FleetStore {
     pub fn shown_parts(&self, key: &str) -> Vec<Part> {
         let inner = self.inner.read();
         inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Says that the object of that UID under a plain key is behind in these members; of none, that it has caught up. What
+    /// that changes is one event, after the hold if the key is held.
+    pub fn set_behind(&self, key: &str, uid: &str, members: &[MemberName]) {
+        self.write(|inner| {
+            let before = match members {
+                [] => inner.behind.remove(key),
+                members => inner.behind.insert(key.to_owned(), (uid.to_owned(), members.to_vec())),
+            };
+            let (known, before) = before.unwrap_or_default();
+            if before != members || (known != uid && !members.is_empty()) {
+                inner.refold(key);
+            }
+        });
+    }
+
+    /// What is to be said of the folded object under a plain key.
+    pub fn remarks(&self, key: &str) -> Remarks {
+        self.inner.read().remarks(key)
+    }
+
+    /// The folded objects of which there is something to say, by key.
+    pub fn remarked(&self) -> Vec<(String, Remarks)> {
+        let inner = self.inner.read();
+        let mut all: Vec<_> = inner.folds.keys().map(|key| (key.clone(), inner.remarks(key))).collect();
+        drop(inner);
+        all.retain(|(_, remarks)| !remarks.is_empty());
+        all.sort_by(|(one, _), (two, _)| one.cmp(two));
+        all
     }
 
     /// Says whether a member's object of that own UID is still held under a plain key, as a part or as a native.

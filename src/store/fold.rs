@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::{
     config::MemberName,
     placement::{
-        fold::{PartView, fold},
+        fold::{PartView, fold_behind},
         marker::Marker,
+        print::Print,
     },
     store::{
-        dress::Wardrobe,
-        entry::{Draft, Entry, Holders},
+        dress::{Facts, Note, Wardrobe},
+        entry::{Draft, Edits, Entry, Holders},
         identities::{Identity, Referent},
         ingest::{Incoming, push_revision},
+        remarks::{BEHIND, DIFFERS, Remarks},
         revision::Revision,
         sequencer::{Scratch, Sequencer},
     },
@@ -36,9 +40,18 @@ pub struct Part {
     pub(super) seen: u32,
     /// The marker of a placed object's part; a shared object has none.
     pub marker: Option<Marker>,
+    /// What of it is its author's, where there are other parts to compare it with.
+    pub(super) print: Option<Arc<Print>>,
     /// It carries a `deletionTimestamp`.
     pub deleting: bool,
     pub(super) created: String,
+}
+
+impl Part {
+    /// Says whether its marker names a part in that member.
+    pub(super) fn lists(&self, member: &MemberName) -> bool {
+        self.marker.as_ref().is_some_and(|marker| marker.members.iter().any(|(name, _)| name == member))
+    }
 }
 
 /// All parts under one key.
@@ -88,6 +101,11 @@ impl Fold {
     /// Says whether the member's part is in the fold that is shown, and not beside it.
     pub(super) fn shows(&self, member: &MemberName) -> bool {
         self.part(member).is_some() && !self.exposed.contains(member)
+    }
+
+    /// Members whose parts are of another placement than the one that is shown.
+    pub(super) fn exposed(&self) -> &[MemberName] {
+        &self.exposed
     }
 
     fn take(&mut self, member: &MemberName) -> Option<Part> {
@@ -321,7 +339,7 @@ impl Sequencer {
         let facts = &incoming.facts;
         edits.clear();
         let holders: Holders = chosen.iter().map(|part| part.member.clone()).collect();
-        Wardrobe::annotate(document, facts, CLUSTERS, holders.iter().map(MemberName::as_str), edits);
+        let behind = self.note(key, document, facts, &holders, edits);
         let mut wardrobe = Wardrobe {
             naming: &self.shared.naming,
             identities: &self.shared.identities,
@@ -336,7 +354,7 @@ impl Sequencer {
                 let views: Vec<PartView<'_>> =
                     chosen.iter().map(|part| PartView { member: &part.member, json: &part.document }).collect();
                 // A body that was read a line above is an object.
-                for edit in fold(&views, self.fold_kind(), &marker.uid).unwrap_or_default() {
+                for edit in fold_behind(&views, self.fold_kind(), &marker.uid, behind).unwrap_or_default() {
                     edits.add(&edit);
                 }
             }
@@ -364,6 +382,16 @@ impl Sequencer {
             deleting: facts.deleting,
         };
         Some(draft.build(edits))
+    }
+
+    /// Notes on the object who holds it, who is behind and who differs. Says how many are behind.
+    fn note(&self, key: &str, document: &str, facts: &Facts<'_>, holders: &[MemberName], edits: &mut Edits) -> usize {
+        let Remarks { behind, differs, .. } = self.remarks(key);
+        let notes =
+            [(CLUSTERS, holders), (BEHIND, &behind), (DIFFERS, &differs)].map(|(key, members)| Note { key, members });
+        let said: SmallVec<[Note<'_>; 3]> = notes.into_iter().filter(|note| !note.members.is_empty()).collect();
+        Wardrobe::annotate(document, facts, &said, edits);
+        behind.len()
     }
 
     /// Shows a part of a younger placement as the native object that it is in its member.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     config::MemberName,
-    placement::marker::Marker,
+    placement::{marker::Marker, print::Print},
     store::{
-        dress::{BadObject, Facts, Wardrobe},
+        dress::{BadObject, Facts, Note, Wardrobe},
         entry::{Draft, Edits, Entry, Holders, Slot},
         fold::Part,
         identities::Referent,
@@ -242,6 +242,9 @@ impl Sequencer {
 
     fn part(&self, incoming: &Incoming<'_>, member: &MemberName, seen: u32, marker: Option<Marker>) -> Part {
         let facts = &incoming.facts;
+        let gvr = &self.spec.gvr;
+        let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1);
+        let print = is_compared.then(|| Print::of(incoming.text, &gvr.group, &gvr.resource)).flatten();
         Part {
             member: member.clone(),
             document: incoming.whole(),
@@ -250,6 +253,7 @@ impl Sequencer {
             incarnation: self.members.get(incoming.at).map_or(0, |state| state.incarnation),
             seen,
             marker,
+            print: print.map(Arc::new),
             deleting: facts.deleting,
             created: facts.created.to_owned(),
         }
@@ -339,7 +343,8 @@ impl Sequencer {
             referent,
         };
         wardrobe.name(facts, edits);
-        Wardrobe::annotate(document, facts, CLUSTER, [member.name.as_str()], edits);
+        let cluster = Note { key: CLUSTER, members: std::slice::from_ref(&member.name) };
+        Wardrobe::annotate(document, facts, &[cluster], edits);
         wardrobe.references(document, facts, found, edits);
         edits.put(facts.resource_version_at.clone(), |out| push_revision(revision, out));
         let draft = Draft {

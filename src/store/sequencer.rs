@@ -109,6 +109,8 @@ pub(super) struct Sequencer {
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
     pub(super) folds: HashMap<String, Fold>,
+    /// The members in which an object is behind, with the object's UID, by key: what an unfinished write says.
+    pub(super) behind: HashMap<String, (String, Vec<MemberName>)>,
     /// Identities that changed and that other stores must hear of.
     pub(super) changed: Vec<Referent>,
     pub(super) opened: bool,
@@ -140,6 +142,7 @@ impl Sequencer {
             head: Revision(0),
             members: Vec::new(),
             folds: HashMap::new(),
+            behind: HashMap::new(),
             changed: Vec::new(),
             opened: false,
             news: false,
@@ -287,6 +290,8 @@ impl Sequencer {
         for key in folds {
             self.remove_part(&key, member);
         }
+        // Only now is it known that a part is not where its marker says.
+        self.expect_parts_of(member);
         doomed
     }
 
@@ -305,16 +310,34 @@ impl Sequencer {
 
     /// Everything native of a member, and its parts gone: the operator removed it, or it serves the kind no more.
     pub(super) fn leave(&mut self, member: &MemberName) -> Vec<Slot> {
+        // From the first: nothing is expected of it any more.
+        if let Some(state) = self.member_mut(member) {
+            state.left = true;
+        }
         let keys: Vec<String> =
             self.folds.iter().filter(|(_, fold)| fold.part(member).is_some()).map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.remove_part(&key, member);
         }
+        self.expect_parts_of(member);
         self.reset(member);
         let Some(state) = self.member_mut(member) else { return Vec::new() };
         state.filled = false;
         state.left = true;
-        state.natives.iter().cloned().collect()
+        // In the order of the store: a set that hashes has none that is the same twice.
+        let mut natives: Vec<Slot> = state.natives.iter().cloned().collect();
+        natives.sort_unstable();
+        natives
+    }
+
+    /// Shows anew what lacks a part in a member: whether that is told depends on what is known of the member.
+    fn expect_parts_of(&mut self, member: &MemberName) {
+        let lacks = |fold: &Fold| !fold.shows(member) && fold.any_part(|part| part.lists(member));
+        let lacking: Vec<String> =
+            self.folds.iter().filter(|(_, fold)| lacks(fold)).map(|(key, _)| key.clone()).collect();
+        for key in lacking {
+            self.refold(&key);
+        }
     }
 
     /// Forgets a member that left, and whatever of it is still here.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     config::MemberName,
     store::{
-        dress::{BadObject, Facts, Wardrobe},
+        dress::{BadObject, Facts, Note, Wardrobe},
         entry::{Draft, Edits, Entry, Holders},
         ingest::CLUSTER,
         kind::KindSpec,
@@ -38,7 +38,8 @@ pub fn unstored(
         referent: &mut Vec::new(),
     };
     wardrobe.name(&facts, &mut edits);
-    Wardrobe::annotate(document, &facts, CLUSTER, [member.as_str()], &mut edits);
+    let cluster = Note { key: CLUSTER, members: std::slice::from_ref(member) };
+    Wardrobe::annotate(document, &facts, &[cluster], &mut edits);
     wardrobe.references(document, &facts, &found, &mut edits);
     if !facts.resource_version_at.is_empty() {
         edits.put(facts.resource_version_at.clone(), |out| out.extend_from_slice(b"\"\""));

@@ -237,6 +237,10 @@ pub trait Fleet: Send + Sync + 'static {
     /// Ends [`Fleet::withhold`]; does nothing where that was not asked.
     fn show(&self, key: &Key);
 
+    /// Says in which members the object of that UID is behind; in none, that it has caught up. Shown after the hold, if
+    /// the key is held.
+    fn set_behind(&self, key: &Key, uid: &str, members: &[MemberName]);
+
     /// The object of that exact visible name.
     fn visible(&self, key: &Key) -> Option<Visible>;
 

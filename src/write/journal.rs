@@ -8,7 +8,13 @@
 mod file;
 mod record;
 
-use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -18,7 +24,10 @@ use crate::{
     config::MemberName,
     write::{
         fleet::Key,
-        journal::{file::File, record::Record},
+        journal::{
+            file::File,
+            record::{Begun, Record},
+        },
     },
 };
 
@@ -42,17 +51,36 @@ pub enum JournalError {
 #[derive(Clone, Debug)]
 pub struct Journal(Arc<Mutex<Inner>>);
 
-#[derive(Debug)]
+/// Hears in which members an object is behind, whenever an entry about it changes.
+type Observer = Arc<Mutex<dyn Fn(&Key, &str, &[MemberName]) + Send>>;
+
 struct Inner {
     file: File,
     open: BTreeMap<u64, Open>,
     next: u64,
+    observer: Option<Observer>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+/// One unfinished write, for people.
+#[derive(Clone, Debug)]
+pub struct Unfinished {
+    /// The entry.
+    pub entry: Entry,
+    /// When it began. Units: seconds since 1970; 0 where an older kubefold did not note it.
+    pub begun_at: u64,
 }
 
 #[derive(Debug)]
 struct Open {
     entry: Entry,
     bytes: usize,
+    begun_at: u64,
     /// No byte of the entry's mutations was sent later. For one that was read from disk: when it was read.
     last_byte: Instant,
 }
@@ -68,9 +96,10 @@ impl Journal {
         let mut next = 1;
         for (record, bytes) in records {
             match record {
-                Record::Begun(entry) => {
+                Record::Begun(begun) => {
+                    let Begun { entry, begun_at } = *begun;
                     next = next.max(entry.id.saturating_add(1));
-                    open.insert(entry.id, Open { entry: *entry, bytes, last_byte: now });
+                    open.insert(entry.id, Open { entry, bytes, begun_at, last_byte: now });
                 }
                 Record::Step { id, member, step } => {
                     if let Some(open) = open.get_mut(&id) {
@@ -82,23 +111,24 @@ impl Journal {
                 }
             }
         }
-        file.compact(open.values().map(|open| &open.entry))?;
-        Ok(Self(Arc::new(Mutex::new(Inner { file, open, next }))))
+        file.compact(open.values().map(Open::record))?;
+        Ok(Self(Arc::new(Mutex::new(Inner { file, open, next, observer: None }))))
     }
 
     /// Enters a write. When it returns, the entry is on disk. A delete drops what earlier entries say of its object.
     ///
     /// Errors: it is not entered, and the write must not begin.
     pub async fn begin(&self, mut entry: Entry) -> Result<Entry, JournalError> {
-        let inner = self.0.clone();
+        let this = self.0.clone();
         blocking(move || {
-            let mut inner = inner.lock();
+            let mut inner = this.lock();
             let held: usize = inner.open.values().map(|open| open.bytes).sum();
             if inner.open.len() >= ENTRIES_MAX || held + entry.size() > BYTES_MAX {
                 return Err(JournalError::Full);
             }
             entry.id = inner.next;
-            let mut records = vec![Record::Begun(Box::new(entry.clone()))];
+            let begun_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let mut records = vec![Record::Begun(Box::new(Begun { entry: entry.clone(), begun_at }))];
             if entry.verb == Verb::Delete {
                 let earlier = inner.open.values().filter(|open| open.entry.is_about(&entry.key, &entry.uid));
                 records.extend(earlier.map(|open| Record::Finished { id: open.entry.id }));
@@ -111,7 +141,9 @@ impl Journal {
                 }
             }
             let bytes = entry.size();
-            inner.open.insert(entry.id, Open { entry: entry.clone(), bytes, last_byte: Instant::now() });
+            inner.open.insert(entry.id, Open { entry: entry.clone(), bytes, begun_at, last_byte: Instant::now() });
+            drop(inner);
+            tell(&this, &entry.key, &entry.uid);
             Ok(entry)
         })
         .await
@@ -128,10 +160,12 @@ impl Journal {
     }
 
     async fn note(&self, record: Record) {
-        let inner = self.0.clone();
+        let this = self.0.clone();
         let noted: Result<(), JournalError> = blocking(move || {
-            let mut inner = inner.lock();
+            let mut inner = this.lock();
             let Inner { file, open, .. } = &mut *inner;
+            let (Record::Step { id, .. } | Record::Finished { id }) = &record else { return Ok(()) };
+            let about = open.get(id).map(|open| (open.entry.key.clone(), open.entry.uid.clone()));
             match &record {
                 Record::Step { id, member, step } => {
                     if let Some(open) = open.get_mut(id) {
@@ -144,15 +178,32 @@ impl Journal {
                 }
                 Record::Begun(_) => {}
             }
-            file.append(std::slice::from_ref(&record), false)?;
-            file.compact_if_large(open.values().map(|open| &open.entry))?;
-            Ok(())
+            let written = file.append(std::slice::from_ref(&record), false);
+            let written = written.and_then(|()| file.compact_if_large(open.values().map(Open::record)));
+            drop(inner);
+            if let Some((key, uid)) = about {
+                tell(&this, &key, &uid);
+            }
+            Ok(written?)
         })
         .await;
         if let Err(error) = noted {
             // Nothing is wrong yet: after a restart the members are asked.
             tracing::warn!(%error, "a step was not noted in the journal");
         }
+    }
+
+    /// Has `observer` hear from now on in which members an object is behind, whenever an entry about it changes. Called
+    /// without the journal's lock, from a thread that may block.
+    pub fn observe(&self, observer: impl Fn(&Key, &str, &[MemberName]) + Send + 'static) {
+        self.0.lock().observer = Some(Arc::new(Mutex::new(observer)));
+    }
+
+    /// The unfinished writes, oldest first, and since when they are.
+    pub fn unfinished(&self) -> Vec<Unfinished> {
+        let inner = self.0.lock();
+        let open = inner.open.values();
+        open.map(|open| Unfinished { entry: open.entry.clone(), begun_at: open.begun_at }).collect()
     }
 
     /// The unfinished writes, oldest first.
@@ -188,10 +239,31 @@ impl Journal {
 
     /// The members in which an object is behind: its open entries name them as not done.
     pub fn behind(&self, key: &Key, uid: &str) -> Vec<MemberName> {
-        let inner = self.0.lock();
-        let about = inner.open.values().filter(|open| open.entry.is_about(key, uid));
-        about.flat_map(|open| open.entry.unfinished()).collect()
+        self.0.lock().behind(key, uid)
     }
+}
+
+impl Inner {
+    fn behind(&self, key: &Key, uid: &str) -> Vec<MemberName> {
+        let about = self.open.values().filter(|open| open.entry.is_about(key, uid));
+        let unfinished: BTreeSet<MemberName> = about.flat_map(|open| open.entry.unfinished()).collect();
+        unfinished.into_iter().collect()
+    }
+}
+
+impl Open {
+    /// What stands in the file of it.
+    fn record(&self) -> Record {
+        Record::Begun(Box::new(Begun { entry: self.entry.clone(), begun_at: self.begun_at }))
+    }
+}
+
+/// Tells the observer what is so when it is told: of two who tell, the later one tells the later state.
+fn tell(inner: &Mutex<Inner>, key: &Key, uid: &str) {
+    let Some(observer) = inner.lock().observer.clone() else { return };
+    let observer = observer.lock();
+    let behind = inner.lock().behind(key, uid);
+    observer(key, uid, &behind);
 }
 
 async fn blocking<T: Send + 'static>(

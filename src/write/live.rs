@@ -199,6 +199,10 @@ impl Fleet for LiveFleet {
         self.stores.show(&of.gvr, &key(&of.namespace, &of.name));
     }
 
+    fn set_behind(&self, of: &Key, uid: &str, members: &[MemberName]) {
+        self.stores.set_behind(&of.gvr, &key(&of.namespace, &of.name), uid, members);
+    }
+
     fn visible(&self, of: &Key) -> Option<Visible> {
         self.running(of)?.store.get(&key(&of.namespace, &of.name)).map(|entry| shown(&entry))
     }

@@ -26,7 +26,11 @@ mod steps;
 mod tests;
 mod update;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -72,7 +76,18 @@ impl<F: Fleet> Writer<F> {
         // One whose home was made was shown already.
         let half_made = |entry: &Entry| entry.verb == Verb::Create && !entry.is_committed();
         journal.open_entries().iter().filter(|entry| half_made(entry)).for_each(|entry| fleet.withhold(&entry.key));
-        Arc::new(Self { fleet, journal, tasks, cancel, settling: Mutex::default() })
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let this = this.clone();
+            for entry in journal.open_entries() {
+                fleet.set_behind(&entry.key, &entry.uid, &journal.behind(&entry.key, &entry.uid));
+            }
+            journal.observe(move |key, uid, members| {
+                if let Some(writer) = this.upgrade() {
+                    writer.fleet.set_behind(key, uid, members);
+                }
+            });
+            Self { fleet, journal, tasks, cancel, settling: Mutex::default() }
+        })
     }
 
     /// The journal, for `kubefold status`: what it names is *behind*.

@@ -77,8 +77,14 @@ async fn compared<'a>(member: &Target, fleet: &Target, checks: &'a [Check]) -> V
     let compare = async |check: &'a Check| {
         let (said, told) = tokio::join!(member.ask(check), fleet.ask(check));
         let in_order = fleet.suffix.is_empty();
-        let (said, told) = if in_order { (said, told) } else { (said.sorted(), told.sorted()) };
-        (check, seen::mismatches(&said, &told))
+        let sorted = |seen: seen::Seen| if in_order { seen } else { seen.sorted() };
+        let told = sorted(told);
+        let mut mismatches = seen::mismatches(&sorted(said), &told);
+        // What the member's own components renew may have changed in between: then the fleet tells what it is now.
+        if mismatches.iter().any(|one| one.aspect == "body.items" || one.aspect == "events") {
+            mismatches = seen::mismatches(&sorted(member.ask(check).await), &told);
+        }
+        (check, mismatches)
     };
     futures::stream::iter(checks.iter().map(compare)).buffered(IN_PARALLEL).collect().await
 }

@@ -28,7 +28,14 @@ pub(crate) async fn verdict(members: &[Target], alone: &Target, fleet: &Target, 
         let (told, of_one) = (sort_of(&told), sort_of(&of_one));
         (told != of_one).then(|| format!("{told}, and over one member {of_one}"))
     } else {
-        judge(members, &said, &told, check)
+        match judge(members, &said, &told, check) {
+            // What a member's own components renew may have changed in between: then the fleet tells what it is now.
+            Some(_) => {
+                let now = futures::future::join_all(members.iter().map(|member| member.ask(check))).await;
+                judge(members, &now, &told, check)
+            }
+            None => None,
+        }
     };
     Some(format!("{}: {}\n    {}", fleet.name, check.label(), wrong?))
 }

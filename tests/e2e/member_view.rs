@@ -121,7 +121,10 @@ async fn writes_are_pointed_here(fleet: &Kubefold) {
         (Method::DELETE, CONFIG_MAPS.to_owned(), format!("/clusters/<member>{CONFIG_MAPS}")),
         (Method::GET, "/api/v1/namespaces/default/pods/x@east/log".to_owned(), "/pods/x/log,".to_owned()),
     ] {
-        let refused = api.request(method.clone(), &path, config_map("new", json!({})).to_string()).await;
+        let body = Bytes::from(config_map("new", json!({})).to_string());
+        let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder().method(method.clone()).uri(&path).header(header::CONTENT_TYPE, content_type);
+        let refused = api.send(request.body(body).unwrap()).await.unwrap();
         assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}: {refused}");
         let status = refused.json();
         assert_eq!(status["reason"], "MethodNotAllowed");

@@ -57,10 +57,19 @@ pub struct Stores {
     parts: Mutex<HashMap<GroupKind, Arc<Running>>>,
     /// Keys that no store shows from its start on: resource and key.
     withheld: Mutex<Vec<(Gvr, String)>>,
+    /// What unfinished writes say of objects of any version, for stores that begin later, too.
+    behind: Mutex<HashMap<ObjectName, Behind>>,
+    telling: Mutex<()>,
     tasks: TaskTracker,
     cancel: CancellationToken,
     this: Weak<Self>,
 }
+
+/// An object's resource without the version, and its key.
+type ObjectName = (String, String);
+
+/// An object's UID, and the members in which it is behind.
+type Behind = (String, Vec<MemberName>);
 
 /// One kind's store and who feeds it.
 pub struct Running {
@@ -109,6 +118,8 @@ impl Stores {
             running: Mutex::default(),
             parts: Mutex::default(),
             withheld: Mutex::default(),
+            behind: Mutex::default(),
+            telling: Mutex::default(),
             tasks,
             cancel,
             this: this.clone(),
@@ -198,6 +209,28 @@ impl Stores {
         drop(held);
     }
 
+    /// Says in which members the object of that UID is behind; in none, that it has caught up. All versions show it.
+    pub fn set_behind(&self, gvr: &Gvr, key: &str, uid: &str, members: &[MemberName]) {
+        let of = gvr.qualified();
+        // Two who say it do so in one order everywhere.
+        let _in_turn = self.telling.lock();
+        let name = (of.clone(), key.to_owned());
+        if members.is_empty() {
+            self.behind.lock().remove(&name);
+        } else {
+            self.behind.lock().insert(name, (uid.to_owned(), members.to_vec()));
+        }
+        // Not under the lock of all stores: what refers to the object may have to be dressed anew.
+        for running in self.all_running().iter().filter(|running| running.store.spec().gvr.qualified() == of) {
+            running.store.set_behind(key, uid, members);
+        }
+    }
+
+    /// The stores that run now.
+    pub fn all_running(&self) -> Vec<Arc<Running>> {
+        self.running.lock().values().cloned().collect()
+    }
+
     /// The store of a kind, started where it is not; it may be empty yet.
     ///
     /// Errors: nobody serves the kind, or it is not known whether somebody does.
@@ -247,6 +280,11 @@ impl Stores {
         };
         let store = Arc::new(FleetStore::new(Arc::new(spec), Shared::clone(&self.shared.load()), tell));
         let withheld = self.withheld.lock();
+        for ((of, key), (uid, members)) in &*self.behind.lock() {
+            if *of == resource.gvr.qualified() {
+                store.set_behind(key, uid, members);
+            }
+        }
         let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr && label.is_none()).map(|(_, key)| key);
         let withheld = keys.map(|key| (key.clone(), store.hold(key))).collect();
         Arc::new(Running {

@@ -233,8 +233,8 @@ fn what_no_one_sees_is_no_event() {
     fleet.is(WEST, &part(WEST, 20, 1, &order));
     assert_eq!(fleet.news(DEPLOYMENTS), ["ADDED a/web", "MODIFIED a/web"]);
     assert_eq!(fleet.json(DEPLOYMENTS, "a/web")["spec"]["replicas"], 2);
-    // The second part's annotations and labels are not the fold's.
-    fleet.is(WEST, &Doc { annotations: 4, labels: 2, rv: 21, ..part(WEST, 20, 1, &order) });
+    // The second part's annotations are not the fold's.
+    fleet.is(WEST, &Doc { annotations: 4, rv: 21, ..part(WEST, 20, 1, &order) });
     assert_eq!(fleet.news(DEPLOYMENTS), [""; 0]);
     // Its home gone, the next listed part is the truth.
     fleet.gone(EAST, &part(EAST, 22, 1, &order));
@@ -482,4 +482,85 @@ fn an_object_without_a_store_is_dressed_as_one_of_a_store() {
     for bad in ["{}", r#"{"metadata":{"name":"a"}}"#, "[1]", r#"{"metadata":{"name":"a","namespace":"n"}"#] {
         assert!(dressed(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_part_that_somebody_touched_is_told_and_one_that_servers_touched_is_not() {
+    let fleet = Fleet::new();
+    let order = [EAST, WEST];
+    let annotations = |fleet: &Fleet| fleet.json(DEPLOYMENTS, "a/web")["metadata"]["annotations"].clone();
+    let differs = |fleet: &Fleet| annotations(fleet)["kubefold.io/differs"].clone();
+    fleet.is(EAST, &part(EAST, 11, 1, &order));
+    assert_eq!(differs(&fleet), "west", "its marker says that there is one");
+    fleet.is(WEST, &part(WEST, 11, 1, &order));
+    assert_eq!(differs(&fleet), Value::Null);
+    fleet.is(WEST, &Doc { replicas: 7, generation: 4, created: 12, ..part(WEST, 12, 1, &order) });
+    assert_eq!(differs(&fleet), Value::Null, "an autoscaler is not fought");
+    fleet.is(WEST, &Doc { labels: 2, ..part(WEST, 13, 1, &order) });
+    assert_eq!(differs(&fleet), "west");
+    assert_eq!(fleet.stores[DEPLOYMENTS].remarks("a/web").differs, [member(WEST)]);
+    fleet.is(EAST, &Doc { labels: 2, ..part(EAST, 13, 1, &order) });
+    assert_eq!(differs(&fleet), Value::Null, "as the home is, so they are all");
+    fleet.is(WEST, &Doc { labels: 2, deleting: true, ..part(WEST, 14, 1, &order) });
+    assert_eq!(differs(&fleet), "west");
+    fleet.is(EAST, &Doc { labels: 2, deleting: true, ..part(EAST, 14, 1, &order) });
+    assert_eq!(differs(&fleet), Value::Null, "the whole is on its way out");
+    fleet.gone(WEST, &Doc { labels: 2, deleting: true, ..part(WEST, 15, 1, &order) });
+    assert_eq!(differs(&fleet), Value::Null);
+    assert!(fleet.stores[DEPLOYMENTS].remarked().is_empty());
+}
+
+#[test]
+fn nothing_is_expected_of_a_member_that_is_not_known_or_not_there() {
+    let fleet = Fleet::new();
+    let store = &fleet.stores[DEPLOYMENTS];
+    fleet.is(EAST, &part(EAST, 11, 1, &[EAST, WEST]));
+    assert_eq!(store.remarks("a/web").differs, [member(WEST)]);
+    assert!(store.leave(&member(WEST)).is_empty());
+    store.forget(&member(WEST));
+    assert!(store.remarks("a/web").is_empty());
+    assert_eq!(fleet.json(DEPLOYMENTS, "a/web")["metadata"]["annotations"]["kubefold.io/differs"], Value::Null);
+    store.join(&member(WEST), "cluster-1");
+    assert!(store.remarks("a/web").is_empty());
+    store.begin_list(&member(WEST));
+    store.end_list(&member(WEST), 20);
+    assert_eq!(fleet.json(DEPLOYMENTS, "a/web")["metadata"]["annotations"]["kubefold.io/differs"], "west");
+    store.join(&member(WEST), "another cluster");
+    store.begin_list(&member(WEST));
+    store.end_list(&member(WEST), 21);
+    assert_eq!(fleet.json(DEPLOYMENTS, "a/web")["metadata"]["annotations"]["kubefold.io/differs"], Value::Null);
+}
+
+#[test]
+fn what_is_behind_is_one_event_and_counts_one_generation() {
+    let mut fleet = Fleet::new();
+    let order = [EAST, WEST];
+    let store = Arc::clone(&fleet.stores[DEPLOYMENTS]);
+    fleet.is(EAST, &part(EAST, 11, 1, &order));
+    fleet.is(WEST, &part(WEST, 11, 1, &order));
+    fleet.news(DEPLOYMENTS);
+    let hold = store.hold("a/web");
+    store.set_behind("a/web", &placed_uid(1), &[member(WEST)]);
+    fleet.is(EAST, &Doc { labels: 2, generation: 2, ..part(EAST, 12, 1, &order) });
+    assert!(fleet.news(DEPLOYMENTS).is_empty(), "while it is held nothing is shown");
+    drop(hold);
+    assert_eq!(fleet.news(DEPLOYMENTS), ["MODIFIED a/web"]);
+    let shown = fleet.json(DEPLOYMENTS, "a/web");
+    let annotations = &shown["metadata"]["annotations"];
+    assert_eq!(annotations["kubefold.io/behind"], "west");
+    assert_eq!(annotations["kubefold.io/differs"], Value::Null, "that it differs is no news");
+    assert_eq!((&shown["metadata"]["generation"], &shown["status"]["observedGeneration"]), (&4.into(), &3.into()));
+    let hold = store.hold("a/web");
+    fleet.is(WEST, &Doc { labels: 2, generation: 2, ..part(WEST, 12, 1, &order) });
+    store.set_behind("a/web", &placed_uid(1), &[]);
+    drop(hold);
+    assert_eq!(fleet.news(DEPLOYMENTS), ["MODIFIED a/web"]);
+    let shown = fleet.json(DEPLOYMENTS, "a/web");
+    assert_eq!((&shown["metadata"]["generation"], &shown["status"]["observedGeneration"]), (&4.into(), &4.into()));
+    assert!(store.remarks("a/web").is_empty());
+    store.set_behind("a/web", &placed_uid(1), &[]);
+    store.set_behind("a/web", &placed_uid(2), &[member(WEST)]);
+    assert!(fleet.news(DEPLOYMENTS).is_empty(), "another object of the name");
+    store.set_behind("a/web", &placed_uid(1), &[member(WEST)]);
+    assert_eq!(fleet.news(DEPLOYMENTS), ["MODIFIED a/web"], "when it is not held, at once");
 }

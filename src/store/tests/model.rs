@@ -300,6 +300,10 @@ fn folded(members: &[Option<Etcd>; 3], chosen: &[(usize, &Doc)], shared_uid: &st
     let mut value = body.value();
     let clusters: Vec<&str> = chosen.iter().map(|(at, _)| MEMBERS[*at]).collect();
     annotate(&mut value, "kubefold.io/clusters", &clusters.join(","));
+    let differs = differing(members, chosen);
+    if !differs.is_empty() {
+        value["metadata"]["annotations"]["kubefold.io/differs"] = json!(differs.join(","));
+    }
     let owner_is_gone = refer(members, home, body, &mut value);
     if body.kind == Kind::Namespaces {
         value["metadata"]["uid"] = json!(shared_uid);
@@ -317,6 +321,29 @@ fn folded(members: &[Option<Etcd>; 3], chosen: &[(usize, &Doc)], shared_uid: &st
     value["status"]["observedGeneration"] = sum(|doc| doc.generation);
     value["status"]["readyReplicas"] = sum(|doc| doc.replicas);
     Expected { value, owner_is_gone, original: None }
+}
+
+/// Members whose part is gone, on its way out, or has other labels or another value of an annotation than the home's.
+fn differing(members: &[Option<Etcd>; 3], chosen: &[(usize, &Doc)]) -> Vec<&'static str> {
+    let (_, home) = chosen[0];
+    let Some(marker) = home.marker.as_ref().filter(|_| !home.deleting) else { return Vec::new() };
+    let metadata = |doc: &Doc, key: &str| {
+        let mut map = doc.value()["metadata"][key].as_object().cloned().unwrap_or_default();
+        map.retain(|key, _| !key.starts_with("kubefold.io/"));
+        map
+    };
+    let is_edited = |doc: &Doc| {
+        let (mine, theirs) = (metadata(home, "annotations"), metadata(doc, "annotations"));
+        let changed = mine.iter().any(|(key, value)| theirs.get(key).is_some_and(|theirs| theirs != value));
+        doc.deleting || changed || metadata(home, "labels") != metadata(doc, "labels")
+    };
+    let differs = |at: &usize| match chosen.iter().find(|(holder, _)| holder == at) {
+        Some((_, doc)) => is_edited(doc),
+        None => {
+            members[*at].as_ref().is_some_and(|etcd| marker.members.contains(&(member(*at), etcd.cluster_uid.clone())))
+        }
+    };
+    (0..3).filter(differs).map(|at| MEMBERS[at]).collect()
 }
 
 fn native(members: &[Option<Etcd>; 3], at: usize, doc: &Doc) -> Expected {

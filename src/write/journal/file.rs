@@ -9,7 +9,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::write::journal::record::{Entry, Record};
+use crate::write::journal::record::Record;
 
 /// It holds bodies, and the callers as whom writes are finished.
 const MODE: u32 = 0o600;
@@ -69,15 +69,15 @@ impl File {
         Ok(())
     }
 
-    pub(super) fn compact_if_large<'a>(&mut self, open: impl Iterator<Item = &'a Entry>) -> io::Result<()> {
+    pub(super) fn compact_if_large(&mut self, open: impl Iterator<Item = Record>) -> io::Result<()> {
         if self.len > COMPACT_ABOVE && self.len > 2 * self.compacted { self.compact(open) } else { Ok(()) }
     }
 
     /// Writes the file anew with what is open, beside the old one, and puts it in its place.
-    pub(super) fn compact<'a>(&mut self, open: impl Iterator<Item = &'a Entry>) -> io::Result<()> {
+    pub(super) fn compact(&mut self, open: impl Iterator<Item = Record>) -> io::Result<()> {
         let mut lines = Vec::new();
-        for entry in open {
-            line(&Record::Begun(Box::new(entry.clone())), &mut lines)?;
+        for record in open {
+            line(&record, &mut lines)?;
         }
         let fresh = self.path.with_extension("new");
         match fs::remove_file(&fresh) {

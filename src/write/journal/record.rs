@@ -144,7 +144,7 @@ impl Entry {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Record {
     /// A write is about to begin.
-    Begun(Box<Entry>),
+    Begun(Box<Begun>),
     /// A part came so far.
     Step {
         id: u64,
@@ -154,6 +154,16 @@ pub(super) enum Record {
     },
     /// Nothing is left to do.
     Finished { id: u64 },
+}
+
+/// An entry, and when it began.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Begun {
+    #[serde(flatten)]
+    pub(super) entry: Entry,
+    /// Units: seconds since 1970. 0 in a journal of before it was noted.
+    #[serde(default)]
+    pub(super) begun_at: u64,
 }
 
 #[derive(Serialize, Deserialize)]

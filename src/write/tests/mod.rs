@@ -223,14 +223,22 @@ async fn a_part_that_cannot_be_reached_is_behind_until_its_member_is_back() {
     let behind = |warning: &http::HeaderValue| warning.to_str().unwrap().contains("not deleted in member east yet");
     assert!(reply.warnings.values().iter().any(behind), "{:?}", reply.warnings);
     assert_eq!(fleet.standing("web"), pair(&[("east", 1)]));
+    let told = |fleet: &Scripted| fleet.behind.lock().values().cloned().collect::<Vec<_>>();
+    assert_eq!(told(&fleet), [["east"]], "what is shown of it says so");
+    let unfinished = process.writer.journal().unfinished();
+    assert!(unfinished.len() == 1 && unfinished[0].begun_at > 1_700_000_000);
     process.cancel.cancel();
     process.settled().await;
     down(false);
-    let process = Process::start(fleet.restarted(), &directory);
+    let restarted = fleet.restarted();
+    let process = Process::start(restarted.clone(), &directory);
+    assert_eq!(told(&restarted), [["east"]], "from the first");
+    assert_eq!(process.writer.journal().unfinished()[0].begun_at, unfinished[0].begun_at);
     process.writer.replay();
     process.settled().await;
     assert!(fleet.standing("web").is_empty());
     assert!(process.writer.journal().open_entries().is_empty());
+    assert_eq!(told(&restarted), [[""; 0]]);
     down(true);
 }
 

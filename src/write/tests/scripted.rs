@@ -79,12 +79,17 @@ pub(super) struct Cluster {
     pub(super) objects: BTreeMap<String, Value>,
 }
 
+/// Members that are behind, by an object's name and UID.
+type Behind = BTreeMap<(String, String), Vec<String>>;
+
 #[derive(Clone)]
 pub(super) struct Scripted {
     pub(super) world: Arc<Mutex<World>>,
     pub(super) killed: Arc<Notify>,
     held: Arc<Mutex<BTreeSet<String>>>,
     pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
+    /// What the writer said last of who is behind, by name and UID.
+    pub(super) behind: Arc<Mutex<Behind>>,
 }
 
 fn document(bytes: Bytes) -> Document {
@@ -107,6 +112,7 @@ impl Scripted {
             killed: Arc::default(),
             held: Arc::default(),
             withheld: Arc::default(),
+            behind: Arc::default(),
         }
     }
 
@@ -114,7 +120,13 @@ impl Scripted {
     pub(super) fn restarted(&self) -> Self {
         let mut world = self.world.lock();
         world.crashed = false;
-        Self { world: self.world.clone(), killed: Arc::default(), held: Arc::default(), withheld: Arc::default() }
+        Self {
+            world: self.world.clone(),
+            killed: Arc::default(),
+            held: Arc::default(),
+            withheld: Arc::default(),
+            behind: Arc::default(),
+        }
     }
 
     /// The fleet's parts of `name`: member and replicas.
@@ -414,6 +426,11 @@ impl Fleet for Scripted {
 
     fn show(&self, key: &Key) {
         self.withheld.lock().remove(&key.name);
+    }
+
+    fn set_behind(&self, key: &Key, uid: &str, members: &[MemberName]) {
+        let names = members.iter().map(|member| member.as_str().to_owned()).collect();
+        self.behind.lock().insert((key.name.clone(), uid.to_owned()), names);
     }
 
     fn visible(&self, key: &Key) -> Option<Visible> {

@@ -1,0 +1,100 @@
+//! How a command asks a running kubefold.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{Method, Request};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::serve::Published;
+
+/// Which kubefold to ask.
+#[derive(Debug, clap::Args)]
+pub(super) struct Connection {
+    /// The state directory that `kubefold serve` was given, in place of a kubeconfig.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
+    state_dir: Option<PathBuf>,
+    /// A kubeconfig whose context leads to kubefold, in place of $KUBECONFIG and ~/.kube/config.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Another context than the current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl Connection {
+    /// Asks kubefold at one of its own paths, and gives the body of its answer.
+    ///
+    /// Errors: it is not reached, or does not answer with success; each says why in one sentence.
+    pub(super) fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(Box::pin(self.send(method, path, body)))
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<String> {
+        let config = self.config().await?;
+        let url = config.cluster_url.to_string();
+        let url = url.trim_end_matches('/');
+        let client = Client::try_from(config).with_context(|| format!("cannot connect to {url}"))?;
+        let request = Request::builder().method(method).uri(path).body(body)?;
+        match client.request_text(request).await {
+            Ok(text) => Ok(text),
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                bail!(
+                    "the server at {url} does not know {path}: is it a kubefold, and does the context name its fleet?"
+                )
+            }
+            Err(kube::Error::Api(status)) => bail!("kubefold at {url} answered {}: {}", status.code, status.message),
+            Err(error) => Err(anyhow!("cannot reach kubefold at {url}: {}", cause(&error))),
+        }
+    }
+
+    async fn config(&self) -> anyhow::Result<Config> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let read = match (&self.state_dir, &self.kubeconfig) {
+            (Some(state_dir), _) => own_kubeconfig(state_dir)?,
+            (None, Some(file)) => {
+                Kubeconfig::read_from(file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?
+            }
+            (None, None) => {
+                Kubeconfig::read().context("cannot read a kubeconfig; name one with --kubeconfig or --state-dir")?
+            }
+        };
+        Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")
+    }
+}
+
+/// The kubeconfig that `kubefold kubeconfig` prints, with the fleet's context alone.
+fn own_kubeconfig(state_dir: &Path) -> anyhow::Result<Kubeconfig> {
+    let published = Published::read(state_dir)?;
+    if !published.own_logins {
+        bail!("the state directory {} has no login; use --kubeconfig", state_dir.display());
+    }
+    let (certificate, key) = Published::read_admin(state_dir)?;
+    let file = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "fleet",
+        "clusters": [{"name": "fleet", "cluster": {
+            "server": published.url, "certificate-authority-data": STANDARD.encode(published.certificate_authority),
+        }}],
+        "contexts": [{"name": "fleet", "context": {"cluster": "fleet", "user": "fleet"}}],
+        "users": [{"name": "fleet", "user": {
+            "client-certificate-data": STANDARD.encode(certificate), "client-key-data": STANDARD.encode(key),
+        }}],
+    });
+    Ok(serde_json::from_value(file)?)
+}
+
+/// The last cause says it: those before it say which layer handed it on.
+fn cause(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
+}

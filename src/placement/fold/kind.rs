@@ -1,0 +1,110 @@
+//! What a kind's fold sums, and which way its conditions point.
+
+/// What a kind sums. `Other` sums generations only; every status is the home's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are Kubernetes' own")]
+pub enum FoldKind {
+    Deployment,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    DaemonSet,
+    Job,
+    PodDisruptionBudget,
+    HorizontalPodAutoscaler,
+    ResourceQuota,
+    Other,
+}
+
+/// Which part's condition stands for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Polarity {
+    /// It holds when it holds in every part.
+    All,
+    /// It holds when it holds in one.
+    Any,
+    /// The home's.
+    Home,
+}
+
+impl FoldKind {
+    /// Knows a kind by its group and plural resource.
+    pub fn of(group: &str, resource: &str) -> Self {
+        match (group, resource) {
+            ("apps", "deployments") => Self::Deployment,
+            ("apps", "replicasets") => Self::ReplicaSet,
+            ("", "replicationcontrollers") => Self::ReplicationController,
+            ("apps", "statefulsets") => Self::StatefulSet,
+            ("apps", "daemonsets") => Self::DaemonSet,
+            ("batch", "jobs") => Self::Job,
+            ("policy", "poddisruptionbudgets") => Self::PodDisruptionBudget,
+            ("autoscaling", "horizontalpodautoscalers") => Self::HorizontalPodAutoscaler,
+            ("", "resourcequotas") => Self::ResourceQuota,
+            _ => Self::Other,
+        }
+    }
+
+    /// The fields of `spec` that are divided among the parts.
+    pub fn divided(self) -> &'static [&'static str] {
+        match self {
+            Self::Deployment | Self::ReplicaSet | Self::ReplicationController | Self::StatefulSet => &["replicas"],
+            Self::Job => &["parallelism", "completions"],
+            Self::PodDisruptionBudget => &["minAvailable", "maxUnavailable"],
+            Self::HorizontalPodAutoscaler => &["minReplicas", "maxReplicas"],
+            Self::DaemonSet | Self::ResourceQuota | Self::Other => &[],
+        }
+    }
+
+    /// The counters in `status`, `observedGeneration` apart.
+    ///
+    /// Source: kubernetes/api v0.36.3 `apps/v1`, `core/v1`, `batch/v1`, `policy/v1`, `autoscaling/v2` `types.go`.
+    pub(super) fn counters(self) -> &'static [&'static str] {
+        match self {
+            Self::Deployment => &[
+                "replicas",
+                "updatedReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "unavailableReplicas",
+                "terminatingReplicas",
+            ],
+            Self::ReplicaSet => {
+                &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"]
+            }
+            Self::ReplicationController => &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+            Self::StatefulSet => {
+                &["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"]
+            }
+            Self::DaemonSet => &[
+                "currentNumberScheduled",
+                "numberMisscheduled",
+                "desiredNumberScheduled",
+                "numberReady",
+                "updatedNumberScheduled",
+                "numberAvailable",
+                "numberUnavailable",
+            ],
+            Self::Job => &["active", "succeeded", "failed", "terminating", "ready"],
+            Self::PodDisruptionBudget => &["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"],
+            Self::HorizontalPodAutoscaler => &["currentReplicas", "desiredReplicas"],
+            Self::ResourceQuota | Self::Other => &[],
+        }
+    }
+
+    /// How a condition of this kind folds: what `kubectl wait` and `rollout status` read must be true of every part.
+    ///
+    /// Source: the condition types in the same files; kubernetes/kubectl `pkg/cmd/wait/condition.go` and
+    /// `pkg/polymorphichelpers/rollout_status.go` (which gives up at reason `ProgressDeadlineExceeded`).
+    pub(super) fn polarity(self, condition: &str) -> Polarity {
+        match (self, condition) {
+            (Self::Deployment, "Available" | "Progressing")
+            | (Self::Job, "Complete" | "SuccessCriteriaMet" | "Suspended")
+            | (Self::HorizontalPodAutoscaler, "AbleToScale" | "ScalingActive") => Polarity::All,
+            (Self::Deployment | Self::ReplicaSet | Self::ReplicationController, "ReplicaFailure")
+            | (Self::Job, "Failed" | "FailureTarget")
+            | (Self::PodDisruptionBudget, "DisruptionAllowed")
+            | (Self::HorizontalPodAutoscaler, "ScalingLimited") => Polarity::Any,
+            _ => Polarity::Home,
+        }
+    }
+}

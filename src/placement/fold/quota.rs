@@ -1,0 +1,57 @@
+//! What a quota's parts have used together.
+//!
+//! A kind that is duplicated or shared has the same objects in every member: the largest part's count is the fleet's. Of
+//! everything else the parts' counts add up.
+
+use serde_json::{Map, Value};
+
+use crate::placement::quantity::Quantity;
+
+/// Counted kinds that lie in every member.
+///
+/// Source: DESIGN.md section 7, defaults by kind; names as kubernetes/apiserver `pkg/quota/v1/generic` counts them.
+const IN_EVERY_MEMBER: &[&str] = &[
+    "configmaps",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+    "resourcequotas",
+    "count/configmaps",
+    "count/secrets",
+    "count/services",
+    "count/serviceaccounts",
+    "count/resourcequotas",
+    "count/limitranges",
+    "count/ingresses.networking.k8s.io",
+    "count/networkpolicies.networking.k8s.io",
+    "count/roles.rbac.authorization.k8s.io",
+    "count/rolebindings.rbac.authorization.k8s.io",
+    "count/poddisruptionbudgets.policy",
+    "count/horizontalpodautoscalers.autoscaling",
+    "count/daemonsets.apps",
+];
+
+/// `status.used` of all parts; `None` where the first's own stands. A value that is no quantity is the first part's.
+pub(super) fn used(parts: &[&str]) -> Option<Vec<u8>> {
+    let maps: Vec<Map<String, Value>> = parts.iter().filter_map(|part| serde_json::from_str(part).ok()).collect();
+    let first = maps.first()?;
+    let mut out = first.clone();
+    for (name, value) in maps.iter().skip(1).flatten() {
+        match out.get_mut(name) {
+            None => {
+                out.insert(name.clone(), value.clone());
+            }
+            Some(held) => {
+                let quantity = |value: &Value| value.as_str().and_then(Quantity::parse);
+                let (Some(mine), Some(theirs)) = (quantity(held), quantity(value)) else { continue };
+                if !IN_EVERY_MEMBER.contains(&name.as_str()) {
+                    *held = mine.plus(theirs).to_string().into();
+                } else if theirs > mine {
+                    *held = value.clone();
+                }
+            }
+        }
+    }
+    (out != *first).then(|| Value::Object(out).to_string().into_bytes())
+}

@@ -1,0 +1,290 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::wire::splice::splice;
+
+const UID_MINTED: &str = "6f1c2d5e-0b1a-4c3d-8e9f-001122334455";
+
+fn folded(documents: &[&str], kind: FoldKind) -> String {
+    let member = MemberName::new("east").unwrap();
+    let parts: Vec<_> = documents.iter().map(|json| PartView { member: &member, json }).collect();
+    let mut edits = fold(&parts, kind, UID_MINTED).unwrap();
+    edits.sort_by_key(|edit| edit.at.start);
+    assert!(edits.windows(2).all(|pair| pair[0].at.end <= pair[1].at.start), "{edits:?}");
+    let mut out = Vec::new();
+    splice(documents[0].as_bytes(), &mut edits, &mut out);
+    let out = String::from_utf8(out).unwrap();
+    serde_json::from_str::<Value>(&out).unwrap();
+    out
+}
+
+#[test]
+fn sums_replicas_generations_and_counters() {
+    let east = r#"{"metadata":{"name":"web","uid":"e","generation":2,"labels":{"app":"web","kubefold.io/placement":"u"}},"spec":{"replicas":1},"status":{"observedGeneration":2,"replicas":1,"readyReplicas":1,"conditions":[{"type":"Available","status":"True"}]}}"#;
+    let west = r#"{"status":{"conditions":[],"unavailableReplicas":2,"replicas":2,"observedGeneration":1},"spec":{"replicas":2},"metadata":{"generation":3}}"#;
+    assert_eq!(
+        folded(&[east, west], FoldKind::Deployment),
+        r#"{"metadata":{"name":"web","uid":"6f1c2d5e-0b1a-4c3d-8e9f-001122334455","generation":5,"labels":{"app":"web"}},"spec":{"replicas":3},"status":{"unavailableReplicas":2,"observedGeneration":3,"replicas":3,"readyReplicas":1}}"#
+    );
+}
+
+#[test]
+fn one_part_only_hides_the_marker() {
+    for (labels, want) in [
+        (r#""uid":"e","labels":{"kubefold.io/placement":"u"}"#, r#""uid":"U""#),
+        (r#""labels" : {"kubefold.io/placement":"u"} , "uid":"e""#, r#" "uid":"U""#),
+        (r#""uid":"e" , "labels": {"kubefold.io/placement":"u"},"x":{"y":1}"#, r#""uid":"U" , "x":{"y":1}"#),
+        (r#""uid":"e","labels":{"b":"1","kubefold.io/placement":"u"}"#, r#""uid":"U","labels":{"b":"1"}"#),
+        (r#""uid":"e","labels":{}"#, r#""uid":"U","labels":{}"#),
+    ] {
+        let tail = r#"},"spec": {"replicas":0},"status":{"replicas":0}}"#;
+        let out = folded(&[&format!("{{\"metadata\":{{{labels}{tail}")], FoldKind::Deployment);
+        assert_eq!(out, format!("{{\"metadata\":{{{want}{tail}").replace("\"U\"", &format!("\"{UID_MINTED}\"")));
+    }
+}
+
+#[test]
+fn a_sum_of_nothing_is_omitted_where_go_omits_it() {
+    let east = r#"{"metadata":{"uid":"U"},"spec":{"replicas":0},"status":{"replicas":0}}"#;
+    let out = folded(&[east, east], FoldKind::Deployment);
+    assert!(out.ends_with(r#""status":{"replicas":0}}"#), "{out}");
+    let bare = r#"{"metadata":{"uid":"U"},"spec":{"replicas":1},"status":{}}"#;
+    let ready = r#"{"metadata":{"uid":"V"},"spec":{"replicas":1},"status":{"readyReplicas":1}}"#;
+    assert!(folded(&[bare, ready], FoldKind::Deployment).ends_with(r#""status":{"readyReplicas":1}}"#));
+    assert!(folded(&[bare, ready], FoldKind::Other).ends_with(r#""spec":{"replicas":1},"status":{}}"#));
+}
+
+#[test]
+fn managed_fields_do_not_show_the_marker() {
+    let doc = |fields: &str| {
+        format!(
+            r#"{{"metadata":{{"uid":"e","managedFields":[{{"manager":"a","fieldsV1":{fields}}},{{"fieldsV1":{{"f:status":{{}}}}}}]}}}}"#
+        )
+    };
+    for (fields, want) in [
+        (
+            r#"{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:kubefold.io/placement":{}},"f:annotations":{".":{},"f:kubefold.io/placement":{}}},"f:spec":{"f:replicas":{}}}"#,
+            r#"{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{"f:replicas":{}}}"#,
+        ),
+        (r#"{"f:metadata":{"f:labels":{".":{},"f:kubefold.io/placement":{}}},"f:spec":{}}"#, r#"{"f:spec":{}}"#),
+        (r#"{"f:metadata":{"f:labels":{".":{}}}}"#, r#"{"f:metadata":{"f:labels":{".":{}}}}"#),
+    ] {
+        assert_eq!(
+            folded(&[&doc(fields)], FoldKind::Deployment),
+            doc(want).replace("\"e\"", &format!("\"{UID_MINTED}\""))
+        );
+    }
+}
+
+#[test]
+fn every_summed_kind_is_known_by_its_resource() {
+    assert_eq!(FoldKind::of("apps", "deployments"), FoldKind::Deployment);
+    assert_eq!(FoldKind::of("", "replicationcontrollers"), FoldKind::ReplicationController);
+    assert_eq!(FoldKind::of("example.com", "deployments"), FoldKind::Other);
+    let pdb = r#"{"metadata":{"uid":"e"},"status":{"disruptionsAllowed":1,"currentHealthy":2,"desiredHealthy":1,"expectedPods":2}}"#;
+    assert!(
+        folded(&[pdb, pdb], FoldKind::PodDisruptionBudget)
+            .ends_with(r#"{"disruptionsAllowed":2,"currentHealthy":4,"desiredHealthy":2,"expectedPods":4}}"#)
+    );
+}
+
+#[test]
+fn a_part_that_is_no_object_is_an_error() {
+    let member = MemberName::new("east").unwrap();
+    assert!(fold(&[PartView { member: &member, json: "[]" }], FoldKind::Other, "u").is_err());
+    assert!(fold(&[], FoldKind::Other, "u").unwrap().is_empty());
+}
+
+/// The fold of these, as a value.
+fn shown(documents: &[Value], kind: FoldKind) -> Value {
+    let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
+    serde_json::from_str(&folded(&texts.iter().map(String::as_str).collect::<Vec<_>>(), kind)).unwrap()
+}
+
+fn object(spec: Value, status: Value) -> Value {
+    json!({"metadata": {"uid": "e", "generation": 1}, "spec": spec, "status": status})
+}
+
+#[test]
+fn a_part_that_is_behind_counts_one_generation_until_it_has_caught_up() {
+    let east = r#"{"metadata":{"uid":"e","generation":2},"status":{"observedGeneration":2}}"#;
+    let member = MemberName::new("east").unwrap();
+    let view = PartView { member: &member, json: east };
+    let edits = fold_behind(&[view], FoldKind::Deployment, UID_MINTED, 1).unwrap();
+    assert!(edits.iter().any(|edit| edit.with.as_ref() == b"3"), "{edits:?}");
+    let west = east.replace("eneration\":2", "eneration\":1");
+    let caught_up =
+        shown(&[serde_json::from_str(east).unwrap(), serde_json::from_str(&west).unwrap()], FoldKind::Deployment);
+    assert_eq!(
+        (&caught_up["metadata"]["generation"], &caught_up["status"]["observedGeneration"]),
+        (&json!(3), &json!(3))
+    );
+}
+
+#[test]
+fn divided_fields_are_summed_and_percentages_are_not() {
+    let spec =
+        |kind, one: Value, two: Value| shown(&[object(one, json!({})), object(two, json!({}))], kind)["spec"].clone();
+    let hpa = spec(
+        FoldKind::HorizontalPodAutoscaler,
+        json!({"minReplicas": 1, "maxReplicas": 4, "x": 1}),
+        json!({"minReplicas": 2, "maxReplicas": 6, "x": 1}),
+    );
+    assert_eq!(hpa, json!({"minReplicas": 3, "maxReplicas": 10, "x": 1}));
+    let pdb = |value: Value| {
+        spec(FoldKind::PodDisruptionBudget, json!({"minAvailable": value}), json!({"minAvailable": value}))
+    };
+    assert_eq!((pdb(json!(2)), pdb(json!("50%"))), (json!({"minAvailable": 4}), json!({"minAvailable": "50%"})));
+    let job = spec(FoldKind::Job, json!({"parallelism": 1}), json!({"parallelism": 2, "completions": 5}));
+    assert_eq!(job, json!({"parallelism": 3}));
+}
+
+#[test]
+fn a_condition_holds_of_all_when_it_holds_of_each() {
+    let available = |status: &str| json!([{"type": "Available", "status": status, "reason": status}]);
+    let fold = |home: Value, other: Value| {
+        let parts = [home, other].map(|conditions| object(json!({}), json!({"conditions": conditions})));
+        shown(&parts, FoldKind::Deployment)["status"]["conditions"].clone()
+    };
+    assert_eq!(fold(available("True"), available("True")), available("True"));
+    assert_eq!(fold(available("True"), available("False")), available("False"), "what kubectl wait reads");
+    assert_eq!(fold(available("True"), available("Unknown")), available("Unknown"));
+    assert_eq!(fold(available("True"), json!([])), Value::Null, "a part that has not said it yet");
+    assert_eq!(fold(available("False"), json!([])), available("False"));
+    let progressing = |reason: &str, status: &str| json!([{"type": "Progressing", "status": status, "reason": reason}]);
+    let late = progressing("ProgressDeadlineExceeded", "False");
+    assert_eq!(fold(progressing("NewReplicaSetAvailable", "True"), late.clone()), late, "rollout status gives up");
+    let going = progressing("ReplicaSetUpdated", "True");
+    assert_eq!(fold(progressing("NewReplicaSetAvailable", "True"), going.clone()), going);
+    let failure = json!([{"type": "ReplicaFailure", "status": "True", "message": "quota"}]);
+    assert_eq!(fold(json!([]), failure.clone()), failure, "what fails somewhere is told");
+    assert_eq!(fold(failure.clone(), json!([])), failure);
+    let foreign = json!([{"type": "Mine", "status": "True"}]);
+    assert_eq!(fold(foreign.clone(), json!([])), foreign, "of others' conditions the home's stand");
+}
+
+#[test]
+fn a_condition_of_a_generation_is_of_the_sum() {
+    let part = |observed: i64| {
+        object(json!({}), json!({"conditions": [{"type": "Ready", "status": "True", "observedGeneration": observed}]}))
+    };
+    let both = shown(&[part(1), part(1)], FoldKind::Other);
+    assert_eq!(both["metadata"]["generation"], both["status"]["conditions"][0]["observedGeneration"]);
+    let one = shown(&[part(1), part(0)], FoldKind::Other);
+    assert_eq!(one["status"]["conditions"][0]["observedGeneration"], 1);
+}
+
+#[test]
+fn a_job_is_complete_when_its_last_part_is() {
+    let done = |end: &str, pod: &str| {
+        object(
+            json!({}),
+            json!({
+                "startTime": "2026-01-01T00:00:00Z", "completionTime": end, "succeeded": 2,
+                "uncountedTerminatedPods": {"succeeded": [pod]}, "conditions": [{"type": "Complete", "status": "True"}],
+            }),
+        )
+    };
+    let running = object(json!({}), json!({"startTime": "2025-12-31T00:00:00Z", "active": 1, "ready": 1}));
+    let both = shown(&[done("2026-01-01T00:01:00Z", "a"), done("2026-01-01T00:02:00Z", "b")], FoldKind::Job);
+    assert_eq!(both["status"]["completionTime"], "2026-01-01T00:02:00Z");
+    assert_eq!(both["status"]["succeeded"], 4);
+    assert_eq!(both["status"]["uncountedTerminatedPods"], json!({"succeeded": ["a", "b"]}));
+    assert_eq!(both["status"]["conditions"][0]["type"], "Complete");
+    let half = &shown(&[done("2026-01-01T00:01:00Z", "a"), running], FoldKind::Job)["status"];
+    assert_eq!(
+        (&half["completionTime"], &half["conditions"], &half["active"]),
+        (&Value::Null, &Value::Null, &json!(1))
+    );
+    assert_eq!(half["startTime"], "2025-12-31T00:00:00Z");
+    let failed = object(json!({}), json!({"failed": 1, "conditions": [{"type": "Failed", "status": "True"}]}));
+    let one_failed = shown(&[done("2026-01-01T00:01:00Z", "a"), failed], FoldKind::Job);
+    assert_eq!(one_failed["status"]["conditions"], json!([{"type": "Failed", "status": "True"}]));
+}
+
+#[test]
+fn a_stateful_set_is_rolled_out_when_every_part_is() {
+    let at =
+        |current: &str, update: &str| object(json!({}), json!({"currentRevision": current, "updateRevision": update}));
+    let fold = |home: Value, other: Value| {
+        let status = shown(&[home, other], FoldKind::StatefulSet)["status"].clone();
+        [status["currentRevision"].clone(), status["updateRevision"].clone()]
+    };
+    assert_eq!(fold(at("w-2", "w-2"), at("w-1", "w-2")), ["w-1", "w-2"]);
+    assert_eq!(fold(at("w-1", "w-2"), at("w-2", "w-2")), ["w-1", "w-2"]);
+    assert_eq!(fold(at("w-2", "w-2"), at("x-2", "x-2")), ["w-2", "w-2"]);
+}
+
+#[test]
+fn a_quotas_usage_is_the_largest_of_what_every_member_has_and_the_sum_of_the_rest() {
+    let part = |used: Value| object(json!({"hard": {"pods": "10"}}), json!({"hard": {"pods": "10"}, "used": used}));
+    let both = shown(
+        &[
+            part(json!({"pods": "2", "requests.cpu": "500m", "configmaps": "3", "count/jobs.batch": "1"})),
+            part(json!({"pods": "3", "requests.cpu": "1", "configmaps": "2", "requests.memory": "1Gi"})),
+        ],
+        FoldKind::ResourceQuota,
+    );
+    let used = json!({
+        "pods": "5", "requests.cpu": "1500m", "configmaps": "3", "count/jobs.batch": "1", "requests.memory": "1Gi"
+    });
+    assert_eq!((&both["status"]["used"], &both["status"]["hard"]), (&used, &json!({"pods": "10"})));
+}
+
+/// Parts as their controllers write them: what is 0 is left out.
+fn any_part() -> impl Strategy<Value = Value> {
+    let status = ["True", "False", "Unknown", ""];
+    (0..9_i64, 0..9_i64, prop::collection::vec(0..5_i64, 6), 0..4_usize, 0..4_usize).prop_map(
+        move |(generation, observed, counts, available, failing)| {
+            let mut out = serde_json::Map::new();
+            for (key, count) in FoldKind::Deployment
+                .counters()
+                .iter()
+                .chain(&["observedGeneration"])
+                .zip(counts.iter().chain([&observed]))
+            {
+                if *count != 0 {
+                    out.insert((*key).to_owned(), json!(count));
+                }
+            }
+            let said = [("Available", status[available]), ("ReplicaFailure", status[failing])];
+            let said = said.iter().filter(|(_, status)| !status.is_empty());
+            out.insert(
+                "conditions".into(),
+                said.map(|(name, status)| json!({"type": name, "status": status})).collect(),
+            );
+            json!({
+                "metadata": {"uid": "e", "generation": generation},
+                "spec": {"replicas": counts[0]},
+                "status": out,
+            })
+        },
+    )
+}
+
+proptest! {
+    /// Every number is the sum over the parts, and nothing depends on the order in which the others stand.
+    #[test]
+    fn the_whole_is_the_sum_of_its_parts(parts in prop::collection::vec(any_part(), 1..5), turn in 0..4_usize) {
+        let whole = shown(&parts, FoldKind::Deployment);
+        let number = |value: &Value| value.as_i64().unwrap_or(0);
+        let sum = |pointer: &str| parts.iter().map(|part| part.pointer(pointer).map_or(0, number)).sum::<i64>();
+        let status = FoldKind::Deployment.counters().iter().chain(&["observedGeneration"]).map(|key| format!("/status/{key}"));
+        for pointer in status.chain(["/metadata/generation".to_owned(), "/spec/replicas".to_owned()]) {
+            prop_assert_eq!(whole.pointer(&pointer).map_or(0, number), sum(&pointer), "{}", pointer);
+        }
+        let holds = |value: &Value, name: &str| {
+            let conditions = value["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().any(|condition| condition["type"] == name && condition["status"] == "True")
+        };
+        prop_assert_eq!(holds(&whole, "Available"), parts.iter().all(|part| holds(part, "Available")));
+        prop_assert_eq!(holds(&whole, "ReplicaFailure"), parts.iter().any(|part| holds(part, "ReplicaFailure")));
+        let mut turned = parts.clone();
+        let others = turned.len() - 1;
+        if others > 0 {
+            turned[1..].rotate_left(turn % others);
+        }
+        prop_assert_eq!(shown(&turned, FoldKind::Deployment), whole);
+    }
+}

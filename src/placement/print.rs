@@ -1,0 +1,300 @@
+//! What of a part's document is its author's, condensed, so that parts can be compared at little cost.
+//!
+//! Two parts *differ* when somebody edited or restored one of them in its member. What each server assigns, defaults or
+//! writes down by itself is no difference, nor is what kubefold divides or a policy overrides; a false alarm would teach
+//! people to ignore the true ones, so what may be a member's own doing counts as such.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::{Map, Value};
+
+use crate::placement::{fold::FoldKind, marker::OWN_PREFIX};
+
+/// A part's print. Parts of one object that nobody touched have equal ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Print {
+    /// Labels and everything beside metadata and status.
+    body: u64,
+    /// Hashes of each annotation's key and value, by key.
+    annotations: Vec<(u64, u64)>,
+}
+
+impl Print {
+    /// Takes the print of a document. `None` if it is no object.
+    pub fn of(json: &str, group: &str, resource: &str) -> Option<Self> {
+        let mut document: Map<String, Value> = serde_json::from_str(json).ok()?;
+        let metadata = document.remove("metadata").unwrap_or_default();
+        for own in ["kind", "apiVersion", "status"] {
+            document.remove(own);
+        }
+        let mut document = Value::Object(document);
+        let assigned = ASSIGNED.iter().filter(|(of, name, _)| (*of, *name) == (group, resource));
+        for (_, _, paths) in assigned {
+            paths.iter().for_each(|path| remove(&mut document, path));
+        }
+        for field in FoldKind::of(group, resource).divided() {
+            remove(&mut document, &["spec", field]);
+        }
+        depends(&mut document, group, resource);
+        let texts = |key: &str| metadata.get(key).and_then(Value::as_object).into_iter().flatten();
+        let labels = texts("labels").filter(|(key, _)| !key.starts_with(OWN_PREFIX) && !LABELS.contains(&key.as_str()));
+        let labels = labels.map(|(key, value)| hash_of(&(key, hash(value)))).fold(0, u64::wrapping_add);
+        let is_server = |key: &str| ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix));
+        let mut annotations: Vec<(u64, u64)> = texts("annotations")
+            .filter(|(key, _)| !is_server(key))
+            .map(|(key, value)| (hash_of(key), hash(value)))
+            .collect();
+        annotations.sort_unstable();
+        Some(Self { body: hash_of(&(labels, hash(&document))), annotations })
+    }
+
+    /// Says whether somebody touched one of the two. An annotation that only one has is its member's own: cloud
+    /// controllers leave notes.
+    pub fn differs(&self, other: &Self) -> bool {
+        let theirs = |key: u64| {
+            let at = other.annotations.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+            other.annotations.get(at).map(|(_, value)| *value)
+        };
+        self.body != other.body
+            || self.annotations.iter().any(|(key, value)| theirs(*key).is_some_and(|theirs| theirs != *value))
+    }
+}
+
+type Path = &'static [&'static str];
+
+/// What servers and controllers assign beside metadata and status, by group and resource; `*` is every element.
+///
+/// Source: kubernetes/kubernetes v1.36 `pkg/registry/*/*/strategy.go` and `pkg/apis/*/*/defaults.go`; admission
+/// plugins `DefaultStorageClass` and `DefaultIngressClass`; fields that later versions default and earlier ones lack.
+const ASSIGNED: &[(&str, &str, &[Path])] = &[
+    (
+        "",
+        "services",
+        &[
+            &["spec", "clusterIP"],
+            &["spec", "clusterIPs"],
+            &["spec", "ipFamilies"],
+            &["spec", "ipFamilyPolicy"],
+            &["spec", "healthCheckNodePort"],
+            &["spec", "loadBalancerClass"],
+            &["spec", "ports", "*", "nodePort"],
+        ],
+    ),
+    ("", "serviceaccounts", &[&["secrets"], &["imagePullSecrets"]]),
+    (
+        "",
+        "persistentvolumeclaims",
+        &[&["spec", "volumeName"], &["spec", "storageClassName"], &["spec", "volumeMode"], &["spec", "resources"]],
+    ),
+    ("", "persistentvolumes", &[&["spec", "claimRef"]]),
+    ("", "pods", &[&["spec"]]),
+    ("", "namespaces", &[&["spec", "finalizers"]]),
+    (
+        "batch",
+        "jobs",
+        &[
+            &["spec", "selector"],
+            &["spec", "suspend"],
+            &["spec", "podReplacementPolicy"],
+            &["spec", "template", "metadata", "labels", "controller-uid"],
+            &["spec", "template", "metadata", "labels", "batch.kubernetes.io/controller-uid"],
+            &["spec", "template", "metadata", "labels", "job-name"],
+            &["spec", "template", "metadata", "labels", "batch.kubernetes.io/job-name"],
+        ],
+    ),
+    (
+        "apps",
+        "statefulsets",
+        &[
+            &["spec", "ordinals"],
+            &["spec", "persistentVolumeClaimRetentionPolicy"],
+            &["spec", "volumeClaimTemplates", "*", "status"],
+            &["spec", "volumeClaimTemplates", "*", "spec", "storageClassName"],
+            &["spec", "volumeClaimTemplates", "*", "spec", "volumeMode"],
+        ],
+    ),
+    ("networking.k8s.io", "ingresses", &[&["spec", "ingressClassName"]]),
+    ("coordination.k8s.io", "leases", &[&["spec"]]),
+    ("apiregistration.k8s.io", "apiservices", &[&["spec", "caBundle"]]),
+    (
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        &[&["spec", "conversion", "webhook", "clientConfig", "caBundle"]],
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        &[&["webhooks", "*", "clientConfig", "caBundle"]],
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "validatingwebhookconfigurations",
+        &[&["webhooks", "*", "clientConfig", "caBundle"]],
+    ),
+];
+
+/// Labels that name something of one member's.
+const LABELS: &[&str] = &["controller-uid", "batch.kubernetes.io/controller-uid"];
+
+/// Annotations that servers and controllers write, by prefix.
+const ANNOTATIONS: &[&str] = &[
+    OWN_PREFIX,
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/",
+    "deprecated.daemonset.template.generation",
+    "autoscaling.alpha.kubernetes.io/",
+    "batch.kubernetes.io/",
+    "control-plane.alpha.kubernetes.io/",
+    "endpoints.kubernetes.io/",
+    "pv.kubernetes.io/",
+    "volume.kubernetes.io/",
+    "volume.beta.kubernetes.io/",
+    "kubernetes.io/service-account.",
+];
+
+/// What is assigned only where something else says so.
+fn depends(document: &mut Value, group: &str, resource: &str) {
+    let is_token = || document.get("type").is_some_and(|kind| kind == "kubernetes.io/service-account-token");
+    match (group, resource) {
+        ("", "secrets") if is_token() => remove(document, &["data"]),
+        // The controller of aggregated roles fills the rules in.
+        ("rbac.authorization.k8s.io", "clusterroles") if !document["aggregationRule"].is_null() => {
+            remove(document, &["rules"]);
+        }
+        _ => {}
+    }
+}
+
+fn remove(value: &mut Value, path: &[&str]) {
+    let Some((key, rest)) = path.split_first() else { return };
+    match value {
+        Value::Array(elements) if *key == "*" => elements.iter_mut().for_each(|element| remove(element, rest)),
+        Value::Object(object) if rest.is_empty() => {
+            object.remove(*key);
+        }
+        Value::Object(object) => {
+            if let Some(next) = object.get_mut(*key) {
+                remove(next, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn hash_of(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whatever the order of keys; a key that is `null` or holds nothing counts as one that is not there.
+fn hash(value: &Value) -> u64 {
+    match value {
+        Value::Null => 0,
+        Value::Bool(value) => hash_of(&(1, value)),
+        Value::Number(value) => hash_of(&(2, value.to_string())),
+        Value::String(value) => hash_of(&(3, value)),
+        Value::Array(elements) => {
+            let elements: Vec<u64> = elements.iter().map(hash).collect();
+            hash_of(&(4, elements))
+        }
+        Value::Object(object) => {
+            let entries = object.iter().filter(|(_, value)| !is_nothing(value));
+            let entries = entries.map(|(key, value)| hash_of(&(key, hash(value)))).fold(0, u64::wrapping_add);
+            hash_of(&(5, entries))
+        }
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(elements) => elements.is_empty(),
+        Value::Object(_) | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn differ(group: &str, resource: &str, one: &Value, two: &Value) -> bool {
+        let print = |value: &Value| Print::of(&value.to_string(), group, resource).unwrap();
+        assert_eq!(print(one).differs(&print(two)), print(two).differs(&print(one)));
+        print(one).differs(&print(two))
+    }
+
+    fn with(object: &Value, pointer: &str, value: Value) -> Value {
+        let mut object = object.clone();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        object.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = value;
+        object
+    }
+
+    #[test]
+    fn what_servers_assign_is_no_difference() {
+        let deployment = json!({
+            "kind": "Deployment",
+            "metadata": {
+                "name": "web", "uid": "e", "resourceVersion": "7", "generation": 1, "labels": {"app": "web"},
+                "annotations": {"note": "a", "deployment.kubernetes.io/revision": "1"}, "managedFields": [],
+            },
+            "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "web", "image": "web:1"}]}}},
+            "status": {"replicas": 1},
+        });
+        for (pointer, value) in [
+            ("/metadata/uid", json!("w")),
+            ("/metadata/resourceVersion", json!("9")),
+            ("/metadata/generation", json!(4)),
+            ("/metadata/labels/kubefold.io~1placement", json!("u")),
+            ("/metadata/annotations/deployment.kubernetes.io~1revision", json!("3")),
+            ("/metadata/annotations/cloud.example.com~1note", json!("its own")),
+            ("/metadata/finalizers", json!(["x"])),
+            ("/metadata/ownerReferences", json!([{"uid": "w"}])),
+            ("/spec/replicas", json!(5)),
+            ("/spec/paused", Value::Null),
+            ("/status/replicas", json!(9)),
+        ] {
+            assert!(!differ("apps", "deployments", &deployment, &with(&deployment, pointer, value)), "{pointer}");
+        }
+        for (pointer, value) in [
+            ("/metadata/labels/app", json!("other")),
+            ("/metadata/labels/more", json!("x")),
+            ("/metadata/annotations/note", json!("b")),
+            ("/spec/paused", json!(true)),
+            ("/spec/template/spec/containers/0/image", json!("web:2")),
+            ("/spec/template/spec/nodeSelector", json!({"disk": "ssd"})),
+        ] {
+            assert!(differ("apps", "deployments", &deployment, &with(&deployment, pointer, value)), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_own() {
+        let service =
+            json!({"metadata": {}, "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 80, "nodePort": 30000}]}});
+        let other =
+            json!({"metadata": {}, "spec": {"clusterIP": "10.1.0.1", "ports": [{"nodePort": 31000, "port": 80}]}});
+        assert!(!differ("", "services", &service, &other));
+        assert!(differ("", "services", &service, &with(&other, "/spec/ports/0/port", json!(81))));
+        assert!(differ("example.com", "services", &service, &other));
+        let job = |uid: &str| {
+            let labels = json!({"controller-uid": uid, "app": "x"});
+            json!({
+                "metadata": {"labels": labels}, "spec": {
+                    "completions": 1, "selector": {"matchLabels": {"controller-uid": uid}},
+                    "template": {"metadata": {"labels": labels}}
+                }
+            })
+        };
+        assert!(!differ("batch", "jobs", &job("a"), &job("b")));
+        let token = |data: &str| json!({"metadata": {}, "type": "kubernetes.io/service-account-token", "data": {"token": data}});
+        assert!(!differ("", "secrets", &token("a"), &token("b")));
+        let opaque = |data: &str| json!({"metadata": {}, "type": "Opaque", "data": {"token": data}});
+        assert!(differ("", "secrets", &opaque("a"), &opaque("b")));
+        let role = |rules: Value| json!({"metadata": {}, "aggregationRule": {"x": 1}, "rules": rules});
+        assert!(!differ("rbac.authorization.k8s.io", "clusterroles", &role(json!([1])), &role(json!([]))));
+    }
+}

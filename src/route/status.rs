@@ -1,0 +1,219 @@
+//! `/kubefold/v1/status`: what an operator asks of the fleet as a whole. Under the same rule as the fleet view.
+
+use http::{Response, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::{
+    config::MemberName,
+    member::{Member, stores::Stores},
+    store::Remarks,
+    wire::{
+        body::{Body, full},
+        resource::Gvr,
+    },
+    write::journal::{Entry, Step, Unfinished},
+};
+
+/// Where it is asked for.
+pub const STATUS_PATH: &str = "/kubefold/v1/status";
+
+/// The fleet as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetStatus {
+    /// Every configured member, in order.
+    pub members: Vec<MemberStatus>,
+    /// The kinds that are followed now: what is said below of differing objects is said of these.
+    pub kinds: Vec<KindStatus>,
+    /// Writes that have not reached every part, oldest first.
+    pub unfinished: Vec<UnfinishedWrite>,
+    /// Objects of which somebody edited, deleted or restored a part.
+    pub differing: Vec<RemarkedObject>,
+    /// Objects whose name another, younger placement bears, too.
+    pub doubled: Vec<RemarkedObject>,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: String,
+    /// `ready`, `degraded`, `down` or `unknown`.
+    pub state: String,
+    /// Whether requests are sent to it.
+    pub reachable: bool,
+    /// What is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// How long it has been so. Units: seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_seconds: Option<u64>,
+    /// Its Kubernetes version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The UID of its cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The configuration declares it absent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absent: bool,
+}
+
+/// One kind that is followed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KindStatus {
+    /// `deployments.apps`.
+    pub resource: String,
+    /// `v1`.
+    pub version: String,
+    /// Visible objects.
+    pub objects: usize,
+    /// Watches of clients.
+    pub watches: usize,
+    /// Members whose objects of the kind were never held completely.
+    pub unknown: Vec<String>,
+}
+
+/// A write that has not reached every part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnfinishedWrite {
+    /// `deployments.apps`.
+    pub resource: String,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// `create`, `delete`, ...
+    pub verb: String,
+    /// How long it has been unfinished. Units: seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
+    /// Who asked for it, and as whom it is finished.
+    pub user: String,
+    /// The members that it has not reached, and why.
+    pub behind: Vec<BehindMember>,
+}
+
+/// A member that a write has not reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BehindMember {
+    /// Its name.
+    pub member: String,
+    /// Why.
+    pub why: String,
+}
+
+/// An object and the members that something is to be said of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemarkedObject {
+    /// `deployments.apps`.
+    pub resource: String,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The members.
+    pub members: Vec<String>,
+}
+
+/// Answers a get of [`STATUS_PATH`]. `unfinished` is the journal's; `now_unix` is in seconds since 1970.
+pub(super) fn answer(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> Response<Body> {
+    let status = status(stores, unfinished, now_unix);
+    // Strings and numbers: serialization has no way to fail.
+    let mut response = Response::new(full(serde_json::to_vec(&status).unwrap_or_default()));
+    *response.status_mut() = StatusCode::OK;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+fn status(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> FleetStatus {
+    let members = stores.registry().members();
+    let mut running = stores.all_running();
+    running.sort_by_key(|running| {
+        let gvr = &running.store.spec().gvr;
+        (gvr.group.clone(), gvr.resource.clone(), gvr.version.clone())
+    });
+    let (mut kinds, mut differing, mut doubled) = (Vec::new(), Vec::new(), Vec::new());
+    for running in &running {
+        let (store, gvr) = (&running.store, &running.store.spec().gvr);
+        let serving = stores.catalogue().serving_members(gvr).to_vec();
+        let unknown = serving.iter().filter(|member| !store.is_filled(member));
+        kinds.push(KindStatus {
+            resource: gvr.qualified(),
+            version: gvr.version.to_string(),
+            objects: store.snapshot().objects.len(),
+            watches: store.watchers(),
+            unknown: unknown.map(ToString::to_string).collect(),
+        });
+        for (key, Remarks { differs, others, .. }) in store.remarked() {
+            differing.extend(remarked(gvr, &key, store.spec().namespaced, &differs));
+            doubled.extend(remarked(gvr, &key, store.spec().namespaced, &others));
+        }
+    }
+    // Of a resource that is followed in several versions.
+    differing.dedup();
+    doubled.dedup();
+    FleetStatus {
+        members: members.iter().map(|member| member_status(stores, member)).collect(),
+        kinds,
+        unfinished: unfinished.iter().map(|one| unfinished_write(one, now_unix)).collect(),
+        differing,
+        doubled,
+    }
+}
+
+fn member_status(stores: &Stores, member: &Member) -> MemberStatus {
+    let health = member.health();
+    let server = stores.member_catalog(member.name()).and_then(|catalog| catalog.server.clone());
+    let version = server.and_then(|server| server.document.get("gitVersion")?.as_str().map(str::to_owned));
+    MemberStatus {
+        name: member.name().to_string(),
+        state: health.name().to_owned(),
+        reachable: health.is_reachable(),
+        cause: health.cause().map(ToString::to_string),
+        since_seconds: health.age(Instant::now()).map(|age| age.as_secs()),
+        version,
+        cluster: member.cluster_uid().map(|uid| uid.to_string()),
+        absent: member.config().absent,
+    }
+}
+
+fn remarked(gvr: &Gvr, key: &str, namespaced: bool, members: &[MemberName]) -> Option<RemarkedObject> {
+    if members.is_empty() {
+        return None;
+    }
+    let (namespace, name) = if namespaced { key.split_once('/').unwrap_or(("", key)) } else { ("", key) };
+    Some(RemarkedObject {
+        resource: gvr.qualified(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        members: members.iter().map(ToString::to_string).collect(),
+    })
+}
+
+fn unfinished_write(Unfinished { entry, begun_at }: &Unfinished, now_unix: u64) -> UnfinishedWrite {
+    UnfinishedWrite {
+        resource: entry.key.gvr.qualified(),
+        namespace: entry.key.namespace.clone(),
+        name: entry.key.name.clone(),
+        verb: format!("{:?}", entry.verb).to_lowercase(),
+        age_seconds: (*begun_at > 0).then(|| now_unix.saturating_sub(*begun_at)),
+        user: entry.caller.user.clone(),
+        behind: behind(entry),
+    }
+}
+
+fn behind(entry: &Entry) -> Vec<BehindMember> {
+    let why = |step: &Step| match step {
+        Step::Planned => Some("not asked yet".to_owned()),
+        Step::Failed(why) => Some(why.clone()),
+        Step::Unknown(why) => Some(format!("it may have been done: {why}")),
+        Step::Done { .. } | Step::Undone => None,
+    };
+    let open = entry.targets.iter().filter_map(|target| Some((&target.member, why(&target.step)?)));
+    open.map(|(member, why)| BehindMember { member: member.to_string(), why }).collect()
+}

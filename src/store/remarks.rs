@@ -1,0 +1,123 @@
+//! What is to be said of a folded object beside what it shows: who is behind, whose part somebody touched, whose bears the
+//! same name and is another's.
+
+use crate::{
+    config::MemberName,
+    placement::fold::FoldKind,
+    store::{fold::Part, sequencer::Sequencer},
+};
+
+/// Annotation that names the members that an unfinished write has not reached.
+pub(super) const BEHIND: &str = "kubefold.io/behind";
+/// Annotation that names the members whose part was edited, deleted or restored by somebody.
+pub(super) const DIFFERS: &str = "kubefold.io/differs";
+
+/// Remarks on one folded object. Lists of members are in configuration order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remarks {
+    /// An unfinished write has not reached these.
+    pub behind: Vec<MemberName>,
+    /// Somebody edited, deleted or restored these parts in their members.
+    pub differs: Vec<MemberName>,
+    /// These hold a younger placement of the name, whose parts are shown as natives.
+    pub others: Vec<MemberName>,
+    /// It is a quota of several members: what is `hard` holds in each.
+    pub is_quota: bool,
+}
+
+impl Remarks {
+    /// Says whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The remarks as people read them, about `what` of the plain name `name`.
+    pub fn sentences(&self, what: &str, name: &str) -> Vec<String> {
+        let mut out = Vec::new();
+        let list = |members: &[MemberName]| members.iter().map(MemberName::as_str).collect::<Vec<_>>().join(", ");
+        if !self.behind.is_empty() {
+            out.push(format!(
+                "{what} {name:?} is behind in member {}: an unfinished write has not reached it; kubefold goes on trying \
+                 (see kubefold status)",
+                list(&self.behind)
+            ));
+        }
+        if !self.differs.is_empty() {
+            out.push(format!(
+                "{what} {name:?} differs in member {}: its part there was edited, deleted or restored; kubefold repairs \
+                 nothing unasked (see kubefold status)",
+                list(&self.differs)
+            ));
+        }
+        for member in &self.others {
+            out.push(format!(
+                "member {member} holds a part of another, younger placement of {what} {name:?}: it is shown as {name}@{member}"
+            ));
+        }
+        if self.is_quota {
+            out.push(format!("{what} {name:?}: what is hard holds in each member, not in all together"));
+        }
+        out
+    }
+}
+
+impl Sequencer {
+    /// What is to be said of the object under a plain key.
+    pub(super) fn remarks(&self, key: &str) -> Remarks {
+        let Some(fold) = self.folds.get(key) else { return Remarks::default() };
+        let chosen = fold.chosen();
+        let behind = self.behind_of(key, &chosen);
+        let differs = if behind.is_empty() { self.differing(&chosen) } else { edited(&chosen, &behind) };
+        let is_quota = self.fold_kind() == FoldKind::ResourceQuota && chosen.len() > 1;
+        Remarks { behind, differs: self.in_order(differs), others: self.in_order(fold.exposed().to_vec()), is_quota }
+    }
+
+    fn behind_of(&self, key: &str, chosen: &[&Part]) -> Vec<MemberName> {
+        let Some((uid, members)) = self.behind.get(key) else { return Vec::new() };
+        let is_it = chosen.first().is_some_and(|home| home.marker.as_ref().is_none_or(|marker| marker.uid == *uid));
+        if is_it { self.in_order(members.clone()) } else { Vec::new() }
+    }
+
+    fn in_order(&self, mut members: Vec<MemberName>) -> Vec<MemberName> {
+        let place = |name: &MemberName| self.members.iter().position(|member| member.name == *name);
+        members.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
+        members.dedup();
+        members
+    }
+
+    /// Parts that somebody touched, those that are gone included. While an unfinished write knows of parts that are not
+    /// there, none counts as gone.
+    fn differing(&self, chosen: &[&Part]) -> Vec<MemberName> {
+        let mut out = edited(chosen, &[]);
+        let Some((home, marker)) = chosen.first().and_then(|home| Some((home, home.marker.as_ref()?))) else {
+            return out;
+        };
+        if home.deleting {
+            return out;
+        }
+        for (name, cluster) in &marker.members {
+            let is_there = chosen.iter().any(|part| part.member == *name);
+            // Of a member that has left, was never read, or is another cluster by now nothing is expected.
+            let is_known =
+                self.member(name).is_some_and(|member| member.filled && !member.left && member.cluster_uid == *cluster);
+            if !is_there && is_known {
+                out.push(name.clone());
+            }
+        }
+        out
+    }
+}
+
+/// Parts that are not what the home is, but for those that are behind. Shared objects are each member's own affair.
+fn edited(chosen: &[&Part], behind: &[MemberName]) -> Vec<MemberName> {
+    let Some((home, others)) = chosen.split_first() else { return Vec::new() };
+    if home.marker.is_none() || home.deleting {
+        return Vec::new();
+    }
+    let is_edited = |part: &&&Part| {
+        let prints = home.print.as_ref().zip(part.print.as_ref());
+        part.deleting || prints.is_some_and(|(home, part)| home.differs(part))
+    };
+    let others = others.iter().filter(|part| !behind.contains(&part.member));
+    others.filter(is_edited).map(|part| part.member.clone()).collect()
+}
