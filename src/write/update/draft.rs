@@ -32,8 +32,17 @@ pub(super) struct Plan {
     pub(super) missing: Vec<Missing>,
     /// What they are made of.
     pub(super) body: Option<String>,
+    /// The whole that a `/scale` asks for.
+    pub(super) scale: Option<u32>,
     /// The client named the revision that it changes.
     pub(super) guarded: bool,
+}
+
+impl Plan {
+    /// The number that a `/scale` asks for.
+    pub(super) fn total(&self) -> Option<u32> {
+        self.scale
+    }
 }
 
 impl<F: Fleet> Work<'_, F> {
@@ -58,7 +67,7 @@ impl<F: Fleet> Work<'_, F> {
         }
         let document = with_all(&self.home.document, &home);
         let body = if missing.is_empty() { None } else { Some(template(&wanted.after)) };
-        Plan { document, home, others, missing, body, guarded: wanted.guarded }
+        Plan { document, home, others, missing, body, scale: None, guarded: wanted.guarded }
     }
 
     fn changes_of(&self, part: &Held, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {

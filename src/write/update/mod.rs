@@ -3,8 +3,11 @@
 //! The change is planned on what the fleet view shows, rehearsed in every part, written to the journal, made in the home,
 //! and then in the other parts: each value only where a part still holds the old one.
 
+mod apply;
+mod commit;
 mod draft;
 mod part;
+mod scale;
 mod settle;
 mod shares;
 mod task;
@@ -17,6 +20,7 @@ use http::Method;
 
 use crate::{
     config::MemberName,
+    placement::divided::REPLICAS,
     wire::status::Status,
     write::{
         Writer,
@@ -25,6 +29,8 @@ use crate::{
         request::Request,
         unbuilt::not_built,
         update::{
+            scale::SCALE,
+            shares::divided,
             wanted::stale,
             work::{Stop, Work},
         },
@@ -39,10 +45,10 @@ const TRIES_MAX: u32 = 5;
 /// Answers a write.
 pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {
     let key = request.key(name);
-    let by_document = matches!(request.method, Method::PUT | Method::PATCH)
-        && matches!(request.subresource.as_str(), "" | "status" | "finalize" | "approval")
-        && request.content_type != wanted::APPLY_PATCH;
-    if by_document {
+    let takes_documents = matches!(request.subresource.as_str(), "" | "status" | "finalize" | "approval");
+    let scales = request.subresource == SCALE && divided(&key).contains(&REPLICAS);
+    let writes = matches!(request.method, Method::PUT | Method::PATCH);
+    if writes && (takes_documents || scales) || request.method == Method::GET && scales {
         return document(writer, request, &key).await.unwrap_or_else(|reply| reply);
     }
     let what = request.gvr.qualified();
@@ -57,6 +63,13 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
         let Some(hold) = writer.fleet.hold(key).await else { return Err(taken(key)) };
         let whole = writer.fleet.whole(&hold, key).ok_or_else(|| missing(writer, key))?;
         let mut work = Work::new(writer, request, key, whole, dry)?;
+        if request.method == Method::GET {
+            writer.fleet.release(hold).await;
+            return match work.read_scale().await {
+                Ok(reply) | Err(Stop::Told(reply)) => Ok(reply),
+                Err(Stop::Again) => Err(stale(key)),
+            };
+        }
         match Box::pin(work.run(hold)).await {
             Ok(reply) | Err(Stop::Told(reply)) => return Ok(reply.warned(work.warnings)),
             Err(Stop::Again) => {}

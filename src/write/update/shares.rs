@@ -132,7 +132,7 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// A part's document as it will be when what waits for it is done.
-    fn awaited(&self, part: &Held) -> Value {
+    pub(super) fn awaited(&self, part: &Held) -> Value {
         let mut document = part.document.clone();
         let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).shares();
         take(&waiting, Take::WhereOld, &mut document);
