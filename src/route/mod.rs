@@ -244,8 +244,11 @@ impl Router {
             return Box::pin(self.unwatchable(info, resource, target, asked)).await;
         }
         let answer = match (info.verb.as_str(), info.subresource.as_str()) {
-            // A kube-apiserver answers a get of `/status` with the whole object, too.
-            ("get", "" | "status") => self.reader.get(target, asked).await,
+            // A kube-apiserver answers a get of these with the whole object, too.
+            ("get", "" | "approval" | "ephemeralcontainers" | "resize" | "status") => {
+                self.reader.get(target, asked).await
+            }
+            ("get", "scale") => Box::pin(self.subresource(info, target, asked)).await,
             ("list", "") => self.reader.list_or_watch(target, false, asked).await,
             ("watch", "") => {
                 let over_http = parts.extensions.get::<WebSocketAsked>().is_none();

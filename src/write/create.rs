@@ -20,7 +20,7 @@ use crate::{
         warning::Warnings,
     },
     write::{
-        MINTS_MAX, Writer,
+        APPLY_PATCH, MINTS_MAX, Writer,
         create::{commit::commit, draft::Draft, rehearsal::rehearse},
         fleet::{Ask, Facts, Fleet, Key},
         journal::{Entry, EntryTarget, Listed, Step, Verb},
@@ -226,6 +226,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         listed: listed.into_iter().map(other).collect(),
         policy: plan.policy,
         shared: false,
+        applied: request.content_type == APPLY_PATCH,
     }
 }
 

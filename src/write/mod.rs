@@ -26,6 +26,8 @@ mod steps;
 mod tests;
 mod update;
 
+pub use update::APPLY_PATCH;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Weak},
@@ -125,6 +127,13 @@ impl<F: Fleet> Writer<F> {
     pub async fn forward(self: &Arc<Self>, request: Request, own: String, member: MemberName) -> Reply {
         let this = self.clone();
         self.run(async move { forward::forward(&this, &request, &own, &member).await }).await
+    }
+
+    /// Answers a `GET` of a subresource of the native object `own` of `member`.
+    ///
+    /// Cancel: safe.
+    pub async fn read(self: &Arc<Self>, request: &Request, own: &str, member: &MemberName) -> Reply {
+        forward::forward(self, request, own, member).await
     }
 
     /// Answers a review of the fleet view, which `members` serve. Nothing is stored, so that nothing has to be finished.

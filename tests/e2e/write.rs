@@ -1,5 +1,6 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
+mod alike;
 mod crash;
 mod create;
 mod delete;

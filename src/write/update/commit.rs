@@ -67,6 +67,7 @@ impl<F: Fleet> Work<'_, F> {
             listed: Vec::new(),
             policy: None,
             shared: marker.is_none(),
+            applied: false,
         }
     }
 
@@ -87,6 +88,7 @@ impl<F: Fleet> Work<'_, F> {
             listed: listed.collect(),
             policy: marker.policy,
             shared: false,
+            applied: false,
         })
     }
 

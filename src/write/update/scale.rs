@@ -40,7 +40,7 @@ pub(super) fn body(key: &Key, after: &Value, whole: bool) -> Value {
 
 impl<F: Fleet> Work<'_, F> {
     /// Answers a `GET`.
-    pub(super) async fn read_scale(&self) -> Result<Reply, Stop> {
+    pub(super) async fn read_scale(&self) -> Result<Reply, Reply> {
         let call = Call {
             method: Method::GET,
             path: format!("{}/{SCALE}", self.key.object()),
@@ -51,8 +51,8 @@ impl<F: Fleet> Work<'_, F> {
         };
         let home = &self.home.member;
         match self.writer.fleet.call(home, Some(&self.request.caller), call).await {
-            Answer::Answered { code, body, .. } if code.is_success() => Ok(self.scaled(code, &body, None)?),
-            Answer::Answered { code, body, .. } => Err(refusal(home, code, &body, "").into()),
+            Answer::Answered { code, body, .. } if code.is_success() => self.scaled(code, &body, None),
+            Answer::Answered { code, body, .. } => Err(refusal(home, code, &body, "")),
             Answer::NotSent(cause) | Answer::Unknown(cause) => {
                 let message = format!("{} cannot be read: its home, member {home}: {cause}", self.key);
                 Err(Status::unavailable(message)
