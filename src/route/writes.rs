@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Response, header};
+use http::{Method, Response, StatusCode, header};
 
 use crate::{
     config::MemberName,
@@ -22,7 +22,7 @@ use crate::{
         status::Status,
         warning::Warnings,
     },
-    write::{Selected, request::Request, review::is_review},
+    write::{APPLY_PATCH, Selected, request::Request, review::is_review},
 };
 
 /// Whose a named object is.
@@ -182,7 +182,7 @@ impl Router {
         let mut request = request(target, &ready.store().spec().gvk, (asked, &Method::GET), Bytes::new());
         request.subresource.clone_from(&info.subresource);
         let reply = match self.aim(&ready, target, &request)? {
-            Aim::Whole(_) => return Err(self.not_built(info)),
+            Aim::Whole(name) => self.writer.update(request, name).await,
             Aim::Native { own, member } => self.writer.read(&request, &own, &member).await,
         };
         asked.written(reply.into_response(), wanted, ready.store().spec()).await
@@ -253,7 +253,12 @@ impl Router {
         if !ready.store().shown_parts(&key(&target.namespace, &target.name)).is_empty() {
             return Ok(Aim::Whole(target.name.clone()));
         }
+        // An apply of what is not there makes it.
+        let applies = request.method == Method::PATCH && request.content_type == APPLY_PATCH;
         let entry = match (self.reader.named(ready, target), naming.members()) {
+            (Err(status), _) if applies && request.subresource.is_empty() && status.code == StatusCode::NOT_FOUND => {
+                return Ok(Aim::Whole(target.name.clone()));
+            }
             // Where names are plain there is one member, which says so itself.
             (Err(_), [only]) if naming.is_plain() => {
                 return Ok(Aim::Native { own: target.name.clone(), member: only.clone() });

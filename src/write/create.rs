@@ -20,7 +20,7 @@ use crate::{
         warning::Warnings,
     },
     write::{
-        MINTS_MAX, Writer,
+        APPLY_PATCH, MINTS_MAX, Writer,
         create::{commit::commit, rehearsal::rehearse},
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Listed, Step, Verb},
@@ -186,6 +186,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         listed: listed.into_iter().map(other).collect(),
         policy: plan.policy,
         shared: false,
+        applied: request.content_type == APPLY_PATCH,
     }
 }
 

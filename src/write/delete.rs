@@ -142,6 +142,7 @@ fn entry_of<F: Fleet>(
         listed: Vec::new(),
         policy: None,
         shared: false,
+        applied: false,
     }
 }
 

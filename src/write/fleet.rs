@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    config::{MemberName, Weight},
+    config::MemberName,
     placement::{plan::Candidate, policy::Rules, scheduling::PodRequirements},
     wire::{
         caller::Caller,
@@ -281,9 +281,6 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// Says whether the kind has a subresource.
     fn serves(&self, key: &Key, subresource: &str) -> bool;
-
-    /// The configured weight of a member.
-    fn weight(&self, member: &MemberName) -> Weight;
 
     /// The parts of the folded object of that name: of a placed one its home first, then in the marker's order; of a shared
     /// one the holder first that gives its body, then in configuration order. Those of members that are down too. Empty if

@@ -321,6 +321,7 @@ mod tests {
             listed: vec![Listed { member: member("north"), cluster_uid: "c-north".into() }],
             policy: Some("shop".into()),
             shared: false,
+            applied: false,
         }
     }
 

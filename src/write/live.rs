@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use crate::{
-    config::{MemberName, Weight},
+    config::MemberName,
     member::{
         Class, Member, collect, impersonate,
         stores::{Running, Stores},
@@ -190,10 +190,6 @@ impl Fleet for LiveFleet {
 
     fn serves(&self, of: &Key, subresource: &str) -> bool {
         self.stores.catalogue().get(&of.gvr).is_some_and(|resource| resource.subresource(subresource).is_some())
-    }
-
-    fn weight(&self, member: &MemberName) -> Weight {
-        self.member(member).map_or(Weight(0), |member| member.config().weight)
     }
 
     async fn release(&self, mut hold: LiveHold) -> Option<Visible> {

@@ -30,6 +30,7 @@ mod tests;
 mod update;
 
 pub use collection::Selected;
+pub use update::APPLY_PATCH;
 
 use std::{
     collections::HashMap,

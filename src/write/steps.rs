@@ -12,11 +12,11 @@ use crate::{
     },
     wire::{caller::Caller, locate::Paths, warning::Warnings},
     write::{
-        Writer,
+        APPLY_PATCH, Writer,
         fleet::{Answer, Call, Document, Fleet},
         journal::{Entry, EntryTarget, Step},
         options,
-        reply::warning_text,
+        reply::{already_exists, warning_text},
         request::with_dry_run,
     },
 };
@@ -190,14 +190,20 @@ impl<F: Fleet> Writer<F> {
             Err(why) => return Outcome::NotSent(why),
         };
         let call = Call {
-            method: Method::POST,
-            path: entry.key.collection(),
+            method: if entry.applied { Method::PATCH } else { Method::POST },
+            path: if entry.applied { entry.key.object() } else { entry.key.collection() },
             query: if dry { with_dry_run(&entry.query) } else { entry.query.clone() },
             body,
-            content_type: String::new(),
+            content_type: if entry.applied { APPLY_PATCH.to_owned() } else { String::new() },
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(&target.member, Some(&entry.caller), call).await;
+        // An apply takes whatever has the name; a create must not.
+        if dry && entry.applied && matches!(answer, Answer::Answered { code: StatusCode::OK, .. }) {
+            let already = already_exists(&entry.key, "");
+            let body = Document { bytes: already.body, incarnation: 0 };
+            return Outcome::Refused { code: already.code, body };
+        }
         if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 

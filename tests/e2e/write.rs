@@ -11,6 +11,7 @@ mod outage;
 mod pinned;
 mod plan;
 mod refused;
+mod update;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -90,6 +90,9 @@ pub struct Entry {
     /// Every cluster has the object under this name: its parts bear no marker.
     #[serde(default)]
     pub shared: bool,
+    /// On a create: by a server-side apply, so that its manager has what it says.
+    #[serde(default)]
+    pub applied: bool,
 }
 
 /// A member of a marker that has no part.

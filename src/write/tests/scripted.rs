@@ -225,12 +225,6 @@ impl World {
         (StatusCode::OK, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()))
     }
 
-    /// Which members hold an object that bears no marker.
-    fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
-        let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
-        held.map(|(name, object)| (name.clone(), object.clone())).collect()
-    }
-
     /// A `PUT` or a merge patch.
     fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
         let body: Value = serde_json::from_slice(&call.body).unwrap();
@@ -263,6 +257,12 @@ impl World {
         (StatusCode::OK, Bytes::from(next.to_string()))
     }
 
+    /// Which members hold an object that bears no marker.
+    fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
+        let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
+        held.map(|(name, object)| (name.clone(), object.clone())).collect()
+    }
+
     /// `/scale` shows and sets replicas, `/eviction` deletes.
     fn serve_subresource(
         &mut self,
@@ -274,10 +274,11 @@ impl World {
     ) -> (StatusCode, Bytes) {
         let fresh = self.uids + 1000;
         let cluster = self.members.get_mut(member).unwrap();
-        let Some(object) = cluster.objects.get_mut(name) else {
+        let Some(object) = cluster.objects.get(name) else {
             let status = Status::not_found("apps", "deployments", name);
             return (status.code, status.to_json());
         };
+        let mut object = object.clone();
         if subresource == "eviction" {
             if !dry {
                 cluster.objects.remove(name);
@@ -288,6 +289,9 @@ impl World {
             let said: Value = serde_json::from_slice(&call.body).unwrap();
             object["spec"]["replicas"] = said["spec"]["replicas"].clone();
             object["metadata"]["resourceVersion"] = fresh.to_string().into();
+        }
+        if !dry {
+            cluster.objects.insert(name.to_owned(), object.clone());
         }
         let revision = &object["metadata"]["resourceVersion"];
         let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
@@ -520,10 +524,6 @@ impl Fleet for Scripted {
 
     fn serves(&self, _key: &Key, _subresource: &str) -> bool {
         true
-    }
-
-    fn weight(&self, member: &MemberName) -> Weight {
-        Weight(self.world.lock().members[member].weight)
     }
 
     fn native(&self, key: &Key, member: &MemberName) -> Option<Native> {

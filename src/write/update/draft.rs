@@ -6,15 +6,15 @@ use serde_json::Value;
 use crate::{
     placement::{
         fold::FoldKind,
-        merge::{Change, Step, Take, What, difference, take},
+        merge::{Change, Step, Take, What, difference},
     },
     write::{
         fleet::{Fleet, Key},
         update::{
             part::{Held, changed},
-            shares::{self, Total, divided},
-            task::{PartTask, Pending},
-            wanted::{Wanted, meant},
+            shares::{Missing, Total, divided},
+            task::PartTask,
+            wanted::{Wanted, meant, take_at},
             work::Work,
         },
     },
@@ -28,14 +28,27 @@ pub(super) struct Plan {
     pub(super) home: PartTask,
     /// The other parts', in their order.
     pub(super) others: Vec<PartTask>,
+    /// The parts that are to be made.
+    pub(super) missing: Vec<Missing>,
+    /// What they are made of.
+    pub(super) body: Option<String>,
+    /// The whole that a `/scale` asks for.
+    pub(super) scale: Option<u32>,
     /// The client named the revision that it changes.
     pub(super) guarded: bool,
 }
 
+impl Plan {
+    /// The number that a `/scale` asks for.
+    pub(super) fn total(&self) -> Option<u32> {
+        self.scale
+    }
+}
+
 impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
-    pub(super) fn draft(&self, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Plan {
-        let mut tasks: Vec<PartTask> = self.shares(totals);
+    pub(super) async fn draft(&self, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Plan {
+        let (mut tasks, missing) = self.shares(totals).await;
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
             task.shared = self.changes_of(part, wanted, patch, totals);
         }
@@ -53,7 +66,8 @@ impl<F: Fleet> Work<'_, F> {
             }
         }
         let document = with_all(&self.home.document, &home);
-        Plan { document, home, others, guarded: wanted.guarded }
+        let body = if missing.is_empty() { None } else { Some(template(&wanted.after)) };
+        Plan { document, home, others, missing, body, scale: None, guarded: wanted.guarded }
     }
 
     fn changes_of(&self, part: &Held, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
@@ -74,26 +88,18 @@ impl<F: Fleet> Work<'_, F> {
         changes.retain(|change| !is_not_its(change) && !is_divided(change));
         changes
     }
+}
 
-    /// The parts' shares of new totals.
-    fn shares(&self, totals: &[Total]) -> Vec<PartTask> {
-        let mut tasks: Vec<PartTask> = self.parts().map(|_| PartTask::default()).collect();
-        for total in totals {
-            let now = self.parts().map(|part| {
-                let mut document = part.document.clone();
-                // What a part is behind with counts as if it were so.
-                let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).shares();
-                take(&waiting, Take::WhereOld, &mut document);
-                let share = shares::total(&document, total.field).unwrap_or(0);
-                (&part.member, self.writer.fleet.weight(&part.member), share)
-            });
-            let now: Vec<_> = now.collect();
-            for (task, change) in tasks.iter_mut().zip(shares::changes(*total, &now, &self.visible.uid)) {
-                task.own.extend(change);
-            }
-        }
-        tasks
+/// What a part that is missing is made of: the object as it is to be, without what its members write.
+fn template(after: &Value) -> String {
+    let mut body = after.clone();
+    take_at(&mut body, &["status"]);
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        take_at(&mut body, &["metadata", field]);
     }
+    // A rollout's number is each cluster's own. Source: kubernetes `pkg/controller/deployment/util/deployment_util.go`.
+    take_at(&mut body, &["metadata", "annotations", "deployment.kubernetes.io/revision"]);
+    body.to_string()
 }
 
 /// A document with a task's changes made, whatever it holds.

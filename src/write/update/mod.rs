@@ -3,28 +3,38 @@
 //! The change is planned on what the fleet view shows, rehearsed in every part, written to the journal, made in the home,
 //! and then in the other parts: each value only where a part still holds the old one.
 
+mod apply;
+mod commit;
 mod draft;
 mod part;
+mod scale;
 mod settle;
 mod shares;
 mod task;
 mod wanted;
 mod work;
 
+pub use wanted::APPLY_PATCH;
+
 use std::sync::Arc;
 
 use http::Method;
+use serde_json::{Map, Value};
 
 use crate::{
     config::MemberName,
+    placement::divided::REPLICAS,
     wire::status::Status,
     write::{
         Writer,
+        create::create,
         fleet::{Fleet, Key},
         reply::{Reply, taken, unsettled},
         request::Request,
         unbuilt::not_built,
         update::{
+            scale::SCALE,
+            shares::divided,
             wanted::stale,
             work::{Stop, Work},
         },
@@ -39,14 +49,22 @@ const TRIES_MAX: u32 = 5;
 /// Answers a write.
 pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {
     let key = request.key(name);
-    let by_document = matches!(request.method, Method::PUT | Method::PATCH)
-        && matches!(request.subresource.as_str(), "" | "status" | "finalize" | "approval")
-        && request.content_type != wanted::APPLY_PATCH;
-    if by_document {
+    let takes_documents = matches!(request.subresource.as_str(), "" | "status" | "finalize" | "approval");
+    let scales = request.subresource == SCALE && divided(&key).contains(&REPLICAS);
+    let writes = matches!(request.method, Method::PUT | Method::PATCH);
+    if request.method == Method::GET && scales {
+        return read_scale(writer, request, &key).await.unwrap_or_else(|reply| reply);
+    }
+    if writes && (takes_documents || scales) {
         return document(writer, request, &key).await.unwrap_or_else(|reply| reply);
     }
     let what = request.gvr.qualified();
     not_built(request.method.as_str(), &what, &key.object(), None::<&MemberName>, &writer.fleet.members()).into()
+}
+
+async fn read_scale<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+    let visible = writer.fleet.visible(key).ok_or_else(|| missing(writer, key))?;
+    Work::new(writer, request, key, (visible, writer.fleet.parts(key)), false)?.read_scale().await
 }
 
 /// Writes whatever answers with the object.
@@ -55,7 +73,11 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
     let dry = request.dry_run(options)?;
     for _ in 0..TRIES_MAX {
         let Some(hold) = writer.fleet.hold(key).await else { return Err(taken(key)) };
-        let whole = writer.fleet.whole(&hold, key).ok_or_else(|| missing(writer, key))?;
+        let Some(whole) = writer.fleet.whole(&hold, key) else {
+            drop(hold);
+            let applies = request.content_type == APPLY_PATCH && request.subresource.is_empty();
+            return if applies { apply_new(writer, request, key).await } else { Err(missing(writer, key)) };
+        };
         let mut work = Work::new(writer, request, key, whole, dry)?;
         match Box::pin(work.run(hold)).await {
             Ok(reply) | Err(Stop::Told(reply)) => return Ok(reply.warned(work.warnings)),
@@ -63,6 +85,22 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
         }
     }
     Err(stale(key))
+}
+
+/// An apply of what is not there makes it, by the very apply: so its manager has what it says.
+async fn apply_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+    let mut body = wanted::object(&request.body)?;
+    let (revision, uid) = wanted::strip(&mut body);
+    if uid.is_some() || revision.is_some() {
+        return Err(missing(writer, key));
+    }
+    let fields = body.as_object_mut();
+    let metadata = fields.map(|fields| fields.entry("metadata").or_insert_with(|| Value::Object(Map::new())));
+    if let Some(metadata) = metadata {
+        wanted::set(metadata, "name", key.name.clone().into());
+    }
+    let request = Request { body: body.to_string().into(), ..request.clone() };
+    Ok(create(writer, &request).await)
 }
 
 /// 404, or 503 while a create of that name is not settled.

@@ -17,7 +17,10 @@ use crate::{
         fleet::{Answer, Call, Document, Fleet, Key},
         request::with_dry_run,
         steps::{Outcome, Seen},
-        update::wanted::{MERGE_PATCH, set},
+        update::{
+            scale::{self, SCALE},
+            wanted::{APPLY_PATCH, MERGE_PATCH, set},
+        },
     },
 };
 
@@ -28,12 +31,22 @@ const CONFLICTS_MAX: u32 = 8;
 /// records say what was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manner {
-    /// It is a `PUT`, else a `PATCH`.
-    pub(super) whole: bool,
+    /// The client's own verb, and of what kind its patch is.
+    pub(super) how: How,
     /// Empty for none.
     pub(super) subresource: String,
     /// The client changes `metadata.managedFields` into this.
     pub(super) managed_fields: Option<Value>,
+}
+
+/// What a request to a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum How {
+    Put,
+    /// A merge patch, whatever kind of patch the client sent.
+    Patch,
+    /// A server-side apply, as the client sent it.
+    Apply,
 }
 
 /// Who asks, and how.
@@ -129,7 +142,12 @@ impl<F: Fleet> Writer<F> {
         warnings: &mut Warnings,
     ) -> Outcome {
         let manner = asking.manner;
-        let mut body = if manner.whole { after.clone() } else { merge_patch(before, after) };
+        let whole = manner.how == How::Put;
+        let mut body = match (manner.subresource.as_str(), whole) {
+            (SCALE, whole) => scale::body(asking.key, after, whole),
+            (_, true) => after.clone(),
+            (_, false) => merge_patch(before, after),
+        };
         let metadata = body
             .as_object_mut()
             .map(|body| body.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())));
@@ -145,34 +163,53 @@ impl<F: Fleet> Writer<F> {
             }
         }
         let call = Call {
-            method: if manner.whole { Method::PUT } else { Method::PATCH },
+            method: if whole { Method::PUT } else { Method::PATCH },
             path: asking.path(),
             query: if dry { with_dry_run(asking.query) } else { asking.query.to_owned() },
-            content_type: (if manner.whole { "application/json" } else { MERGE_PATCH }).to_owned(),
+            content_type: (if whole { "application/json" } else { MERGE_PATCH }).to_owned(),
             body: Bytes::from(body.to_string()),
             user_agent: asking.user_agent.map(str::to_owned),
         };
         self.mutate(member, asking.caller, call, dry, warnings).await
     }
 
-    /// Has a member say what a patch makes of its part.
-    pub(super) async fn try_patch(
+    /// Sends a patch as it is, or rehearses that.
+    pub(super) async fn send_patch(
         &self,
         asking: Asking<'_>,
         member: &MemberName,
-        content_type: &str,
-        body: Bytes,
+        (content_type, body): (&str, Bytes),
+        dry: bool,
         warnings: &mut Warnings,
     ) -> Outcome {
         let call = Call {
             method: Method::PATCH,
             path: asking.path(),
-            query: with_dry_run(asking.query),
+            query: if dry { with_dry_run(asking.query) } else { asking.query.to_owned() },
             content_type: content_type.to_owned(),
             body,
             user_agent: asking.user_agent.map(str::to_owned),
         };
-        self.mutate(member, asking.caller, call, true, warnings).await
+        self.mutate(member, asking.caller, call, dry, warnings).await
+    }
+
+    /// Has a part's member apply what its task says, or rehearses that.
+    pub(super) async fn apply_part(
+        &self,
+        asking: Asking<'_>,
+        part: &Held,
+        body: &Value,
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Brought {
+        if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
+            return Brought::Gone;
+        }
+        let patch = (APPLY_PATCH, Bytes::from(body.to_string()));
+        match self.send_patch(asking, &part.member, patch, dry, warnings).await {
+            Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(&body) => Brought::Gone,
+            outcome => Brought::Asked(outcome),
+        }
     }
 
     /// Brings a part that is not the home to what it shall be: each value only where it still holds the old one. One that

@@ -5,14 +5,15 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     config::MemberName,
+    placement::merge::{Change, Take, What, take},
     wire::warning::Warnings,
     write::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
         journal::{Entry, EntryTarget, Step},
-        steps::Outcome,
+        steps::{Found, Outcome},
         update::{
-            part::{Asking, Brought, Held, document},
+            part::{Asking, Brought, Held, How, Manner, document},
             task::{Pending, Task},
         },
     },
@@ -39,7 +40,10 @@ impl<F: Fleet> Writer<F> {
         };
         let mut open = false;
         for target in others.iter().filter(|target| is_open(&target.step)) {
-            open |= !self.settle_part(entry, &task, target, &now).await;
+            open |= match (&target.own_uid, &task.making) {
+                (None, Some(making)) => !self.settle_missing(entry.id, making, target).await,
+                _ => !self.settle_part(entry, &task, target, &now).await,
+            };
         }
         !open
     }
@@ -77,6 +81,25 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
+    /// Makes a part that is missing still. Says whether nothing is left to do there.
+    async fn settle_missing(&self, id: u64, making: &Entry, target: &EntryTarget) -> bool {
+        let step = match self.find(making, target).await {
+            Found::Part { uid, .. } => Step::Done { uid: Some(uid) },
+            Found::Elsewhere => Step::Undone,
+            Found::Unreachable(cause) => Step::Failed(cause),
+            Found::Absent => {
+                let outcome = self.make(making, target, false, &mut Warnings::default()).await;
+                if let Outcome::Done { body, .. } = &outcome {
+                    self.fleet.ingest(&making.key, &target.member, body).await;
+                }
+                outcome.step()
+            }
+        };
+        let done = !is_open(&step);
+        self.journal.step(id, &target.member, step).await;
+        done
+    }
+
     /// Brings one part up. Says whether nothing is left to do there.
     async fn settle_part(&self, entry: &Entry, task: &Task, target: &EntryTarget, home: &Value) -> bool {
         // Earlier and later updates of the same version wait for the same member: together they make one step.
@@ -97,12 +120,12 @@ impl<F: Fleet> Writer<F> {
                     query: &entry.query,
                     manner: &task.manner,
                 };
-                let (brought, _) = self.bring(asking, &mut part, &changes, false, &mut Warnings::default()).await;
+                let brought = self.catch_up(asking, &mut part, &changes, (entry, task, home)).await;
                 match brought {
                     Brought::Same | Brought::Gone => Step::Done { uid: None },
                     Brought::Asked(outcome) => {
-                        if let Outcome::Done { body, .. } = &outcome {
-                            self.fleet.ingest(&entry.key, &target.member, body).await;
+                        if let (Outcome::Done { .. }, Ok(Some(body))) = (&outcome, self.look(&entry.key, &part).await) {
+                            self.fleet.ingest(&entry.key, &target.member, &body).await;
                         }
                         outcome.step()
                     }
@@ -118,6 +141,38 @@ impl<F: Fleet> Writer<F> {
             self.finish_earlier(&waiting, &target.member).await;
         }
         done
+    }
+
+    async fn catch_up(
+        &self,
+        asking: Asking<'_>,
+        part: &mut Held,
+        changes: &[Change],
+        (entry, task, home): (&Entry, &Task, &Value),
+    ) -> Brought {
+        let at = entry.targets.iter().skip(1).position(|target| target.member == part.member);
+        let applied = at.and_then(|at| task.others.get(at)).and_then(|part| part.apply.clone());
+        let mut said = Warnings::default();
+        let Some(mut body) = applied else { return self.bring(asking, part, changes, false, &mut said).await.0 };
+        if !changes.is_empty() {
+            let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
+            let asking = Asking { manner: &manner, ..asking };
+            match self.bring(asking, part, changes, false, &mut said).await.0 {
+                Brought::Same | Brought::Asked(Outcome::Done { .. }) => {}
+                other => return other,
+            }
+        }
+        // A value that the home no longer holds is not applied.
+        for (change, holds) in task.home.shared.iter().zip(&task.holds) {
+            if change.value_in(home) != *holds {
+                let gone = Change { at: change.at.clone(), what: What::Value { old: None, new: None } };
+                take(&[gone], Take::Always, &mut body);
+            }
+        }
+        if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.shift_remove("resourceVersion");
+        }
+        self.apply_part(asking, part, &body, false, &mut said).await
     }
 
     /// Notes that a member has made what these updates had still to do there.

@@ -3,92 +3,234 @@
 use serde_json::Value;
 
 use crate::{
-    config::{MemberName, Weight},
+    config::{MemberName, Overrides, Weight},
     placement::{
-        division::tie,
-        fold::FoldKind,
-        merge::{Change, Step, What},
+        divided::{Division, Field},
+        division::{Share, redivide},
+        marker::Marker,
+        merge::{Change, Step, Take, What, take},
+        plan::{Candidate, Standing},
+        policy::{Policy, Subject, Terms},
+        scheduling::PodRequirements,
     },
-    write::fleet::Key,
+    write::{
+        fleet::{Ask, Fleet, Key, Measure},
+        update::{
+            part::Held,
+            task::{PartTask, Pending},
+            work::Work,
+        },
+    },
 };
 
-/// One divided field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Divided {
-    pub(super) path: &'static [&'static str],
-    pub(super) pointer: &'static str,
-    /// What Kubernetes makes of an unset one.
-    pub(super) unset: u32,
-}
-
-/// `spec.replicas`.
-pub(super) const REPLICAS: Divided = Divided { path: &["spec", "replicas"], pointer: "/spec/replicas", unset: 1 };
-
 /// The divided fields of a kind.
-pub(super) fn divided(key: &Key) -> &'static [Divided] {
-    match FoldKind::of(&key.gvr.group, &key.gvr.resource) {
-        FoldKind::Deployment | FoldKind::ReplicaSet | FoldKind::ReplicationController | FoldKind::StatefulSet => {
-            &[REPLICAS]
-        }
-        _ => &[],
-    }
+pub(super) fn divided(key: &Key) -> &'static [Field] {
+    Division::of(&key.gvk.group, &key.gvk.kind).map_or(&[], Division::fields)
 }
 
-/// What has become of a divided field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a write makes of a divided field.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Total {
-    pub(super) field: Divided,
-    pub(super) total: u32,
+    pub(super) field: Field,
+    pub(super) asked: Asked,
 }
 
-/// The total that a document asks for; `None` where it holds no number that Kubernetes would take.
-pub(super) fn total(document: &Value, field: Divided) -> Option<u32> {
-    match document.pointer(field.pointer) {
-        None | Some(Value::Null) => Some(field.unset),
-        Some(value) => {
-            value.as_i64().and_then(|number| i32::try_from(number).ok()).and_then(|number| u32::try_from(number).ok())
-        }
-    }
+/// What a document says at the place of a divided field.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Asked {
+    /// The whole, to be divided.
+    Number(u32),
+    /// The same in each part: nothing, or a percentage.
+    Same(Option<Value>),
 }
 
-/// The change of each part's share, in the order of the parts; `None` where it stays.
-pub(super) fn changes(of: Total, parts: &[(&MemberName, Weight, u32)], uid: &str) -> Vec<Option<Change>> {
-    let at = || of.field.path.iter().map(|name| Step::Field((*name).to_owned())).collect::<Vec<_>>();
-    let shares = redivide(of.total, parts, uid);
-    let change = |(old, new): (u32, u32)| Change {
-        at: at(),
-        what: What::Value { old: Some(old.into()), new: Some(new.into()) },
-    };
-    parts.iter().zip(shares).map(|((_, _, old), new)| (*old != new).then(|| change((*old, new)))).collect()
-}
-
-/// Divides what has become `total` over parts that have so much: only the difference moves.
-fn redivide(total: u32, parts: &[(&MemberName, Weight, u32)], uid: &str) -> Vec<u32> {
-    let mut shares: Vec<u32> = parts.iter().map(|(_, _, share)| *share).collect();
-    let all_zero = parts.iter().all(|(_, weight, _)| weight.0 == 0);
-    let weight =
-        |at: usize| -> u128 { if all_zero { 1 } else { parts.get(at).map_or(0, |(_, weight, _)| weight.0.into()) } };
-    let tied = |at: usize| parts.get(at).map_or(0, |(member, ..)| tie(uid, member));
-    loop {
-        let sum: u64 = shares.iter().copied().map(u64::from).sum();
-        let next = match u64::from(total).cmp(&sum) {
-            std::cmp::Ordering::Equal => return shares,
-            std::cmp::Ordering::Greater => (0..shares.len()).filter(|at| weight(*at) > 0).max_by(|a, b| {
-                let quotient = |at: usize| 2 * u128::from(shares.get(at).copied().unwrap_or(0)) + 1;
-                (weight(*a) * quotient(*b)).cmp(&(weight(*b) * quotient(*a))).then(tied(*a).cmp(&tied(*b)))
-            }),
-            std::cmp::Ordering::Less => {
-                (0..shares.len()).filter(|at| shares.get(*at).is_some_and(|n| *n > 0)).min_by(|a, b| {
-                    let quotient = |at: usize| 2 * u128::from(shares.get(at).copied().unwrap_or(0)) - 1;
-                    (weight(*a) * quotient(*b)).cmp(&(weight(*b) * quotient(*a))).then(tied(*a).cmp(&tied(*b)))
-                })
+impl Total {
+    /// Reads a divided field. `None` where Kubernetes would not take what stands there.
+    pub(super) fn read(document: &Value, field: Field) -> Option<Self> {
+        let asked = match document.pointer(field.pointer) {
+            None | Some(Value::Null) => field.unset.map_or(Asked::Same(None), Asked::Number),
+            Some(text @ Value::String(_)) => Asked::Same(Some(text.clone())),
+            Some(value) => {
+                let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
+                Asked::Number(number.and_then(|number| u32::try_from(number).ok())?)
             }
         };
-        let grows = u64::from(total) > sum;
-        match next.and_then(|at| shares.get_mut(at)) {
-            Some(share) if grows => *share += 1,
-            Some(share) => *share -= 1,
-            None => return shares,
+        Some(Self { field, asked })
+    }
+}
+
+/// A member that has a part, or may get one.
+struct Claim {
+    member: MemberName,
+    now: u32,
+    weight: Weight,
+    max: Option<u32>,
+    terms: Terms,
+}
+
+impl Claim {
+    fn share(&self, floor: u32, bounded: bool) -> Share<'_> {
+        Share {
+            min: self.terms.min.max(floor),
+            max: self.max.filter(|_| bounded),
+            group: self.terms.group.as_deref(),
+            ..Share::by_weight(&self.member, self.weight)
         }
     }
+}
+
+/// A part to be made, because its share is no longer 0.
+#[derive(Clone, Debug)]
+pub(super) struct Missing {
+    pub(super) member: MemberName,
+    pub(super) cluster_uid: String,
+    pub(super) field: Field,
+    pub(super) share: u32,
+    pub(super) overrides: Overrides,
+}
+
+impl<F: Fleet> Work<'_, F> {
+    /// The parts' shares of new totals, in the order of the parts, and the parts that are to be made.
+    pub(super) async fn shares(&self, totals: &[Total]) -> (Vec<PartTask>, Vec<Missing>) {
+        let mut tasks: Vec<PartTask> = self.parts().map(|_| PartTask::default()).collect();
+        let mut missing = Vec::new();
+        if totals.is_empty() {
+            return (tasks, missing);
+        }
+        let marker = marker_of(&self.home.document);
+        let policy = self.policy(marker.as_ref());
+        let candidates = self.candidates(policy.as_ref()).await;
+        let told = Told { policy: policy.as_ref(), candidates: &candidates };
+        for total in totals {
+            let Asked::Number(number) = &total.asked else {
+                for (task, part) in tasks.iter_mut().zip(self.parts()) {
+                    let Asked::Same(same) = &total.asked else { continue };
+                    task.own.extend(change(
+                        total.field,
+                        part.document.pointer(total.field.pointer).cloned(),
+                        same.clone(),
+                    ));
+                }
+                continue;
+            };
+            let mut claims: Vec<Claim> = self.parts().map(|part| self.claim(part, total.field, &told)).collect();
+            let with_parts = claims.len();
+            claims.extend(self.newcomers(marker.as_ref(), &told));
+            let numbers = divide(*number, &claims, total.field.floor, &self.visible.uid);
+            for ((task, part), number) in tasks.iter_mut().zip(self.parts()).zip(&numbers) {
+                let now = self.awaited(part).pointer(total.field.pointer).cloned();
+                task.own.extend(change(total.field, now, Some((*number).into())));
+            }
+            for (claim, share) in claims.into_iter().zip(numbers).skip(with_parts).filter(|(_, share)| *share > 0) {
+                let cluster = marker.iter().flat_map(|marker| &marker.members).find(|(name, _)| *name == claim.member);
+                let Some((_, cluster_uid)) = cluster.cloned() else { continue };
+                let overrides = claim.terms.overrides;
+                missing.push(Missing { member: claim.member, cluster_uid, field: total.field, share, overrides });
+            }
+        }
+        (tasks, missing)
+    }
+
+    /// A part's document as it will be when what waits for it is done.
+    pub(super) fn awaited(&self, part: &Held) -> Value {
+        let mut document = part.document.clone();
+        let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).shares();
+        take(&waiting, Take::WhereOld, &mut document);
+        document
+    }
+
+    /// The policy that holds for the object. One that is gone from the configuration, or does not fit any more, says
+    /// nothing.
+    fn policy(&self, marker: Option<&Marker>) -> Option<Policy> {
+        let text = |map: &str| self.shown.pointer(map).map(Value::to_string);
+        let (labels, annotations) = (text("/metadata/labels"), text("/metadata/annotations"));
+        let subject = Subject {
+            gvk: &self.key.gvk,
+            namespace: &self.key.namespace,
+            labels: labels.as_deref(),
+            annotations: annotations.as_deref(),
+            shared: marker.is_none(),
+            policy: marker.and_then(|marker| marker.policy.as_deref()),
+        };
+        self.writer.fleet.rules().rule_for(&subject).ok()
+    }
+
+    async fn candidates(&self, policy: Option<&Policy>) -> Vec<Candidate> {
+        let pod = PodRequirements::of(&self.key.gvk.group, &self.key.gvk.kind, &self.home.document.to_string())
+            .ok()
+            .flatten();
+        let measure = if policy.is_some_and(|policy| policy.by_capacity) { Measure::Always } else { Measure::Nothing };
+        let ask = Ask { key: self.key, owners: &[], pod: pod.as_ref(), scales: None, measure };
+        self.writer.fleet.facts(ask).await.candidates
+    }
+
+    /// A part's claim. What a member cannot take more of stays as it is.
+    fn claim(&self, part: &Held, field: Field, told: &Told<'_>) -> Claim {
+        let now = match Total::read(&self.awaited(part), field) {
+            Some(Total { asked: Asked::Number(number), .. }) => number,
+            Some(Total { asked: Asked::Same(_), .. }) | None => 0,
+        };
+        told.claim(&part.member, now)
+    }
+
+    /// The members that the marker lists and that have no part: with more to divide they may get one.
+    fn newcomers(&self, marker: Option<&Marker>, told: &Told<'_>) -> Vec<Claim> {
+        let replicas = Division::of(&self.key.gvk.group, &self.key.gvk.kind) == Some(Division::Replicas);
+        let Some(marker) = marker.filter(|_| replicas) else { return Vec::new() };
+        let listed = marker.members.iter().filter(|(name, _)| !self.parts().any(|part| part.member == *name));
+        let same = |(name, cluster_uid): &&(MemberName, String)| {
+            self.writer.fleet.cluster_uid(name).as_ref() == Some(cluster_uid)
+        };
+        listed.filter(same).map(|(name, _)| told.claim(name, 0)).collect()
+    }
+}
+
+/// What is known of the members.
+struct Told<'a> {
+    policy: Option<&'a Policy>,
+    candidates: &'a [Candidate],
+}
+
+impl Told<'_> {
+    fn claim(&self, member: &MemberName, now: u32) -> Claim {
+        let terms = self.policy.map(|policy| policy.terms(member)).unwrap_or_default();
+        let candidate = self.candidates.iter().find(|candidate| candidate.name == *member);
+        let takes = candidate.is_some_and(|candidate| takes(candidate) && terms.excluded.is_none());
+        let mut max = if takes { terms.max.map(|max| max.max(now)) } else { Some(now) };
+        let mut weight = terms.weight.or_else(|| candidate.map(|candidate| candidate.weight)).unwrap_or(Weight(0));
+        if self.policy.is_some_and(|policy| policy.by_capacity) {
+            let free = candidate.and_then(|candidate| candidate.capacity).unwrap_or_default().replicas;
+            let fits = now.saturating_add(if takes { free } else { 0 });
+            (weight, max) = (Weight(fits), Some(max.map_or(fits, |max| max.min(fits))));
+        }
+        Claim { member: member.clone(), now, weight, max, terms }
+    }
+}
+
+fn takes(candidate: &Candidate) -> bool {
+    !candidate.absent
+        && candidate.standing == Standing::Ready
+        && candidate.serves_kind
+        && candidate.has_namespace
+        && candidate.fits.is_ok()
+}
+
+/// Divides what has become `total`. What nobody takes by these bounds, the parts take all the same.
+fn divide(total: u32, claims: &[Claim], floor: u32, uid: &str) -> Vec<u32> {
+    let now: Vec<u32> = claims.iter().map(|claim| claim.now).collect();
+    let shares = |bounded: bool| -> Vec<Share<'_>> { claims.iter().map(|claim| claim.share(floor, bounded)).collect() };
+    let numbers = redivide(total, &now, &shares(true), uid);
+    let sum: u64 = numbers.iter().copied().map(u64::from).sum();
+    if sum >= u64::from(total) { numbers } else { redivide(total, &numbers, &shares(false), uid) }
+}
+
+fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Option<Change> {
+    let at = field.path.iter().map(|name| Step::Field((*name).to_owned())).collect();
+    (old != new).then_some(Change { at, what: What::Value { old, new } })
+}
+
+/// The marker that a part bears.
+pub(super) fn marker_of(document: &Value) -> Option<Marker> {
+    let map = |name: &str| document.pointer(name).map(Value::to_string);
+    Marker::read(map("/metadata/labels").as_deref(), map("/metadata/annotations").as_deref())
 }

@@ -20,6 +20,8 @@ pub(super) struct Task {
     pub(super) holds: Vec<Option<Value>>,
     /// What changes in the other parts, in the order of the entry's targets.
     pub(super) others: Vec<PartTask>,
+    /// The create of parts whose share was 0: the targets that have no own UID.
+    pub(super) making: Option<Box<Entry>>,
 }
 
 /// What changes in one part.
@@ -29,6 +31,8 @@ pub(super) struct PartTask {
     pub(super) shared: Vec<Change>,
     /// Its share of what is divided.
     pub(super) own: Vec<Change>,
+    /// What its member is to apply, in a server-side apply: the changes only say what comes of that.
+    pub(super) apply: Option<Value>,
 }
 
 impl Task {
@@ -76,8 +80,8 @@ impl Pending {
     pub(super) fn live(&self, home: &Value) -> Vec<Change> {
         let mut live: Vec<Change> = Vec::new();
         for waiting in self.0.iter().rev() {
-            let mut batch = waiting.part.own.clone();
-            for (at, change) in waiting.part.shared.iter().enumerate() {
+            let mut batch = if waiting.part.apply.is_none() { waiting.part.own.clone() } else { Vec::new() };
+            for (at, change) in waiting.part.shared.iter().enumerate().filter(|_| waiting.part.apply.is_none()) {
                 let (Some(of_home), Some(holds)) = (waiting.home.get(at), waiting.holds.get(at)) else { continue };
                 if matches!(change.what, What::Value { old: None, new: None }) {
                     continue;

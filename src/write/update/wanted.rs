@@ -20,7 +20,8 @@ use crate::{
 /// Media types of patches. Source: kubernetes/apimachinery `pkg/types/patch.go`.
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
-pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
+/// A server-side apply.
+pub const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;

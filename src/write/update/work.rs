@@ -8,28 +8,25 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::{
-    config::{MemberName, Overrides},
-    placement::merge::Change,
-    wire::{
-        locate::Paths,
-        splice::{ObjectEdits, splice, string},
-        status::Status,
-        warning::Warnings,
-    },
+    config::MemberName,
+    placement::{divided::Field, merge::Change},
+    wire::{status::Status, warning::Warnings},
     write::{
         Writer,
-        fleet::{Document, Fleet, Key, Part, Visible},
-        journal::{Entry, EntryTarget, Step, Verb},
-        reply::{Reply, refusal, unknown_outcome},
+        fleet::{Fleet, Key, Part, Visible},
+        journal::Entry,
+        reply::{Reply, refusal},
         request::Request,
         steps::Outcome,
         update::{
+            commit::missing_target,
             draft::{Plan, with_all},
-            part::{Asking, Brought, Held, Manner, document, is_stale},
+            part::{Asking, Brought, Held, How, Manner, document, is_stale},
+            scale::SCALE,
             settle::landed,
-            shares::{self, Total, divided},
-            task::{Pending, Task},
-            wanted::{self, JSON_PATCH, MERGE_PATCH, Wanted, plain, stale},
+            shares::{Total, divided},
+            task::Pending,
+            wanted::{self, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Wanted, plain, stale},
         },
     },
 };
@@ -70,8 +67,8 @@ pub(super) struct Work<'a, F: Fleet> {
     pub(super) home: Held,
     pub(super) others: Vec<Held>,
     pub(super) warnings: Warnings,
-    query: String,
-    manner: Manner,
+    pub(super) query: String,
+    pub(super) manner: Manner,
     dry: bool,
     /// The status is not this write's.
     pub(super) without_status: bool,
@@ -80,24 +77,16 @@ pub(super) struct Work<'a, F: Fleet> {
 }
 
 /// What the rehearsal showed.
-struct Rehearsed {
+pub(super) struct Rehearsed {
+    /// The home's answer.
+    pub(super) home: Bytes,
     /// What the home will hold at each of its changes.
-    holds: Vec<Option<Value>>,
+    pub(super) holds: Vec<Option<Value>>,
     /// What is to be changed in each other part, or why that cannot be asked.
-    others: Vec<Result<Vec<Change>, String>>,
+    pub(super) others: Vec<Result<Vec<Change>, String>>,
     /// All documents as they will be.
-    documents: Vec<(MemberName, Bytes)>,
+    pub(super) documents: Vec<(MemberName, Bytes)>,
 }
-
-/// What came of the home's write.
-enum Committed {
-    Done(StatusCode, Document),
-    /// It has changed since it was read.
-    Stale,
-    Refused(Reply),
-    Unknown(Reply),
-}
-
 impl<'a, F: Fleet> Work<'a, F> {
     pub(super) fn new(
         writer: &'a Arc<Writer<F>>,
@@ -114,13 +103,17 @@ impl<'a, F: Fleet> Work<'a, F> {
         let (Some(home), Ok(shown)) = (held.next(), serde_json::from_slice(&visible.body)) else {
             return Err(Reply::internal("a part is no object"));
         };
-        let whole = request.method == Method::PUT;
+        let how = match request.content_type.as_str() {
+            _ if request.method == Method::PUT => How::Put,
+            APPLY_PATCH => How::Apply,
+            _ => How::Patch,
+        };
         Ok(Self {
             others: held.collect(),
             shown,
             query: request.passed_query(),
-            manner: Manner { whole, subresource: request.subresource.clone(), managed_fields: None },
-            without_status: request.subresource.is_empty() && writer.fleet.serves(key, "status"),
+            manner: Manner { how, subresource: request.subresource.clone(), managed_fields: None },
+            without_status: matches!(request.subresource.as_str(), "" | SCALE) && writer.fleet.serves(key, "status"),
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
             warnings: Warnings::default(),
             home,
@@ -142,7 +135,7 @@ impl<'a, F: Fleet> Work<'a, F> {
         self.earlier.iter().filter(waits).cloned().collect()
     }
 
-    fn asking(&self) -> Asking<'_> {
+    pub(super) fn asking(&self) -> Asking<'_> {
         Asking {
             key: self.key,
             caller: &self.request.caller,
@@ -154,18 +147,16 @@ impl<'a, F: Fleet> Work<'a, F> {
 
     /// Runs the try to its end.
     pub(super) async fn run(&mut self, hold: F::Hold) -> Result<Reply, Stop> {
-        let needs_no_schema = matches!(self.request.content_type.as_str(), JSON_PATCH | MERGE_PATCH);
-        let mut plan = if self.request.method == Method::PUT || needs_no_schema {
-            self.plan()?
-        } else {
-            Box::pin(self.ask_home()).await?
-        };
+        let mut plan = Box::pin(self.planned()).await?;
         let rehearsed = loop {
-            match Box::pin(self.rehearse(&plan)).await? {
+            match Box::pin(self.rehearse(&mut plan)).await? {
                 Some(rehearsed) => break rehearsed,
                 None => self.refresh(&mut plan).await?,
             }
         };
+        if self.dry && self.manner.subresource == SCALE {
+            return self.scaled(StatusCode::OK, &rehearsed.home, plan.total()).map_err(Stop::from);
+        }
         if self.dry {
             self.rendered(StatusCode::OK, &rehearsed.documents).map_err(Stop::from)
         } else {
@@ -173,17 +164,26 @@ impl<'a, F: Fleet> Work<'a, F> {
         }
     }
 
+    async fn planned(&mut self) -> Result<Plan, Stop> {
+        match self.request.content_type.as_str() {
+            _ if self.manner.how == How::Apply => self.plan_apply().await,
+            _ if self.manner.subresource == SCALE => self.plan_scale().await,
+            _ if self.manner.how == How::Put => self.plan().await,
+            JSON_PATCH | MERGE_PATCH => self.plan().await,
+            _ => self.ask_home().await,
+        }
+    }
+
     /// Plans what needs no schema.
-    fn plan(&mut self) -> Result<Plan, Stop> {
+    async fn plan(&mut self) -> Result<Plan, Stop> {
         let wanted = wanted::read(self.request, self.key, &self.visible, &self.shown)?;
         self.manner.managed_fields.clone_from(&wanted.managed_fields);
-        let total = |field: &shares::Divided| {
+        let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
-            let total = shares::total(&wanted.after, *field).filter(|_| is != was)?;
-            Some(Total { field: *field, total })
+            Total::read(&wanted.after, *field).filter(|_| is != was)
         };
         let totals: Vec<Total> = divided(self.key).iter().filter_map(total).collect();
-        Ok(self.draft(&wanted, None, &totals))
+        Ok(Box::pin(self.draft(&wanted, None, &totals)).await)
     }
 
     /// Has the home say what a strategic merge patch makes of it: only a member knows the kind's schema.
@@ -195,8 +195,8 @@ impl<'a, F: Fleet> Work<'a, F> {
         for field in divided(self.key) {
             let Some(asked) = wanted::take_at(&mut patch, field.path) else { continue };
             let asked = wanted::nested(field.path, asked);
-            match shares::total(&asked, *field) {
-                Some(total) => totals.push(Total { field: *field, total }),
+            match Total::read(&asked, *field) {
+                Some(total) => totals.push(total),
                 // It is refused in the home's own words.
                 None => json_patch::merge(&mut patch, &asked),
             }
@@ -204,7 +204,8 @@ impl<'a, F: Fleet> Work<'a, F> {
         let body = self.writer.fleet.localize(self.key, &self.home.member, &Bytes::from(patch.to_string()));
         let mut said = Warnings::default();
         let content_type = &self.request.content_type;
-        let outcome = self.writer.try_patch(self.asking(), &self.home.member, content_type, body, &mut said).await;
+        let patch_sent = (content_type.as_str(), body);
+        let outcome = self.writer.send_patch(self.asking(), &self.home.member, patch_sent, true, &mut said).await;
         self.warnings.merge(&said);
         let after = match outcome {
             Outcome::Done { body, .. } => document(self.key, &body),
@@ -215,27 +216,42 @@ impl<'a, F: Fleet> Work<'a, F> {
             let is_told = totals.iter().any(|total| total.field == *field);
             // A directive (`$patch: replace`) may have taken it away.
             if !is_told && after.pointer(field.pointer) != self.home.document.pointer(field.pointer) {
-                totals.extend(shares::total(&after, *field).map(|total| Total { field: *field, total }));
+                totals.extend(Total::read(&after, *field));
             }
         }
         let (before, after) = (plain(self.home.document.clone()), plain(after));
         let wanted = Wanted { before, after, guarded: revision.is_some(), managed_fields: None };
-        Ok(self.draft(&wanted, Some(&patch), &totals))
+        Ok(Box::pin(self.draft(&wanted, Some(&patch), &totals)).await)
     }
 
     /// Asks every part's member for a dry run. `None`: the home has changed.
-    async fn rehearse(&mut self, plan: &Plan) -> Result<Option<Rehearsed>, Stop> {
+    async fn rehearse(&mut self, plan: &mut Plan) -> Result<Option<Rehearsed>, Stop> {
         let mut warnings = Warnings::default();
         let (asking, writer) = (self.asking(), self.writer);
-        let revision = plan.guarded.then(|| self.home.revision());
-        let documents = (&self.home.document, &plan.document);
-        let outcome = self.writer.write_part(asking, &self.home.member, documents, revision, true, &mut warnings).await;
+        let outcome = match &plan.home.apply {
+            Some(body) => match writer.apply_part(asking, &self.home, body, true, &mut warnings).await {
+                Brought::Asked(outcome) => outcome,
+                Brought::Same | Brought::Gone => return Ok(None),
+            },
+            None => {
+                let revision = plan.guarded.then(|| self.home.revision());
+                let documents = (&self.home.document, &plan.document);
+                writer.write_part(asking, &self.home.member, documents, revision, true, &mut warnings).await
+            }
+        };
         let body = match outcome {
             Outcome::Done { body, .. } => body.bytes,
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(&body) => return Ok(None),
             outcome => return Err(not_rehearsed(self.key, &self.home.member, outcome).into()),
         };
-        let after = document(self.key, &body).unwrap_or_default();
+        let after = if self.manner.subresource == SCALE {
+            plan.document.clone()
+        } else {
+            document(self.key, &body).unwrap_or_default()
+        };
+        if plan.home.apply.is_some() {
+            self.note_applied(plan, &after);
+        }
         let holds: Vec<_> = plan.home.shared.iter().map(|change| change.value_in(&after)).collect();
         let asked = join_all(self.others.iter().zip(&plan.others).map(|(part, task)| {
             let pending = Pending::of(&self.earlier_in(&part.member), &part.member);
@@ -243,13 +259,17 @@ impl<'a, F: Fleet> Work<'a, F> {
             let mut part = part.clone();
             async move {
                 let mut said = Warnings::default();
-                let (brought, left) = writer.bring(asking, &mut part, &changes, true, &mut said).await;
+                let (brought, left) = match &task.apply {
+                    Some(body) => (writer.apply_part(asking, &part, body, true, &mut said).await, Vec::new()),
+                    None => writer.bring(asking, &mut part, &changes, true, &mut said).await,
+                };
                 let left: Vec<String> = left.into_iter().map(Change::path).collect();
                 (part, changes, brought, left, said)
             }
         }))
         .await;
-        let mut rehearsed = Rehearsed { holds, others: Vec::new(), documents: vec![(self.home.member.clone(), body)] };
+        let documents = vec![(self.home.member.clone(), body.clone())];
+        let mut rehearsed = Rehearsed { home: body, holds, others: Vec::new(), documents };
         for (part, changes, brought, left, said) in asked {
             warnings.merge(&said);
             let unchanged = || Bytes::from(part.document.to_string());
@@ -266,12 +286,21 @@ impl<'a, F: Fleet> Work<'a, F> {
             }
             rehearsed.others.push(to_do);
         }
+        if let Some(making) = self.making(plan) {
+            for missing in &plan.missing {
+                let target = missing_target(missing);
+                match self.writer.make(&making, &target, true, &mut warnings).await {
+                    Outcome::Done { body, .. } => rehearsed.documents.push((target.member, body.bytes)),
+                    outcome => return Err(not_rehearsed(self.key, &target.member, outcome).into()),
+                }
+            }
+        }
         self.warnings.merge(&warnings);
         Ok(Some(rehearsed))
     }
 
     /// Reads the home anew. Where its status alone has changed, that is no conflict: the write goes on.
-    async fn refresh(&mut self, plan: &mut Plan) -> Result<(), Stop> {
+    pub(super) async fn refresh(&mut self, plan: &mut Plan) -> Result<(), Stop> {
         let body = match self.writer.look(self.key, &self.home).await {
             Ok(Some(body)) => body,
             Ok(None) => {
@@ -295,159 +324,6 @@ impl<'a, F: Fleet> Work<'a, F> {
         plan.document = with_all(&self.home.document, &plan.home);
         Ok(())
     }
-
-    fn entry(&self, plan: &Plan, rehearsed: &Rehearsed) -> Entry {
-        let task = Task {
-            manner: self.manner.clone(),
-            home: plan.home.clone(),
-            holds: rehearsed.holds.clone(),
-            others: plan.others.clone(),
-        };
-        let targets = self.parts().map(|part| EntryTarget {
-            member: part.member.clone(),
-            cluster_uid: part.cluster_uid.clone(),
-            values: Vec::new(),
-            overrides: Overrides::default(),
-            own_uid: Some(part.uid.clone()),
-            step: Step::Planned,
-        });
-        Entry {
-            id: 0,
-            verb: Verb::Update,
-            key: self.key.clone(),
-            uid: self.visible.uid.clone(),
-            caller: self.request.caller.clone(),
-            query: self.query.clone(),
-            user_agent: self.request.user_agent.clone(),
-            body: task.to_body(),
-            targets: targets.collect(),
-            listed: Vec::new(),
-            policy: None,
-            shared: false,
-        }
-    }
-
-    /// Writes the home, and then the other parts.
-    async fn commit(&mut self, mut plan: Plan, mut rehearsed: Rehearsed, hold: F::Hold) -> Result<Reply, Stop> {
-        let entry = self.entry(&plan, &rehearsed);
-        let entry = self.writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
-        let (code, body) = loop {
-            match self.commit_home(&plan, &entry).await {
-                Committed::Done(code, body) => break (code, body),
-                Committed::Stale => {
-                    if let Err(stop) = self.refresh(&mut plan).await {
-                        self.writer.journal.finish(entry.id).await;
-                        return Err(stop);
-                    }
-                }
-                Committed::Refused(reply) => {
-                    self.writer.journal.finish(entry.id).await;
-                    return Err(reply.into());
-                }
-                Committed::Unknown(reply) => {
-                    self.writer.settle_held(entry.id, hold);
-                    return Err(reply.into());
-                }
-            }
-        };
-        self.writer.fleet.ingest(self.key, &self.home.member, &body).await;
-        if let Some((_, home)) = rehearsed.documents.first_mut() {
-            *home = body.bytes;
-        }
-        let behind = self.write_others(&entry, &rehearsed).await;
-        if !behind {
-            self.writer.journal.finish(entry.id).await;
-        }
-        let shown = self.writer.fleet.release(hold).await;
-        if behind {
-            self.writer.settle_later(entry.id);
-        }
-        match shown.filter(|now| now.uid == self.visible.uid) {
-            Some(now) => Ok(Reply { code, warnings: Warnings::default(), body: now.body }),
-            None => self.rendered(code, &rehearsed.documents).map_err(Stop::from),
-        }
-    }
-
-    async fn commit_home(&mut self, plan: &Plan, entry: &Entry) -> Committed {
-        let mut said = Warnings::default();
-        let (documents, revision) = ((&self.home.document, &plan.document), Some(self.home.revision()));
-        let member = &self.home.member;
-        let outcome = self.writer.write_part(self.asking(), member, documents, revision, false, &mut said).await;
-        self.warnings.merge(&said);
-        if !matches!(&outcome, Outcome::Refused { body, .. } if is_stale(body)) {
-            self.writer.journal.step(entry.id, member, outcome.step()).await;
-        }
-        match outcome {
-            Outcome::Done { code, body } => Committed::Done(code, body),
-            Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(&body) => Committed::Stale,
-            Outcome::Refused { code, body } => Committed::Refused(refusal(member, code, &body, NOTHING_CHANGED)),
-            Outcome::NotSent(cause) => Committed::Refused(unreachable(self.key, member, &cause)),
-            Outcome::Unknown(cause) => {
-                let then = "it may land within 40 s; until then the name is held, then kubefold finishes it if it did: \
-                            read the object before you try again";
-                let what = format!("changing {}", self.key);
-                Committed::Unknown(unknown_outcome(&what, self.key, &format!("member {member}: {cause}"), then))
-            }
-        }
-    }
-
-    /// Writes the other parts. Says whether one is behind.
-    async fn write_others(&mut self, entry: &Entry, rehearsed: &Rehearsed) -> bool {
-        let (asking, writer) = (self.asking(), self.writer);
-        let written = join_all(self.others.iter().zip(&rehearsed.others).map(|(part, changes)| async move {
-            let (mut said, mut part) = (Warnings::default(), part.clone());
-            let brought = match changes {
-                Ok(changes) => writer.bring(asking, &mut part, changes, false, &mut said).await.0,
-                Err(cause) => Brought::Asked(Outcome::NotSent(cause.clone())),
-            };
-            (part.member, brought, said)
-        }))
-        .await;
-        let mut behind = false;
-        for (member, brought, said) in written {
-            self.warnings.merge(&said);
-            let step = match brought {
-                Brought::Same | Brought::Gone => Step::Done { uid: None },
-                Brought::Asked(outcome) => {
-                    if let Outcome::Done { body, .. } = &outcome {
-                        self.writer.fleet.ingest(self.key, &member, body).await;
-                    }
-                    outcome.step()
-                }
-            };
-            match &step {
-                Step::Failed(cause) | Step::Unknown(cause) => {
-                    behind = true;
-                    let key = self.key;
-                    self.warnings
-                        .add(&format!("{key} is not changed in member {member} yet, kubefold goes on trying: {cause}"));
-                }
-                _ => self.writer.finish_earlier(&self.earlier_in(&member), &member).await,
-            }
-            self.writer.journal.step(entry.id, &member, step).await;
-        }
-        behind
-    }
-
-    /// Documents as the fleet view would show them, with the revision that is there: a kube-apiserver's dry run answers so.
-    fn rendered(&self, code: StatusCode, documents: &[(MemberName, Bytes)]) -> Result<Reply, Reply> {
-        let body = self.writer.fleet.render(self.key, documents);
-        let body = body.ok_or_else(|| Reply::internal("it cannot be shown"))?;
-        Ok(Reply { code, warnings: Warnings::default(), body: self.identified(&body).unwrap_or(body) })
-    }
-
-    fn identified(&self, body: &Bytes) -> Option<Bytes> {
-        let text = std::str::from_utf8(body).ok()?;
-        let mut found = Vec::new();
-        Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).ok()?;
-        let at = found.into_iter().next()?.range;
-        let mut metadata = ObjectEdits::new(text.get(at.clone())?, at.start).ok()?;
-        metadata.set("uid", string(&self.visible.uid));
-        metadata.set("resourceVersion", string(&self.visible.revision.to_string()));
-        let mut out = Vec::with_capacity(body.len() + 128);
-        splice(body, &mut metadata.finish(), &mut out);
-        Some(out.into())
-    }
 }
 
 /// Warns of values that a part keeps.
@@ -463,7 +339,7 @@ fn keeps_own(warnings: &mut Warnings, key: &Key, member: &MemberName, left: &[St
 }
 
 /// The answer where a dry run was no success.
-fn not_rehearsed(key: &Key, member: &MemberName, outcome: Outcome) -> Reply {
+pub(super) fn not_rehearsed(key: &Key, member: &MemberName, outcome: Outcome) -> Reply {
     match outcome {
         Outcome::Refused { code, body } => refusal(member, code, &body, NOTHING_CHANGED),
         Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(key, member, &cause),

@@ -1,0 +1,134 @@
+//! Server-side apply of a folded object: the apply itself goes to every part, with that part's share and marker.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{
+    placement::{
+        divided::{Field, REPLICAS},
+        fold::FoldKind,
+        marker::MARKER_KEY,
+        merge::difference,
+    },
+    write::{
+        fleet::Fleet,
+        update::{
+            draft::Plan,
+            part::Held,
+            scale::SCALE,
+            shares::{Asked, Total, divided},
+            task::PartTask,
+            wanted::{self, Wanted, judge, object, plain, set},
+            work::{Stop, Work},
+        },
+    },
+};
+
+impl<F: Fleet> Work<'_, F> {
+    /// Plans an apply.
+    pub(super) async fn plan_apply(&mut self) -> Result<Plan, Stop> {
+        let mut patch = object(&self.request.body)?;
+        let (revision, uid) = wanted::strip(&mut patch);
+        judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
+        let scale = self.manner.subresource == SCALE;
+        let fields: &[Field] = if scale { &[REPLICAS] } else { divided(self.key) };
+        let said = fields.iter().filter(|field| patch.pointer(field.pointer).is_some_and(|value| !value.is_null()));
+        let said: Vec<Field> = said.copied().collect();
+        let asked: Vec<Total> = said.iter().filter_map(|field| Total::read(&patch, *field)).collect();
+        let waits = |field: &Field| -> u64 {
+            let of = |part: &Held| self.awaited(part).pointer(field.pointer).and_then(Value::as_u64).unwrap_or(0);
+            self.parts().map(of).sum()
+        };
+        // What the parts have together already stays as they have it.
+        let is_new = |total: &&Total| match &total.asked {
+            Asked::Number(number) => waits(&total.field) != u64::from(*number),
+            Asked::Same(_) => true,
+        };
+        let totals: Vec<Total> = asked.iter().filter(is_new).cloned().collect();
+        let as_shown = plain(self.shown.clone());
+        let wanted =
+            Wanted { before: as_shown.clone(), after: as_shown, guarded: revision.is_some(), managed_fields: None };
+        let mut plan = Box::pin(self.draft(&wanted, None, &totals)).await;
+        plan.scale = asked.iter().find_map(|total| match total.asked {
+            Asked::Number(number) if scale => Some(number),
+            _ => None,
+        });
+        let of = |part: &Held, task: &PartTask, is_home: bool| {
+            let revision = revision.as_ref().map(|_| part.revision().to_owned());
+            self.apply_body(part, &patch, task, &said, (revision, is_home))
+        };
+        plan.home.apply = Some(of(&self.home, &plan.home, true));
+        for (task, part) in plan.others.iter_mut().zip(&self.others) {
+            task.apply = Some(of(part, task, false));
+        }
+        Ok(plan)
+    }
+
+    fn apply_body(
+        &self,
+        part: &Held,
+        patch: &Value,
+        task: &PartTask,
+        said: &[Field],
+        (revision, is_home): (Option<String>, bool),
+    ) -> Value {
+        let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(patch.to_string()));
+        let mut body: Value = serde_json::from_slice(&local).unwrap_or_else(|_| patch.clone());
+        let awaited = self.awaited(part);
+        for field in said {
+            let changed = task.own.iter().find(|change| change.is_within(field.path));
+            let share = changed.map_or_else(|| awaited.pointer(field.pointer).cloned(), |change| change.wanted());
+            if let (Some(place), Some(share)) = (body.pointer_mut(field.pointer), share) {
+                // What is no number is refused in the member's own words.
+                if place.as_i64().is_some_and(|number| number >= 0) {
+                    *place = share;
+                }
+            }
+        }
+        if self.manner.subresource.is_empty() {
+            mark(&part.document, &mut body);
+        }
+        if self.manner.subresource == "status" && !is_home {
+            drop_counters(self.key, &mut body);
+        }
+        if let (Some(revision), Some(metadata)) = (revision, body.get_mut("metadata")) {
+            set(metadata, "resourceVersion", revision.into());
+        }
+        body
+    }
+
+    /// Notes what an apply makes of the home: while it holds that, a part that is behind may have the same.
+    pub(super) fn note_applied(&self, plan: &mut Plan, after: &Value) {
+        if self.manner.subresource == SCALE {
+            return;
+        }
+        let mut changes = difference(&plain(self.home.document.clone()), &plain(after.clone()));
+        let is_divided = |change: &crate::placement::merge::Change| {
+            divided(self.key).iter().any(|field| change.is_within(field.path))
+        };
+        changes.retain(|change| !(is_divided(change) || self.without_status && change.is_within(&["status"])));
+        for task in &mut plan.others {
+            task.shared.clone_from(&changes);
+        }
+        plan.home.shared = changes;
+    }
+}
+
+/// A manager that leaves the marker out would take it away, were it the one that set it.
+fn mark(part: &Value, body: &mut Value) {
+    for map in ["labels", "annotations"] {
+        let Some(mark) = part.pointer(&format!("/metadata/{map}")).and_then(|map| map.get(MARKER_KEY)) else {
+            continue;
+        };
+        let patch = wanted::nested(&["metadata", map, MARKER_KEY], mark.clone());
+        json_patch::merge(body, &patch);
+    }
+}
+
+/// Counters go to the home alone.
+fn drop_counters(key: &crate::write::fleet::Key, body: &mut Value) {
+    let summed = FoldKind::of(&key.gvr.group, &key.gvr.resource) != FoldKind::Other;
+    if let Some(status) = body.get_mut("status").and_then(Value::as_object_mut) {
+        status.retain(|name, value| !value.is_i64() || !(summed || name == "observedGeneration"));
+    }
+}

@@ -1,0 +1,300 @@
+//! The making of a planned update: journal, home, the other parts.
+
+use crate::{
+    config::{MemberName, Overrides},
+    placement::{divided::Value as Number, merge::Change},
+    wire::{
+        locate::Paths,
+        splice::{ObjectEdits, splice, string},
+        status::Status,
+        warning::Warnings,
+    },
+    write::{
+        fleet::{Document, Fleet},
+        journal::{Entry, EntryTarget, Listed, Step, Verb},
+        reply::{Reply, refusal, unknown_outcome},
+        steps::Outcome,
+        update::{
+            draft::Plan,
+            part::{Asking, Brought, Held, How, Manner, is_stale},
+            scale::SCALE,
+            shares::{Missing, marker_of},
+            task::{PartTask, Task},
+            work::{NOTHING_CHANGED, Rehearsed, Stop, Work, unreachable},
+        },
+    },
+};
+use bytes::Bytes;
+use futures::future::join_all;
+use http::StatusCode;
+
+/// What came of the home's write.
+enum Committed {
+    Done(StatusCode, Document),
+    /// It has changed since it was read.
+    Stale,
+    Refused(Reply),
+    Unknown(Reply),
+}
+impl<F: Fleet> Work<'_, F> {
+    fn entry(&self, plan: &Plan, rehearsed: &Rehearsed) -> Entry {
+        let task = Task {
+            manner: self.manner.clone(),
+            home: plan.home.clone(),
+            holds: rehearsed.holds.clone(),
+            others: plan.others.clone(),
+            making: self.making(plan).map(Box::new),
+        };
+        let targets = self.parts().map(|part| EntryTarget {
+            member: part.member.clone(),
+            cluster_uid: part.cluster_uid.clone(),
+            values: Vec::new(),
+            overrides: Overrides::default(),
+            own_uid: Some(part.uid.clone()),
+            step: Step::Planned,
+        });
+        let marker = marker_of(&self.home.document);
+        Entry {
+            id: 0,
+            verb: Verb::Update,
+            key: self.key.clone(),
+            uid: self.visible.uid.clone(),
+            caller: self.request.caller.clone(),
+            query: self.query.clone(),
+            user_agent: self.request.user_agent.clone(),
+            body: task.to_body(),
+            targets: targets.chain(plan.missing.iter().map(missing_target)).collect(),
+            listed: Vec::new(),
+            policy: None,
+            shared: marker.is_none(),
+            applied: false,
+        }
+    }
+
+    /// The create of parts that are missing, with the marker that the others bear.
+    pub(super) fn making(&self, plan: &Plan) -> Option<Entry> {
+        let (marker, body) = (marker_of(&self.home.document)?, plan.body.clone()?);
+        let listed = marker.members.into_iter().map(|(member, cluster_uid)| Listed { member, cluster_uid });
+        Some(Entry {
+            id: 0,
+            verb: Verb::Create,
+            key: self.key.clone(),
+            uid: marker.uid,
+            caller: self.request.caller.clone(),
+            query: self.query.clone(),
+            user_agent: self.request.user_agent.clone(),
+            body,
+            targets: Vec::new(),
+            listed: listed.collect(),
+            policy: marker.policy,
+            shared: false,
+            applied: false,
+        })
+    }
+
+    /// Writes the home, and then the other parts.
+    pub(super) async fn commit(
+        &mut self,
+        mut plan: Plan,
+        mut rehearsed: Rehearsed,
+        hold: F::Hold,
+    ) -> Result<Reply, Stop> {
+        let entry = self.entry(&plan, &rehearsed);
+        let entry = self.writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let (code, body) = loop {
+            match self.commit_home(&plan, &entry).await {
+                Committed::Done(code, body) => break (code, body),
+                Committed::Stale => {
+                    if let Err(stop) = self.refresh(&mut plan).await {
+                        self.writer.journal.finish(entry.id).await;
+                        return Err(stop);
+                    }
+                }
+                Committed::Refused(reply) => {
+                    self.writer.journal.finish(entry.id).await;
+                    return Err(reply.into());
+                }
+                Committed::Unknown(reply) => {
+                    self.writer.settle_held(entry.id, hold);
+                    return Err(reply.into());
+                }
+            }
+        };
+        let home = self.home.clone();
+        self.take_in(&home, &body).await;
+        let answered = body.bytes.clone();
+        if let Some((_, home)) = rehearsed.documents.first_mut() {
+            *home = body.bytes;
+        }
+        let mut behind = self.write_others(&entry, &plan, &rehearsed).await;
+        behind |= self.make_missing(&entry, &plan).await;
+        if !behind {
+            self.writer.journal.finish(entry.id).await;
+        }
+        let shown = self.writer.fleet.release(hold).await;
+        if behind {
+            self.writer.settle_later(entry.id);
+        }
+        let shown = shown.filter(|now| now.uid == self.visible.uid);
+        if self.manner.subresource == SCALE {
+            if let Some(now) = shown {
+                self.shown = serde_json::from_slice(&now.body).unwrap_or_else(|_| self.shown.clone());
+                self.visible = now;
+            }
+            return self.scaled(code, &answered, None).map_err(Stop::from);
+        }
+        match shown {
+            Some(now) => Ok(Reply { code, warnings: Warnings::default(), body: now.body }),
+            None => self.rendered(code, &rehearsed.documents).map_err(Stop::from),
+        }
+    }
+
+    async fn commit_home(&mut self, plan: &Plan, entry: &Entry) -> Committed {
+        let mut said = Warnings::default();
+        let (documents, revision) = ((&self.home.document, &plan.document), Some(self.home.revision()));
+        let member = &self.home.member;
+        let outcome = match &plan.home.apply {
+            None => self.writer.write_part(self.asking(), member, documents, revision, false, &mut said).await,
+            Some(body) => match self.writer.apply_part(self.asking(), &self.home, body, false, &mut said).await {
+                Brought::Asked(outcome) => outcome,
+                Brought::Same | Brought::Gone => Outcome::NotSent("it became another cluster".to_owned()),
+            },
+        };
+        self.warnings.merge(&said);
+        if !matches!(&outcome, Outcome::Refused { body, .. } if is_stale(body)) {
+            self.writer.journal.step(entry.id, member, outcome.step()).await;
+        }
+        match outcome {
+            Outcome::Done { code, body } => Committed::Done(code, body),
+            Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(&body) => Committed::Stale,
+            Outcome::Refused { code, body } => Committed::Refused(refusal(member, code, &body, NOTHING_CHANGED)),
+            Outcome::NotSent(cause) => Committed::Refused(unreachable(self.key, member, &cause)),
+            Outcome::Unknown(cause) => {
+                let then = "it may land within 40 s; until then the name is held, then kubefold finishes it if it did: \
+                            read the object before you try again";
+                let what = format!("changing {}", self.key);
+                Committed::Unknown(unknown_outcome(&what, self.key, &format!("member {member}: {cause}"), then))
+            }
+        }
+    }
+
+    /// Writes the other parts. Says whether one is behind.
+    async fn write_others(&mut self, entry: &Entry, plan: &Plan, rehearsed: &Rehearsed) -> bool {
+        let this: &Self = self;
+        let written = join_all(self.others.iter().zip(&plan.others).zip(&rehearsed.others).map(
+            |((part, task), changes)| async move {
+                let mut said = Warnings::default();
+                let brought = match changes {
+                    Ok(changes) => this.write_other(part, task, changes, &mut said).await,
+                    Err(cause) => Brought::Asked(Outcome::NotSent(cause.clone())),
+                };
+                (part.clone(), brought, said)
+            },
+        ))
+        .await;
+        let mut behind = false;
+        for (part, brought, said) in written {
+            self.warnings.merge(&said);
+            let step = match brought {
+                Brought::Same | Brought::Gone => Step::Done { uid: None },
+                Brought::Asked(outcome) => {
+                    if let Outcome::Done { body, .. } = &outcome {
+                        self.take_in(&part, body).await;
+                    }
+                    outcome.step()
+                }
+            };
+            match self.warn_behind(&part.member, &step) {
+                true => behind = true,
+                false => self.writer.finish_earlier(&self.earlier_in(&part.member), &part.member).await,
+            }
+            self.writer.journal.step(entry.id, &part.member, step).await;
+        }
+        behind
+    }
+
+    async fn write_other(&self, part: &Held, task: &PartTask, changes: &[Change], said: &mut Warnings) -> Brought {
+        let mut part = part.clone();
+        let Some(body) = &task.apply else {
+            return self.writer.bring(self.asking(), &mut part, changes, false, said).await.0;
+        };
+        if !changes.is_empty() {
+            // What earlier updates have left to do there is no part of the apply.
+            let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
+            let asking = Asking { manner: &manner, ..self.asking() };
+            match self.writer.bring(asking, &mut part, changes, false, said).await.0 {
+                Brought::Same | Brought::Asked(Outcome::Done { .. }) => {}
+                other => return other,
+            }
+        }
+        self.writer.apply_part(self.asking(), &part, body, false, said).await
+    }
+
+    /// Brings an answer into the store. That to a `/scale` is not the object, which is read then.
+    async fn take_in(&self, part: &Held, answer: &Document) {
+        if self.manner.subresource != SCALE {
+            return self.writer.fleet.ingest(self.key, &part.member, answer).await;
+        }
+        if let Ok(Some(body)) = self.writer.look(self.key, part).await {
+            self.writer.fleet.ingest(self.key, &part.member, &body).await;
+        }
+    }
+
+    /// Says whether a part is behind, and warns of it.
+    fn warn_behind(&mut self, member: &MemberName, step: &Step) -> bool {
+        let (Step::Failed(cause) | Step::Unknown(cause)) = step else { return false };
+        let key = self.key;
+        self.warnings.add(&format!("{key} is not changed in member {member} yet, kubefold goes on trying: {cause}"));
+        true
+    }
+
+    /// Makes the parts that are missing. Says whether one is behind.
+    async fn make_missing(&mut self, entry: &Entry, plan: &Plan) -> bool {
+        let Some(making) = self.making(plan) else { return false };
+        let mut behind = false;
+        for missing in &plan.missing {
+            let target = missing_target(missing);
+            let mut said = Warnings::default();
+            let outcome = self.writer.make(&making, &target, false, &mut said).await;
+            self.warnings.merge(&said);
+            if let Outcome::Done { body, .. } = &outcome {
+                self.writer.fleet.ingest(self.key, &target.member, body).await;
+            }
+            let step = outcome.step();
+            behind |= self.warn_behind(&target.member, &step);
+            self.writer.journal.step(entry.id, &target.member, step).await;
+        }
+        behind
+    }
+
+    /// Documents as the fleet view would show them, with the revision that is there: a kube-apiserver's dry run answers so.
+    pub(super) fn rendered(&self, code: StatusCode, documents: &[(MemberName, Bytes)]) -> Result<Reply, Reply> {
+        let body = self.writer.fleet.render(self.key, documents);
+        let body = body.ok_or_else(|| Reply::internal("it cannot be shown"))?;
+        Ok(Reply { code, warnings: Warnings::default(), body: self.identified(&body).unwrap_or(body) })
+    }
+
+    fn identified(&self, body: &Bytes) -> Option<Bytes> {
+        let text = std::str::from_utf8(body).ok()?;
+        let mut found = Vec::new();
+        Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).ok()?;
+        let at = found.into_iter().next()?.range;
+        let mut metadata = ObjectEdits::new(text.get(at.clone())?, at.start).ok()?;
+        metadata.set("uid", string(&self.visible.uid));
+        metadata.set("resourceVersion", string(&self.visible.revision.to_string()));
+        let mut out = Vec::with_capacity(body.len() + 128);
+        splice(body, &mut metadata.finish(), &mut out);
+        Some(out.into())
+    }
+}
+
+pub(super) fn missing_target(missing: &Missing) -> EntryTarget {
+    EntryTarget {
+        member: missing.member.clone(),
+        cluster_uid: missing.cluster_uid.clone(),
+        values: vec![Number { pointer: missing.field.pointer.to_owned(), number: missing.share }],
+        overrides: missing.overrides.clone(),
+        own_uid: None,
+        step: Step::Planned,
+    }
+}

@@ -1,0 +1,151 @@
+//! `/scale` of a folded object: the whole is asked for, and divided.
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    placement::divided::REPLICAS,
+    wire::{status::Status, warning::Warnings},
+    write::{
+        fleet::{Answer, Call, Fleet, Key},
+        reply::{Reply, refusal},
+        steps::Outcome,
+        update::{
+            draft::Plan,
+            part::How,
+            shares::{Asked, Total},
+            wanted::{self, JSON_PATCH, Wanted, judge, object, plain},
+            work::{NOTHING_CHANGED, Stop, Work, unreachable},
+        },
+    },
+};
+
+/// The subresource's name.
+pub(super) const SCALE: &str = "scale";
+
+/// What a member is told of a part's scale.
+pub(super) fn body(key: &Key, after: &Value, whole: bool) -> Value {
+    let replicas = after.pointer(REPLICAS.pointer).cloned().unwrap_or_default();
+    if !whole {
+        return json!({"metadata": {}, "spec": {"replicas": replicas}});
+    }
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": after.pointer("/metadata/uid")},
+        "spec": {"replicas": replicas},
+    })
+}
+
+impl<F: Fleet> Work<'_, F> {
+    /// Answers a `GET`.
+    pub(super) async fn read_scale(&self) -> Result<Reply, Reply> {
+        let call = Call {
+            method: Method::GET,
+            path: format!("{}/{SCALE}", self.key.object()),
+            query: String::new(),
+            content_type: String::new(),
+            body: Bytes::new(),
+            user_agent: self.request.user_agent.clone(),
+        };
+        let home = &self.home.member;
+        match self.writer.fleet.call(home, Some(&self.request.caller), call).await {
+            Answer::Answered { code, body, .. } if code.is_success() => self.scaled(code, &body, None),
+            Answer::Answered { code, body, .. } => Err(refusal(home, code, &body, "")),
+            Answer::NotSent(cause) | Answer::Unknown(cause) => {
+                let message = format!("{} cannot be read: its home, member {home}: {cause}", self.key);
+                Err(Status::unavailable(message)
+                    .about(&self.key.gvr.group, &self.key.gvr.resource, &self.key.name)
+                    .into())
+            }
+        }
+    }
+
+    /// A member's answer as the fleet's: of the whole, with its name, UID and revision.
+    pub(super) fn scaled(&self, code: StatusCode, answer: &Bytes, total: Option<u32>) -> Result<Reply, Reply> {
+        let mut scale: Value = serde_json::from_slice(answer).map_err(|_| Reply::internal("a scale is no object"))?;
+        let replicas = total.map(Value::from).or_else(|| self.shown.pointer(REPLICAS.pointer).cloned());
+        for (pointer, value) in [
+            ("/metadata/uid", Some(Value::from(self.visible.uid.clone()))),
+            ("/metadata/resourceVersion", Some(Value::from(self.visible.revision.to_string()))),
+            (REPLICAS.pointer, replicas),
+            ("/status/replicas", self.shown.pointer("/status/replicas").cloned()),
+        ] {
+            if let (Some(place), Some(value)) = (scale.pointer_mut(pointer), value) {
+                *place = value;
+            }
+        }
+        Ok(Reply { code, warnings: Warnings::default(), body: Bytes::from(scale.to_string()) })
+    }
+
+    /// The scale as a client sees it before it changes it.
+    fn shown_scale(&self) -> Value {
+        let of = |pointer: &str| self.shown.pointer(pointer).cloned().unwrap_or_default();
+        json!({
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": {
+                "name": self.key.name,
+                "namespace": self.key.namespace,
+                "uid": self.visible.uid,
+                "resourceVersion": self.visible.revision.to_string(),
+                "creationTimestamp": of("/metadata/creationTimestamp"),
+            },
+            "spec": {"replicas": of(REPLICAS.pointer)},
+            "status": {"replicas": of("/status/replicas")},
+        })
+    }
+
+    /// Plans a write to `/scale`.
+    pub(super) async fn plan_scale(&mut self) -> Result<Plan, Stop> {
+        let is_json_patch = self.request.content_type == JSON_PATCH && self.manner.how != How::Put;
+        let (scale, named) = if self.manner.how == How::Put {
+            let body = object(&self.request.body)?;
+            (body.clone(), body)
+        } else if is_json_patch {
+            let scale = wanted::patched(self.request, &self.shown_scale())?;
+            (scale.clone(), scale)
+        } else {
+            // A Scale has no lists: a strategic merge patch of it is a merge patch.
+            let patch = object(&self.request.body)?;
+            let mut scale = self.shown_scale();
+            json_patch::merge(&mut scale, &patch);
+            (scale, patch)
+        };
+        let text = |field: &str| {
+            let value = named.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
+            value.filter(|value| !value.is_empty() && *value != "0").map(str::to_owned)
+        };
+        let (revision, uid) = (text("resourceVersion"), text("uid"));
+        judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
+        // An unset number is 0 here: a Scale has no default.
+        let asked =
+            scale.pointer(REPLICAS.pointer).filter(|value| !value.is_null()).cloned().unwrap_or_else(|| 0.into());
+        let asked = wanted::nested(REPLICAS.path, asked);
+        let guarded = revision.is_some() && !is_json_patch;
+        let as_shown = plain(self.shown.clone());
+        let wanted = Wanted { before: as_shown.clone(), after: as_shown, guarded, managed_fields: None };
+        let Some(total @ Total { asked: Asked::Number(number), .. }) = Total::read(&asked, REPLICAS) else {
+            return Err(self.refused_by_home(&asked).await);
+        };
+        let unchanged = self.shown.pointer(REPLICAS.pointer).and_then(Value::as_u64) == Some(number.into());
+        let totals = if unchanged { Vec::new() } else { vec![total] };
+        let mut plan = Box::pin(self.draft(&wanted, None, &totals)).await;
+        plan.scale = Some(number);
+        Ok(plan)
+    }
+
+    /// What no number is, the home says in its own words.
+    async fn refused_by_home(&mut self, asked: &Value) -> Stop {
+        let mut after = self.home.document.clone();
+        json_patch::merge(&mut after, asked);
+        let (documents, member) = ((&self.home.document, &after), &self.home.member);
+        let mut said = Warnings::default();
+        match self.writer.write_part(self.asking(), member, documents, None, true, &mut said).await {
+            Outcome::Refused { code, body } => refusal(member, code, &body, NOTHING_CHANGED).into(),
+            Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(self.key, member, &cause).into(),
+            Outcome::Done { .. } => Status::bad_request("spec.replicas is no number").into(),
+        }
+    }
+}
