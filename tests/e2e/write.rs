@@ -3,9 +3,12 @@
 mod crash;
 mod create;
 mod delete;
+mod logical;
 mod outage;
 mod pinned;
 mod refused;
+mod release;
+mod rollout;
 
 use std::{collections::BTreeMap, time::Duration};
 
