@@ -59,7 +59,7 @@ impl Fleet {
     }
 
     fn store(&self) -> FleetStore {
-        let config = Config { members: Vec::new(), names: Names::Suffixed, shared: Vec::new() };
+        let config = Config { members: Vec::new(), names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() };
         let shared = Shared {
             naming: Arc::new(Naming::new(&config)),
             identities: Arc::new(Identities::default()),

@@ -178,6 +178,7 @@ fn checks(registry: &Registry) -> Vec<Check> {
 /// Names of files in the state directory.
 const HIGH_WATER: &str = "revision";
 const LIVES: &str = "lives.json";
+const PLACED: &str = "placed.json";
 
 /// What all stores share; the counter begins above what an earlier process gave out.
 fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
@@ -195,6 +196,9 @@ fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
     let identities = Identities::default();
     if let Some(text) = state.read(LIVES)? {
         identities.restore_lives(serde_json::from_str(&text).with_context(|| format!("{LIVES} is damaged"))?);
+    }
+    if let Some(text) = state.read(PLACED)? {
+        identities.restore_placed(serde_json::from_str(&text).with_context(|| format!("{PLACED} is damaged"))?);
     }
     Ok(Shared {
         naming: Arc::new(Naming::new(config)),
@@ -227,25 +231,29 @@ async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: 
     }
 }
 
-/// Writes down how often shared objects have lived, whenever one is gone.
+/// Writes down how often shared objects have lived, whenever one is gone, and which kinds were placed.
 async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: CancellationToken) {
-    let mut written = stores.shared().identities.lives();
+    let identities = Arc::clone(&stores.shared().identities);
+    let (mut lives_written, mut placed_written) = (identities.lives(), identities.placed());
     loop {
         let going = until.run_until_cancelled(tokio::time::sleep(LIVES_EVERY)).await.is_none();
-        let lives = stores.shared().identities.lives();
-        if lives != written {
-            let text = serde_json::to_string(&lives).unwrap_or_default();
-            match state.write(LIVES, &text, false) {
-                Ok(()) => written = lives,
-                Err(error) => {
-                    tracing::error!("a shared object that is made again may bear its old UID after a restart: {error}")
-                }
-            }
-        }
+        keep(&state, LIVES, identities.lives(), &mut lives_written);
+        keep(&state, PLACED, identities.placed(), &mut placed_written);
         // What ended in the last second counts, too.
         if going {
             return;
         }
+    }
+}
+
+/// Writes a value down where it is another than the one that was written last.
+fn keep<T: serde::Serialize + PartialEq>(state: &StateDir, file: &str, value: T, written: &mut T) {
+    if value == *written {
+        return;
+    }
+    match state.write(file, &serde_json::to_string(&value).unwrap_or_default(), false) {
+        Ok(()) => *written = value,
+        Err(error) => tracing::error!("{file}: UIDs that the fleet view made may be others after a restart: {error}"),
     }
 }
 

@@ -6,14 +6,14 @@ use std::{fmt, path::PathBuf};
 ///
 /// Errors: the operator's, always; nothing of it reaches a client. Loading again is safe.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {member}{problem}", Place(.file, *.line))]
+#[error("{}: {whose}{problem}", Place(.file, *.line))]
 pub struct ConfigError {
     /// The file, as the operator named it.
     pub file: PathBuf,
     /// Line of the value at fault; `None` where the file as a whole is.
     pub line: Option<u64>,
-    /// `member "east": `, or nothing where no member is at fault.
-    pub member: MemberPrefix,
+    /// In which entry.
+    pub whose: Whose,
     /// What is wrong and what to do.
     #[source]
     pub problem: Box<Problem>,
@@ -28,13 +28,25 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// The member that a problem is in, shown before it.
+/// The entry that a problem is in, shown before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MemberPrefix(pub Option<String>);
+pub enum Whose {
+    /// The file as a whole.
+    #[default]
+    Nobody,
+    /// The member of that name.
+    Member(String),
+    /// The policy of that name.
+    Policy(String),
+}
 
-impl fmt::Display for MemberPrefix {
+impl fmt::Display for Whose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |name| write!(f, "member \"{name}\": "))
+        match self {
+            Self::Nobody => Ok(()),
+            Self::Member(name) => write!(f, "member \"{name}\": "),
+            Self::Policy(name) => write!(f, "policy \"{name}\": "),
+        }
     }
 }
 
@@ -42,6 +54,8 @@ impl fmt::Display for MemberPrefix {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is, and the fields are its words")]
 pub enum Problem {
+    #[error(transparent)]
+    Policy(PolicyProblem),
     #[error("the file cannot be read ({cause}); give the path of a readable clusters.yaml")]
     Unreadable { cause: String },
     #[error("the file has {size} bytes and at most {max} are read; check that it is a clusters.yaml")]
@@ -126,4 +140,56 @@ pub enum Problem {
     NoCurrentContext { path: PathBuf, known: Vec<String> },
     #[error("context \"{context}\" of kubeconfig {} names the {what} \"{name}\", which is not in it; repair the kubeconfig", .path.display())]
     KubeconfigDangling { path: PathBuf, context: String, what: &'static str, name: String },
+}
+
+/// What can be wrong with a policy, or with the taints that policies bear.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's message says what it is, and the fields are its words")]
+pub enum PolicyProblem {
+    #[error("{count} policies are configured and at most {max} are read; merge some")]
+    TooMany { count: usize, max: usize },
+    #[error("the name is taken by the policy on line {first}; give each policy its own name")]
+    Duplicate { first: u64 },
+    #[error(
+        "\"strategy: {strategy}\" is unknown; use \"duplicate\", \"divide\" or \"one\", or remove it for the default of each kind"
+    )]
+    UnknownStrategy { strategy: String },
+    #[error("\"weights: {weights}\" is unknown; use \"static\" or \"capacity\"")]
+    UnknownWeights { weights: String },
+    #[error("\"{field}\" has no meaning with \"strategy: {strategy}\"; remove it, or use \"strategy: divide\"")]
+    OnlyDivided { field: &'static str, strategy: &'static str },
+    #[error(
+        "\"match\" is empty; give kinds, namespaces, labels or annotations, or remove it: then only objects that name the policy have it"
+    )]
+    EmptyMatch,
+    #[error("\"{kind}\" is not a kind; write it like \"Deployment\", or with its group like \"Widget.example.com\"")]
+    Kind { kind: String },
+    #[error("\"{namespace}\" is not a namespace; write a DNS label, with a last \"*\" for a prefix")]
+    Namespace { namespace: String },
+    #[error("{why}; change the strategy or the kinds")]
+    Unfit { why: String },
+    #[error("\"{field}: {text}\" is not a label selector ({cause}); write it like \"region in (eu,us)\"")]
+    Selector { field: &'static str, text: String, cause: String },
+    #[error("there is no member \"{member}\"; use one of: {}", .known.join(", "))]
+    UnknownMember { member: String, known: Vec<String> },
+    #[error("{field} {value} is out of range; use a whole number from 0 to {max}")]
+    Number { field: &'static str, value: i64, max: u32 },
+    #[error("min {min} is above max {max}; lower the one or raise the other")]
+    MinAboveMax { min: u32, max: u32 },
+    #[error("\"weight\" has no meaning with \"weights: capacity\"; remove one of the two")]
+    WeightByCapacity,
+    #[error("\"registry: {registry}\" is not one; write a host, perhaps with port and path, like \"mirror.example/x\"")]
+    Registry { registry: String },
+    #[error(
+        "\"patch\" is not a JSON patch ({cause}); write a list of operations like \"- {{op: add, path: /metadata/labels/tier, value: edge}}\""
+    )]
+    Patch { cause: String },
+    #[error("effect \"{effect}\" means nothing for members; use \"NoSchedule\", or leave it out")]
+    Effect { effect: String },
+    #[error("operator \"{operator}\" is unknown; use \"Exists\" or \"Equal\"")]
+    Operator { operator: String },
+    #[error("\"value\" has no meaning with \"operator: Exists\"; remove one of the two")]
+    ExistsValue,
+    #[error("a toleration without a key bears every taint and says so with \"operator: Exists\"; add that, or a key")]
+    NoKey,
 }

@@ -11,8 +11,8 @@ use serde_saphyr::Spanned;
 use crate::config::{
     Access, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, Problem, SharedRule, Weight, credentials,
     duration,
-    error::MemberPrefix,
-    kubeconfig,
+    error::Whose,
+    kubeconfig, policies,
     raw::{RawConfig, RawDeadlines, RawMember, RawShared},
     shared,
 };
@@ -105,10 +105,10 @@ fn plain_cause(error: &std::io::Error) -> String {
 }
 
 fn parse(path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
-    let refuse = |line: Option<u64>, member: Option<&str>, problem: Box<Problem>| ConfigError {
+    let refuse = |line: Option<u64>, whose: Whose, problem: Box<Problem>| ConfigError {
         file: path.to_path_buf(),
         line,
-        member: MemberPrefix(member.map(str::to_owned)),
+        whose,
         problem,
     };
     let bytes = read_bounded(path).map_err(|cause| {
@@ -116,33 +116,36 @@ fn parse(path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
             Unreadable::Io(cause) => Problem::Unreadable { cause },
             Unreadable::TooLarge(size) => Problem::TooLarge { size, max: FILE_BYTES_MAX },
         };
-        refuse(None, None, Box::new(problem))
+        refuse(None, Whose::Nobody, Box::new(problem))
     })?;
     let text = std::str::from_utf8(&bytes)
-        .map_err(|error| refuse(None, None, Box::new(Problem::Syntax { cause: error.to_string() })))?;
+        .map_err(|error| refuse(None, Whose::Nobody, Box::new(Problem::Syntax { cause: error.to_string() })))?;
     let raw: RawConfig = serde_saphyr::from_str(text).map_err(|error| {
         let (line, problem) = syntax(&error);
-        refuse(line, None, Box::new(problem))
+        refuse(line, Whose::Nobody, Box::new(problem))
     })?;
     if raw.members.is_empty() {
-        return Err(refuse(None, None, Box::new(Problem::NoMembers)));
+        return Err(refuse(None, Whose::Nobody, Box::new(Problem::NoMembers)));
     }
     if raw.members.len() > MEMBERS_MAX {
         let problem = Problem::TooManyMembers { count: raw.members.len(), max: MEMBERS_MAX };
-        return Err(refuse(None, None, Box::new(problem)));
+        return Err(refuse(None, Whose::Nobody, Box::new(problem)));
     }
     let mut members = Vec::with_capacity(raw.members.len());
     let mut seen = HashMap::new();
     for entry in &raw.members {
-        let name = entry.value.name.value.as_str();
+        let whose = || Whose::Member(entry.value.name.value.clone());
         let member =
-            member(entry, &mut seen, files).map_err(|fault| refuse(Some(fault.line), Some(name), fault.problem))?;
+            member(entry, &mut seen, files).map_err(|fault| refuse(Some(fault.line), whose(), fault.problem))?;
         members.push(member);
     }
-    let whole = |fault: Fault| refuse(Some(fault.line), None, fault.problem);
+    let whole = |fault: Fault| refuse(Some(fault.line), Whose::Nobody, fault.problem);
+    let of_policy =
+        |policies::PolicyFault { name, fault }| refuse(Some(fault.line), Whose::Policy(name), fault.problem);
     Ok(Config {
         names: names(raw.names.as_ref(), members.len()).map_err(whole)?,
         shared: shared_rules(raw.shared.as_deref()).map_err(whole)?,
+        policies: policies::policies(&raw.policies, &members).map_err(of_policy)?,
         members,
     })
 }
@@ -188,6 +191,7 @@ fn member(entry: &Spanned<RawMember>, seen: &mut HashMap<String, u64>, files: &m
         access: access(entry, files)?,
         weight: weight(raw.weight.as_ref())?,
         labels: labels(&raw.labels)?,
+        taints: policies::taints(&raw.taints)?,
         absent: raw.absent,
         deadlines: deadlines(&raw.deadlines)?,
         in_flight_max: in_flight_max(raw.in_flight_max.as_ref())?,
@@ -223,7 +227,7 @@ fn access(entry: &Spanned<RawMember>, files: &mut Files) -> Checked<Access> {
     }
 }
 
-fn weight(raw: Option<&Spanned<i64>>) -> Checked<Weight> {
+pub(super) fn weight(raw: Option<&Spanned<i64>>) -> Checked<Weight> {
     let Some(at) = raw else { return Ok(Weight(1)) };
     match u32::try_from(at.value) {
         Ok(weight) if weight <= WEIGHT_MAX => Ok(Weight(weight)),
@@ -242,9 +246,8 @@ fn in_flight_max(raw: Option<&Spanned<i64>>) -> Checked<usize> {
 fn labels(raw: &BTreeMap<String, Spanned<String>>) -> Checked<BTreeMap<String, String>> {
     raw.iter()
         .map(|(key, at)| {
-            let (prefix, name) =
-                key.split_once('/').map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
-            if name.is_empty() || !is_label_word(name) || !prefix.is_none_or(is_dns_subdomain) {
+            let prefix = key.split_once('/').map(|(prefix, _)| prefix);
+            if !is_label_key(key) {
                 return fault(at, Problem::LabelKey { key: key.clone() });
             }
             if prefix.is_some_and(|prefix| prefix == "kubefold.io" || prefix.ends_with(".kubefold.io")) {
@@ -258,8 +261,14 @@ fn labels(raw: &BTreeMap<String, Spanned<String>>) -> Checked<BTreeMap<String, S
         .collect()
 }
 
+/// A name, perhaps with a DNS prefix before it.
+pub(super) fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    !name.is_empty() && is_label_word(name) && prefix.is_none_or(is_dns_subdomain)
+}
+
 /// Source: kubernetes/apimachinery `pkg/api/validate/content/kube.go`. Empty is a good value.
-fn is_label_word(word: &str) -> bool {
+pub(super) fn is_label_word(word: &str) -> bool {
     let bytes = word.as_bytes();
     bytes.len() <= 63
         && bytes.first().is_none_or(u8::is_ascii_alphanumeric)

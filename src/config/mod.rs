@@ -9,14 +9,20 @@ mod duration;
 mod error;
 mod kubeconfig;
 mod load;
+mod policies;
+mod policy;
 mod raw;
 mod reload;
 mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use error::{ConfigError, Problem};
+pub use error::{ConfigError, PolicyProblem, Problem};
 pub use load::load;
+pub use policy::{
+    Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig, Strategy,
+    unfit,
+};
 pub use reload::{Nudge, Reloads};
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
@@ -161,6 +167,8 @@ pub struct MemberConfig {
     pub weight: Weight,
     /// Labels for policies.
     pub labels: BTreeMap<String, String>,
+    /// Objects that do not tolerate these go elsewhere.
+    pub taints: Vec<MemberTaint>,
     /// Declared absent by the operator: reads do not wait for it.
     pub absent: bool,
     /// Time limits.
@@ -200,4 +208,6 @@ pub struct Config {
     pub names: Names,
     /// What is shared; defaults as DESIGN.md section 4.
     pub shared: Vec<SharedRule>,
+    /// Placement policies; of those that match an object the first holds.
+    pub policies: Vec<PolicyConfig>,
 }

@@ -13,6 +13,8 @@ pub(super) struct RawConfig {
     pub(super) members: Vec<Spanned<RawMember>>,
     pub(super) names: Option<Spanned<String>>,
     pub(super) shared: Option<Vec<Spanned<RawShared>>>,
+    #[serde(default)]
+    pub(super) policies: Vec<Spanned<RawPolicy>>,
 }
 
 /// One entry of `members`.
@@ -39,6 +41,8 @@ pub(super) struct RawMember {
     #[serde(default)]
     pub(super) labels: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
+    pub(super) taints: Vec<Spanned<RawTaint>>,
+    #[serde(default)]
     pub(super) absent: bool,
     #[serde(default)]
     pub(super) deadlines: RawDeadlines,
@@ -64,4 +68,68 @@ pub(super) struct RawShared {
     pub(super) resource: String,
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
+}
+
+/// One entry of `taints` of a member.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawTaint {
+    pub(super) key: Spanned<String>,
+    pub(super) value: Option<Spanned<String>>,
+    pub(super) effect: Option<Spanned<String>>,
+}
+
+/// One entry of `policies`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawPolicy {
+    pub(super) name: Spanned<String>,
+    #[serde(rename = "match")]
+    pub(super) matches: Option<Spanned<RawMatch>>,
+    pub(super) strategy: Option<Spanned<String>>,
+    pub(super) members: Option<Spanned<Vec<Spanned<String>>>>,
+    pub(super) member_selector: Option<Spanned<String>>,
+    pub(super) weights: Option<Spanned<String>>,
+    pub(super) min: Option<Spanned<i64>>,
+    pub(super) max: Option<Spanned<i64>>,
+    #[serde(default)]
+    pub(super) per_member: BTreeMap<String, Spanned<RawTerms>>,
+    pub(super) spread: Option<Spanned<String>>,
+    pub(super) partial: Option<Spanned<bool>>,
+    #[serde(default)]
+    pub(super) tolerations: Vec<Spanned<RawToleration>>,
+}
+
+/// `match` of a policy.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawMatch {
+    #[serde(default)]
+    pub(super) kinds: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) namespaces: Vec<Spanned<String>>,
+    pub(super) labels: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// One value of `perMember` of a policy.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawTerms {
+    pub(super) weight: Option<Spanned<i64>>,
+    pub(super) min: Option<Spanned<i64>>,
+    pub(super) max: Option<Spanned<i64>>,
+    pub(super) registry: Option<Spanned<String>>,
+    pub(super) patch: Option<Spanned<serde_json::Value>>,
+}
+
+/// One entry of `tolerations` of a policy.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawToleration {
+    pub(super) key: Option<Spanned<String>>,
+    pub(super) operator: Option<Spanned<String>>,
+    pub(super) value: Option<Spanned<String>>,
+    pub(super) effect: Option<Spanned<String>>,
 }

@@ -146,7 +146,7 @@ async fn read(path: PathBuf, known: Vec<PathBuf>) -> Reading {
     });
     reading.await.unwrap_or_else(|error| {
         let problem = Box::new(crate::config::Problem::Unreadable { cause: error.to_string() });
-        let refused = ConfigError { file: fallback.0, line: None, member: Default::default(), problem };
+        let refused = ConfigError { file: fallback.0, line: None, whose: Default::default(), problem };
         (Err(refused), fallback.1, Vec::new())
     })
 }

@@ -60,9 +60,12 @@ fn whole_file_refusals_say_line_and_remedy() {
         ("members: []\n", "clusters.yaml: no member is configured; add at least one under \"members:\""),
         (
             "members:\n- name: east\n  inCluster: true\n  colour: red\n",
-            "clusters.yaml:4: unknown field \"colour\"; remove it, or use one of: name, kubeconfig, context, server, certificateAuthority, certificateAuthorityData, clientCertificate, clientCertificateData, clientKey, clientKeyData, token, tokenFile, tlsServerName, proxyURL, inCluster, weight, labels, absent, deadlines, inFlightMax",
+            "clusters.yaml:4: unknown field \"colour\"; remove it, or use one of: name, kubeconfig, context, server, certificateAuthority, certificateAuthorityData, clientCertificate, clientCertificateData, clientKey, clientKeyData, token, tokenFile, tlsServerName, proxyURL, inCluster, weight, labels, taints, absent, deadlines, inFlightMax",
         ),
-        ("member:\n", "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared"),
+        (
+            "member:\n",
+            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies",
+        ),
         (
             "members:\n- name: east\n  inCluster: true\n  name: west\n",
             "clusters.yaml:4: the field \"name\" is given twice; keep one of the two",

@@ -128,6 +128,7 @@ pub(super) fn config(name: &str, access: ServerAccess) -> MemberConfig {
         access: Access::Server(Box::new(access)),
         weight: Weight(1),
         labels: std::collections::BTreeMap::new(),
+        taints: Vec::new(),
         absent: false,
         deadlines: Deadlines::default(),
         in_flight_max: 100,

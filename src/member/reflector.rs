@@ -14,6 +14,7 @@ use std::{
 use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -118,6 +119,8 @@ impl ReflectorState {
 pub(super) struct Reflector {
     pub(super) member: Arc<Member>,
     pub(super) store: Arc<FleetStore>,
+    /// Only objects with this label are followed, if it is given.
+    pub(super) label: Option<&'static str>,
     pub(super) state: Arc<ReflectorState>,
     pub(super) cancel: CancellationToken,
 }
@@ -381,7 +384,7 @@ impl Reflector {
 
     /// One page; the pages become smaller where one is too large.
     async fn page(&self, token: &str, items: &mut usize) -> Result<bytes::Bytes, SessionError> {
-        let token = percent_encoding::utf8_percent_encode(token, percent_encoding::NON_ALPHANUMERIC).to_string();
+        let token = utf8_percent_encode(token, NON_ALPHANUMERIC).to_string();
         let after = if token.is_empty() { token } else { format!("&continue={token}") };
         loop {
             match self.read_list(&format!("?limit={items}{after}")).await {
@@ -473,9 +476,11 @@ impl Reflector {
     }
 
     async fn ask(&self, query: &str, class: Class) -> Result<http::Response<UpResponseBody>, SessionError> {
+        let selected =
+            self.label.map(|label| format!("&labelSelector={}", utf8_percent_encode(label, NON_ALPHANUMERIC)));
         let request = Request::builder()
             .method(Method::GET)
-            .uri(format!("{}{query}", self.store.spec().gvr.path()))
+            .uri(format!("{}{query}{}", self.store.spec().gvr.path(), selected.unwrap_or_default()))
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, concat!("kubefold/", env!("CARGO_PKG_VERSION"), " reflector"))
             .body(empty())

@@ -3,7 +3,7 @@
 //! Seats are given one by one to the highest `weight / (2 * seats + 1)`. That is monotone: a larger total shrinks nobody,
 //! so scaling up moves no pods. Integers only; quotients are compared by cross-multiplication.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use sha2::{Digest, Sha256};
 
@@ -14,57 +14,117 @@ use crate::config::{MemberName, Weight};
 pub struct Share<'a> {
     /// The member.
     pub member: &'a MemberName,
-    /// Its weight; zero takes none, unless all are zero: then all are equal.
+    /// Its weight; zero takes no more than `min`, unless all are zero: then all are equal.
     pub weight: Weight,
+    /// At least so many, as far as the total goes.
+    pub min: u32,
     /// At most so many.
     pub max: Option<u32>,
+    /// Groups (regions, zones) share alike; members share within theirs.
+    pub group: Option<&'a str>,
+}
+
+impl<'a> Share<'a> {
+    /// A claim by weight alone.
+    pub fn by_weight(member: &'a MemberName, weight: Weight) -> Self {
+        Self { member, weight, min: 0, max: None, group: None }
+    }
 }
 
 /// Divides `total` over `shares`. Ties fall by `uid`, whatever the order of the shares.
 ///
 /// Shape: N shares -> N numbers in the same order. Their sum is `total`, or less if the members that take any are all at
-/// their `max`.
+/// their `max`. None is above its `max`; none is below its `min` unless the total is below the sum of them.
 pub fn divide(total: u32, shares: &[Share<'_>], uid: &str) -> Vec<u32> {
+    redivide(total, &vec![0; shares.len()], shares, uid)
+}
+
+/// Divides what has become `total` over members that have `current`: only the difference moves.
+///
+/// More is given seat by seat from where each stands; less is taken seat by seat from the smallest quotient. So nobody
+/// loses when the total grows and nobody gains when it shrinks, whatever `min` and `max` have become meanwhile.
+///
+/// Shape: as [`divide`]; `current` is in the order of `shares`.
+pub fn redivide(total: u32, current: &[u32], shares: &[Share<'_>], uid: &str) -> Vec<u32> {
+    let total = u64::from(total);
+    let grows = total >= current.iter().copied().map(u64::from).sum();
     let all_zero = shares.iter().all(|share| share.weight.0 == 0);
-    let mut claims: Vec<_> = shares
-        .iter()
-        .map(|share| Claim {
-            weight: if all_zero { 1 } else { share.weight.0.into() },
-            max: share.max.unwrap_or(u32::MAX),
-            tie: tie(uid, share.member),
-            seats: 0,
-        })
-        .collect();
-    let mut left = total - start(total, &mut claims);
-    while left > 0 {
-        let Some(next) = claims.iter_mut().filter(|claim| claim.is_open()).max_by(|a, b| a.compare(b)) else { break };
-        next.seats += 1;
-        left -= 1;
+    let claims = shares.iter().zip(current.iter().copied().chain(std::iter::repeat(0)));
+    let claims: Vec<Claim> = claims.map(|(share, current)| Claim::of(share, current, grows, all_zero, uid)).collect();
+    let mut groups: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
+    for (at, share) in shares.iter().enumerate() {
+        groups.entry(share.group).or_default().push(at);
     }
-    claims.into_iter().map(|claim| claim.seats).collect()
+    let whole: Vec<Claim> = groups.iter().map(|(name, of)| Claim::of_group(*name, of, &claims, uid)).collect();
+    let mut seats = vec![0; shares.len()];
+    for (of, total) in groups.values().zip(fill(total, &whole)) {
+        let members: Vec<Claim> = of.iter().filter_map(|at| claims.get(*at).copied()).collect();
+        for (at, given) in of.iter().zip(fill(total, &members)) {
+            if let Some(seats) = seats.get_mut(*at) {
+                *seats = u32::try_from(given).unwrap_or(u32::MAX);
+            }
+        }
+    }
+    seats
 }
 
 /// What decides between equal quotients: even over objects, the same for one object whatever the order of members.
 pub fn tie(uid: &str, member: &MemberName) -> u64 {
+    hash(uid, member.as_str())
+}
+
+fn hash(uid: &str, name: &str) -> u64 {
     let mut hash = Sha256::new();
     hash.update(uid.as_bytes());
     hash.update([0]);
-    hash.update(member.as_str().as_bytes());
+    hash.update(name.as_bytes());
     hash.finalize().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
+#[derive(Clone, Copy, Debug)]
 struct Claim {
     weight: u128,
-    max: u32,
     tie: u64,
-    seats: u32,
+    /// What it has at least; what it has before any other goes above theirs; what it may have.
+    levels: [u64; 3],
 }
 
 impl Claim {
-    fn is_open(&self) -> bool {
-        self.weight > 0 && self.seats < self.max
+    fn of(share: &Share<'_>, current: u32, grows: bool, all_zero: bool, uid: &str) -> Self {
+        let max = share.max.unwrap_or(u32::MAX);
+        let min = share.min.min(max);
+        let weight = if all_zero { 1 } else { share.weight.0 };
+        let wanted = current.max(min);
+        let levels = match (grows, weight) {
+            (false, _) => [0, min.min(current), current],
+            (true, 0) => [current, wanted, wanted],
+            (true, _) => [current, wanted, wanted.max(max)],
+        };
+        Self { weight: weight.into(), tie: tie(uid, share.member), levels: levels.map(u64::from) }
     }
 
+    fn of_group(name: Option<&str>, of: &[usize], claims: &[Self], uid: &str) -> Self {
+        let mut group = Self { weight: 0, tie: hash(uid, name.unwrap_or_default()), levels: [0; 3] };
+        for claim in of.iter().filter_map(|at| claims.get(*at)) {
+            group.weight |= u128::from(claim.weight > 0);
+            for (sum, level) in group.levels.iter_mut().zip(claim.levels) {
+                *sum += level;
+            }
+        }
+        group
+    }
+}
+
+/// A claim with the seats that it has and the most that it may have.
+struct Seat {
+    weight: u128,
+    tie: u64,
+    low: u64,
+    high: u64,
+    seats: u64,
+}
+
+impl Seat {
     /// Orders by who gets the next seat.
     fn compare(&self, other: &Self) -> Ordering {
         let (mine, theirs) = (2 * u128::from(self.seats) + 1, 2 * u128::from(other.seats) + 1);
@@ -72,30 +132,59 @@ impl Claim {
     }
 }
 
-/// Gives at once the seats whose quotient is at least `W / (2 * total - n)`, and says how many those are.
+/// Fills `total` seats: up to everybody's second level first, and what is left up to the third.
+fn fill(total: u64, claims: &[Claim]) -> Vec<u64> {
+    let second: u64 = claims.iter().map(|claim| claim.levels[1]).sum();
+    let from = usize::from(total > second);
+    let seat = |claim: &Claim| {
+        let (low, high) = match claim.levels {
+            [low, high, _] if from == 0 => (low, high),
+            [_, low, high] => (low, high),
+        };
+        Seat { weight: claim.weight, tie: claim.tie, low, high, seats: low }
+    };
+    let mut seats: Vec<Seat> = claims.iter().map(seat).collect();
+    give(total, &mut seats);
+    // Where even those without a weight are to have some, the others are full.
+    let full = seats.iter().all(|seat| seat.weight == 0 || seat.seats == seat.high);
+    if full {
+        seats.iter_mut().for_each(|seat| (seat.weight, seat.low) = (u128::from(seat.weight == 0), seat.seats));
+        give(total, &mut seats);
+    }
+    seats.into_iter().map(|seat| seat.seats).collect()
+}
+
+/// Gives seats until there are `total`, or all who have a weight are full.
 ///
-/// The seat numbered `b` (from 1) of weight `w` has quotient `w / (2b - 1)`, so such a quotient admits
-/// `floor((w * (2 * total - n) + W) / 2W)` seats, and all of them together are at most `total`: they are the first that
-/// the one-by-one rule gives, and fewer than `2n` are left to it. (The floor of the quota would be wrong: Webster's method
-/// may give less.) A member at its `max` takes no further part, so the rest is started anew without it.
-fn start(total: u32, claims: &mut [Claim]) -> u32 {
-    loop {
-        let full: u128 = claims.iter().filter(|claim| !claim.is_open()).map(|claim| u128::from(claim.seats)).sum();
-        let open = || claims.iter().filter(|claim| claim.weight > 0 && claim.seats < claim.max);
-        let (count, weights) = open().fold((0_u128, 0_u128), |(count, sum), claim| (count + 1, sum + claim.weight));
-        let rest = u128::from(total).saturating_sub(full);
-        let mut filled = false;
-        if weights > 0 {
-            let factor = (2 * rest).saturating_sub(count);
-            for claim in claims.iter_mut().filter(|claim| claim.is_open()) {
-                let seats = if factor == 0 { 0 } else { (claim.weight * factor + weights) / (2 * weights) };
-                claim.seats = u32::try_from(seats).unwrap_or(u32::MAX).min(claim.max);
-                filled |= claim.seats == claim.max;
-            }
-        }
-        if !filled {
-            return claims.iter().map(|claim| claim.seats).sum();
-        }
+/// The seat numbered `b` (from 1) of weight `w` has quotient `w / (2b - 1)`, so the quotient `W / d` admits
+/// `floor((w * d + W) / 2W)` seats. The largest `d` that admits no more than the total is searched; a step of `d` gives
+/// each at most one more, so that fewer seats than claims are left to the one-by-one rule.
+fn give(total: u64, seats: &mut [Seat]) {
+    let weights: u128 = seats.iter().map(|seat| seat.weight).sum();
+    if weights == 0 {
+        return;
+    }
+    let admitted = |seat: &Seat, d: u128| {
+        let admitted = u64::try_from((seat.weight * d + weights) / (2 * weights)).unwrap_or(u64::MAX);
+        admitted.clamp(seat.low, seat.high)
+    };
+    let largest = seats.iter().map(|seat| u128::from(seat.high)).max().unwrap_or(0);
+    let (mut good, mut above) = (0, 2 * weights * (largest + 1) + 1);
+    while above - good > 1 {
+        let middle = good + (above - good) / 2;
+        let sum: u64 =
+            seats.iter().map(|seat| if seat.weight == 0 { seat.seats } else { admitted(seat, middle) }).sum();
+        *(if sum <= total { &mut good } else { &mut above }) = middle;
+    }
+    for seat in seats.iter_mut().filter(|seat| seat.weight > 0) {
+        seat.seats = admitted(seat, good);
+    }
+    let mut left = total.saturating_sub(seats.iter().map(|seat| seat.seats).sum());
+    while left > 0 {
+        let open = seats.iter_mut().filter(|seat| seat.weight > 0 && seat.seats < seat.high);
+        let Some(next) = open.max_by(|a, b| a.compare(b)) else { break };
+        next.seats += 1;
+        left -= 1;
     }
 }
 
@@ -113,7 +202,7 @@ mod tests {
         names
             .iter()
             .zip(claims)
-            .map(|(member, (weight, max))| Share { member, weight: Weight(*weight), max: *max })
+            .map(|(member, (weight, max))| Share { max: *max, ..Share::by_weight(member, Weight(*weight)) })
             .collect()
     }
 
@@ -215,12 +304,12 @@ mod tests {
         fn the_order_of_members_is_nothing(total in 0..1000_u32, claims in claims(), uid in "[a-f]{4}", turn in 0..8_usize) {
             let names = names(claims.len());
             let mut shares = shares(&names, &claims);
-            let before: std::collections::BTreeMap<_, _> =
+            let before: BTreeMap<_, _> =
                 shares.iter().map(|share| share.member.clone()).zip(divide(total, &shares, &uid)).collect();
             let count = shares.len();
             shares.rotate_left(turn % count);
             shares.reverse();
-            let after: std::collections::BTreeMap<_, _> =
+            let after: BTreeMap<_, _> =
                 shares.iter().map(|share| share.member.clone()).zip(divide(total, &shares, &uid)).collect();
             prop_assert_eq!(before, after);
         }

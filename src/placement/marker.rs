@@ -39,6 +39,8 @@ pub struct Marker {
     pub member: MemberName,
     /// The members of the placement, in order, each with its cluster's UID.
     pub members: Vec<(MemberName, String)>,
+    /// The policy that the object named: a later scale goes by it.
+    pub policy: Option<String>,
 }
 
 /// The annotation's JSON. The UID stands in the label alone, so that the two cannot disagree.
@@ -57,6 +59,8 @@ struct Written<'a> {
     member: Cow<'a, str>,
     #[serde(borrow)]
     members: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    policy: Option<Cow<'a, str>>,
 }
 
 impl Marker {
@@ -90,6 +94,7 @@ impl Marker {
             name: written.name.into_owned(),
             member,
             members,
+            policy: written.policy.map(Cow::into_owned),
         })
     }
 
@@ -135,6 +140,7 @@ impl Marker {
                 .iter()
                 .map(|(name, cluster)| (Cow::Borrowed(name.as_str()), Cow::Borrowed(cluster.as_str())))
                 .collect(),
+            policy: self.policy.as_deref().map(Cow::Borrowed),
         };
         // Strings only: serialization has no way to fail.
         string(&serde_json::to_string(&written).unwrap_or_default())
@@ -168,6 +174,7 @@ mod tests {
             name: "web".into(),
             member: member("west"),
             members: vec![(member("east"), "c-e".into()), (member("west"), "c-w".into())],
+            policy: None,
         }
     }
 
@@ -180,6 +187,9 @@ mod tests {
     fn reads_what_it_writes() {
         let (labels, annotations) = maps(&marker());
         assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(marker()));
+        let by_policy = Marker { policy: Some("shop".into()), ..marker() };
+        let (labels, annotations) = maps(&by_policy);
+        assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(by_policy));
     }
 
     #[test]

@@ -2,10 +2,15 @@
 //!
 //! Pure: values in, values out; no clock, no IO. May name `wire`, `config` and `observe`.
 
+pub mod capacity;
+pub mod divided;
 pub mod division;
 pub mod fold;
 pub mod marker;
+pub mod merge;
+pub mod overrides;
 pub mod plan;
+pub mod policy;
 pub mod print;
 pub mod quantity;
 pub mod scheduling;

@@ -1,10 +1,18 @@
 //! Plans a create: which members get a part, how large, and which part comes first.
 
+use std::collections::BTreeMap;
+
 use http::StatusCode;
 
 use crate::{
-    config::{MemberName, Weight},
-    placement::division::{Share, divide, tie},
+    config::{MemberName, Overrides, Weight},
+    placement::{
+        capacity::Capacity,
+        divided::{COMPLETIONS, Division, Field, PARALLELISM, Value, Wholes},
+        division::{Share, divide, tie},
+        policy::{Policy, Strategy, Terms},
+        scheduling::{PodRequirements, Taint, Toleration},
+    },
     wire::status::{Reason, Status, qualified},
 };
 
@@ -40,17 +48,49 @@ pub struct Candidate {
     pub missing_owners: Vec<String>,
     /// What [`fits`](crate::placement::scheduling::fits) said.
     pub fits: Result<(), String>,
+    /// What is free there; `None` if that is not known or was not asked.
+    pub capacity: Option<Capacity>,
 }
 
-/// One part to make.
+/// What is asked of a plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'a> {
+    /// The object's minted UID.
+    pub uid: &'a str,
+    /// The policy that holds for it.
+    pub policy: &'a Policy,
+    /// What is divided of it.
+    pub wholes: &'a Wholes,
+    /// What its pods ask of nodes; `None` where it makes none.
+    pub pod: Option<&'a PodRequirements>,
+    /// The member that holds the namespace's single objects.
+    pub sticky: Option<&'a MemberName>,
+    /// The members of the placed workload that an autoscaler is for: it goes along with that.
+    pub beside: Option<&'a [MemberName]>,
+}
+
+/// One part: one to make, or one that a later write may make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Where.
     pub member: MemberName,
     /// In which cluster: if the member becomes another one meanwhile, the part is not made.
     pub cluster_uid: String,
-    /// How large.
-    pub replicas: u32,
+    /// What is set in this part: its shares.
+    pub values: Vec<Value>,
+    /// Its share is not 0, or it is the home. Others are only listed in the marker: a scale-up may make them.
+    pub made: bool,
+    /// Why the part can only be made later.
+    pub behind: Option<String>,
+    /// How this part differs.
+    pub overrides: Overrides,
+}
+
+impl Target {
+    /// The share: the first of the divided fields.
+    pub fn share(&self) -> Option<u32> {
+        self.values.first().map(|value| value.number)
+    }
 }
 
 /// Where an object goes.
@@ -58,10 +98,16 @@ pub struct Target {
 pub struct Plan {
     /// The object's minted UID.
     pub uid: String,
-    /// At least one; the first is made last, as the commit, and is the home.
+    /// The policy's name, for the marker; `None` is the default of the kind.
+    pub policy: Option<String>,
+    /// How the parts are made in the end: what cannot be divided goes to one member, or to all.
+    pub strategy: Strategy,
+    /// The marker's members, in order. At least one; the first is made last, as the commit, and is the home.
     pub targets: Vec<Target>,
     /// Who gets no part, and why.
     pub left_out: Vec<(MemberName, String)>,
+    /// What the client should know.
+    pub warnings: Vec<String>,
 }
 
 /// Why an object cannot be placed. Each reason names its member.
@@ -76,6 +122,16 @@ pub enum PlanError {
     /// Who could take it is down.
     #[error("no member that is up can take it: {}", listed(.0))]
     AllDown(Vec<(MemberName, String)>),
+    /// Not all of it fits, and the policy is all or nothing.
+    #[error("only {fits} of {total} fit: {}; ask for less, or let the policy say `partial: true`", listed(.reasons))]
+    NoRoom {
+        /// How much was asked.
+        total: u32,
+        /// How much fits.
+        fits: u32,
+        /// What each member takes.
+        reasons: Vec<(MemberName, String)>,
+    },
     /// Whether the name is free cannot be known.
     #[error("whether the name is free is not known at {}; try again, or declare the member `absent: true`", listed(.0))]
     Unknown(Vec<(MemberName, String)>),
@@ -97,7 +153,7 @@ impl PlanError {
                 status.message.push_str(": no member holds it");
                 return status;
             }
-            Self::NoCandidate(_) => {
+            Self::NoCandidate(_) | Self::NoRoom { .. } => {
                 let kind = qualified(group, kind);
                 let message = format!("{kind} {name:?} is invalid: {self}");
                 Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message)
@@ -110,55 +166,276 @@ impl PlanError {
     }
 }
 
-/// Plans the parts of one object whose replicas are divided.
+/// How many ordinals each part of a StatefulSet has to itself.
+pub const ORDINAL_STRIDE: u32 = 1000;
+
+/// A member that can take a part.
+struct Taker<'a> {
+    candidate: &'a Candidate,
+    cluster_uid: &'a str,
+    terms: Terms,
+    /// Why its part can only be made later.
+    behind: Option<String>,
+}
+
+impl Taker<'_> {
+    fn weight(&self) -> Weight {
+        self.terms.weight.unwrap_or(self.candidate.weight)
+    }
+
+    fn target(&self, values: Vec<Value>, made: bool) -> Target {
+        Target {
+            member: self.candidate.name.clone(),
+            cluster_uid: self.cluster_uid.to_owned(),
+            values,
+            made,
+            behind: self.behind.clone(),
+            overrides: self.terms.overrides.clone(),
+        }
+    }
+}
+
+/// Plans the parts of one object.
 ///
-/// `sticky` is the member that comes first while it is a candidate; else the largest share does, ties falling by UID. A
-/// share of 0 makes no part, but one part always exists.
+/// The sticky member comes first while it is a candidate; else the largest share does, ties falling by UID.
 ///
-/// Errors: no member can take it, or a member is unknown for the kind.
-pub fn plan(
-    uid: &str,
-    replicas: u32,
-    candidates: &[Candidate],
-    sticky: Option<&MemberName>,
-) -> Result<Plan, PlanError> {
+/// Errors: no member can take it, not all of it fits, or a member is unknown for the kind.
+pub fn plan(order: &Order<'_>, candidates: &[Candidate]) -> Result<Plan, PlanError> {
     let unknown: Vec<_> = candidates.iter().filter_map(unknown).collect();
     if !unknown.is_empty() {
         return Err(PlanError::Unknown(unknown));
     }
+    let strategy = strategy(order);
+    let goes_along = order.wholes.division.is_some_and(Division::goes_along);
+    // Without a part there, such an object would be missing: it is made when the member returns.
+    let later = strategy == Strategy::Duplicate || goes_along && strategy == Strategy::Divide;
     let (mut takers, mut left_out, mut down) = (Vec::new(), Vec::new(), false);
     for candidate in candidates {
-        match taker(candidate) {
-            Ok(cluster_uid) => takers.push((candidate, cluster_uid)),
-            Err(Refusal { why, down: is_down }) => {
-                down |= is_down;
-                left_out.push((candidate.name.clone(), why));
+        match taker(order, strategy, later, candidate) {
+            Ok(taker) => takers.push(taker),
+            Err(refusal) => {
+                down |= refusal.down;
+                left_out.push((candidate.name.clone(), refusal.why));
             }
         }
     }
-    if takers.is_empty() {
+    if takers.iter().all(|taker| taker.behind.is_some()) {
+        let behind = takers.into_iter().map(|taker| (taker.candidate.name.clone(), taker.behind.unwrap_or_default()));
+        let behind: Vec<_> = behind.collect();
         let mut able = candidates.iter().filter(|candidate| !candidate.absent && candidate.serves_kind).peekable();
+        let nowhere = able.peek().is_some() && able.all(|candidate| !candidate.has_namespace);
         return Err(match () {
-            () if down => PlanError::AllDown(left_out),
-            () if able.peek().is_some() && able.all(|candidate| !candidate.has_namespace) => PlanError::NoNamespace,
+            () if down || !behind.is_empty() => PlanError::AllDown(behind.into_iter().chain(left_out).collect()),
+            () if nowhere => PlanError::NoNamespace,
             () => PlanError::NoCandidate(left_out),
         });
     }
-    let shares: Vec<_> = takers.iter().map(|(c, _)| Share { member: &c.name, weight: c.weight, max: None }).collect();
-    let mut parts: Vec<_> = takers.iter().zip(divide(replicas, &shares, uid)).collect();
-    parts.sort_by_key(|((candidate, _), replicas)| {
-        let later = sticky != Some(&candidate.name);
-        (later, std::cmp::Reverse((*replicas, candidate.weight, tie(uid, &candidate.name))))
-    });
-    let mut targets = Vec::new();
-    for ((candidate, cluster_uid), replicas) in parts {
-        if replicas == 0 && !targets.is_empty() {
-            left_out.push((candidate.name.clone(), "its share is 0".to_owned()));
-            continue;
-        }
-        targets.push(Target { member: candidate.name.clone(), cluster_uid: (*cluster_uid).clone(), replicas });
+    let mut plan = Plan {
+        uid: order.uid.to_owned(),
+        policy: order.policy.name.clone(),
+        strategy,
+        targets: Vec::new(),
+        left_out,
+        warnings: Vec::new(),
+    };
+    match strategy {
+        Strategy::One => one(order, takers, &mut plan),
+        Strategy::Duplicate => duplicate(order, takers, &mut plan),
+        Strategy::Divide if goes_along => along(order, takers, &mut plan),
+        Strategy::Divide => divided(order, takers, &mut plan)?,
     }
-    Ok(Plan { uid: uid.to_owned(), targets, left_out })
+    Ok(plan)
+}
+
+/// What the policy's strategy comes to with this object.
+fn strategy(order: &Order<'_>) -> Strategy {
+    match order.policy.strategy {
+        // Two parts would have pods of one index.
+        Strategy::Divide if order.wholes.indexed => Strategy::One,
+        Strategy::Divide if !order.wholes.are_divided() => Strategy::Duplicate,
+        other => other,
+    }
+}
+
+/// Sorts by who is listed first: who is up, then the sticky member, then the largest.
+fn sort(order: &Order<'_>, takers: &mut [Taker<'_>], size: impl Fn(&Taker<'_>) -> u32) {
+    takers.sort_by_key(|taker| {
+        let name = &taker.candidate.name;
+        let later = (taker.behind.is_some(), order.sticky != Some(name));
+        (later, std::cmp::Reverse((size(taker), taker.weight(), tie(order.uid, name))))
+    });
+}
+
+/// One part, in the sticky member or where most is free.
+fn one(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
+    takers.sort_by_key(|taker| {
+        let name = &taker.candidate.name;
+        let free = taker.candidate.capacity.unwrap_or_default();
+        let room = (taker.weight().0 > 0, free, tie(order.uid, name));
+        (order.sticky != Some(name), std::cmp::Reverse(room))
+    });
+    let mut takers = takers.into_iter();
+    let Some(chosen) = takers.next() else { return };
+    plan.targets.push(chosen.target(Vec::new(), true));
+    let why = |other: Taker<'_>| {
+        let name = &chosen.candidate.name;
+        (other.candidate.name.clone(), format!("one member has it whole: {name}"))
+    };
+    plan.left_out.extend(takers.map(why));
+}
+
+/// A whole part in every member.
+fn duplicate(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
+    sort(order, &mut takers, |_| 0);
+    plan.targets.extend(takers.iter().map(|taker| taker.target(Vec::new(), true)));
+}
+
+/// A part in every member, with its share of the numbers.
+fn along(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
+    sort(order, &mut takers, |_| 0);
+    let mut values: Vec<Vec<Value>> = takers.iter().map(|_| Vec::new()).collect();
+    let mut least = vec![0; takers.len()];
+    for (field, total) in &order.wholes.totals {
+        let share = |taker: &Taker<'_>| (taker.candidate.name.clone(), taker.weight());
+        let claims: Vec<_> = takers.iter().map(share).collect();
+        let shares = claims.iter().map(|(name, weight)| Share { min: field.floor, ..Share::by_weight(name, *weight) });
+        let numbers = divide(*total, &shares.collect::<Vec<_>>(), order.uid);
+        let mut sum = 0;
+        for ((number, values), least) in numbers.into_iter().zip(&mut values).zip(&mut least) {
+            // The most is never below the least.
+            let number = if order.wholes.division == Some(Division::Autoscaler) { number.max(*least) } else { number };
+            let number = number.max(field.floor);
+            *least = number;
+            sum += number;
+            values.push(Value { pointer: field.pointer.to_owned(), number });
+        }
+        if sum > *total {
+            let (path, count) = (field.path.join("."), takers.len());
+            plan.warnings.push(format!("{path} is {sum} over {count} members: each needs at least {}", field.floor));
+        }
+    }
+    plan.targets.extend(takers.iter().zip(values).map(|(taker, values)| taker.target(values, true)));
+}
+
+/// Parts by shares.
+fn divided(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) -> Result<(), PlanError> {
+    let claims: Vec<_> = takers.iter().map(|taker| claim(order, taker)).collect();
+    let shares: Vec<_> = takers.iter().zip(&claims).map(|(taker, claim)| share(taker, claim)).collect();
+    let Some((first, total)) = order.wholes.totals.first().copied() else { return Ok(()) };
+    let mut sizes = divide(total, &shares, order.uid);
+    let placed: u32 = sizes.iter().sum();
+    if placed < total {
+        let reasons =
+            takers.iter().zip(&claims).map(|(taker, claim)| (taker.candidate.name.clone(), claim.why.clone()));
+        let reasons: Vec<_> = reasons.chain(plan.left_out.iter().cloned()).collect();
+        let error = PlanError::NoRoom { total, fits: placed, reasons };
+        if !order.policy.partial || placed == 0 {
+            return Err(error);
+        }
+        plan.warnings.push(error.to_string());
+    }
+    let second = order.wholes.totals.get(1).copied();
+    let mut others = vec![None; takers.len()];
+    if let Some((_, parallel)) = second.filter(|_| first == COMPLETIONS) {
+        (sizes, others) = job(order.uid, (placed, parallel), &shares, sizes);
+    }
+    let mut parts: BTreeMap<MemberName, (u32, Option<u32>)> = BTreeMap::new();
+    for ((taker, size), other) in takers.iter().zip(sizes).zip(others) {
+        parts.insert(taker.candidate.name.clone(), (size, other));
+    }
+    let part = |taker: &Taker<'_>| parts.get(&taker.candidate.name).copied().unwrap_or_default();
+    sort(order, &mut takers, |taker| part(taker).0);
+    for (at, taker) in (0_u32..).zip(&takers) {
+        let (size, other) = part(taker);
+        let mut values = vec![value(&first, size)];
+        values.extend(other.map(|number| value(&PARALLELISM, number)));
+        if order.wholes.division == Some(Division::Ordinals) && at > 0 {
+            let number = order.wholes.first_ordinal + at * ORDINAL_STRIDE;
+            values.push(Value { pointer: "/spec/ordinals/start".to_owned(), number });
+        }
+        plan.targets.push(taker.target(values, size > 0 || at == 0));
+    }
+    Ok(())
+}
+
+fn value(field: &Field, number: u32) -> Value {
+    Value { pointer: field.pointer.to_owned(), number }
+}
+
+/// The completions and parallelisms of a Job's parts: no part may have the one without the other.
+fn job(
+    uid: &str,
+    (completions, parallel): (u32, u32),
+    shares: &[Share<'_>],
+    mut sizes: Vec<u32>,
+) -> (Vec<u32>, Vec<Option<u32>>) {
+    let parts = sizes.iter().filter(|size| **size > 0).count();
+    let parallel_parts = usize::try_from(parallel).unwrap_or(usize::MAX);
+    let mut kept: Vec<usize> = (0..sizes.len()).collect();
+    if parallel > 0 && parts > parallel_parts {
+        kept.sort_by_key(|at| {
+            let member = shares.get(*at).map(|share| tie(uid, share.member));
+            std::cmp::Reverse((sizes.get(*at).copied(), member))
+        });
+        kept.truncate(parallel_parts);
+        kept.sort_unstable();
+        let fewer: Vec<_> = kept.iter().filter_map(|at| shares.get(*at).copied()).collect();
+        let again = divide(completions, &fewer, uid);
+        sizes.iter_mut().for_each(|size| *size = 0);
+        for (at, size) in kept.iter().zip(again) {
+            if let Some(slot) = sizes.get_mut(*at) {
+                *slot = size;
+            }
+        }
+    }
+    let by_size = shares.iter().zip(&sizes).map(|(share, size)| Share {
+        min: u32::from(*size > 0 && parallel > 0),
+        max: if *size == 0 { Some(0) } else { None },
+        ..Share::by_weight(share.member, Weight(*size))
+    });
+    let numbers = divide(parallel, &by_size.collect::<Vec<_>>(), uid);
+    (sizes, numbers.into_iter().map(Some).collect())
+}
+
+/// A claim with its words.
+struct Bound {
+    weight: Weight,
+    max: Option<u32>,
+    why: String,
+}
+
+fn claim(order: &Order<'_>, taker: &Taker<'_>) -> Bound {
+    let mut bound =
+        Bound { weight: taker.weight(), max: taker.terms.max, why: "it takes all that it is given".to_owned() };
+    if let Some(max) = bound.max {
+        bound.why = format!("policy {} places at most {max} there", order.policy.name.as_deref().unwrap_or_default());
+    } else if bound.weight.0 == 0 {
+        bound.why = "its weight is 0".to_owned();
+    }
+    let mut cap = |max: u32, why: String| {
+        if bound.max.is_none_or(|now| max < now) {
+            (bound.max, bound.why) = (Some(max), why);
+        }
+    };
+    if order.wholes.division == Some(Division::Ordinals) {
+        cap(ORDINAL_STRIDE, format!("a part of a StatefulSet has at most {ORDINAL_STRIDE} replicas"));
+    }
+    if order.policy.by_capacity {
+        let fits = taker.candidate.capacity.unwrap_or_default().replicas;
+        cap(fits, format!("{fits} fit on its nodes"));
+        bound.weight = Weight(fits);
+    }
+    bound
+}
+
+fn share<'a>(taker: &'a Taker<'_>, bound: &Bound) -> Share<'a> {
+    Share {
+        member: &taker.candidate.name,
+        weight: bound.weight,
+        min: taker.terms.min,
+        max: bound.max,
+        group: taker.terms.group.as_deref(),
+    }
 }
 
 fn unknown(candidate: &Candidate) -> Option<(MemberName, String)> {
@@ -173,8 +450,14 @@ struct Refusal {
     down: bool,
 }
 
-/// The cluster UID of a member that can take a part, or why it cannot.
-fn taker(candidate: &Candidate) -> Result<&String, Refusal> {
+/// A member that can take a part, perhaps `later`; or why it cannot.
+fn taker<'a>(
+    order: &Order<'_>,
+    strategy: Strategy,
+    later: bool,
+    candidate: &'a Candidate,
+) -> Result<Taker<'a>, Refusal> {
+    let terms = order.policy.terms(&candidate.name);
     let no = |why: String| Err(Refusal { why, down: false });
     if candidate.absent {
         return no("it is declared absent".to_owned());
@@ -182,22 +465,49 @@ fn taker(candidate: &Candidate) -> Result<&String, Refusal> {
     if !candidate.serves_kind {
         return no("it does not serve the kind".to_owned());
     }
-    if let Standing::Down(why) = &candidate.standing {
-        return Err(Refusal { why: format!("it is down: {why}"), down: true });
+    if let Some(why) = terms.excluded {
+        return no(why);
     }
+    if order.beside.is_some_and(|members| !members.contains(&candidate.name)) {
+        return no("what it scales has no place there".to_owned());
+    }
+    let lacks = lacks(order, strategy, candidate, &terms);
+    let behind = match &candidate.standing {
+        Standing::Down(why) if !later || lacks.is_some() => {
+            return Err(Refusal { why: format!("it is down: {why}"), down: true });
+        }
+        Standing::Down(why) => Some(format!("it is down: {why}")),
+        Standing::Ready | Standing::Unknown(_) => None,
+    };
+    if let Some(why) = lacks {
+        return no(why);
+    }
+    let Some(cluster_uid) = &candidate.cluster_uid else {
+        return Err(Refusal { why: "which cluster it is was never read".to_owned(), down: true });
+    };
+    if order.policy.by_capacity && strategy == Strategy::Divide && candidate.capacity.is_none() {
+        return Err(Refusal { why: "what is free there is not known".to_owned(), down: true });
+    }
+    Ok(Taker { candidate, cluster_uid, terms, behind })
+}
+
+/// What keeps a part away from a member that answers.
+fn lacks(order: &Order<'_>, strategy: Strategy, candidate: &Candidate, terms: &Terms) -> Option<String> {
     if !candidate.has_namespace {
-        return no("it does not hold the namespace".to_owned());
+        return Some("it does not hold the namespace".to_owned());
     }
     if !candidate.missing_owners.is_empty() {
-        return no(format!("it does not hold the owner {}", candidate.missing_owners.join(", ")));
+        return Some(format!("it does not hold the owner {}", candidate.missing_owners.join(", ")));
     }
     if let Err(why) = &candidate.fits {
-        return no(why.clone());
+        return Some(why.clone());
     }
-    match &candidate.cluster_uid {
-        Some(uid) => Ok(uid),
-        None => Err(Refusal { why: "which cluster it is was never read".to_owned(), down: true }),
-    }
+    // What is everywhere and runs no pods (a ConfigMap) takes nothing that a taint keeps for others.
+    let repelled = order.pod.is_some() || strategy != Strategy::Duplicate;
+    let own: &[Toleration] = order.pod.map_or(&[], |pod| &pod.tolerations);
+    let borne = |taint: &Taint| own.iter().chain(&order.policy.tolerations).any(|one| one.bears(taint));
+    let taint = terms.taints.iter().find(|taint| repelled && !borne(taint))?;
+    Some(format!("it has the taint {}, which nothing tolerates", taint.text()))
 }
 
 #[cfg(test)]
@@ -215,29 +525,40 @@ mod tests {
             has_namespace: true,
             missing_owners: Vec::new(),
             fits: Ok(()),
+            capacity: None,
         }
     }
 
     fn shape(plan: &Plan) -> Vec<(&str, u32)> {
-        plan.targets.iter().map(|target| (target.member.as_str(), target.replicas)).collect()
+        let made = plan.targets.iter().filter(|target| target.made);
+        made.map(|target| (target.member.as_str(), target.share().unwrap_or_default())).collect()
+    }
+
+    /// Plans a Deployment without a policy.
+    fn plan_of(replicas: u32, candidates: &[Candidate], sticky: Option<&MemberName>) -> Result<Plan, PlanError> {
+        let body = format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#);
+        let wholes = Wholes::read("apps", "Deployment", &body).unwrap();
+        let (policy, pod) = (Policy::plain(Strategy::Divide), PodRequirements::default());
+        plan(&Order { uid: "u", policy: &policy, wholes: &wholes, pod: Some(&pod), sticky, beside: None }, candidates)
     }
 
     #[test]
     fn the_largest_share_comes_first() {
         let all = [candidate("east", 1), candidate("west", 2)];
-        assert_eq!(shape(&plan("u", 3, &all, None).unwrap()), [("west", 2), ("east", 1)]);
+        assert_eq!(shape(&plan_of(3, &all, None).unwrap()), [("west", 2), ("east", 1)]);
         let sticky = MemberName::new("east").unwrap();
-        assert_eq!(shape(&plan("u", 3, &all, Some(&sticky)).unwrap()), [("east", 1), ("west", 2)]);
+        assert_eq!(shape(&plan_of(3, &all, Some(&sticky)).unwrap()), [("east", 1), ("west", 2)]);
     }
 
     #[test]
     fn a_share_of_0_makes_no_part_but_the_home_exists() {
         let all = [candidate("east", 1), candidate("west", 2)];
-        let one = plan("u", 1, &all, None).unwrap();
+        let one = plan_of(1, &all, None).unwrap();
         assert_eq!(shape(&one), [("west", 1)]);
-        assert_eq!(one.left_out[0].1, "its share is 0");
-        assert_eq!(shape(&plan("u", 0, &all, None).unwrap()), [("west", 0)]);
-        assert_eq!(shape(&plan("u", 4, &[candidate("east", 0), candidate("west", 1)], None).unwrap()), [("west", 4)]);
+        let listed = one.targets.iter().map(|target| (target.member.as_str(), target.made));
+        assert_eq!(listed.collect::<Vec<_>>(), [("west", true), ("east", false)], "a scale-up may make it");
+        assert_eq!(shape(&plan_of(0, &all, None).unwrap()), [("west", 0)]);
+        assert_eq!(shape(&plan_of(4, &[candidate("east", 0), candidate("west", 1)], None).unwrap()), [("west", 4)]);
     }
 
     #[test]
@@ -245,12 +566,11 @@ mod tests {
         let mut all = [candidate("a", 1), candidate("b", 1), candidate("c", 1)];
         all.iter_mut().for_each(|candidate| candidate.has_namespace = false);
         all[2].serves_kind = false;
-        let status =
-            plan("u", 1, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+        let status = plan_of(1, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
         assert_eq!((status.code.as_u16(), status.reason), (404, Reason::NotFound));
         assert_eq!(status.message, "namespaces \"ns\" not found: no member holds it");
         all[1].standing = Standing::Down("cut off".into());
-        assert!(matches!(plan("u", 1, &all, None), Err(PlanError::AllDown(_))), "it may hold it");
+        assert!(matches!(plan_of(1, &all, None), Err(PlanError::AllDown(_))), "it may hold it");
     }
 
     #[test]
@@ -261,15 +581,14 @@ mod tests {
         all[1].has_namespace = false;
         all[2].missing_owners = vec!["Thing x".into()];
         all[3].fits = Err("no node matches".into());
-        let p = plan("u", 4, &all, None).unwrap();
+        let p = plan_of(4, &all, None).unwrap();
         assert_eq!(shape(&p), [("e", 4)]);
         assert_eq!(p.left_out.len(), 4);
         all[4].serves_kind = false;
-        let error = plan("u", 4, &all, None).unwrap_err();
+        let error = plan_of(4, &all, None).unwrap_err();
         assert_eq!(error.to_status("apps", "deployments", "Deployment", ("ns", "web")).code, 503, "one is only down");
         all[0].absent = true;
-        let status =
-            plan("u", 4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+        let status = plan_of(4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
         assert_eq!((status.code.as_u16(), status.reason), (422, Reason::Invalid));
         assert_eq!(
             status.message,
@@ -283,12 +602,11 @@ mod tests {
     fn an_unknown_member_refuses_unless_it_is_declared_absent() {
         let mut all = vec![candidate("east", 1), candidate("west", 1)];
         all[1].standing = Standing::Unknown("never reached".into());
-        let status =
-            plan("u", 3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+        let status = plan_of(3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
         assert_eq!(status.code, 503);
         assert!(status.message.contains("west: never reached"), "{}", status.message);
         assert_eq!(status.details.retry_after_seconds, None);
         all[1].absent = true;
-        assert_eq!(shape(&plan("u", 3, &all, None).unwrap()), [("east", 3)]);
+        assert_eq!(shape(&plan_of(3, &all, None).unwrap()), [("east", 3)]);
     }
 }

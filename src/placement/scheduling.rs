@@ -115,19 +115,51 @@ pub struct Taint {
     pub effect: String,
 }
 
+impl Toleration {
+    /// Says whether it bears a taint.
+    pub fn bears(&self, taint: &Taint) -> bool {
+        let effect = self.effect.is_empty() || self.effect == taint.effect;
+        let exists = self.operator == "Exists";
+        let key = self.key == taint.key || (exists && self.key.is_empty());
+        effect && key && (exists || self.value == taint.value)
+    }
+}
+
+impl Taint {
+    /// As kubectl writes it: `key=value`.
+    pub fn text(&self) -> String {
+        if self.value.is_empty() { self.key.clone() } else { format!("{}={}", self.key, self.value) }
+    }
+}
+
 fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// Where the pod spec stands in objects of a kind; `None`: it makes no pods.
+pub fn pod_spec(group: &str, kind: &str) -> Option<&'static [&'static str]> {
+    match (group, kind) {
+        ("", "Pod") => Some(&["spec"]),
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
+        | ("", "ReplicationController")
+        | ("batch", "Job") => Some(&["spec", "template", "spec"]),
+        ("", "PodTemplate") => Some(&["template", "spec"]),
+        ("batch", "CronJob") => Some(&["spec", "jobTemplate", "spec", "template", "spec"]),
+        _ => None,
+    }
+}
+
 impl PodRequirements {
-    /// Reads `spec.template.spec` of a workload. One that is absent or malformed asks nothing: its member refuses it.
+    /// Reads the pod spec of an object; `None` of a kind that makes no pods. One that is absent or malformed asks nothing:
+    /// its member refuses it.
     ///
     /// Errors: the body is not a JSON object.
-    pub fn of_template(body: &str) -> Result<Self, NotAnObject> {
+    pub fn of(group: &str, kind: &str, body: &str) -> Result<Option<Self>, NotAnObject> {
+        let Some(path) = pod_spec(group, kind) else { return Ok(None) };
         let mut found = Vec::new();
-        Paths::new([(0, ["spec", "template", "spec"].as_slice())]).locate(body, &mut found)?;
+        Paths::new([(0, path)]).locate(body, &mut found)?;
         let spec = found.first().and_then(|place| body.get(place.range.clone()));
-        Ok(spec.and_then(|spec| serde_json::from_str(spec).ok()).unwrap_or_default())
+        Ok(Some(spec.and_then(|spec| serde_json::from_str(spec).ok()).unwrap_or_default()))
     }
 }
 
@@ -199,13 +231,7 @@ fn forbids(pod: &PodRequirements, taint: &Taint) -> bool {
     let passing =
         taint.key.starts_with("node.kubernetes.io/") || taint.key.starts_with("node.cloudprovider.kubernetes.io/");
     let hard = taint.effect == "NoSchedule" || taint.effect == "NoExecute";
-    let tolerated = |toleration: &Toleration| {
-        let effect = toleration.effect.is_empty() || toleration.effect == taint.effect;
-        let exists = toleration.operator == "Exists";
-        let key = toleration.key == taint.key || (exists && toleration.key.is_empty());
-        effect && key && (exists || toleration.value == taint.value)
-    };
-    hard && !passing && !pod.tolerations.iter().any(tolerated)
+    hard && !passing && !pod.tolerations.iter().any(|toleration| toleration.bears(taint))
 }
 
 #[cfg(test)]
@@ -213,7 +239,8 @@ mod tests {
     use super::*;
 
     fn pod(spec: &str) -> PodRequirements {
-        PodRequirements::of_template(&format!(r#"{{"spec":{{"template":{{"spec":{spec}}}}}}}"#)).unwrap()
+        let body = format!(r#"{{"spec":{{"template":{{"spec":{spec}}}}}}}"#);
+        PodRequirements::of("apps", "Deployment", &body).unwrap().unwrap()
     }
 
     fn node(name: &str, labels: &[(&str, &str)], taints: &[(&str, &str, &str)]) -> NodeFacts {
@@ -235,7 +262,10 @@ mod tests {
     fn a_plain_pod_fits_and_so_does_a_member_without_nodes() {
         assert_eq!(fits(&pod("{}"), &[node("n", &[], &[])]), Ok(()));
         assert_eq!(fits(&pod(r#"{"nodeSelector":{"disk":"ssd"},"tolerations":null}"#), &[]), Ok(()));
-        assert_eq!(fits(&PodRequirements::of_template("{}").unwrap(), &[node("n", &[], &[])]), Ok(()));
+        assert_eq!(
+            fits(&PodRequirements::of("apps", "Deployment", "{}").unwrap().unwrap(), &[node("n", &[], &[])]),
+            Ok(())
+        );
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! What a create body becomes before a member sees it.
 
 use crate::{
-    placement::marker::{INPUT_ANNOTATIONS, MARKER_KEY, Marker, OWN_PREFIX},
+    placement::{
+        divided::Value,
+        marker::{INPUT_ANNOTATIONS, MARKER_KEY, Marker, OWN_PREFIX},
+    },
     wire::{
         locate::{NotAnObject, Paths, entries},
         splice::{Edit, ObjectEdits, splice, string},
@@ -15,8 +18,8 @@ pub struct Stamp<'a> {
     pub marker: Option<&'a Marker>,
     /// `metadata.name`, where kubefold minted it or took the pin off it.
     pub name: Option<&'a str>,
-    /// `spec.replicas` of this part.
-    pub replicas: Option<u32>,
+    /// What is set in this part alone: its shares.
+    pub values: &'a [Value],
 }
 
 /// The edits that stamp a create body.
@@ -39,8 +42,11 @@ pub fn stamp(body: &str, stamp: Stamp<'_>) -> Result<Vec<Edit<'static>>, NotAnOb
             if let Some(name) = stamp.name {
                 object.set("name", string(name));
             }
-        } else if let Some(replicas) = stamp.replicas {
-            object.set("replicas", replicas.to_string().into_bytes());
+        } else {
+            for value in stamp.values {
+                let mut path = value.pointer.trim_start_matches('/').split('/').skip(1);
+                set(&mut object, &mut path, value.number)?;
+            }
         }
         edits.extend(object.finish());
     }
@@ -60,6 +66,23 @@ pub fn stamped(body: &str, what: Stamp<'_>) -> Result<Vec<u8>, NotAnObject> {
 pub fn inputs(annotations_json: &str) -> Vec<String> {
     let all = entries(annotations_json).unwrap_or_default();
     all.into_iter().map(|entry| entry.name).filter(|name| INPUT_ANNOTATIONS.contains(&name.as_str())).collect()
+}
+
+/// Sets a number below an object; what stands between is made if it is not there.
+fn set(object: &mut ObjectEdits<'_>, path: &mut dyn Iterator<Item = &str>, number: u32) -> Result<(), NotAnObject> {
+    let Some(name) = path.next() else { return Ok(()) };
+    let mut rest = path.peekable();
+    if rest.peek().is_none() {
+        object.set(name, number.to_string().into_bytes());
+        return Ok(());
+    }
+    let json = object.member(name).map_or("null", |member| member.raw);
+    let mut inner = ObjectEdits::new(json, 0)?;
+    set(&mut inner, &mut rest, number)?;
+    let mut out = Vec::with_capacity(json.len() + 32);
+    splice(json.as_bytes(), &mut inner.finish(), &mut out);
+    object.set(name, out);
+    Ok(())
 }
 
 /// Drops kubefold's own keys from a string map of `metadata`, then sets the marker's.
@@ -94,6 +117,7 @@ mod tests {
             name: "web".into(),
             member: east.clone(),
             members: vec![(east, "c-e".into())],
+            policy: None,
         }
     }
 
@@ -112,7 +136,8 @@ mod tests {
                 "annotations":{"kubefold.io/clusters":"a,b","kubefold.io/place-on":"west","x":"\u003c"}}}"#,
         ] {
             let marker = marker();
-            let what = Stamp { marker: Some(&marker), name: Some("web"), replicas: Some(2) };
+            let values = [Value { pointer: "/spec/replicas".into(), number: 2 }];
+            let what = Stamp { marker: Some(&marker), name: Some("web"), values: &values };
             let out = String::from_utf8(stamped(body, what).unwrap()).unwrap();
             assert_eq!(read_back(&out).as_ref(), Some(&marker), "{out}");
             let tree: serde_json::Value = serde_json::from_str(&out).unwrap();

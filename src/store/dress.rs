@@ -291,6 +291,9 @@ impl Wardrobe<'_> {
     ) -> Option<Arc<str>> {
         Referent::write(self.member, group, kind, namespace, name, self.referent);
         self.refs.insert(self.referent);
+        if self.refs.insert_kind(group, kind) {
+            self.identities.refer(group, kind);
+        }
         if self.identities.is_empty() {
             return None;
         }

@@ -1,6 +1,7 @@
 //! One kind's store as others use it: a lock around the sequencer, snapshots, cursors and holds.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -17,7 +18,7 @@ use crate::{
         dress::BadObject,
         entry::{Entry, Slot},
         fold::Part,
-        identities::Referent,
+        identities::{GroupKind, Referent},
         kind::KindSpec,
         log::{ReadAfter, Record},
         naming::Naming,
@@ -269,6 +270,11 @@ impl FleetStore {
         self.write(|inner| inner.redress(changed));
     }
 
+    /// The kinds that the documents of this store have referred to.
+    pub fn refers_to(&self) -> BTreeSet<GroupKind> {
+        self.inner.read().members.iter().flat_map(|member| member.refs.kinds().iter().cloned()).collect()
+    }
+
     /// Lets watches and paged lists begin. From here on every change is logged.
     pub fn open(&self) {
         if !self.inner.read().opened {
@@ -461,8 +467,17 @@ impl FleetStore {
 
     /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.
     pub fn hold(self: &Arc<Self>, key: &str) -> Hold {
-        self.inner.write().hold(key);
-        Hold { store: Some(Arc::clone(self)), key: key.to_owned() }
+        self.hold_whole(key).0
+    }
+
+    /// The same, with what is shown and the parts that make it: from here on they may differ.
+    pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Part>) {
+        let mut inner = self.inner.write();
+        inner.hold(key);
+        let shown = inner.objects.get(key.as_bytes()).map(|Slot(entry)| Arc::clone(entry));
+        let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();
+        drop(inner);
+        (Hold { store: Some(Arc::clone(self)), key: key.to_owned() }, shown, parts)
     }
 }
 

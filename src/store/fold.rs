@@ -254,7 +254,11 @@ impl Sequencer {
         for part in chosen {
             let Some(marker) = &part.marker else { continue };
             let referent = self.referent(key, &part.member);
-            let identity = Identity { own_uid: part.uid.as_str().into(), visible_uid: marker.uid.as_str().into() };
+            let identity = Identity {
+                own_uid: part.uid.as_str().into(),
+                visible_uid: marker.uid.as_str().into(),
+                is_alone: marker.members.len() == 1,
+            };
             if self.shared.identities.set(&referent, identity) {
                 self.changed.push(referent);
             }

@@ -2,13 +2,20 @@
 
 use std::{
     borrow::Borrow,
-    collections::{HashMap, VecDeque},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use crate::config::MemberName;
+
+/// A kind in all its versions: group and kind.
+pub type GroupKind = (String, String);
 
 /// A reference as it stands in a member: member, group, kind, namespace and own name, as one run of bytes, so that it can
 /// be looked up from a buffer that is used again.
@@ -37,6 +44,12 @@ impl Referent {
         self.0.strip_suffix(&[0])?.rsplit(|byte| *byte == 0).next()
     }
 
+    /// Member, group, kind and namespace.
+    fn place(&self) -> Option<[&str; 4]> {
+        let mut words = self.0.split(|byte| *byte == 0).map(|word| std::str::from_utf8(word).unwrap_or_default());
+        Some([words.next()?, words.next()?, words.next()?, words.next()?])
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -56,6 +69,8 @@ pub struct Identity {
     pub own_uid: Arc<str>,
     /// The UID of the whole.
     pub visible_uid: Arc<str>,
+    /// The whole has no other part.
+    pub is_alone: bool,
 }
 
 /// Parts that are gone are still referred to for a while (by events, and by what the garbage collector has yet to take).
@@ -66,10 +81,26 @@ const GONE_MAX: usize = 10_000;
 pub struct Identities {
     parts: RwLock<Parts>,
     lives: Mutex<HashMap<String, u32>>,
+    kinds: Mutex<Kinds>,
+    /// Rises whenever some member's objects of one kind refer to another kind for the first time.
+    references: AtomicU64,
+    /// Told when a kind was referred to, or placed, for the first time.
+    news: Notify,
+}
+
+/// Kinds whose parts must be known.
+#[derive(Debug, Default)]
+struct Kinds {
+    /// Some object refers to one of this kind.
+    referred: BTreeSet<GroupKind>,
+    /// An object of this kind was placed once, by this process or an earlier one.
+    placed: BTreeSet<GroupKind>,
 }
 
 #[derive(Debug, Default)]
 struct Parts {
+    /// How many parts that are alone lie in a namespace: by kind and member.
+    alone: HashMap<String, BTreeMap<(GroupKind, String), usize>>,
     by_referent: HashMap<Referent, Known>,
     /// Who went, in that order, each with the number of its going: one that came back since bears another or none.
     gone: VecDeque<(u64, Referent)>,
@@ -86,13 +117,21 @@ impl Identities {
     /// Notes a part. Says whether that changed anything.
     pub fn set(&self, referent: &Referent, identity: Identity) -> bool {
         let mut parts = self.parts.write();
+        let is_alone = identity.is_alone;
         if let Some(known) = parts.by_referent.get_mut(referent.bytes()) {
             // A part that comes back changes what references without a UID mean.
-            let changed = known.gone.take().is_some() || known.identity != identity;
+            let (was_gone, was_alone) = (known.gone.take().is_some(), known.identity.is_alone);
+            let changed = was_gone || !known.identity.reads_as(&identity);
             known.identity = identity;
+            parts.count(referent, was_alone && !was_gone, is_alone);
             return changed;
         }
         parts.by_referent.insert(referent.clone(), Known { identity, gone: None });
+        parts.count(referent, false, is_alone);
+        drop(parts);
+        if let Some([_, group, kind, _]) = referent.place() {
+            self.place(group, kind);
+        }
         true
     }
 
@@ -101,7 +140,9 @@ impl Identities {
     pub fn unset(&self, referent: &Referent, own_uid: &str) -> bool {
         let mut parts = self.parts.write();
         let is_it = parts.by_referent.get(referent.bytes()).is_some_and(|known| *known.identity.own_uid == *own_uid);
-        is_it && parts.by_referent.remove(referent.bytes()).is_some()
+        let Some(known) = is_it.then(|| parts.by_referent.remove(referent.bytes())).flatten() else { return false };
+        parts.count(referent, known.identity.is_alone && known.gone.is_none(), false);
+        true
     }
 
     /// Notes that a part is gone: references that name its UID keep their meaning for a while.
@@ -110,7 +151,8 @@ impl Identities {
         parts.goings += 1;
         let number = parts.goings;
         let Some(known) = parts.by_referent.get_mut(referent.bytes()) else { return };
-        known.gone = Some(number);
+        let was_alone = known.gone.replace(number).is_none() && known.identity.is_alone;
+        parts.count(&referent, was_alone, false);
         parts.gone.push_back((number, referent));
         if parts.gone.len() > GONE_MAX
             && let Some((number, oldest)) = parts.gone.pop_front()
@@ -136,6 +178,49 @@ impl Identities {
         self.parts.read().by_referent.is_empty()
     }
 
+    /// Notes that some object refers to one of this kind.
+    pub fn refer(&self, group: &str, kind: &str) {
+        self.references.fetch_add(1, Ordering::Release);
+        if self.kinds.lock().referred.insert((group.to_owned(), kind.to_owned())) {
+            self.news.notify_one();
+        }
+    }
+
+    /// Notes that an object of this kind was placed.
+    pub fn place(&self, group: &str, kind: &str) {
+        if self.kinds.lock().placed.insert((group.to_owned(), kind.to_owned())) {
+            self.news.notify_one();
+        }
+    }
+
+    /// Rises whenever kinds may refer to others than before.
+    pub fn references(&self) -> u64 {
+        self.references.load(Ordering::Acquire)
+    }
+
+    /// The kinds that were ever placed, for the state directory.
+    pub fn placed(&self) -> BTreeSet<GroupKind> {
+        self.kinds.lock().placed.clone()
+    }
+
+    /// The kinds that were placed or are referred to.
+    pub fn wanted(&self) -> BTreeSet<GroupKind> {
+        let kinds = self.kinds.lock();
+        kinds.placed.union(&kinds.referred).cloned().collect()
+    }
+
+    /// Waits until a kind was referred to, or placed, for the first time.
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// How many placed objects of a namespace have all they have in one member: by kind and member.
+    pub fn alone_in(&self, namespace: &str) -> Vec<(GroupKind, String, usize)> {
+        let parts = self.parts.read();
+        let counts = parts.alone.get(namespace).into_iter().flatten();
+        counts.map(|((kind, member), count)| (kind.clone(), member.clone(), *count)).collect()
+    }
+
     /// How often a shared object has lived before.
     pub fn life(&self, resource_and_key: &str) -> u32 {
         self.lives.lock().get(resource_and_key).copied().unwrap_or_default()
@@ -151,9 +236,43 @@ impl Identities {
         self.lives.lock().clone()
     }
 
+    /// Takes the kinds that an earlier process placed.
+    pub fn restore_placed(&self, kinds: BTreeSet<GroupKind>) {
+        self.kinds.lock().placed = kinds;
+    }
+
     /// Takes the lives that an earlier process counted.
     pub fn restore_lives(&self, lives: HashMap<String, u32>) {
         *self.lives.lock() = lives;
+    }
+}
+
+impl Identity {
+    /// Says whether references read the same by both.
+    fn reads_as(&self, other: &Self) -> bool {
+        self.own_uid == other.own_uid && self.visible_uid == other.visible_uid
+    }
+}
+
+impl Parts {
+    /// Counts a part in, or out.
+    fn count(&mut self, referent: &Referent, was: bool, is: bool) {
+        let Some([member, group, kind, namespace]) = referent.place().filter(|_| was != is) else { return };
+        let what = ((group.to_owned(), kind.to_owned()), member.to_owned());
+        if is {
+            *self.alone.entry(namespace.to_owned()).or_default().entry(what).or_default() += 1;
+            return;
+        }
+        let Some(counts) = self.alone.get_mut(namespace) else { return };
+        if let Some(count) = counts.get_mut(&what) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&what);
+            }
+        }
+        if counts.is_empty() {
+            self.alone.remove(namespace);
+        }
     }
 }
 
@@ -166,7 +285,28 @@ mod tests {
     }
 
     fn identity(own: &str) -> Identity {
-        Identity { own_uid: own.into(), visible_uid: "v".into() }
+        Identity { own_uid: own.into(), visible_uid: "v".into(), is_alone: true }
+    }
+
+    #[test]
+    fn what_is_alone_is_counted_while_it_lives() {
+        let identities = Identities::default();
+        let (a, b) = (referent("a"), referent("b"));
+        let counted = || identities.alone_in("default").first().map_or(0, |(_, _, count)| *count);
+        for identity in [identity("1"), identity("1"), identity("2")] {
+            identities.set(&a, identity);
+        }
+        identities.set(&b, identity("3"));
+        assert_eq!(counted(), 2);
+        identities.gone(a.clone());
+        identities.gone(a.clone());
+        assert_eq!(counted(), 1);
+        identities.set(&a, identity("4"));
+        let grown = Identity { is_alone: false, ..identity("3") };
+        assert!(!identities.set(&b, grown), "no reference reads otherwise");
+        assert_eq!(counted(), 1);
+        assert!(identities.unset(&a, "4") && identities.alone_in("default").is_empty());
+        assert_eq!(identities.placed(), [("apps".to_owned(), "Deployment".to_owned())].into());
     }
 
     #[test]

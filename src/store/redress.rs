@@ -2,10 +2,17 @@
 
 use std::collections::HashSet;
 
-use crate::store::{entry::Slot, identities::Referent, ingest::Incoming, sequencer::Sequencer};
+use crate::store::{
+    entry::Slot,
+    identities::{GroupKind, Referent},
+    ingest::Incoming,
+    sequencer::Sequencer,
+};
 
 /// How many different referents of one member a store tells apart before it stops to.
 const REFERENTS_MAX: usize = 1 << 16;
+/// How many kinds they may be of. Beyond that (somebody makes kinds up in events) none is told of as new.
+const KINDS_MAX: usize = 512;
 
 /// Which referents the documents of one member have named: a filter that spares a store the search for references. It
 /// forgets nothing, so it is bounded: at the bound everything counts as named.
@@ -13,9 +20,24 @@ const REFERENTS_MAX: usize = 1 << 16;
 pub(super) struct Referred {
     hashes: HashSet<u64>,
     overflowed: bool,
+    /// Group and kind of all that was named.
+    kinds: Vec<GroupKind>,
 }
 
 impl Referred {
+    /// Notes that a document names an object of this kind. Says whether it is the first of its kind.
+    pub(super) fn insert_kind(&mut self, group: &str, kind: &str) -> bool {
+        let is_new = self.kinds.len() < KINDS_MAX && !self.kinds.iter().any(|(g, k)| k == kind && g == group);
+        if is_new {
+            self.kinds.push((group.to_owned(), kind.to_owned()));
+        }
+        is_new
+    }
+
+    pub(super) fn kinds(&self) -> &[GroupKind] {
+        &self.kinds
+    }
+
     /// Notes that a document names this referent.
     pub(super) fn insert(&mut self, referent: &[u8]) {
         if self.overflowed {
@@ -23,7 +45,8 @@ impl Referred {
         }
         self.hashes.insert(hash(referent));
         if self.hashes.len() > REFERENTS_MAX {
-            *self = Self { hashes: HashSet::new(), overflowed: true };
+            self.hashes = HashSet::new();
+            self.overflowed = true;
         }
     }
 

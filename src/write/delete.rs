@@ -7,7 +7,7 @@ use futures::future::join_all;
 use http::StatusCode;
 
 use crate::{
-    config::MemberName,
+    config::{MemberName, Overrides},
     wire::{status::Status, warning::Warnings},
     write::{
         GONE_WITHIN, Writer,
@@ -118,14 +118,15 @@ fn entry_of<F: Fleet>(
         .map(|part| EntryTarget {
             member: part.member.clone(),
             cluster_uid: part.cluster_uid.clone(),
-            replicas: None,
+            values: Vec::new(),
+            overrides: Overrides::default(),
             own_uid: Some(part.uid.clone()),
             step: Step::Planned,
         })
         .collect();
     for target in writer.journal.open_targets(key, uid) {
         if !parts.iter().any(|part| part.member == target.member) {
-            targets.push(EntryTarget { replicas: None, own_uid: None, step: Step::Planned, ..target });
+            targets.push(EntryTarget { own_uid: None, step: Step::Planned, ..target });
         }
     }
     Entry {
@@ -138,6 +139,9 @@ fn entry_of<F: Fleet>(
         user_agent: request.user_agent.clone(),
         body: options.base.clone(),
         targets,
+        listed: Vec::new(),
+        policy: None,
+        shared: false,
     }
 }
 

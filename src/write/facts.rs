@@ -22,13 +22,13 @@ use crate::{
         resource::{Gvr, split_api_version},
     },
     write::{
-        fleet::{Answer, Ask, Call, Fleet, Key, Owner},
+        fleet::{Answer, Ask, Call, Facts, Fleet, Owner, Scaled},
         live::LiveFleet,
     },
 };
 
-/// The facts of every configured member.
-pub(super) async fn candidates(fleet: &LiveFleet, ask: Ask<'_>) -> Vec<Candidate> {
+/// What is known of every configured member, and of what the object belongs to.
+pub(super) async fn facts(fleet: &LiveFleet, ask: Ask<'_>) -> Facts {
     let stores = &fleet.stores;
     let (node_gvr, namespace_gvr) = (Gvr::new("", "v1", "nodes"), Gvr::new("", "v1", "namespaces"));
     let namespaces = async {
@@ -37,12 +37,27 @@ pub(super) async fn candidates(fleet: &LiveFleet, ask: Ask<'_>) -> Vec<Candidate
             _ => stores.known(&namespace_gvr).await,
         }
     };
-    let owners = join_all(ask.owners.iter().map(|owner| async move { (owner, holders(stores, ask.key, owner).await) }));
+    let nodes = async {
+        match ask.pod {
+            Some(_) => stores.known(&node_gvr).await,
+            None => None,
+        }
+    };
+    let owners = join_all(
+        ask.owners.iter().map(|owner| async move { (owner, holders(stores, &ask.key.namespace, owner).await) }),
+    );
+    let beside = async {
+        match ask.scales {
+            Some(scaled) => members_of(stores, &ask.key.namespace, scaled).await,
+            None => None,
+        }
+    };
     // Each waits for members that are not known yet; together they wait no longer than one.
-    let (kind, nodes, namespaces, owners) =
-        tokio::join!(stores.known(&ask.key.gvr), stores.known(&node_gvr), namespaces, owners);
+    let (kind, nodes, namespaces, owners, beside, ()) =
+        tokio::join!(stores.known(&ask.key.gvr), nodes, namespaces, owners, beside, stores.placed_are_known());
+    let sticky = sticky(stores, &ask.key.namespace);
     let members = stores.registry().members();
-    let facts = members.iter().map(|member| async {
+    let candidates = members.iter().map(|member| async {
         let name = member.name();
         let serves_kind = stores.catalogue().serving_members(&ask.key.gvr).contains(name);
         let missing = owners.iter().filter(|(_, holders)| !holders.contains(name));
@@ -55,10 +70,35 @@ pub(super) async fn candidates(fleet: &LiveFleet, ask: Ask<'_>) -> Vec<Candidate
             serves_kind,
             has_namespace: has_namespace(fleet, member, namespaces.as_deref(), &ask.key.namespace).await,
             missing_owners: missing.map(|(owner, _)| format!("{} {:?}", owner.kind, owner.name)).collect(),
-            fits: fits_nodes(stores, nodes.as_deref(), name, ask.pod),
+            fits: ask.pod.map_or(Ok(()), |pod| fits_nodes(stores, nodes.as_deref(), name, pod)),
+            capacity: None,
         }
     });
-    join_all(facts).await
+    Facts { candidates: join_all(candidates).await, sticky, beside }
+}
+
+/// The member that holds most of the objects of a namespace that are whole in one member.
+fn sticky(stores: &Stores, namespace: &str) -> Option<MemberName> {
+    let shared = stores.shared();
+    let mut counts: BTreeMap<MemberName, usize> = BTreeMap::new();
+    for (_, member, count) in shared.identities.alone_in(namespace) {
+        if let Some(member) = shared.naming.member(&member) {
+            *counts.entry(member.clone()).or_default() += count;
+        }
+    }
+    // Of equals the first that is configured.
+    let place = |name: &MemberName| shared.naming.members().iter().position(|known| known == name);
+    counts.into_iter().max_by_key(|(name, count)| (*count, std::cmp::Reverse(place(name)))).map(|(name, _)| name)
+}
+
+/// The members that the marker of a placed object lists; `None` if it is none.
+async fn members_of(stores: &Stores, namespace: &str, scaled: &Scaled) -> Option<Vec<MemberName>> {
+    let (group, version) = split_api_version(&scaled.api_version).unwrap_or_default();
+    let gvr = stores.catalogue().by_kind(group, version, &scaled.kind)?.gvr.clone();
+    let running = stores.known(&gvr).await?;
+    let parts = running.store.shown_parts(&key(namespace, &scaled.name));
+    let marker = parts.first()?.marker.as_ref()?;
+    Some(marker.members.iter().map(|(name, _)| name.clone()).collect())
 }
 
 fn standing(stores: &Stores, member: &Arc<Member>, kind: Option<&Running>) -> Standing {
@@ -74,15 +114,18 @@ fn standing(stores: &Stores, member: &Arc<Member>, kind: Option<&Running>) -> St
     Standing::Ready
 }
 
-/// The members that hold an owner, by its visible name and UID.
-async fn holders(stores: &Stores, of: &Key, owner: &Owner) -> Vec<MemberName> {
+/// The members that hold an object that is referred to by its visible name and UID, the first-listed first.
+pub(super) async fn holders(stores: &Stores, namespace: &str, owner: &Owner) -> Vec<MemberName> {
     let (group, version) = split_api_version(&owner.api_version).unwrap_or_default();
     let catalogue = stores.catalogue();
     let Some(resource) = catalogue.by_kind(group, version, &owner.kind) else { return Vec::new() };
     let Some(running) = stores.known(&resource.gvr).await else { return Vec::new() };
-    let entry =
-        [of.namespace.as_str(), ""].into_iter().find_map(|namespace| running.store.get(&key(namespace, &owner.name)));
-    entry.filter(|entry| entry.uid() == owner.uid).map(|entry| entry.holders.to_vec()).unwrap_or_default()
+    let entry = [namespace, ""].into_iter().find_map(|namespace| running.store.get(&key(namespace, &owner.name)));
+    // A reference of an event may lack the UID.
+    entry
+        .filter(|entry| owner.uid.is_empty() || entry.uid() == owner.uid)
+        .map(|entry| entry.holders.to_vec())
+        .unwrap_or_default()
 }
 
 /// The store knows most namespaces. One that it does not know may have been made in the member a moment ago.
@@ -99,6 +142,7 @@ async fn has_namespace(fleet: &LiveFleet, member: &Member, namespaces: Option<&R
         path: format!("/api/v1/namespaces/{name}"),
         query: String::new(),
         body: Bytes::new(),
+        content_type: String::new(),
         user_agent: None,
     };
     match fleet.call(member.name(), None, call).await {

@@ -1,14 +1,14 @@
 //! What the writes need of the fleet: members to call, and the store to read and to feed.
 
-use std::{fmt, ops::Deref, time::Duration};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    config::MemberName,
-    placement::{plan::Candidate, scheduling::PodRequirements},
+    config::{MemberName, Weight},
+    placement::{plan::Candidate, policy::Rules, scheduling::PodRequirements},
     wire::{
         caller::Caller,
         resource::{Gvk, Gvr},
@@ -67,6 +67,8 @@ pub struct Call {
     pub query: String,
     /// JSON; empty for none.
     pub body: Bytes,
+    /// The media type of the body: of a patch it says which kind of patch it is. Empty is `application/json`.
+    pub content_type: String,
     /// The client's own: a member derives the field manager from it.
     pub user_agent: Option<String>,
 }
@@ -127,8 +129,35 @@ pub struct Ask<'a> {
     pub key: &'a Key,
     /// Whose it is.
     pub owners: &'a [Owner],
-    /// What its pods ask of nodes: for [`fits`](crate::placement::scheduling::fits).
-    pub pod: &'a PodRequirements,
+    /// What its pods ask of nodes, for [`fits`](crate::placement::scheduling::fits); `None` of a kind that makes no pods.
+    pub pod: Option<&'a PodRequirements>,
+    /// What it scales, if it is an autoscaler.
+    pub scales: Option<&'a Scaled>,
+    /// What is free in each member is wanted, too.
+    pub sized: bool,
+}
+
+/// What a create must know before it is planned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Every configured member.
+    pub candidates: Vec<Candidate>,
+    /// The member that holds the namespace's single objects.
+    pub sticky: Option<MemberName>,
+    /// The members of what is scaled, if that is placed.
+    pub beside: Option<Vec<MemberName>>,
+}
+
+/// `scaleTargetRef`: a workload by its visible name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Scaled {
+    /// `apps/v1`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Visible name.
+    pub name: String,
 }
 
 /// One part of a placed object, as the store holds it.
@@ -171,14 +200,26 @@ pub trait Fleet: Send + Sync + 'static {
     /// The configured members, in order.
     fn members(&self) -> Vec<MemberName>;
 
+    /// What decides where objects go, as configured now.
+    fn rules(&self) -> Arc<Rules>;
+
     /// Splits `x@east` into `x` and `east`, if that is a member and names are suffixed.
     fn split(&self, visible: &str) -> Option<(String, MemberName)>;
 
     /// UID of the cluster that the member is now; `None` if it is not configured or was never reached.
     fn cluster_uid(&self, member: &MemberName) -> Option<String>;
 
-    /// The facts of every configured member. Starts the kind's store and waits (bounded) for members that it does not know.
-    fn candidates(&self, ask: Ask<'_>) -> impl Future<Output = Vec<Candidate>> + Send;
+    /// What must be known for a plan. Starts the kind's store and waits (bounded) for members that it does not know.
+    fn facts(&self, ask: Ask<'_>) -> impl Future<Output = Facts> + Send;
+
+    /// The members that hold an object that is referred to by its visible name and UID, the first-listed first.
+    fn holders(&self, namespace: &str, owner: &Owner) -> impl Future<Output = Vec<MemberName>> + Send;
+
+    /// The members that are up, in order.
+    fn up(&self) -> Vec<MemberName>;
+
+    /// The UID in the fleet view of an object that every cluster has under this name; `None` of any other.
+    fn shared_uid(&self, key: &Key) -> Option<String>;
 
     /// A create body with the visible names and UIDs in its closed table of joins (owners, nodes, involved objects)
     /// replaced by the member's own.
@@ -203,8 +244,18 @@ pub trait Fleet: Send + Sync + 'static {
     /// The object of that exact visible name.
     fn visible(&self, key: &Key) -> Option<Visible>;
 
-    /// The parts of the placed object of that name, home first, then in the marker's order; those of members that are down
-    /// too. Empty if there is none.
+    /// The folded object that was shown when the key was taken, and the parts that made it, as [`Fleet::parts`] has them.
+    fn whole(&self, hold: &Self::Hold, key: &Key) -> Option<(Visible, Vec<Part>)>;
+
+    /// Says whether the kind has a subresource.
+    fn serves(&self, key: &Key, subresource: &str) -> bool;
+
+    /// The configured weight of a member.
+    fn weight(&self, member: &MemberName) -> Weight;
+
+    /// The parts of the folded object of that name: of a placed one its home first, then in the marker's order; of a shared
+    /// one the holder first that gives its body, then in configuration order. Those of members that are down too. Empty if
+    /// there is none.
     fn parts(&self, key: &Key) -> Vec<Part>;
 
     /// Brings a live answer into the store. `key` bears the member's own name. When it returns, [`Fleet::visible`] tells it

@@ -19,7 +19,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use crate::write::journal::record::{Entry, EntryTarget, Step, Verb};
+pub use crate::write::journal::record::{Entry, EntryTarget, Listed, Step, Verb};
 use crate::{
     config::MemberName,
     write::{
@@ -223,6 +223,13 @@ impl Journal {
         open.find(|entry| entry.verb == Verb::Create && entry.is_about(key, &entry.uid)).cloned()
     }
 
+    /// The unfinished updates of an object, oldest first.
+    pub fn open_updates(&self, key: &Key, uid: &str) -> Vec<Entry> {
+        let inner = self.0.lock();
+        let about = inner.open.values().filter(|open| open.entry.verb == Verb::Update && open.entry.is_about(key, uid));
+        about.map(|open| open.entry.clone()).collect()
+    }
+
     /// The parts that open entries say an object has, or may have.
     pub fn open_targets(&self, key: &Key, uid: &str) -> Vec<EntryTarget> {
         let inner = self.0.lock();
@@ -273,9 +280,13 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::wire::{
-        caller::Caller,
-        resource::{Gvk, Gvr},
+    use crate::{
+        config::Overrides,
+        placement::divided::Value,
+        wire::{
+            caller::Caller,
+            resource::{Gvk, Gvr},
+        },
     };
 
     fn member(name: &str) -> MemberName {
@@ -301,11 +312,15 @@ mod tests {
                 .map(|name| EntryTarget {
                     member: member(name),
                     cluster_uid: format!("c-{name}"),
-                    replicas: Some(1),
+                    values: vec![Value { pointer: "/spec/replicas".into(), number: 1 }],
+                    overrides: Overrides::default(),
                     own_uid: None,
                     step: Step::Planned,
                 })
                 .to_vec(),
+            listed: vec![Listed { member: member("north"), cluster_uid: "c-north".into() }],
+            policy: Some("shop".into()),
+            shared: false,
         }
     }
 

@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use crate::{
-    config::MemberName,
+    config::{MemberName, Weight},
     member::{
         Class, Member, collect, impersonate,
         stores::{Running, Stores},
         strip,
     },
-    placement::plan::Candidate,
+    placement::policy::Rules,
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
     wire::{
         body::{empty, full},
@@ -28,7 +28,7 @@ use crate::{
     },
     write::{
         facts,
-        fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
+        fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Owner, Part, Visible},
     },
 };
 
@@ -51,6 +51,8 @@ type KeyLock = tokio::sync::Mutex<()>;
 pub struct LiveHold {
     // Dropped in this order: what the parts make now is shown before the next writer begins.
     fold: Option<Hold>,
+    /// What was shown when it was taken, and of which parts.
+    whole: Option<(Visible, Vec<Part>)>,
     _key: OwnedMutexGuard<()>,
 }
 
@@ -125,8 +127,35 @@ impl Fleet for LiveFleet {
         self.member(member)?.cluster_uid().map(|uid| uid.to_string())
     }
 
-    async fn candidates(&self, ask: Ask<'_>) -> Vec<Candidate> {
-        facts::candidates(self, ask).await
+    fn rules(&self) -> Arc<Rules> {
+        self.stores.rules()
+    }
+
+    async fn facts(&self, ask: Ask<'_>) -> Facts {
+        Box::pin(facts::facts(self, ask)).await
+    }
+
+    async fn holders(&self, namespace: &str, owner: &Owner) -> Vec<MemberName> {
+        Box::pin(facts::holders(&self.stores, namespace, owner)).await
+    }
+
+    fn up(&self) -> Vec<MemberName> {
+        let members = self.stores.registry().members();
+        let up =
+            members.iter().filter(|member| !member.config().absent && member.usable() && !member.health().is_down());
+        up.map(|member| member.name().clone()).collect()
+    }
+
+    fn shared_uid(&self, of: &Key) -> Option<String> {
+        let shared = self.stores.shared();
+        let (group, resource) = (&*of.gvr.group, &*of.gvr.resource);
+        if !shared.naming.is_shared(group, resource, &of.namespace, &of.name) {
+            return None;
+        }
+        let plain = key(&of.namespace, &of.name);
+        let life = shared.identities.life(&format!("{group}/{resource}/{plain}"));
+        // In a fleet of one member it bears its own, which nobody knows yet.
+        Some(shared.naming.shared_uid(group, resource, &plain, life).unwrap_or_default())
     }
 
     fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes {
@@ -143,8 +172,23 @@ impl Fleet for LiveFleet {
         let guard = tokio::time::timeout(HOLD_WAIT_MAX, lock.lock_owned()).await.ok()?;
         // A kind that is gone has no store, and nothing to hold back.
         let running = self.stores.running(&of.gvr).ok();
-        let fold = running.map(|running| running.store.hold(&key(&of.namespace, &of.name)));
-        Some(LiveHold { fold, _key: guard })
+        let held = running.map(|running| running.store.hold_whole(&key(&of.namespace, &of.name)));
+        let Some((fold, entry, parts)) = held else { return Some(LiveHold { fold: None, whole: None, _key: guard }) };
+        let parts: Vec<Part> = parts.into_iter().filter_map(|one| self.part(one)).collect();
+        let whole = entry.filter(|entry| entry.folded && !parts.is_empty()).map(|entry| (shown(&entry), parts));
+        Some(LiveHold { fold: Some(fold), whole, _key: guard })
+    }
+
+    fn whole(&self, hold: &LiveHold, _of: &Key) -> Option<(Visible, Vec<Part>)> {
+        hold.whole.clone()
+    }
+
+    fn serves(&self, of: &Key, subresource: &str) -> bool {
+        self.stores.catalogue().get(&of.gvr).is_some_and(|resource| resource.subresource(subresource).is_some())
+    }
+
+    fn weight(&self, member: &MemberName) -> Weight {
+        self.member(member).map_or(Weight(0), |member| member.config().weight)
     }
 
     async fn release(&self, mut hold: LiveHold) -> Option<Visible> {
@@ -170,7 +214,7 @@ impl Fleet for LiveFleet {
     fn parts(&self, of: &Key) -> Vec<Part> {
         let Some(running) = self.running(of) else { return Vec::new() };
         let parts = running.store.shown_parts(&key(&of.namespace, &of.name));
-        parts.into_iter().filter_map(part).collect()
+        parts.into_iter().filter_map(|one| self.part(one)).collect()
     }
 
     async fn ingest(&self, of: &Key, member: &MemberName, body: &Document) {
@@ -219,6 +263,22 @@ impl Fleet for LiveFleet {
 }
 
 impl LiveFleet {
+    /// A part in the words of a write. Its cluster is the one that its marker names: that one is known of a member, too,
+    /// that was never reached since kubefold started. Shared objects bear none.
+    fn part(&self, part: StorePart) -> Option<Part> {
+        let cluster_uid = match part.marker {
+            Some(marker) => marker.members.into_iter().find(|(name, _)| *name == part.member)?.1,
+            None => self.cluster_uid(&part.member)?,
+        };
+        Some(Part {
+            cluster_uid,
+            member: part.member,
+            uid: part.uid,
+            resource_version: part.member_rv.to_string(),
+            json: Bytes::copy_from_slice(part.document.as_bytes()),
+        })
+    }
+
     /// The UID that a folded object's part has in a member.
     fn own_uid(&self, named: &Named<'_>, member: &MemberName) -> Option<String> {
         let (group, version) = named.group_version;
@@ -231,20 +291,6 @@ impl LiveFleet {
     }
 }
 
-/// A part in the words of a write. Its cluster is the one that its marker names: that one is known of a member, too, that
-/// was never reached since kubefold started.
-fn part(part: StorePart) -> Option<Part> {
-    let marker = part.marker?;
-    let (_, cluster_uid) = marker.members.into_iter().find(|(name, _)| *name == part.member)?;
-    Some(Part {
-        cluster_uid,
-        member: part.member,
-        uid: part.uid,
-        resource_version: part.member_rv.to_string(),
-        json: Bytes::copy_from_slice(part.document.as_bytes()),
-    })
-}
-
 fn shown(entry: &Entry) -> Visible {
     Visible {
         uid: entry.uid().to_owned(),
@@ -255,7 +301,7 @@ fn shown(entry: &Entry) -> Visible {
 }
 
 fn request(call: Call, caller: Option<&Caller>) -> Result<Request<crate::wire::body::Body>, String> {
-    let Call { method, path, query, body, user_agent } = call;
+    let Call { method, path, query, body, content_type, user_agent } = call;
     let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
     let has_body = !body.is_empty();
     let body = if has_body { full(body) } else { empty() };
@@ -263,7 +309,8 @@ fn request(call: Call, caller: Option<&Caller>) -> Result<Request<crate::wire::b
     let headers = request.headers_mut();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     if has_body {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let media = if content_type.is_empty() { "application/json" } else { &content_type };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media).map_err(|error| error.to_string())?);
     }
     if let Some(agent) = user_agent.and_then(|agent| HeaderValue::from_str(&agent).ok()) {
         headers.insert(header::USER_AGENT, agent);

@@ -40,7 +40,7 @@ use crate::{
     config::MemberName,
     write::{
         fleet::Fleet,
-        journal::{Journal, Verb},
+        journal::{Entry, Journal, Verb},
         reply::Reply,
         request::Request,
     },
@@ -73,8 +73,9 @@ impl<F: Fleet> Writer<F> {
     /// To be made before anything is served: what an earlier process left of its creates is not shown before it is whole
     /// or gone, or a try to settle it has ended.
     pub fn new(fleet: F, journal: Journal, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
-        let creates = journal.open_entries().into_iter().filter(|entry| entry.verb == Verb::Create);
-        creates.for_each(|entry| fleet.withhold(&entry.key));
+        // One whose home was made was shown already.
+        let half_made = |entry: &Entry| entry.verb == Verb::Create && !entry.is_committed();
+        journal.open_entries().iter().filter(|entry| half_made(entry)).for_each(|entry| fleet.withhold(&entry.key));
         Arc::new_cyclic(|this: &Weak<Self>| {
             let this = this.clone();
             for entry in journal.open_entries() {

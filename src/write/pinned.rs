@@ -37,6 +37,7 @@ pub(super) async fn create<F: Fleet>(
         path: key.collection(),
         query: if dry { with_dry_run(&passed) } else { passed },
         body: body.into(),
+        content_type: String::new(),
         user_agent: request.user_agent.clone(),
     };
     let mut warnings = Warnings::default();

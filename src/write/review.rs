@@ -87,6 +87,7 @@ async fn all<F: Fleet>(fleet: &F, request: &Request, targets: &[MemberName], bod
             path: request.key("").collection(),
             query: request.query.clone(),
             body: body.clone(),
+            content_type: String::new(),
             user_agent: request.user_agent.clone(),
         };
         (member, fleet.call(member, Some(&request.caller), call).await)

@@ -3,6 +3,8 @@
 //! A create is committed by its home part: the home exists, so the write is finished and never taken back; it does not,
 //! and no byte can land any more, so the other parts go. A delete is committed by the home's deletion.
 
+mod create;
+
 use std::{collections::hash_map, sync::Arc, time::Duration};
 
 use tokio::{sync::Notify, time::Instant};
@@ -103,6 +105,13 @@ impl<F: Fleet> Writer<F> {
                 let found = self.find_landed(&entry, home, landed, wake, |found| !matches!(found, Found::Absent)).await;
                 self.settle_create(&entry, home, others, found).await
             }
+            Verb::Update => {
+                if self.settle_update(&entry, last_byte, wake).await {
+                    self.close(&entry).await
+                } else {
+                    Settled::Open
+                }
+            }
             Verb::Delete if matches!(home.step, Step::Done { .. }) => self.delete_others(&entry, others).await,
             Verb::Delete => {
                 let stands = |found: &Found| matches!(found, Found::Part { deleting: false, .. });
@@ -135,69 +144,6 @@ impl<F: Fleet> Writer<F> {
     async fn close(&self, entry: &Entry) -> Settled {
         self.journal.finish(entry.id).await;
         Settled::Closed
-    }
-
-    async fn settle_create(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
-        let mut open = false;
-        match found {
-            Found::Part { body, .. } => {
-                self.fleet.ingest(&entry.key, &home.member, &body).await;
-                for target in others {
-                    open |= !self.finish_part(entry, target).await;
-                }
-            }
-            Found::Absent => {
-                for target in others {
-                    open |= !self.undo_part(entry, target).await;
-                }
-            }
-            Found::Elsewhere => {
-                tracing::warn!(object = %entry.key, member = %home.member, "an unfinished create is given up: \
-                    its home is not configured any more, or another cluster; what stands of it stays");
-            }
-            Found::Unreachable(cause) => {
-                tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished create waits for its home");
-                return Settled::Open;
-            }
-        }
-        if open { Settled::Open } else { self.close(entry).await }
-    }
-
-    /// Makes a part that is missing though the home exists. Says whether it is there, or needs not be.
-    async fn finish_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
-        let (there, step) = match self.find(entry, target).await {
-            Found::Part { uid, body, .. } => {
-                self.fleet.ingest(&entry.key, &target.member, &body).await;
-                (true, Step::Done { uid: Some(uid) })
-            }
-            Found::Absent => {
-                let outcome = self.make(entry, target, false, &mut Warnings::default()).await;
-                if let Outcome::Done { body, .. } = &outcome {
-                    self.fleet.ingest(&entry.key, &target.member, body).await;
-                }
-                (matches!(outcome, Outcome::Done { .. }), outcome.step())
-            }
-            Found::Elsewhere => (true, Step::Undone),
-            Found::Unreachable(cause) => (false, Step::Failed(cause)),
-        };
-        self.journal.step(entry.id, &target.member, step).await;
-        there
-    }
-
-    /// Takes a part back. Says whether it is gone, or as good as.
-    async fn undo_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
-        let removed = match self.find(entry, target).await {
-            Found::Part { deleting: true, .. } => Removed::Requested,
-            Found::Part { uid, .. } => self.undo(entry, target, &uid).await,
-            Found::Absent | Found::Elsewhere => Removed::Gone,
-            Found::Unreachable(cause) => Removed::Left(cause),
-        };
-        let (gone, step) = match removed {
-            Removed::Gone | Removed::Requested => (true, Step::Undone),
-            Removed::Left(cause) => (false, Step::Failed(cause)),
-        };
-        self.journal.step(entry.id, &target.member, step).await;
-        gone
     }
 
     async fn settle_delete(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {

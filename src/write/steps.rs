@@ -7,12 +7,13 @@ use crate::{
     config::MemberName,
     placement::{
         marker::Marker,
+        overrides::overridden,
         stamp::{Stamp, stamped},
     },
-    wire::{locate::Paths, warning::Warnings},
+    wire::{caller::Caller, locate::Paths, warning::Warnings},
     write::{
         Writer,
-        fleet::{Answer, Call, Document, Fleet, Key},
+        fleet::{Answer, Call, Document, Fleet},
         journal::{Entry, EntryTarget, Step},
         options,
         reply::warning_text,
@@ -141,6 +142,8 @@ pub(super) enum Removed {
 impl Entry {
     /// The marker of the part in `member`.
     pub(super) fn marker(&self, member: &MemberName) -> Marker {
+        let targets = self.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
+        let listed = self.listed.iter().map(|listed| (listed.member.clone(), listed.cluster_uid.clone()));
         Marker {
             uid: self.uid.clone(),
             group: self.key.gvk.group.to_string(),
@@ -148,12 +151,28 @@ impl Entry {
             namespace: self.key.namespace.clone(),
             name: self.key.name.clone(),
             member: member.clone(),
-            members: self.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone())).collect(),
+            members: targets.chain(listed).collect(),
+            policy: self.policy.clone(),
         }
     }
 }
 
 impl<F: Fleet> Writer<F> {
+    /// What one member is asked to create.
+    ///
+    /// Errors: the body is no object, or what the policy overrides does not go with it; why.
+    pub(super) fn part_body(&self, entry: &Entry, target: &EntryTarget) -> Result<Bytes, String> {
+        let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
+        let marker = (!entry.shared).then(|| entry.marker(&target.member));
+        let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values };
+        let text = std::str::from_utf8(&local).map_err(|error| error.to_string())?;
+        let body = stamped(text, what).map_err(|error| error.to_string())?;
+        let (kind, policy) = (&entry.key.gvk, entry.policy.as_deref().unwrap_or_default());
+        overridden(body, &target.overrides, (&kind.group, &kind.kind), (policy, &target.member))
+            .map(Bytes::from)
+            .map_err(|error| error.to_string())
+    }
+
     /// Makes one part, or rehearses that.
     pub(super) async fn make(
         &self,
@@ -165,21 +184,32 @@ impl<F: Fleet> Writer<F> {
         if self.fleet.cluster_uid(&target.member).as_ref() != Some(&target.cluster_uid) {
             return Outcome::NotSent("it is not the cluster that was planned for".to_owned());
         }
-        let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
-        let marker = entry.marker(&target.member);
-        let what = Stamp { marker: Some(&marker), name: Some(&entry.key.name), replicas: target.replicas };
-        let body = match std::str::from_utf8(&local).ok().map(|text| stamped(text, what)) {
-            Some(Ok(body)) => Bytes::from(body),
-            Some(Err(_)) | None => return Outcome::NotSent("the body is no object".to_owned()),
+        let body = match self.part_body(entry, target) {
+            Ok(body) => body,
+            Err(why) => return Outcome::NotSent(why),
         };
         let call = Call {
             method: Method::POST,
             path: entry.key.collection(),
             query: if dry { with_dry_run(&entry.query) } else { entry.query.clone() },
             body,
+            content_type: String::new(),
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(&target.member, Some(&entry.caller), call).await;
+        if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
+    }
+
+    /// Sends a mutation that is neither a create nor a delete, or rehearses it.
+    pub(super) async fn mutate(
+        &self,
+        member: &MemberName,
+        caller: &Caller,
+        call: Call,
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Outcome {
+        let answer = self.fleet.call(member, Some(caller), call).await;
         if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 
@@ -197,6 +227,7 @@ impl<F: Fleet> Writer<F> {
             path: entry.key.object(),
             query: String::new(),
             body: options,
+            content_type: String::new(),
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(member, Some(&entry.caller), call).await;
@@ -230,10 +261,11 @@ impl<F: Fleet> Writer<F> {
             path: entry.key.object(),
             query: String::new(),
             body: Bytes::new(),
+            content_type: String::new(),
             user_agent: None,
         };
         match self.fleet.call(&target.member, None, call).await {
-            Answer::Answered { code: StatusCode::OK, body, .. } => found(&entry.key, &entry.uid, target, body),
+            Answer::Answered { code: StatusCode::OK, body, .. } => found(entry, target, body),
             Answer::Answered { code: StatusCode::NOT_FOUND, .. } => Found::Absent,
             Answer::Answered { code, body, .. } => {
                 Found::Unreachable(format!("it answered {code} {}", Seen::of(&body).message.unwrap_or_default()))
@@ -246,12 +278,14 @@ impl<F: Fleet> Writer<F> {
 /// Options of a removal that takes a part back: its pods go with it.
 const UNDO: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
 
-fn found(key: &Key, uid: &str, target: &EntryTarget, body: Document) -> Found {
-    let seen = Seen::of(&body);
-    let mine = seen.marker.is_some_and(|marker| {
-        let (group, kind) = (&key.gvk.group, &key.gvk.kind);
-        marker.uid == uid && marker.bears(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
-    });
+fn found(entry: &Entry, target: &EntryTarget, body: Document) -> Found {
+    let (key, seen) = (&entry.key, Seen::of(&body));
+    let mine = entry.shared
+        || seen.marker.is_some_and(|marker| {
+            let (group, kind) = (&key.gvk.group, &key.gvk.kind);
+            marker.uid == entry.uid
+                && marker.bears(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
+        });
     match seen.uid {
         Some(uid) if mine => Found::Part { uid, deleting: seen.deleting, body },
         Some(_) | None => Found::Absent,

@@ -112,6 +112,12 @@ impl Catalogue {
         version.resources.get(*version.by_kind.get(kind)?)
     }
 
+    /// The resource whose objects have this kind, in the highest version that every member holding the group serves.
+    pub fn of_kind(&self, group: &str, kind: &str) -> Option<&MergedResource> {
+        let versions = &self.group(group)?.versions;
+        versions.iter().find_map(|version| version.resources.get(*version.by_kind.get(kind)?))
+    }
+
     /// Who serves the resource in this very version, in configuration order.
     pub fn serving_members(&self, gvr: &Gvr) -> &[MemberName] {
         self.get(gvr).map_or(&[], |resource| &resource.members)

@@ -46,6 +46,7 @@ impl Stores {
             let reflector = Reflector {
                 member: Arc::clone(member),
                 store: Arc::clone(&running.store),
+                label: running.label,
                 state: Arc::clone(&state),
                 cancel: cancel.clone(),
             };

@@ -5,13 +5,14 @@
 
 mod feeds;
 mod marks;
+mod parts;
 mod poll;
 mod proof;
 mod ready;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -27,7 +28,8 @@ use crate::{
         catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
         reflector::ReflectorState,
     },
-    store::{FleetStore, Hold, KindSpec, Naming, Referent, Shared},
+    placement::policy::Rules,
+    store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Shared},
     wire::{resource::Gvr, status::Status},
 };
 
@@ -43,17 +45,16 @@ pub use {
 /// A store that nobody has used for so long stops, unless a member is down.
 const IDLE_MAX: Duration = Duration::from_mins(30);
 
-/// Kinds whose objects may be placed: others refer to them by their visible names and UIDs, so their stores are filled
-/// before anything is served.
-const PLACEABLE: &[(&str, &str, &str)] = &[("apps", "v1", "deployments")];
-
 /// The stores of a fleet.
 pub struct Stores {
     registry: Arc<Registry>,
     catalogue: FleetCatalogue,
     shared: ArcSwap<Shared>,
+    rules: ArcSwap<Rules>,
     polled: Mutex<HashMap<MemberName, Polled>>,
     running: Mutex<HashMap<Gvr, Arc<Running>>>,
+    /// What knows the parts of placed objects of kinds that nobody reads: see [`parts`].
+    parts: Mutex<HashMap<GroupKind, Arc<Running>>>,
     /// Keys that no store shows from its start on: resource and key.
     withheld: Mutex<Vec<(Gvr, String)>>,
     /// What unfinished writes say of objects of any version, for stores that begin later, too.
@@ -74,6 +75,11 @@ type Behind = (String, Vec<MemberName>);
 pub struct Running {
     /// The store.
     pub store: Arc<FleetStore>,
+    /// It follows objects with this label only, and is read by nobody.
+    label: Option<&'static str>,
+    /// Up to which of [`Identities::references`](crate::store::Identities::references) all that its objects refer to is
+    /// known.
+    known_at: AtomicU64,
     feeds: Mutex<HashMap<MemberName, Feed>>,
     /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
     /// not meet the old removal.
@@ -107,8 +113,10 @@ impl Stores {
             registry,
             catalogue: FleetCatalogue::new(Vec::new()),
             shared: ArcSwap::from_pointee(shared),
+            rules: ArcSwap::default(),
             polled: Mutex::default(),
             running: Mutex::default(),
+            parts: Mutex::default(),
             withheld: Mutex::default(),
             behind: Mutex::default(),
             telling: Mutex::default(),
@@ -121,6 +129,11 @@ impl Stores {
     /// What all stores share.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.load_full()
+    }
+
+    /// What decides where objects go, as configured now.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
     }
 
     /// The merged catalogue now.
@@ -143,8 +156,8 @@ impl Stores {
         let naming = Arc::new(Naming::new(config));
         let shared = Shared { naming: Arc::clone(&naming), ..Shared::clone(&self.shared.load()) };
         self.shared.store(Arc::new(shared));
-        let all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
-        for running in all {
+        self.rules.store(Arc::new(Rules::new(config)));
+        for running in self.all() {
             running.store.rename(&naming);
         }
         let present = config.members.iter().filter(|member| !member.absent);
@@ -159,13 +172,23 @@ impl Stores {
         let mut members = self.registry.changes();
         loop {
             self.reconcile();
+            self.follow_parts();
+            let shared = self.shared();
             tokio::select! {
                 () = self.cancel.cancelled() => return,
                 Ok(()) = catalogue.changed() => {}
                 Ok(()) = members.changed() => {}
+                () = shared.identities.news() => {}
                 () = tokio::time::sleep(Duration::from_mins(1)) => self.stop_idle(),
             }
         }
+    }
+
+    /// Every store, those of parts too.
+    fn all(&self) -> Vec<Arc<Running>> {
+        let mut all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
+        all.extend(self.parts.lock().values().cloned());
+        all
     }
 
     /// The store of a kind if it runs.
@@ -240,20 +263,19 @@ impl Stores {
                 unknown.join("; ")
             )));
         };
-        let running = self.make(resource);
+        let running = self.make(resource, None);
         all.insert(gvr.clone(), Arc::clone(&running));
         self.feed(&running);
         Ok(running)
     }
 
-    fn make(&self, resource: &MergedResource) -> Arc<Running> {
+    fn make(&self, resource: &MergedResource, label: Option<&'static str>) -> Arc<Running> {
         let spec =
             KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), resource.scope == catalog::Scope::Namespaced);
         let this = self.this.clone();
-        let own = resource.gvr.clone();
         let tell = move |changed: &[Referent]| {
             if let Some(stores) = this.upgrade() {
-                stores.redress(&own, changed);
+                stores.redress(changed);
             }
         };
         let store = Arc::new(FleetStore::new(Arc::new(spec), Shared::clone(&self.shared.load()), tell));
@@ -263,10 +285,12 @@ impl Stores {
                 store.set_behind(key, uid, members);
             }
         }
-        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr).map(|(_, key)| key);
+        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr && label.is_none()).map(|(_, key)| key);
         let withheld = keys.map(|key| (key.clone(), store.hold(key))).collect();
         Arc::new(Running {
             store,
+            label,
+            known_at: AtomicU64::new(u64::MAX),
             feeds: Mutex::default(),
             leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),
@@ -277,19 +301,17 @@ impl Stores {
         })
     }
 
-    /// Dresses every store anew for identities that changed, but the one that they changed in.
-    fn redress(&self, own: &Gvr, changed: &[Referent]) {
-        let others: Vec<Arc<Running>> =
-            self.running.lock().iter().filter(|(gvr, _)| *gvr != own).map(|(_, running)| Arc::clone(running)).collect();
-        for running in others {
+    /// Dresses every store anew for identities that changed. The one that they changed in, too: an object may be owned by
+    /// one of its own kind.
+    fn redress(&self, changed: &[Referent]) {
+        for running in self.all() {
             running.store.redress(changed);
         }
     }
 
     /// Brings every store's reflectors in line with members and catalogue.
     fn reconcile(&self) {
-        let all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
-        for running in all {
+        for running in self.all() {
             self.feed(&running);
             let catalogue = self.catalogue();
             let gvr = &running.store.spec().gvr;
@@ -298,6 +320,7 @@ impl Stores {
                 running.store.end();
                 running.cancel.cancel();
                 self.running.lock().retain(|_, kept| !Arc::ptr_eq(kept, &running));
+                self.parts.lock().retain(|_, kept| !Arc::ptr_eq(kept, &running));
             }
         }
     }
@@ -307,14 +330,21 @@ impl Stores {
         if self.registry.members().iter().any(|member| member.health().is_down()) {
             return;
         }
-        self.running.lock().retain(|gvr, running| {
-            let placeable = PLACEABLE.iter().any(|(group, _, name)| *group == &*gvr.group && *name == &*gvr.resource);
-            let idle = !placeable && running.store.watchers() == 0 && running.used.lock().elapsed() > IDLE_MAX;
-            if idle {
+        self.end_parts();
+        let is_idle = |running: &Running| running.store.watchers() == 0 && running.used.lock().elapsed() > IDLE_MAX;
+        let idle: Vec<Arc<Running>> =
+            self.running.lock().values().filter(|running| is_idle(running)).cloned().collect();
+        for running in idle {
+            if !self.takes_over(&running) {
+                continue;
+            }
+            let mut all = self.running.lock();
+            // Somebody may have come meanwhile.
+            if is_idle(&running) {
                 tracing::info!(kind = %running.store.spec().label(), "stopping an idle store");
                 running.cancel.cancel();
+                all.retain(|_, kept| !Arc::ptr_eq(kept, &running));
             }
-            !idle
-        });
+        }
     }
 }

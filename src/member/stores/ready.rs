@@ -10,7 +10,7 @@ use crate::{
         Health, Member,
         catalog::Catalogue,
         reflector::ReflectorState,
-        stores::{PLACEABLE, Running, Stores},
+        stores::{Running, Stores},
     },
     store::FleetStore,
     wire::{mode::Mode, resource::Gvr, status::Status},
@@ -60,23 +60,14 @@ impl Stores {
             http::StatusCode::SERVICE_UNAVAILABLE if is_lenient => Status::no_such_path(),
             _ => status,
         })?;
-        let mut needed = vec![Arc::clone(&running)];
-        for (group, version, resource) in PLACEABLE {
-            let placeable = Gvr::new(group, version, resource);
-            if placeable != *gvr
-                && let Ok(store) = self.start(&placeable)
-            {
-                needed.push(store);
-            }
+        match self.filled(&running, only, deadline, is_lenient).await {
+            Err(_) if is_lenient => {}
+            filled => filled?,
         }
-        for running in &needed {
-            match self.filled(running, only, deadline, is_lenient).await {
-                Err(_) if is_lenient => {}
-                filled => filled?,
-            }
-            running.store.open();
-        }
+        let unknown_parts = self.known_parts(&running, only, deadline).await;
+        running.store.open();
         let mut warnings = self.warnings(&running, only);
+        warnings.extend(unknown_parts);
         if is_lenient {
             warnings.extend(self.unknown(&running, None).iter().map(|member| left_out(&running, member)));
         }
@@ -247,7 +238,7 @@ impl Running {
     }
 
     /// Why a member is not followed, in one line.
-    fn describe(&self, member: &Member) -> String {
+    pub(super) fn describe(&self, member: &Member) -> String {
         let trouble = self.feeds.lock().get(member.name()).and_then(|feed| feed.state.trouble());
         match trouble {
             Some(trouble) if !member.health().is_down() => {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    config::MemberName,
+    config::{MemberName, Overrides},
+    placement::divided::Value,
     wire::{
         caller::Caller,
         resource::{Gvk, Gvr},
@@ -16,6 +17,7 @@ use crate::{
 #[allow(missing_docs, reason = "the names are Kubernetes' own")]
 pub enum Verb {
     Create,
+    Update,
     Delete,
 }
 
@@ -45,8 +47,12 @@ pub struct EntryTarget {
     pub member: MemberName,
     /// In which cluster: another one under the member's name is left alone.
     pub cluster_uid: String,
-    /// On a create: how large.
-    pub replicas: Option<u32>,
+    /// On a create: what is set in this part alone.
+    #[serde(default)]
+    pub values: Vec<Value>,
+    /// On a create: how this part differs.
+    #[serde(default)]
+    pub overrides: Overrides,
     /// On a delete: the part's own UID.
     pub own_uid: Option<String>,
     /// How far it came.
@@ -75,9 +81,40 @@ pub struct Entry {
     pub body: String,
     /// The parts; the first is the home.
     pub targets: Vec<EntryTarget>,
+    /// Members that the marker lists after those: a later write may make parts there.
+    #[serde(default)]
+    pub listed: Vec<Listed>,
+    /// The policy that the marker names.
+    #[serde(default)]
+    pub policy: Option<String>,
+    /// Every cluster has the object under this name: its parts bear no marker.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// A member of a marker that has no part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Where.
+    #[serde(with = "member_name")]
+    pub member: MemberName,
+    /// In which cluster.
+    pub cluster_uid: String,
+}
+
+impl EntryTarget {
+    /// Says whether the journal has that this object was made.
+    pub(crate) fn made(&self, own_uid: &str) -> bool {
+        matches!(&self.step, Step::Done { uid: Some(uid) } if uid == own_uid)
+    }
 }
 
 impl Entry {
+    /// Says whether the home of a create was made: what else is missing is behind.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.verb == Verb::Create && self.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }))
+    }
+
     /// Says whether it is about that object: the same key in any version, and the same life of it.
     pub(super) fn is_about(&self, key: &Key, uid: &str) -> bool {
         let mine = (&self.key.gvr.group, &self.key.gvr.resource, &self.key.namespace, &self.key.name);
@@ -92,7 +129,7 @@ impl Entry {
     }
 
     /// The members whose parts are neither done nor undone.
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = MemberName> {
+    pub fn unfinished(&self) -> impl Iterator<Item = MemberName> {
         let open = |step: &Step| matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_));
         self.targets.iter().filter(move |target| open(&target.step)).map(|target| target.member.clone())
     }

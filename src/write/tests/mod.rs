@@ -2,6 +2,8 @@
 
 mod faults;
 mod scripted;
+mod strategies;
+mod update;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -174,23 +176,6 @@ async fn a_pin_creates_the_native_object() {
     let lost = process.writer.create(request("", &body)).await;
     assert_eq!(lost.code, 422);
     assert!(message(&lost).contains("@east, @west"), "{}", message(&lost));
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_not_built_names_the_member_view() {
-    let (_fleet, _directory, process) = fresh();
-    let mut job = request("", &web(1));
-    (job.gvr, job.gvk) = (Gvr::new("batch", "v1", "jobs"), Gvk::new("batch", "v1", "Job"));
-    let reply = process.writer.create(job).await;
-    assert_eq!(reply.code, 405);
-    let said = message(&reply);
-    assert!(
-        said.contains("/clusters/<member>/apis/batch/v1/namespaces/default/jobs") && said.contains("fleet-east"),
-        "{said}"
-    );
-    let mut body = web(1);
-    body["metadata"]["annotations"] = json!({"kubefold.io/place-on": "east"});
-    assert_eq!(process.writer.create(request("", &body)).await.code, 422, "never accepted and ignored");
 }
 
 #[tokio::test(start_paused = true)]

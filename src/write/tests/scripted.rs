@@ -21,9 +21,10 @@ use crate::{
         fold::{FoldKind, PartView, fold},
         marker::Marker,
         plan::{Candidate, Standing},
+        policy::Rules,
     },
     wire::{caller::Caller, splice::splice, status::Status},
-    write::fleet::{Answer, Ask, Call, Document, Fleet, Key, Part, Visible},
+    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Owner, Part, Visible},
 };
 
 /// What happens to one call.
@@ -61,6 +62,8 @@ pub(super) struct World {
     /// By the number of the call.
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) crashed: bool,
+    pub(super) rules: Arc<Rules>,
+    pub(super) sticky: Option<MemberName>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The newest own UID of every name that was ever made, per member.
@@ -132,7 +135,7 @@ impl Scripted {
         world.land();
         let at = |(member, cluster): (&MemberName, &Cluster)| {
             let object = cluster.objects.get(name)?;
-            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap()))
+            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap_or_default()))
         };
         world.members.iter().filter_map(at).collect()
     }
@@ -184,6 +187,9 @@ impl World {
         if call.method == Method::GET {
             return (StatusCode::OK, Bytes::from(object.to_string()));
         }
+        if matches!(call.method, Method::PUT | Method::PATCH) {
+            return self.replace(member, call, &last, object, dry);
+        }
         let options: Value = serde_json::from_slice(&call.body).unwrap();
         for (field, meta) in [("uid", "uid"), ("resourceVersion", "resourceVersion")] {
             let wanted = &options["preconditions"][field];
@@ -207,6 +213,44 @@ impl World {
         (StatusCode::OK, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()))
     }
 
+    /// Which members hold an object that bears no marker.
+    fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
+        let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
+        held.map(|(name, object)| (name.clone(), object.clone())).collect()
+    }
+
+    /// A `PUT` or a merge patch.
+    fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
+        let body: Value = serde_json::from_slice(&call.body).unwrap();
+        let asks = &body["metadata"]["resourceVersion"];
+        if asks.is_string() && *asks != held["metadata"]["resourceVersion"] {
+            let words = format!(
+                "Operation cannot be fulfilled on deployments.apps {name:?}: the object has been modified; please apply \
+                 your changes to the latest version and try again"
+            );
+            let status = Status::conflict("apps", "deployments", name, words);
+            return (status.code, status.to_json());
+        }
+        let mut next = if call.method == Method::PUT { body } else { held.clone() };
+        if call.method == Method::PATCH {
+            json_patch::merge(&mut next, &serde_json::from_slice(&call.body).unwrap());
+        }
+        for field in ["uid", "generation", "resourceVersion"] {
+            next["metadata"][field] = held["metadata"][field].clone();
+        }
+        next["status"] = held["status"].clone();
+        if next["spec"] != held["spec"] {
+            next["metadata"]["generation"] = (held["metadata"]["generation"].as_u64().unwrap_or(0) + 1).into();
+        }
+        if next != held {
+            next["metadata"]["resourceVersion"] = self.uids.to_string().into();
+        }
+        if !dry {
+            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), next.clone());
+        }
+        (StatusCode::OK, Bytes::from(next.to_string()))
+    }
+
     fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
         let mut parts = Vec::new();
         for (member, cluster) in &self.members {
@@ -216,7 +260,8 @@ impl World {
             let Some(marker) = Marker::read(text("labels").as_deref(), text("annotations").as_deref()) else {
                 continue;
             };
-            if marker.bears("apps", "Deployment", &key.namespace, &key.name, member, &cluster.uid) {
+            let kind = (&*key.gvk.group, &*key.gvk.kind);
+            if marker.bears(kind.0, kind.1, &key.namespace, &key.name, member, &cluster.uid) {
                 parts.push((marker, member.clone(), object.clone()));
             }
         }
@@ -303,6 +348,10 @@ impl Fleet for Scripted {
         self.world.lock().members.keys().cloned().collect()
     }
 
+    fn rules(&self) -> Arc<Rules> {
+        self.world.lock().rules.clone()
+    }
+
     fn split(&self, visible: &str) -> Option<(String, MemberName)> {
         let (own, name) = visible.rsplit_once('@')?;
         let member = MemberName::new(name).filter(|member| self.world.lock().members.contains_key(member))?;
@@ -313,7 +362,7 @@ impl Fleet for Scripted {
         self.world.lock().members.get(member).map(|cluster| cluster.uid.clone())
     }
 
-    async fn candidates(&self, _ask: Ask<'_>) -> Vec<Candidate> {
+    async fn facts(&self, ask: Ask<'_>) -> Facts {
         let world = self.world.lock();
         let candidate = |(name, cluster): (&MemberName, &Cluster)| Candidate {
             name: name.clone(),
@@ -323,10 +372,32 @@ impl Fleet for Scripted {
             standing: cluster.standing.clone().unwrap_or(Standing::Ready),
             serves_kind: true,
             has_namespace: true,
-            missing_owners: Vec::new(),
+            missing_owners: ask
+                .owners
+                .iter()
+                .filter(|owner| !cluster.objects.contains_key(&owner.name))
+                .map(|owner| format!("{} {:?}", owner.kind, owner.name))
+                .collect(),
             fits: Ok(()),
+            capacity: None,
         };
-        world.members.iter().map(candidate).collect()
+        let candidates = world.members.iter().map(candidate).collect();
+        Facts { candidates, sticky: world.sticky.clone(), beside: None }
+    }
+
+    async fn holders(&self, _namespace: &str, owner: &Owner) -> Vec<MemberName> {
+        let world = self.world.lock();
+        let holds = |(_, cluster): &(&MemberName, &Cluster)| cluster.objects.contains_key(&owner.name);
+        world.members.iter().filter(holds).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn up(&self) -> Vec<MemberName> {
+        let world = self.world.lock();
+        world.members.iter().filter(|(_, cluster)| !cluster.down).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn shared_uid(&self, key: &Key) -> Option<String> {
+        (&*key.gvr.resource == "namespaces").then(|| format!("shared-{}", key.name))
     }
 
     fn localize(&self, _key: &Key, _member: &MemberName, body: &Bytes) -> Bytes {
@@ -374,13 +445,32 @@ impl Fleet for Scripted {
             let body = Bytes::from(object.to_string());
             return Some(Visible { uid: "own".into(), revision: 7, body, deleting: false });
         }
+        if let Some(uid) = self.shared_uid(key) {
+            let (_, object) = world.holders(key).into_iter().next()?;
+            let deleting = object["metadata"]["deletionTimestamp"].is_string();
+            return Some(Visible { uid, revision: 7, body: object.to_string().into(), deleting });
+        }
         let parts = world.marked(key);
         let uid = parts.first()?.0.uid.clone();
         let deleting = parts.first()?.2["metadata"]["deletionTimestamp"].is_string();
         let documents: Vec<_> =
             parts.iter().map(|(_, member, object)| (member.clone(), object.to_string().into())).collect();
         drop(world);
-        Some(Visible { uid, revision: 7, body: self.render(key, &documents)?, deleting })
+        let mut body: Value = serde_json::from_slice(&self.render(key, &documents)?).unwrap();
+        body["metadata"]["resourceVersion"] = "7".into();
+        Some(Visible { uid, revision: 7, body: body.to_string().into(), deleting })
+    }
+
+    fn whole(&self, _hold: &Held, key: &Key) -> Option<(Visible, Vec<Part>)> {
+        Some((self.visible(key)?, self.parts(key)))
+    }
+
+    fn serves(&self, _key: &Key, _subresource: &str) -> bool {
+        true
+    }
+
+    fn weight(&self, member: &MemberName) -> Weight {
+        Weight(self.world.lock().members[member].weight)
     }
 
     fn parts(&self, key: &Key) -> Vec<Part> {

@@ -18,7 +18,7 @@ async fn what_one_member_refuses_is_made_nowhere() {
 
     names_in_use(&api, &all).await;
     malformed(&api, &all).await;
-    not_built_yet(&fleet, &api).await;
+    not_built_yet(&api).await;
     namespaces(&api, &all).await;
     quotas(&api, &all).await;
     policies(&api, &all, &admission).await;
@@ -73,14 +73,15 @@ async fn malformed(api: &Api, all: &[&Member; 3]) {
     refused(&send("application/json", other).await, 400, "BadRequest", &["member "]);
     let elsewhere = good.replace("\"labels\"", "\"namespace\":\"elsewhere\",\"labels\"");
     refused(&send("application/json", elsewhere).await, 400, "BadRequest", &["member ", "namespace"]);
-    let steered = good.replace("\"labels\"", "\"annotations\":{\"kubefold.io/place-on\":\"east\"},\"labels\"");
-    refused(&send("application/json", steered).await, 422, "Invalid", &["kubefold.io/place-on", "<name>@<member>"]);
+    let annotated = |text: &str| good.replace("\"labels\"", &format!("\"annotations\":{{{text}}},\"labels\""));
+    let nowhere = annotated("\"kubefold.io/place-on\":\"south\"");
+    refused(&send("application/json", nowhere).await, 422, "Invalid", &["kubefold.io/place-on", "east, west, north"]);
+    let lawless = annotated("\"kubefold.io/placement-policy\":\"none\"");
+    refused(&send("application/json", lawless).await, 422, "Invalid", &["there is no such policy"]);
     assert_eq!(shares(all, "bad").await, split(&[]));
 }
 
-async fn not_built_yet(fleet: &Kubefold, api: &Api) {
-    let made = fleet.kubectl(&["create", "configmap", "plain", "--from-literal=a=b"]).await;
-    assert!(made.refused().contains("--context fleet-<member>"), "{made}");
+async fn not_built_yet(api: &Api) {
     let path = format!("{DEPLOYMENTS}/native");
     for method in [Method::PUT, Method::PATCH] {
         let body = deployment("native", 2).to_string();

@@ -1,0 +1,293 @@
+//! `policies` of `clusters.yaml`, and `taints` of members: from what is written to [`PolicyConfig`].
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_saphyr::Spanned;
+
+use crate::{
+    config::{
+        Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
+        Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
+        load::{Checked, fault, is_label_key, is_label_word, weight},
+        raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
+        unfit,
+    },
+    wire::selector::LabelSelector,
+};
+
+/// More policies than this nobody reads.
+const POLICIES_MAX: usize = 256;
+/// As large as `spec.replicas` may be.
+const PART_MAX: u32 = i32::MAX.unsigned_abs();
+
+/// Reads all policies.
+pub(super) fn policies(raw: &[Spanned<RawPolicy>], members: &[MemberConfig]) -> Result<Vec<PolicyConfig>, PolicyFault> {
+    if let Some(above) = raw.get(POLICIES_MAX) {
+        let problem = PolicyProblem::TooMany { count: raw.len(), max: POLICIES_MAX };
+        return refuse(above, problem).map_err(|fault| PolicyFault { name: above.value.name.value.clone(), fault });
+    }
+    let mut seen = HashMap::new();
+    let one = |entry: &Spanned<RawPolicy>| {
+        policy(&entry.value, members, &mut seen)
+            .map_err(|fault| PolicyFault { name: entry.value.name.value.clone(), fault })
+    };
+    raw.iter().map(one).collect()
+}
+
+/// What is wrong, and with which policy.
+pub(super) struct PolicyFault {
+    pub(super) name: String,
+    pub(super) fault: super::load::Fault,
+}
+
+fn refuse<T, V>(at: &Spanned<V>, problem: PolicyProblem) -> Checked<T> {
+    fault(at, Problem::Policy(problem))
+}
+
+fn policy(raw: &RawPolicy, members: &[MemberConfig], seen: &mut HashMap<String, u64>) -> Checked<PolicyConfig> {
+    if MemberName::new(&raw.name.value).is_none() {
+        return fault(&raw.name, Problem::InvalidName { name: raw.name.value.clone() });
+    }
+    if let Some(first) = seen.insert(raw.name.value.clone(), raw.name.referenced.line()) {
+        return refuse(&raw.name, PolicyProblem::Duplicate { first });
+    }
+    let strategy = raw.strategy.as_ref().map(strategy).transpose()?;
+    let matches = raw.matches.as_ref().map(|at| matching(at, strategy)).transpose()?;
+    let by_capacity = by_capacity(raw)?;
+    only_divided(raw, strategy)?;
+    let each = bounds(raw.min.as_ref(), raw.max.as_ref(), Bounds::default())?;
+    let mut per_member = BTreeMap::new();
+    for (name, at) in &raw.per_member {
+        let member = known(at, name, members)?;
+        per_member.insert(member, terms(&at.value, each, by_capacity)?);
+    }
+    if let Some(at) = raw.spread.as_ref().filter(|at| !is_label_key(&at.value)) {
+        return fault(at, Problem::LabelKey { key: at.value.clone() });
+    }
+    Ok(PolicyConfig {
+        name: raw.name.value.clone(),
+        matches,
+        strategy,
+        members: chosen(raw, members)?,
+        by_capacity,
+        each,
+        per_member,
+        spread: raw.spread.as_ref().map(|at| at.value.clone()),
+        partial: raw.partial.as_ref().is_some_and(|at| at.value),
+        tolerations: raw.tolerations.iter().map(toleration).collect::<Checked<_>>()?,
+    })
+}
+
+fn strategy(at: &Spanned<String>) -> Checked<Strategy> {
+    match at.value.as_str() {
+        "duplicate" => Ok(Strategy::Duplicate),
+        "divide" => Ok(Strategy::Divide),
+        "one" => Ok(Strategy::One),
+        other => refuse(at, PolicyProblem::UnknownStrategy { strategy: other.to_owned() }),
+    }
+}
+
+/// Refuses what has a meaning only where an object is divided.
+fn only_divided(raw: &RawPolicy, strategy: Option<Strategy>) -> Checked<()> {
+    let Some(other) = strategy.filter(|strategy| *strategy != Strategy::Divide) else { return Ok(()) };
+    let strategy = if other == Strategy::One { "one" } else { "duplicate" };
+    let numbers = [("min", &raw.min), ("max", &raw.max)];
+    let words = [("weights", &raw.weights), ("spread", &raw.spread)];
+    if let Some((field, Some(at))) = numbers.into_iter().find(|(_, at)| at.is_some()) {
+        return refuse(at, PolicyProblem::OnlyDivided { field, strategy });
+    }
+    if let Some((field, Some(at))) = words.into_iter().find(|(_, at)| at.is_some()) {
+        return refuse(at, PolicyProblem::OnlyDivided { field, strategy });
+    }
+    for at in raw.per_member.values() {
+        for (field, number) in [("min", &at.value.min), ("max", &at.value.max), ("weight", &at.value.weight)] {
+            // A weight of 0 also says that a member is no good place for single objects.
+            if let Some(number) = number.as_ref().filter(|_| field != "weight" || other == Strategy::Duplicate) {
+                return refuse(number, PolicyProblem::OnlyDivided { field, strategy });
+            }
+        }
+    }
+    match &raw.partial {
+        Some(at) if at.value => refuse(at, PolicyProblem::OnlyDivided { field: "partial", strategy }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn matching(at: &Spanned<RawMatch>, strategy: Option<Strategy>) -> Checked<Match> {
+    let raw = &at.value;
+    if raw.kinds.is_empty() && raw.namespaces.is_empty() && raw.labels.is_none() && raw.annotations.is_empty() {
+        return refuse(at, PolicyProblem::EmptyMatch);
+    }
+    let kinds = raw.kinds.iter().map(|kind| kind_pattern(kind, strategy)).collect::<Checked<Vec<_>>>()?;
+    if let Some(wrong) = raw.namespaces.iter().find(|namespace| !is_namespace_pattern(&namespace.value)) {
+        return refuse(wrong, PolicyProblem::Namespace { namespace: wrong.value.clone() });
+    }
+    Ok(Match {
+        kinds,
+        namespaces: raw.namespaces.iter().map(|at| at.value.clone()).collect(),
+        labels: raw.labels.as_ref().map(|at| selector("labels", at)).transpose()?,
+        annotations: raw.annotations.clone(),
+    })
+}
+
+fn is_namespace_pattern(text: &str) -> bool {
+    let fixed = text.strip_suffix('*').unwrap_or(text);
+    fixed.is_empty() && text == "*" || MemberName::new(fixed.trim_end_matches('-')).is_some() && fixed.len() <= 63
+}
+
+fn kind_pattern(at: &Spanned<String>, strategy: Option<Strategy>) -> Checked<KindPattern> {
+    let (kind, group) = at.value.split_once('.').map_or((at.value.as_str(), None), |(kind, group)| (kind, Some(group)));
+    let is_kind = kind.bytes().next().is_some_and(|first| first.is_ascii_uppercase())
+        && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_group = group.is_none_or(|group| group.split('.').all(|label| MemberName::new(label).is_some()));
+    if !is_kind || !is_group {
+        return refuse(at, PolicyProblem::Kind { kind: at.value.clone() });
+    }
+    if let Some(why) = strategy.and_then(|strategy| unfit(strategy, group, kind)) {
+        return refuse(at, PolicyProblem::Unfit { why });
+    }
+    Ok(KindPattern { kind: kind.to_owned(), group: group.map(str::to_owned) })
+}
+
+fn selector(field: &'static str, at: &Spanned<String>) -> Checked<LabelSelector> {
+    match LabelSelector::parse(&at.value, |_| false) {
+        Ok(selector) if selector.is_everything() => fault(at, Problem::Empty { field }),
+        Ok(selector) => Ok(selector),
+        Err(error) => refuse(at, PolicyProblem::Selector { field, text: at.value.clone(), cause: error.to_string() }),
+    }
+}
+
+fn chosen(raw: &RawPolicy, members: &[MemberConfig]) -> Checked<Chosen> {
+    match (&raw.members, &raw.member_selector) {
+        (Some(_), Some(at)) => fault(at, Problem::Exclusive { one: "members", other: "memberSelector" }),
+        (Some(at), None) if at.value.is_empty() => fault(at, Problem::Empty { field: "members" }),
+        (Some(at), None) => {
+            let names = at.value.iter().map(|name| known(name, &name.value, members));
+            names.collect::<Checked<_>>().map(Chosen::Named)
+        }
+        (None, Some(at)) => Ok(Chosen::Selected(Box::new(selector("memberSelector", at)?), at.value.clone())),
+        (None, None) => Ok(Chosen::All),
+    }
+}
+
+fn known<V>(at: &Spanned<V>, name: &str, members: &[MemberConfig]) -> Checked<MemberName> {
+    let found = members.iter().find(|member| member.name.as_str() == name);
+    let known = || members.iter().map(|member| member.name.to_string()).collect();
+    let Some(member) = found else {
+        return refuse(at, PolicyProblem::UnknownMember { member: name.to_owned(), known: known() });
+    };
+    Ok(member.name.clone())
+}
+
+fn by_capacity(raw: &RawPolicy) -> Checked<bool> {
+    let Some(at) = &raw.weights else { return Ok(false) };
+    match at.value.as_str() {
+        "static" => Ok(false),
+        "capacity" => Ok(true),
+        other => refuse(at, PolicyProblem::UnknownWeights { weights: other.to_owned() }),
+    }
+}
+
+fn bounds(min: Option<&Spanned<i64>>, max: Option<&Spanned<i64>>, outer: Bounds) -> Checked<Bounds> {
+    let number = |field: &'static str, at: Option<&Spanned<i64>>| match at {
+        None => Ok(None),
+        Some(at) => match u32::try_from(at.value) {
+            Ok(number) if number <= PART_MAX => Ok(Some(number)),
+            Ok(_) | Err(_) => refuse(at, PolicyProblem::Number { field, value: at.value, max: PART_MAX }),
+        },
+    };
+    let bounds = Bounds { min: number("min", min)?, max: number("max", max)? };
+    let (least, most) = (bounds.min.or(outer.min).unwrap_or(0), bounds.max.or(outer.max).unwrap_or(PART_MAX));
+    match min.or(max).filter(|_| least > most) {
+        Some(at) => refuse(at, PolicyProblem::MinAboveMax { min: least, max: most }),
+        None => Ok(bounds),
+    }
+}
+
+fn terms(raw: &RawTerms, each: Bounds, by_capacity: bool) -> Checked<MemberTerms> {
+    if let Some(at) = raw.weight.as_ref().filter(|_| by_capacity) {
+        return refuse(at, PolicyProblem::WeightByCapacity);
+    }
+    let registry = match &raw.registry {
+        Some(at) if !is_registry(&at.value) => {
+            return refuse(at, PolicyProblem::Registry { registry: at.value.clone() });
+        }
+        other => other.as_ref().map(|at| at.value.clone()),
+    };
+    let patch = match &raw.patch {
+        None => None,
+        Some(at) => match serde_json::from_value(at.value.clone()) {
+            Ok(patch) => Some(patch),
+            Err(error) => return refuse(at, PolicyProblem::Patch { cause: error.to_string() }),
+        },
+    };
+    Ok(MemberTerms {
+        weight: raw.weight.as_ref().map(|at| weight(Some(at))).transpose()?,
+        bounds: bounds(raw.min.as_ref(), raw.max.as_ref(), each)?,
+        overrides: Overrides { patch, registry },
+    })
+}
+
+/// A host, perhaps with a port and a path: what may stand before an image's name.
+///
+/// Source: distribution/reference `regexp.go`.
+fn is_registry(text: &str) -> bool {
+    let (host, path) = text.split_once('/').map_or((text, None), |(host, path)| (host, Some(path)));
+    let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
+    let label = |label: &str| MemberName::new(&label.to_ascii_lowercase()).is_some();
+    let word = |word: &str| {
+        let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+        edge(word.as_bytes().first()) && edge(word.as_bytes().last()) && word.bytes().all(inner)
+    };
+    name.split('.').all(label)
+        && port.is_none_or(|port| port.parse::<u16>().is_ok())
+        && path.is_none_or(|path| path.split('/').all(word))
+}
+
+/// Reads the taints of a member.
+pub(super) fn taints(raw: &[Spanned<RawTaint>]) -> Checked<Vec<MemberTaint>> {
+    let taint = |at: &Spanned<RawTaint>| {
+        let RawTaint { key, value, effect } = &at.value;
+        if !is_label_key(&key.value) {
+            return fault(key, Problem::LabelKey { key: key.value.clone() });
+        }
+        if let Some(wrong) = effect.as_ref().filter(|effect| effect.value != "NoSchedule") {
+            return refuse(wrong, PolicyProblem::Effect { effect: wrong.value.clone() });
+        }
+        let value = match value {
+            Some(at) if !is_label_word(&at.value) => {
+                return fault(at, Problem::LabelValue { key: key.value.clone(), value: at.value.clone() });
+            }
+            other => other.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
+        };
+        Ok(MemberTaint { key: key.value.clone(), value })
+    };
+    raw.iter().map(taint).collect()
+}
+
+fn toleration(at: &Spanned<RawToleration>) -> Checked<MemberToleration> {
+    let RawToleration { key, operator, value, effect } = &at.value;
+    if let Some(wrong) = effect.as_ref().filter(|effect| effect.value != "NoSchedule") {
+        return refuse(wrong, PolicyProblem::Effect { effect: wrong.value.clone() });
+    }
+    let exists = match operator.as_ref().map(|at| at.value.as_str()) {
+        None | Some("Equal") => false,
+        Some("Exists") => true,
+        Some(other) => return refuse(at, PolicyProblem::Operator { operator: other.to_owned() }),
+    };
+    // As Kubernetes has it: `Equal` without a value bears the taint without one; `Exists` has none.
+    let value = match (exists, value) {
+        (true, Some(value)) => return refuse(value, PolicyProblem::ExistsValue),
+        (true, None) => None,
+        (false, value) => Some(value.as_ref().map(|at| at.value.clone()).unwrap_or_default()),
+    };
+    match key {
+        Some(key) if !is_label_key(&key.value) => fault(key, Problem::LabelKey { key: key.value.clone() }),
+        None if !exists => refuse(at, PolicyProblem::NoKey),
+        key => Ok(MemberToleration { key: key.as_ref().map(|at| at.value.clone()), value }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

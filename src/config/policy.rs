@@ -1,0 +1,156 @@
+//! Placement policies as they are configured.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::{MemberName, Weight},
+    wire::selector::LabelSelector,
+};
+
+/// How an object is spread over members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// A whole part in every member.
+    Duplicate,
+    /// Parts that together are the whole.
+    Divide,
+    /// One part in one member.
+    One,
+}
+
+/// One entry of `policies`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyConfig {
+    /// Its name, for `kubefold.io/placement-policy`.
+    pub name: String,
+    /// Which objects it holds for; `None`: only for those that name it.
+    pub matches: Option<Match>,
+    /// `None`: the default of the kind.
+    pub strategy: Option<Strategy>,
+    /// Who may get parts.
+    pub members: Chosen,
+    /// Shares go by free capacity in place of weights.
+    pub by_capacity: bool,
+    /// What holds in every member that [`PolicyConfig::per_member`] does not name.
+    pub each: Bounds,
+    /// What holds in single members.
+    pub per_member: BTreeMap<MemberName, MemberTerms>,
+    /// The label of members over whose values it is divided evenly first.
+    pub spread: Option<String>,
+    /// As much as fits is placed where not all does.
+    pub partial: bool,
+    /// Taints of members that its objects bear.
+    pub tolerations: Vec<MemberToleration>,
+}
+
+/// What an object must be like. All that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Match {
+    /// One of these kinds; empty is every kind.
+    pub kinds: Vec<KindPattern>,
+    /// In one of these namespaces (a last `*` is a prefix); empty is every namespace, and none.
+    pub namespaces: Vec<String>,
+    /// With such labels.
+    pub labels: Option<LabelSelector>,
+    /// With these annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// `Deployment`, `Widget.example.com`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindPattern {
+    /// The kind.
+    pub kind: String,
+    /// Its group; `None` is every built-in group.
+    pub group: Option<String>,
+}
+
+/// Which members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Chosen {
+    /// All.
+    #[default]
+    All,
+    /// These.
+    Named(Vec<MemberName>),
+    /// Those with such labels, and the text that was written.
+    Selected(Box<LabelSelector>, String),
+}
+
+/// How large a part may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// At least so many.
+    pub min: Option<u32>,
+    /// At most so many.
+    pub max: Option<u32>,
+}
+
+/// What holds in one member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberTerms {
+    /// Its share, in place of the member's own weight.
+    pub weight: Option<Weight>,
+    /// Its bounds, each in place of the policy's.
+    pub bounds: Bounds,
+    /// How its part differs.
+    pub overrides: Overrides,
+}
+
+/// How the part in one member differs. The journal keeps it, for parts that are made later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overrides {
+    /// RFC 6902.
+    pub patch: Option<json_patch::Patch>,
+    /// The registry that every image of a pod comes from there: `mirror.example/x`.
+    pub registry: Option<String>,
+}
+
+impl Overrides {
+    /// Says whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A taint of a member. It has one effect: `NoSchedule`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberTaint {
+    /// Key.
+    pub key: String,
+    /// Value; may be empty.
+    pub value: String,
+}
+
+/// What bears taints of members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberToleration {
+    /// Key; `None` is every key.
+    pub key: Option<String>,
+    /// Value; `None` is every value.
+    pub value: Option<String>,
+}
+
+/// Why objects of a kind cannot be placed so. `None` in place of a group is every built-in one.
+pub fn unfit(strategy: Strategy, group: Option<&str>, kind: &str) -> Option<String> {
+    let group = |name: &str| group.is_none_or(|group| group == name);
+    let sized = (group("apps") && matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"))
+        || (group("") && kind == "ReplicationController")
+        || (group("batch") && kind == "Job");
+    let along = (group("autoscaling") && kind == "HorizontalPodAutoscaler")
+        || (group("policy") && kind == "PodDisruptionBudget");
+    match strategy {
+        Strategy::Divide if !sized && !along => Some(format!("a {kind} has nothing to divide")),
+        Strategy::Duplicate if sized || along => Some(format!(
+            "a {kind} cannot be duplicated: the fleet view shows the sum over its parts, so that applying it again would \
+             shrink them; use divide, with min for a number in each member"
+        )),
+        Strategy::Duplicate if group("coordination.k8s.io") && kind == "Lease" => {
+            Some("a Lease must have one arbiter, so it cannot be duplicated".to_owned())
+        }
+        Strategy::Divide | Strategy::Duplicate | Strategy::One => None,
+    }
+}

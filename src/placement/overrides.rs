@@ -1,0 +1,185 @@
+//! How the part in one member differs from the others: a JSON patch, and another registry for its images.
+
+use serde_json::Value;
+
+use crate::{
+    config::{MemberName, Overrides},
+    placement::{marker::OWN_PREFIX, scheduling::pod_spec},
+};
+
+/// Docker's own registry has names of one word, and of two, without a registry before them.
+///
+/// Source: distribution/reference `normalize.go` `splitDockerDomain`.
+const LOCALHOST: &str = "localhost";
+
+/// An override that does not go with an object. The policy's fault, shown to the client: 422.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("placement policy {policy:?} has a patch for member {member} that does not go with this object: {why}")]
+pub struct OverrideError {
+    /// The policy.
+    pub policy: String,
+    /// The member.
+    pub member: MemberName,
+    /// Why.
+    pub why: String,
+}
+
+/// Applies overrides to a stamped body. Bytes stay where nothing differs.
+///
+/// Errors: the patch does not apply, or changes what kubefold goes by: identity, marker, divided numbers.
+pub fn overridden(
+    body: Vec<u8>,
+    overrides: &Overrides,
+    (group, kind): (&str, &str),
+    (policy, member): (&str, &MemberName),
+) -> Result<Vec<u8>, OverrideError> {
+    if overrides.is_empty() {
+        return Ok(body);
+    }
+    let wrong = |why: String| OverrideError { policy: policy.to_owned(), member: member.clone(), why };
+    let mut object: Value = serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))?;
+    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(group, kind)) {
+        let spec = path.iter().try_fold(&mut object, |at, key| at.get_mut(*key));
+        spec.into_iter().for_each(|spec| move_images(spec, registry));
+    }
+    if let Some(patch) = &overrides.patch {
+        let before = kept(&object, group, kind);
+        json_patch::patch(&mut object, patch).map_err(|error| wrong(error.to_string()))?;
+        let after = kept(&object, group, kind);
+        if let Some(((what, _), _)) = before.iter().zip(&after).find(|(before, after)| before != after) {
+            return Err(wrong(format!("it changes {what}")));
+        }
+    }
+    serde_json::to_vec(&object).map_err(|error| wrong(error.to_string()))
+}
+
+/// What no override may change.
+fn kept(object: &Value, group: &str, kind: &str) -> Vec<(String, Option<Value>)> {
+    let fixed = ["/apiVersion", "/kind", "/metadata/name", "/metadata/generateName", "/metadata/namespace"];
+    let fields = crate::placement::divided::Division::of(group, kind).map_or(&[][..], |division| division.fields());
+    let pointers = fixed.into_iter().chain(fields.iter().map(|field| field.pointer)).chain(["/spec/ordinals/start"]);
+    let mut kept: Vec<_> =
+        pointers.map(|at| (at.trim_start_matches('/').replace('/', "."), object.pointer(at).cloned())).collect();
+    for map in ["labels", "annotations"] {
+        let own = object.pointer(&format!("/metadata/{map}")).and_then(Value::as_object);
+        let own = own.map(|map| map.iter().filter(|(key, _)| key.starts_with(OWN_PREFIX)));
+        let own =
+            own.map(|own| own.map(|(key, value)| (key.clone(), value.clone())).collect::<serde_json::Map<_, _>>());
+        kept.push((format!("metadata.{map} of {OWN_PREFIX}"), own.filter(|own| !own.is_empty()).map(Value::Object)));
+    }
+    kept
+}
+
+fn move_images(spec: &mut Value, registry: &str) {
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for image in containers.into_iter().flatten().filter_map(|container| container.get_mut("image")) {
+            if let Some(moved) = image.as_str().map(|text| from_registry(text, registry)) {
+                *image = Value::String(moved);
+            }
+        }
+    }
+}
+
+/// The image with its registry replaced, or put before it where none is written.
+fn from_registry(image: &str, registry: &str) -> String {
+    let path = match image.split_once('/') {
+        Some((first, rest)) if first.contains(['.', ':']) || first == LOCALHOST || has_upper(first) => rest,
+        _ => image,
+    };
+    if path.is_empty() { image.to_owned() } else { format!("{registry}/{path}") }
+}
+
+fn has_upper(text: &str) -> bool {
+    text.chars().any(char::is_uppercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn overrides(patch: Option<Value>, registry: Option<&str>) -> Overrides {
+        Overrides {
+            patch: patch.map(|patch| serde_json::from_value(patch).unwrap()),
+            registry: registry.map(str::to_owned),
+        }
+    }
+
+    fn applied(body: &Value, what: &Overrides, kind: (&str, &str)) -> Result<Value, String> {
+        let east = MemberName::new("east").unwrap();
+        let out = overridden(body.to_string().into_bytes(), what, kind, ("shop", &east));
+        out.map(|out| serde_json::from_slice(&out).unwrap()).map_err(|error| error.to_string())
+    }
+
+    const DEPLOYMENT: (&str, &str) = ("apps", "Deployment");
+
+    fn web() -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "labels": {"kubefold.io/placement": "u", "app": "web"}},
+            "spec": {"replicas": 2, "template": {"spec": {
+                "initContainers": [{"name": "i", "image": "busybox"}],
+                "containers": [{"name": "c", "image": "quay.io/org/app:1@sha256:aa"}, {"name": "d"}]
+            }}}
+        })
+    }
+
+    #[test]
+    fn registries_are_replaced_as_container_tools_read_them() {
+        for (image, moved) in [
+            ("nginx", "mirror.example/x/nginx"),
+            ("nginx:1.27", "mirror.example/x/nginx:1.27"),
+            ("library/nginx", "mirror.example/x/library/nginx"),
+            ("quay.io/org/app:1", "mirror.example/x/org/app:1"),
+            ("localhost/app", "mirror.example/x/app"),
+            ("localhost:5000/a/b", "mirror.example/x/a/b"),
+            ("Host/app", "mirror.example/x/app"),
+            ("[::1]:5000/app@sha256:aa", "mirror.example/x/app@sha256:aa"),
+        ] {
+            assert_eq!(from_registry(image, "mirror.example/x"), moved);
+        }
+    }
+
+    #[test]
+    fn every_image_moves_and_nothing_else() {
+        let moved = applied(&web(), &overrides(None, Some("mirror.example")), DEPLOYMENT).unwrap();
+        let mut want = web();
+        want["spec"]["template"]["spec"]["initContainers"][0]["image"] = "mirror.example/busybox".into();
+        want["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror.example/org/app:1@sha256:aa".into();
+        assert_eq!(moved, want);
+        let map = json!({"kind": "ConfigMap", "data": {"image": "nginx"}});
+        assert_eq!(applied(&map, &overrides(None, Some("mirror.example")), ("", "ConfigMap")), Ok(map));
+    }
+
+    #[test]
+    fn a_patch_applies_or_says_whose_it_is() {
+        let patch = |value| overrides(Some(value), None);
+        let labelled = json!([{"op": "add", "path": "/metadata/labels/tier", "value": "edge"}]);
+        assert_eq!(applied(&web(), &patch(labelled), DEPLOYMENT).unwrap()["metadata"]["labels"]["tier"], "edge");
+        let gone = applied(&web(), &patch(json!([{"op": "remove", "path": "/spec/paused"}])), DEPLOYMENT).unwrap_err();
+        assert!(
+            gone.starts_with(
+                "placement policy \"shop\" has a patch for member east that does not go with this object: "
+            ),
+            "{gone}"
+        );
+        for (path, what) in [
+            ("/metadata/name", "metadata.name"),
+            ("/spec/replicas", "spec.replicas"),
+            ("/metadata/labels", "metadata.labels of kubefold.io/"),
+            ("/kind", "kind"),
+        ] {
+            let error = applied(&web(), &patch(json!([{"op": "remove", "path": path}])), DEPLOYMENT).unwrap_err();
+            assert!(error.ends_with(&format!("it changes {what}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn without_overrides_bytes_stay() {
+        let body = b"{ \"a\" : 1 }".to_vec();
+        let east = MemberName::new("east").unwrap();
+        assert_eq!(overridden(body.clone(), &Overrides::default(), DEPLOYMENT, ("", &east)), Ok(body));
+    }
+}

@@ -1,0 +1,349 @@
+//! Which policy holds for an object: one that it names, the first that matches it, or the default of its kind.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    config::{Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, Weight},
+    placement::scheduling::{Taint, Toleration},
+    wire::{locate::entries, media::is_built_in, resource::Gvk, selector::LabelSelector},
+};
+
+pub use crate::config::Strategy;
+
+/// Annotation by which an object names its policy.
+pub const POLICY_KEY: &str = "kubefold.io/placement-policy";
+/// Annotation by which an object limits its members: names, or a selector over the members' labels.
+pub const PLACE_ON_KEY: &str = "kubefold.io/place-on";
+
+/// Namespaced kinds of which every member gets a whole part, by group and kind. Of all cluster-scoped built-in kinds but
+/// [`ALONE`] every member gets one, too.
+const DUPLICATED: &[(&str, &str)] = &[
+    ("", "ConfigMap"),
+    ("", "LimitRange"),
+    ("", "ResourceQuota"),
+    ("", "Secret"),
+    ("", "Service"),
+    ("", "ServiceAccount"),
+    ("apps", "DaemonSet"),
+    ("networking.k8s.io", "Ingress"),
+    ("networking.k8s.io", "NetworkPolicy"),
+    ("rbac.authorization.k8s.io", "Role"),
+    ("rbac.authorization.k8s.io", "RoleBinding"),
+];
+/// Kinds that are divided. Autoscalers and budgets have a part in every member all the same.
+const DIVIDED: &[(&str, &str)] =
+    &[("apps", "Deployment"), ("autoscaling", "HorizontalPodAutoscaler"), ("policy", "PodDisruptionBudget")];
+/// Cluster-scoped kinds that are about one cluster's own things.
+const ALONE: &[(&str, &str)] = &[
+    ("", "Node"),
+    ("", "PersistentVolume"),
+    ("certificates.k8s.io", "CertificateSigningRequest"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "VolumeAttachment"),
+];
+
+/// What decides where objects go: the members' labels and taints, and the policies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    members: Vec<MemberRule>,
+    policies: Vec<PolicyConfig>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MemberRule {
+    name: MemberName,
+    labels: BTreeMap<String, String>,
+    taints: Vec<MemberTaint>,
+}
+
+/// What a policy is chosen by.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The object's kind.
+    pub gvk: &'a Gvk,
+    /// Empty if it is cluster-scoped.
+    pub namespace: &'a str,
+    /// Its `metadata.labels`, as JSON text.
+    pub labels: Option<&'a str>,
+    /// Its `metadata.annotations`, as JSON text.
+    pub annotations: Option<&'a str>,
+    /// Every cluster has it under this name.
+    pub shared: bool,
+    /// The policy that its marker names: an update has no input annotations.
+    pub policy: Option<&'a str>,
+}
+
+/// The policy that holds for one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Its name; `None` is the default of the kind.
+    pub name: Option<String>,
+    /// How parts are made.
+    pub strategy: Strategy,
+    /// Shares go by free capacity in place of weights.
+    pub by_capacity: bool,
+    /// What holds in each configured member.
+    pub terms: BTreeMap<MemberName, Terms>,
+    /// The label over whose values it is divided evenly first.
+    pub spread: Option<String>,
+    /// As much as fits is placed where not all does.
+    pub partial: bool,
+    /// Taints of members that it bears, besides its pods' own.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// What a policy says of one member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Why it gets no part, where the policy or the object leaves it out.
+    pub excluded: Option<String>,
+    /// The share, in place of the member's own weight.
+    pub weight: Option<Weight>,
+    /// At least so many.
+    pub min: u32,
+    /// At most so many.
+    pub max: Option<u32>,
+    /// The value of the label that is spread over.
+    pub group: Option<String>,
+    /// The member's taints.
+    pub taints: Vec<Taint>,
+    /// How its part differs.
+    pub overrides: crate::config::Overrides,
+}
+
+/// Why no policy can hold. The client's fault: 422.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// The object names a policy that is not configured.
+    #[error("metadata.annotations[{POLICY_KEY}]: Invalid value: {name:?}: there is no such policy; {}", known_policies(.known))]
+    NoSuchPolicy {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The object's choice of members is none.
+    #[error("metadata.annotations[{PLACE_ON_KEY}]: Invalid value: {text:?}: {why}")]
+    PlaceOn {
+        /// What stands there.
+        text: String,
+        /// What is wrong with it, and what to write.
+        why: String,
+    },
+    /// Every cluster has the object: nothing decides where it goes.
+    #[error("metadata.annotations[{0}]: Forbidden: every member has this object")]
+    Shared(&'static str),
+    /// The policy asks for what the kind cannot do.
+    #[error("placement policy {policy:?} does not fit: {why}")]
+    Unfit {
+        /// The policy.
+        policy: String,
+        /// Why.
+        why: String,
+    },
+}
+
+fn known_policies(names: &[String]) -> String {
+    if names.is_empty() { "none is configured".to_owned() } else { format!("use one of: {}", names.join(", ")) }
+}
+
+impl Policy {
+    /// A policy that says nothing but how parts are made.
+    pub fn plain(strategy: Strategy) -> Self {
+        Self {
+            name: None,
+            strategy,
+            by_capacity: false,
+            terms: BTreeMap::new(),
+            spread: None,
+            partial: false,
+            tolerations: Vec::new(),
+        }
+    }
+
+    /// What it says of a member.
+    pub fn terms(&self, member: &MemberName) -> Terms {
+        self.terms.get(member).cloned().unwrap_or_default()
+    }
+}
+
+impl Rules {
+    /// Takes what the configuration says about placement.
+    pub fn new(config: &Config) -> Self {
+        let member = |member: &crate::config::MemberConfig| MemberRule {
+            name: member.name.clone(),
+            labels: member.labels.clone(),
+            taints: member.taints.clone(),
+        };
+        Self { members: config.members.iter().map(member).collect(), policies: config.policies.clone() }
+    }
+
+    /// The policy that holds for an object.
+    ///
+    /// Errors: it names a policy or members that there are not, or the policy asks for what the kind cannot do.
+    pub fn rule_for(&self, subject: &Subject<'_>) -> Result<Policy, PolicyError> {
+        let named = subject.annotations.and_then(|map| text_of(map, POLICY_KEY));
+        let place_on = subject.annotations.and_then(|map| text_of(map, PLACE_ON_KEY));
+        if subject.shared {
+            let given = [(&named, POLICY_KEY), (&place_on, PLACE_ON_KEY)].into_iter().find(|(text, _)| text.is_some());
+            return match given {
+                Some((_, key)) => Err(PolicyError::Shared(key)),
+                None => Ok(Policy::plain(Strategy::Duplicate)),
+            };
+        }
+        let config = self.chosen(subject, named)?;
+        let place_on = place_on.map(|text| self.members_of(&text).map(|chosen| (chosen, text))).transpose()?;
+        let mut policy = Policy::plain(default_strategy(subject));
+        if let Some(config) = config {
+            policy.name = Some(config.name.clone());
+            policy.strategy = config.strategy.unwrap_or(policy.strategy);
+            policy.by_capacity = config.by_capacity;
+            policy.spread.clone_from(&config.spread);
+            policy.partial = config.partial;
+            policy.tolerations = config.tolerations.iter().map(toleration).collect();
+            if let Some(why) = config.strategy.and_then(|strategy| unfit(strategy, subject)) {
+                return Err(PolicyError::Unfit { policy: config.name.clone(), why });
+            }
+        }
+        for member in &self.members {
+            let mut terms = member.terms(config);
+            if let Some((_, text)) = place_on.as_ref().filter(|(chosen, _)| !holds(chosen, member)) {
+                terms.excluded.get_or_insert_with(|| format!("the object is to be placed on {text}"));
+            }
+            policy.terms.insert(member.name.clone(), terms);
+        }
+        Ok(policy)
+    }
+
+    /// The policy that the object names, or else the first that matches.
+    fn chosen(&self, subject: &Subject<'_>, named: Option<String>) -> Result<Option<&PolicyConfig>, PolicyError> {
+        if let Some(name) = named {
+            let found = self.policies.iter().find(|policy| policy.name == name);
+            let known = || self.policies.iter().map(|policy| policy.name.clone()).collect();
+            return found.map(Some).ok_or_else(|| PolicyError::NoSuchPolicy { name, known: known() });
+        }
+        // One that a marker names may be gone from the configuration by now.
+        let marked = subject.policy.and_then(|name| self.policies.iter().find(|policy| policy.name == name));
+        let matching = |policy: &&PolicyConfig| policy.matches.as_ref().is_some_and(|rule| matches(rule, subject));
+        Ok(marked.or_else(|| self.policies.iter().find(matching)))
+    }
+
+    /// Reads `kubefold.io/place-on`.
+    fn members_of(&self, text: &str) -> Result<Chosen, PolicyError> {
+        let wrong = |why: String| PolicyError::PlaceOn { text: text.to_owned(), why };
+        let words: Vec<&str> = text.split(',').map(str::trim).collect();
+        let names: Option<Vec<_>> = words.iter().map(|word| MemberName::new(word)).collect();
+        let all = || self.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>().join(", ");
+        if let Some(names) = names {
+            let stranger = names.iter().find(|name| !self.members.iter().any(|member| member.name == **name));
+            return match stranger {
+                Some(name) => Err(wrong(format!("there is no member {:?}; the members are {}", name.as_str(), all()))),
+                None => Ok(Chosen::Named(names)),
+            };
+        }
+        let selector = LabelSelector::parse(text, |_| false);
+        let selector = selector.map_err(|error| {
+            wrong(format!("write members ({}) or a selector over their labels (region in (eu,us)): {error}", all()))
+        })?;
+        if selector.is_everything() {
+            return Err(wrong(format!("write members ({}) or a selector over their labels", all())));
+        }
+        Ok(Chosen::Selected(Box::new(selector), text.to_owned()))
+    }
+}
+
+fn holds(chosen: &Chosen, member: &MemberRule) -> bool {
+    match chosen {
+        Chosen::All => true,
+        Chosen::Named(names) => names.contains(&member.name),
+        Chosen::Selected(selector, _) => {
+            let labels = serde_json::to_string(&member.labels).unwrap_or_default();
+            selector.matches(Some(&labels), &[member.name.as_str()])
+        }
+    }
+}
+
+impl MemberRule {
+    fn terms(&self, policy: Option<&PolicyConfig>) -> Terms {
+        let taint = |taint: &MemberTaint| Taint {
+            key: taint.key.clone(),
+            value: taint.value.clone(),
+            effect: "NoSchedule".to_owned(),
+        };
+        let taints = self.taints.iter().map(taint).collect();
+        let Some(policy) = policy else { return Terms { taints, ..Terms::default() } };
+        let none = MemberTerms::default();
+        let own = policy.per_member.get(&self.name).unwrap_or(&none);
+        let group = policy.spread.as_ref().and_then(|label| self.labels.get(label).cloned());
+        let mut excluded = None;
+        if !holds(&policy.members, self) {
+            excluded = Some(format!("policy {} does not place there", policy.name));
+        } else if let (Some(label), None) = (&policy.spread, &group) {
+            excluded = Some(format!("it has no label {label}, over which policy {} spreads", policy.name));
+        }
+        let Bounds { min, max } = own.bounds;
+        Terms {
+            excluded,
+            weight: own.weight,
+            min: min.or(policy.each.min).unwrap_or(0),
+            max: max.or(policy.each.max),
+            group,
+            taints,
+            overrides: own.overrides.clone(),
+        }
+    }
+}
+
+fn toleration(config: &crate::config::MemberToleration) -> Toleration {
+    let operator = if config.value.is_some() { "Equal" } else { "Exists" };
+    Toleration {
+        key: config.key.clone().unwrap_or_default(),
+        operator: operator.to_owned(),
+        value: config.value.clone().unwrap_or_default(),
+        effect: String::new(),
+    }
+}
+
+/// How a kind is placed that no policy speaks of.
+fn default_strategy(subject: &Subject<'_>) -> Strategy {
+    let kind = (&*subject.gvk.group, &*subject.gvk.kind);
+    let everywhere = subject.namespace.is_empty() && is_built_in(kind.0) && !ALONE.contains(&kind);
+    if DIVIDED.contains(&kind) {
+        Strategy::Divide
+    } else if everywhere || DUPLICATED.contains(&kind) {
+        Strategy::Duplicate
+    } else {
+        Strategy::One
+    }
+}
+
+/// Why a kind cannot be placed so.
+fn unfit(strategy: Strategy, subject: &Subject<'_>) -> Option<String> {
+    crate::config::unfit(strategy, Some(&subject.gvk.group), &subject.gvk.kind)
+}
+
+fn matches(rule: &Match, subject: &Subject<'_>) -> bool {
+    let kind = |pattern: &KindPattern| {
+        let group = match &pattern.group {
+            Some(group) => **group == *subject.gvk.group,
+            None => is_built_in(&subject.gvk.group),
+        };
+        group && *pattern.kind == *subject.gvk.kind
+    };
+    let namespace = |pattern: &String| match pattern.strip_suffix('*') {
+        Some(prefix) => !subject.namespace.is_empty() && subject.namespace.starts_with(prefix),
+        None => subject.namespace == pattern,
+    };
+    let annotation = |(key, value): (&String, &String)| {
+        subject.annotations.and_then(|map| text_of(map, key)).as_ref() == Some(value)
+    };
+    (rule.kinds.is_empty() || rule.kinds.iter().any(kind))
+        && (rule.namespaces.is_empty() || rule.namespaces.iter().any(namespace))
+        && rule.labels.as_ref().is_none_or(|selector| selector.matches(subject.labels, &[]))
+        && rule.annotations.iter().all(annotation)
+}
+
+/// One value of a string map.
+fn text_of(map: &str, key: &str) -> Option<String> {
+    entries(map).ok()?.into_iter().rev().find(|entry| entry.name == key)?.text()
+}

@@ -1,0 +1,81 @@
+//! What a create body says, as far as placing it is concerned.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{
+    placement::{divided::Wholes, scheduling::PodRequirements},
+    wire::{locate::Paths, status::Status},
+    write::{
+        create::invalid,
+        fleet::{Owner, Scaled},
+        reply::Reply,
+        request::Request,
+    },
+};
+
+/// A body that is to be created.
+pub(super) struct Draft<'a> {
+    pub(super) json: &'a str,
+    /// `metadata.name`; empty if there is none.
+    pub(super) name: String,
+    /// `metadata.generateName`; empty if there is none.
+    pub(super) base: String,
+    /// As JSON text.
+    pub(super) labels: Option<&'a str>,
+    /// As JSON text.
+    pub(super) annotations: Option<&'a str>,
+    pub(super) owners: Vec<Owner>,
+    pub(super) wholes: Wholes,
+    /// `None` of a kind that makes no pods.
+    pub(super) pod: Option<PodRequirements>,
+    /// What an autoscaler is for.
+    pub(super) scales: Option<Scaled>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata<'a> {
+    name: Option<String>,
+    generate_name: Option<String>,
+    owner_references: Option<Vec<Owner>>,
+    #[serde(borrow)]
+    labels: Option<&'a RawValue>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
+}
+
+impl<'a> Draft<'a> {
+    /// Reads a request's body.
+    ///
+    /// Errors: 400 where it is no object with metadata, 422 where a number that is to be divided is none.
+    pub(super) fn read(request: &'a Request) -> Result<Self, Reply> {
+        let json = std::str::from_utf8(&request.body).map_err(|error| Status::bad_request(error.to_string()))?;
+        let bad = |error: &dyn std::fmt::Display| {
+            Reply::from(Status::bad_request(format!("the body is no object to create: {error}")))
+        };
+        let mut found = Vec::new();
+        Paths::new([(0, ["metadata"].as_slice()), (1, &["spec", "scaleTargetRef"])])
+            .locate(json, &mut found)
+            .map_err(|error| bad(&error))?;
+        let raw = |id: u16| found.iter().find(|place| place.id == id).and_then(|place| json.get(place.range.clone()));
+        let metadata = raw(0).ok_or_else(|| bad(&"it has no metadata"))?;
+        let metadata: Metadata<'a> = serde_json::from_str(metadata).map_err(|error| bad(&error))?;
+        let name = metadata.name.unwrap_or_default();
+        let (group, kind) = (&*request.gvk.group, &*request.gvk.kind);
+        let wholes = Wholes::read(group, kind, json).map_err(|error| invalid(request, &name, &error.to_string()))?;
+        let is_autoscaler = (group, kind) == ("autoscaling", "HorizontalPodAutoscaler");
+        Ok(Self {
+            json,
+            name,
+            base: metadata.generate_name.unwrap_or_default(),
+            labels: metadata.labels.map(RawValue::get),
+            annotations: metadata.annotations.map(RawValue::get),
+            owners: metadata.owner_references.unwrap_or_default(),
+            wholes,
+            pod: PodRequirements::of(group, kind, json).map_err(|error| bad(&error))?,
+            // The member refuses one that is malformed.
+            scales: raw(1).filter(|_| is_autoscaler).and_then(|target| serde_json::from_str(target).ok()),
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! Creates that are unfinished: finished where the home stands, taken back where it does not.
+//!
+//! Parts of a shared object bear no marker, and the fleet view shows it wherever it stands first: so such a create is
+//! finished as soon as it stands anywhere, unless the journal has that it is taken back.
+
+use crate::{
+    wire::{locate::Paths, warning::Warnings},
+    write::{
+        Writer,
+        fleet::{Fleet, Owner},
+        journal::{Entry, EntryTarget, Step},
+        settle::Settled,
+        steps::{Found, Outcome, Removed},
+    },
+};
+
+impl<F: Fleet> Writer<F> {
+    /// Goes on with a create by what stands at its home.
+    pub(super) async fn settle_create(
+        &self,
+        entry: &Entry,
+        home: &EntryTarget,
+        others: &[EntryTarget],
+        found: Found,
+    ) -> Settled {
+        if entry.shared {
+            return self.settle_shared(entry, home, others, found).await;
+        }
+        match found {
+            // Somebody deletes it: what is missing of it is not made any more.
+            Found::Part { deleting: true, .. } => self.close(entry).await,
+            Found::Part { body, .. } => {
+                self.fleet.ingest(&entry.key, &home.member, &body).await;
+                self.finish_parts(entry, others).await
+            }
+            Found::Absent if entry.is_committed() => {
+                tracing::warn!(object = %entry.key, member = %home.member, "what is missing of a create is given up: \
+                    its home was deleted in its member");
+                self.close(entry).await
+            }
+            Found::Absent => self.undo_parts(entry, others).await,
+            Found::Elsewhere => self.without_home(entry, home, others).await,
+            Found::Unreachable(cause) => {
+                tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished create waits for its home");
+                Settled::Open
+            }
+        }
+    }
+
+    /// The home's member is not configured any more, or another cluster. What was committed goes on under the next home.
+    async fn without_home(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget]) -> Settled {
+        if !entry.is_committed() {
+            tracing::warn!(object = %entry.key, member = %home.member, "an unfinished create is given up: \
+                its home is not configured any more, or another cluster; what stands of it stays");
+            return self.close(entry).await;
+        }
+        for (at, heir) in others.iter().enumerate() {
+            match self.find(entry, heir).await {
+                Found::Elsewhere | Found::Absent => {}
+                Found::Unreachable(_) => return Settled::Open,
+                Found::Part { deleting: true, .. } => return self.close(entry).await,
+                Found::Part { .. } => {
+                    let rest: Vec<_> = others.iter().skip(at + 1).chain(others.iter().take(at)).cloned().collect();
+                    return self.finish_parts(entry, &rest).await;
+                }
+            }
+        }
+        self.close(entry).await
+    }
+
+    async fn settle_shared(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
+        if home.step == Step::Undone {
+            return self.undo_parts(entry, others).await;
+        }
+        let (mut stands, mut unreachable, mut absent) = (false, false, Vec::new());
+        let mut all = vec![(home, found)];
+        for target in others {
+            all.push((target, self.find(entry, target).await));
+        }
+        for (target, found) in all {
+            match found {
+                Found::Part { deleting: true, .. } => return self.close(entry).await,
+                Found::Part { uid, body, .. } => {
+                    stands = true;
+                    self.fleet.ingest(&entry.key, &target.member, &body).await;
+                    self.journal.step(entry.id, &target.member, Step::Done { uid: Some(uid) }).await;
+                }
+                Found::Absent => absent.push(target.clone()),
+                Found::Unreachable(_) => unreachable = true,
+                Found::Elsewhere => self.journal.step(entry.id, &target.member, Step::Undone).await,
+            }
+        }
+        if unreachable {
+            // What stands nowhere that can be asked may stand there.
+            for target in absent.iter().filter(|_| stands) {
+                self.finish_part(entry, target).await;
+            }
+            return Settled::Open;
+        }
+        if stands { self.finish_parts(entry, &absent).await } else { self.close(entry).await }
+    }
+
+    async fn finish_parts(&self, entry: &Entry, parts: &[EntryTarget]) -> Settled {
+        let mut open = false;
+        for target in parts {
+            open |= !self.finish_part(entry, target).await;
+        }
+        if open { Settled::Open } else { self.close(entry).await }
+    }
+
+    async fn undo_parts(&self, entry: &Entry, parts: &[EntryTarget]) -> Settled {
+        let mut open = false;
+        for target in parts {
+            open |= !self.undo_part(entry, target).await;
+        }
+        if open { Settled::Open } else { self.close(entry).await }
+    }
+
+    /// Makes a part that is missing though the home exists. Says whether it is there, or needs not be.
+    async fn finish_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        let (there, step) = match self.find(entry, target).await {
+            Found::Part { uid, body, .. } => {
+                self.fleet.ingest(&entry.key, &target.member, &body).await;
+                (true, Step::Done { uid: Some(uid) })
+            }
+            // What refers to others by their visible UIDs must find them there.
+            Found::Absent if !self.holds_owners(entry, target).await => {
+                (false, Step::Failed("it does not hold the owner".to_owned()))
+            }
+            Found::Absent => {
+                let outcome = self.make(entry, target, false, &mut Warnings::default()).await;
+                if let Outcome::Done { body, .. } = &outcome {
+                    self.fleet.ingest(&entry.key, &target.member, body).await;
+                }
+                (matches!(outcome, Outcome::Done { .. }), outcome.step())
+            }
+            Found::Elsewhere => (true, Step::Undone),
+            Found::Unreachable(cause) => (false, Step::Failed(cause)),
+        };
+        self.journal.step(entry.id, &target.member, step).await;
+        there
+    }
+
+    /// Says whether a member holds what the body names as owners. Where it is not known which UIDs those have there, a part
+    /// would name strangers, and the member's garbage collector take it.
+    async fn holds_owners(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        for owner in owners(&entry.body) {
+            if !self.fleet.holders(&entry.key.namespace, &owner).await.contains(&target.member) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes a part back. Says whether it is gone, or as good as.
+    async fn undo_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        let removed = match self.find(entry, target).await {
+            // Nothing but its UID says that an object without a marker is what was made here.
+            Found::Part { uid, .. } if entry.shared && !target.made(&uid) => Removed::Gone,
+            Found::Part { deleting: true, .. } => Removed::Requested,
+            Found::Part { uid, .. } => self.undo(entry, target, &uid).await,
+            Found::Absent | Found::Elsewhere => Removed::Gone,
+            Found::Unreachable(cause) => Removed::Left(cause),
+        };
+        match removed {
+            Removed::Gone | Removed::Requested => {
+                self.journal.step(entry.id, &target.member, Step::Undone).await;
+                true
+            }
+            // The step keeps the UID by which it can be taken back.
+            Removed::Left(cause) if !entry.shared => {
+                self.journal.step(entry.id, &target.member, Step::Failed(cause)).await;
+                false
+            }
+            Removed::Left(_) => false,
+        }
+    }
+}
+
+fn owners(body: &str) -> Vec<Owner> {
+    let mut found = Vec::new();
+    let located = Paths::new([(0, ["metadata", "ownerReferences"].as_slice())]).locate(body, &mut found).is_ok();
+    let raw = found.first().filter(|_| located).and_then(|place| body.get(place.range.clone()));
+    raw.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default()
+}

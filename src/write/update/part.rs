@@ -1,0 +1,263 @@
+//! One part's update: its member's document, what changes in it, and the request that makes it.
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    config::MemberName,
+    placement::{
+        marker::MARKER_KEY,
+        merge::{Change, Take, merge_patch, take},
+    },
+    wire::{caller::Caller, warning::Warnings},
+    write::{
+        Writer,
+        fleet::{Answer, Call, Document, Fleet, Key},
+        request::with_dry_run,
+        steps::{Outcome, Seen},
+        update::wanted::{MERGE_PATCH, set},
+    },
+};
+
+/// How often a part is read again because it changed meanwhile.
+const CONFLICTS_MAX: u32 = 8;
+
+/// How an update reaches members: with the client's own verb, so that their rules for who may do what hold, and their
+/// records say what was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Manner {
+    /// It is a `PUT`, else a `PATCH`.
+    pub(super) whole: bool,
+    /// Empty for none.
+    pub(super) subresource: String,
+    /// The client changes `metadata.managedFields` into this.
+    pub(super) managed_fields: Option<Value>,
+}
+
+/// Who asks, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asking<'a> {
+    pub(super) key: &'a Key,
+    pub(super) caller: &'a Caller,
+    pub(super) user_agent: Option<&'a str>,
+    pub(super) query: &'a str,
+    pub(super) manner: &'a Manner,
+}
+
+impl Asking<'_> {
+    fn path(&self) -> String {
+        let object = self.key.object();
+        match self.manner.subresource.as_str() {
+            "" => object,
+            subresource => format!("{object}/{subresource}"),
+        }
+    }
+}
+
+/// A part as it is known, in its member's own words.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Held {
+    pub(super) member: MemberName,
+    pub(super) cluster_uid: String,
+    pub(super) uid: String,
+    pub(super) document: Value,
+}
+
+impl Held {
+    /// Its revision.
+    pub(super) fn revision(&self) -> &str {
+        self.document.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// What came of bringing a part to what it shall be.
+#[derive(Debug)]
+pub(super) enum Brought {
+    /// It was so already.
+    Same,
+    /// The member was asked.
+    Asked(Outcome),
+    /// It is not there any more: somebody deleted it in its member.
+    Gone,
+}
+
+/// The document of a member, with the words that an item of a list does not have.
+pub(super) fn document(key: &Key, json: &[u8]) -> Option<Value> {
+    let mut document: Value = serde_json::from_slice(json).ok().filter(Value::is_object)?;
+    let group = &key.gvk.group;
+    let api_version =
+        if group.is_empty() { key.gvk.version.to_string() } else { format!("{group}/{}", key.gvk.version) };
+    for (field, text) in [("kind", key.gvk.kind.to_string()), ("apiVersion", api_version)] {
+        if document.get(field).is_none() {
+            set(&mut document, field, text.into());
+        }
+    }
+    Some(document)
+}
+
+/// A part's document with changes made. Gives what it did not take, too.
+pub(super) fn changed<'c>(before: &Value, changes: &'c [Change], how: Take) -> (Value, Vec<&'c Change>) {
+    let mut after = before.clone();
+    let left = take(changes, how, &mut after);
+    keep_marker(before, &mut after);
+    (after, left)
+}
+
+/// Whatever a client wants, a part stays a part.
+fn keep_marker(before: &Value, after: &mut Value) {
+    for map in ["labels", "annotations"] {
+        let Some(mark) = before.pointer(&format!("/metadata/{map}")).and_then(|map| map.get(MARKER_KEY)) else {
+            continue;
+        };
+        let Some(metadata) = after.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+        let held = metadata.entry(map).or_insert_with(|| Value::Object(serde_json::Map::new()));
+        set(held, MARKER_KEY, mark.clone());
+    }
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Has a member make `after` of `before`, at that revision if one is given.
+    pub(super) async fn write_part(
+        &self,
+        asking: Asking<'_>,
+        member: &MemberName,
+        (before, after): (&Value, &Value),
+        revision: Option<&str>,
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Outcome {
+        let manner = asking.manner;
+        let mut body = if manner.whole { after.clone() } else { merge_patch(before, after) };
+        let metadata = body
+            .as_object_mut()
+            .map(|body| body.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())));
+        if let Some(metadata) = metadata.and_then(Value::as_object_mut) {
+            // A member keeps those that it is not told.
+            metadata.shift_remove("managedFields");
+            metadata.shift_remove("resourceVersion");
+            if let Some(fields) = &manner.managed_fields {
+                metadata.insert("managedFields".to_owned(), fields.clone());
+            }
+            if let Some(revision) = revision {
+                metadata.insert("resourceVersion".to_owned(), revision.into());
+            }
+        }
+        let call = Call {
+            method: if manner.whole { Method::PUT } else { Method::PATCH },
+            path: asking.path(),
+            query: if dry { with_dry_run(asking.query) } else { asking.query.to_owned() },
+            content_type: (if manner.whole { "application/json" } else { MERGE_PATCH }).to_owned(),
+            body: Bytes::from(body.to_string()),
+            user_agent: asking.user_agent.map(str::to_owned),
+        };
+        self.mutate(member, asking.caller, call, dry, warnings).await
+    }
+
+    /// Has a member say what a patch makes of its part.
+    pub(super) async fn try_patch(
+        &self,
+        asking: Asking<'_>,
+        member: &MemberName,
+        content_type: &str,
+        body: Bytes,
+        warnings: &mut Warnings,
+    ) -> Outcome {
+        let call = Call {
+            method: Method::PATCH,
+            path: asking.path(),
+            query: with_dry_run(asking.query),
+            content_type: content_type.to_owned(),
+            body,
+            user_agent: asking.user_agent.map(str::to_owned),
+        };
+        self.mutate(member, asking.caller, call, true, warnings).await
+    }
+
+    /// Brings a part that is not the home to what it shall be: each value only where it still holds the old one. One that
+    /// changed meanwhile is read again. Gives what it did not take, too.
+    pub(super) async fn bring<'c>(
+        &self,
+        asking: Asking<'_>,
+        part: &mut Held,
+        changes: &'c [Change],
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> (Brought, Vec<&'c Change>) {
+        let mut tries_left = CONFLICTS_MAX;
+        loop {
+            tries_left -= 1;
+            if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
+                return (Brought::Gone, Vec::new());
+            }
+            let (after, left) = changed(&part.document, changes, Take::WhereOld);
+            if after == part.document && asking.manner.managed_fields.is_none() {
+                return (Brought::Same, left);
+            }
+            let documents = (&part.document, &after);
+            let outcome = self.write_part(asking, &part.member, documents, Some(part.revision()), dry, warnings).await;
+            match &outcome {
+                Outcome::Refused { code: StatusCode::NOT_FOUND, .. } => return (Brought::Gone, left),
+                Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(body) && tries_left > 0 => {}
+                Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(body) => {
+                    return (Brought::Gone, left);
+                }
+                _ => return (Brought::Asked(outcome), left),
+            }
+            match self.read_part(asking.key, part).await {
+                Ok(Some(document)) => part.document = document,
+                Ok(None) => return (Brought::Gone, left),
+                Err(cause) => return (Brought::Asked(Outcome::NotSent(cause)), left),
+            }
+        }
+    }
+
+    /// Reads a part anew, as kubefold: what it sees goes to nobody. `None`: it is gone, or another object.
+    ///
+    /// Errors: nobody can tell; why.
+    pub(super) async fn read_part(&self, key: &Key, part: &Held) -> Result<Option<Value>, String> {
+        match self.look(key, part).await? {
+            Some(body) => Ok(document(key, &body)),
+            None => Ok(None),
+        }
+    }
+
+    /// The same, as the member sent it.
+    pub(super) async fn look(&self, key: &Key, part: &Held) -> Result<Option<Document>, String> {
+        if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
+            return Ok(None);
+        }
+        let call = Call {
+            method: Method::GET,
+            path: key.object(),
+            query: String::new(),
+            content_type: String::new(),
+            body: Bytes::new(),
+            user_agent: None,
+        };
+        match self.fleet.call(&part.member, None, call).await {
+            Answer::Answered { code: StatusCode::OK, body, .. } => {
+                let is_it = Seen::of(&body).uid.as_ref() == Some(&part.uid);
+                Ok(is_it.then_some(body))
+            }
+            Answer::Answered { code: StatusCode::NOT_FOUND, .. } => Ok(None),
+            Answer::Answered { code, body, .. } => {
+                Err(format!("it answered {code} {}", Seen::of(&body).message.unwrap_or_default()))
+            }
+            Answer::NotSent(cause) | Answer::Unknown(cause) => Err(cause),
+        }
+    }
+}
+
+/// Says whether a 409 is about the UID.
+fn is_another(body: &Bytes) -> bool {
+    Seen::of(body).message.is_some_and(|said| said.contains("UID in precondition"))
+}
+
+/// Says whether a 409 is about the revision: an apply's is about other managers, and a name's about who has it.
+pub(super) fn is_stale(body: &Bytes) -> bool {
+    let seen = Seen::of(body);
+    seen.reason.as_deref() == Some("Conflict")
+        && seen.message.is_some_and(|said| said.contains("the object has been modified"))
+}

@@ -1,0 +1,161 @@
+//! An update that is not finished everywhere: what the home holds goes to the parts that are behind.
+
+use serde_json::Value;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::{
+    config::MemberName,
+    wire::warning::Warnings,
+    write::{
+        LANDS_WITHIN, Writer,
+        fleet::Fleet,
+        journal::{Entry, EntryTarget, Step},
+        steps::Outcome,
+        update::{
+            part::{Asking, Brought, Held, document},
+            task::{Pending, Task},
+        },
+    },
+};
+
+/// What the home says of an update.
+enum Home {
+    /// It made it: this is what it holds now.
+    Landed(Value),
+    /// It never did, or it is not there any more: nothing is to be done.
+    Over,
+    /// It cannot be asked.
+    Unreachable,
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Finishes an update as far as members answer. Says whether nothing is left to do. Under the key's hold.
+    pub(in crate::write) async fn settle_update(&self, entry: &Entry, last_byte: Instant, wake: &Notify) -> bool {
+        let (Some(task), Some((home, others))) = (Task::of(entry), entry.targets.split_first()) else { return true };
+        let now = match self.ask_landed(entry, home, &task, last_byte + LANDS_WITHIN, wake).await {
+            Home::Landed(now) => now,
+            Home::Over => return true,
+            Home::Unreachable => return false,
+        };
+        let mut open = false;
+        for target in others.iter().filter(|target| is_open(&target.step)) {
+            open |= !self.settle_part(entry, &task, target, &now).await;
+        }
+        !open
+    }
+
+    /// Looks at the home until what is there proves something: while the mutation may still land, what it finds undone
+    /// does not.
+    async fn ask_landed(&self, entry: &Entry, home: &EntryTarget, task: &Task, landed: Instant, wake: &Notify) -> Home {
+        let part = held(home);
+        loop {
+            let may_still_land = Instant::now() < landed;
+            match self.look(&entry.key, &part).await {
+                Ok(Some(body)) => {
+                    let Some(now) = document(&entry.key, &body) else { return Home::Over };
+                    if matches!(home.step, Step::Done { .. }) || holds(task, &now) {
+                        self.fleet.ingest(&entry.key, &home.member, &body).await;
+                        self.journal.step(entry.id, &home.member, Step::Done { uid: home.own_uid.clone() }).await;
+                        return Home::Landed(now);
+                    }
+                    if !may_still_land {
+                        return Home::Over;
+                    }
+                }
+                Ok(None) => {
+                    tracing::warn!(object = %entry.key, member = %home.member, "an unfinished update is given up: \
+                        the home's part is gone; what differs between the others stays");
+                    return Home::Over;
+                }
+                Err(cause) if !may_still_land => {
+                    tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished update waits for its home");
+                    return Home::Unreachable;
+                }
+                Err(_) => {}
+            }
+            let _either = tokio::time::timeout_at(landed, wake.notified()).await;
+        }
+    }
+
+    /// Brings one part up. Says whether nothing is left to do there.
+    async fn settle_part(&self, entry: &Entry, task: &Task, target: &EntryTarget, home: &Value) -> bool {
+        // Earlier and later updates of the same version wait for the same member: together they make one step.
+        let mut waiting = self.journal.open_updates(&entry.key, &entry.uid);
+        waiting.retain(|other| {
+            let mut unfinished = other.unfinished();
+            other.key.gvr == entry.key.gvr && unfinished.any(|member| member == target.member)
+        });
+        let changes = Pending::of(&waiting, &target.member).live(home);
+        let mut part = held(target);
+        let step = match self.read_part(&entry.key, &part).await {
+            Ok(Some(now)) => {
+                part.document = now;
+                let asking = Asking {
+                    key: &entry.key,
+                    caller: &entry.caller,
+                    user_agent: entry.user_agent.as_deref(),
+                    query: &entry.query,
+                    manner: &task.manner,
+                };
+                let (brought, _) = self.bring(asking, &mut part, &changes, false, &mut Warnings::default()).await;
+                match brought {
+                    Brought::Same | Brought::Gone => Step::Done { uid: None },
+                    Brought::Asked(outcome) => {
+                        if let Outcome::Done { body, .. } = &outcome {
+                            self.fleet.ingest(&entry.key, &target.member, body).await;
+                        }
+                        outcome.step()
+                    }
+                }
+            }
+            Ok(None) => Step::Done { uid: None },
+            Err(cause) => Step::Failed(cause),
+        };
+        let done = matches!(step, Step::Done { .. });
+        self.journal.step(entry.id, &target.member, step).await;
+        if done {
+            waiting.retain(|other| other.id != entry.id);
+            self.finish_earlier(&waiting, &target.member).await;
+        }
+        done
+    }
+
+    /// Notes that a member has made what these updates had still to do there.
+    pub(super) async fn finish_earlier(&self, entries: &[Entry], member: &MemberName) {
+        for entry in entries {
+            self.journal.step(entry.id, member, Step::Done { uid: None }).await;
+            if self.journal.open_entry(entry.id).is_some_and(|(entry, _)| entry.unfinished().next().is_none()) {
+                self.journal.finish(entry.id).await;
+            }
+        }
+    }
+}
+
+/// Says whether a home has made its changes: one of the values that came with them is there. An update that changes
+/// nothing in its home was decided when it was entered.
+fn holds(task: &Task, now: &Value) -> bool {
+    let shared = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| (change, holds.clone()));
+    let own = task.home.own.iter().map(|change| (change, change.wanted()));
+    let mut told = shared.chain(own).filter(|(change, holds)| change.before() != *holds).peekable();
+    told.peek().is_none() || told.any(|(change, holds)| change.value_in(now) == holds)
+}
+
+/// The updates that their home has made, as far as its document tells.
+pub(super) fn landed(mut updates: Vec<Entry>, home: &Held) -> Vec<Entry> {
+    let done = |entry: &Entry| entry.targets.first().is_some_and(|target| matches!(target.step, Step::Done { .. }));
+    updates.retain(|entry| done(entry) || Task::of(entry).is_some_and(|task| holds(&task, &home.document)));
+    updates
+}
+
+fn is_open(step: &Step) -> bool {
+    matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_))
+}
+
+fn held(target: &EntryTarget) -> Held {
+    Held {
+        member: target.member.clone(),
+        cluster_uid: target.cluster_uid.clone(),
+        uid: target.own_uid.clone().unwrap_or_default(),
+        document: Value::Null,
+    }
+}

@@ -1,0 +1,100 @@
+//! An unfinished update, as the journal has it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    config::MemberName,
+    placement::merge::{Change, What},
+    write::{journal::Entry, update::part::Manner},
+};
+
+/// What is to become of the parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// How members are asked.
+    pub(super) manner: Manner,
+    /// What changes in the home.
+    pub(super) home: PartTask,
+    /// What the home holds at each of these when it is done: a member writes some values in another way than they came.
+    pub(super) holds: Vec<Option<Value>>,
+    /// What changes in the other parts, in the order of the entry's targets.
+    pub(super) others: Vec<PartTask>,
+}
+
+/// What changes in one part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct PartTask {
+    /// Each stands for the home's change at the same place in the list, in the words of this member.
+    pub(super) shared: Vec<Change>,
+    /// Its share of what is divided.
+    pub(super) own: Vec<Change>,
+}
+
+impl Task {
+    /// Reads an entry's task. `None`: it is of another kind, or of a kubefold that wrote others.
+    pub(super) fn of(entry: &Entry) -> Option<Self> {
+        serde_json::from_str(&entry.body).ok()
+    }
+
+    /// The task as the journal has it.
+    pub(super) fn to_body(&self) -> String {
+        // Strings, numbers and maps of strings: serialization has no way to fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// What is still to be done in one part, by one update or several of them, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pending(Vec<Waiting>);
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    home: Vec<Change>,
+    holds: Vec<Option<Value>>,
+    part: PartTask,
+}
+
+impl Pending {
+    /// What these entries have still to do in a member that is not their home.
+    pub(super) fn of(entries: &[Entry], member: &MemberName) -> Self {
+        let of = |entry: &Entry| {
+            let at = entry.targets.iter().skip(1).position(|target| target.member == *member)?;
+            let task = Task::of(entry)?;
+            Some(Waiting { home: task.home.shared, holds: task.holds, part: task.others.into_iter().nth(at)? })
+        };
+        Self(entries.iter().filter_map(of).collect())
+    }
+
+    /// Adds a later update.
+    pub(super) fn then(mut self, home: &[Change], holds: &[Option<Value>], part: PartTask) -> Self {
+        self.0.push(Waiting { home: home.to_vec(), holds: holds.to_vec(), part });
+        self
+    }
+
+    /// The changes to make, in order: those whose values the home still holds, and those that such a one came after.
+    pub(super) fn live(&self, home: &Value) -> Vec<Change> {
+        let mut live: Vec<Change> = Vec::new();
+        for waiting in self.0.iter().rev() {
+            let mut batch = waiting.part.own.clone();
+            for (at, change) in waiting.part.shared.iter().enumerate() {
+                let (Some(of_home), Some(holds)) = (waiting.home.get(at), waiting.holds.get(at)) else { continue };
+                if matches!(change.what, What::Value { old: None, new: None }) {
+                    continue;
+                }
+                let followed = || live.iter().any(|later| later.follows(change, holds.as_ref()));
+                if of_home.value_in(home) == *holds || followed() {
+                    batch.push(change.clone());
+                }
+            }
+            batch.append(&mut live);
+            live = batch;
+        }
+        live
+    }
+
+    /// The shares that wait to be set.
+    pub(super) fn shares(&self) -> Vec<Change> {
+        self.0.iter().flat_map(|waiting| waiting.part.own.iter().cloned()).collect()
+    }
+}
