@@ -54,7 +54,7 @@ pub(super) struct Release {
 /// How long a member may take to be reached.
 const REACHED_WITHIN: Duration = Duration::from_secs(30);
 /// How often a member is looked through until nothing is found: controllers copy what is being taken off.
-const PASSES_MAX: usize = 5;
+const PASSES_MAX: usize = 10;
 const PASS_PAUSE: Duration = Duration::from_secs(1);
 /// Requests under way at one member.
 const IN_FLIGHT_MAX: usize = 8;
@@ -120,15 +120,15 @@ async fn release(config: &Config, chosen: &[MemberName], dry_run: bool) -> anyho
     let (mut failures, mut out) = (Vec::new(), String::new());
     for (name, done, ended) in outcomes {
         let verb = if dry_run { "would be released" } else { "released" };
-        out.push_str(&format!("{name}: {} objects {verb}\n", done.values().sum::<usize>()));
+        out.push_str(&format!("{name}: {} objects {verb}\n", done.values().map(HashSet::len).sum::<usize>()));
         failures.extend(ended.err().map(|error| format!("member {name}: {error:#}")));
     }
     std::io::stdout().write_all(out.as_bytes()).context("cannot write to standard output")?;
     if failures.is_empty() { Ok(()) } else { Err(anyhow!("not everything is released: {}", failures.join("; "))) }
 }
 
-/// How many objects of each resource were released.
-type Tally = BTreeMap<String, usize>;
+/// The UIDs of what was released, by resource.
+type Tally = BTreeMap<String, HashSet<String>>;
 
 async fn release_member(member: &Member, dry_run: bool, done: &mut Tally) -> anyhow::Result<()> {
     reached(member).await?;
@@ -140,21 +140,23 @@ async fn release_member(member: &Member, dry_run: bool, done: &mut Tally) -> any
         if pass > 0 {
             tokio::time::sleep(PASS_PAUSE).await;
         }
-        let found = find(member, &kinds).await?;
+        let mut found = find(member, &kinds).await?;
         left = found.len();
         if dry_run {
-            found.iter().for_each(|one| *done.entry(one.gvr.qualified()).or_default() += 1);
+            found.iter().for_each(|one| count(one, done));
+        }
+        if dry_run || found.is_empty() {
             report(member, done);
             return Ok(());
         }
-        if found.is_empty() {
-            report(member, done);
-            return Ok(());
+        // Copies come off when there is nothing any more to copy.
+        if found.iter().any(|one| !is_copied_to(&one.gvr)) {
+            found.retain(|one| !is_copied_to(&one.gvr));
         }
         let strips = found.iter().map(|one| strip(member, one));
         let outcomes: Vec<_> = stream::iter(strips).buffer_unordered(IN_FLIGHT_MAX).collect().await;
-        for gvr in outcomes.into_iter().collect::<anyhow::Result<Vec<_>>>()?.into_iter().flatten() {
-            *done.entry(gvr.qualified()).or_default() += 1;
+        for one in outcomes.into_iter().collect::<anyhow::Result<Vec<_>>>()?.into_iter().flatten() {
+            count(one, done);
         }
     }
     bail!(
@@ -162,10 +164,14 @@ async fn release_member(member: &Member, dry_run: bool, done: &mut Tally) -> any
     )
 }
 
+fn count(Marked { gvr, metadata }: &Marked, done: &mut Tally) {
+    done.entry(gvr.qualified()).or_default().insert(metadata.uid.clone());
+}
+
 fn report(member: &Member, done: &Tally) {
-    for (resource, count) in done {
+    for (resource, uids) in done {
         // Progress that cannot be written is no reason to stop.
-        drop(writeln!(std::io::stderr(), "{}: {resource}: {count}", member.name()));
+        drop(writeln!(std::io::stderr(), "{}: {resource}: {}", member.name(), uids.len()));
     }
 }
 
@@ -240,8 +246,9 @@ impl Metadata {
 struct Page {
     #[serde(default)]
     metadata: Metadata,
+    /// `null` where there is none.
     #[serde(default)]
-    items: Vec<Item>,
+    items: Option<Vec<Item>>,
 }
 
 #[derive(Deserialize)]
@@ -285,7 +292,8 @@ async fn list(member: &Member, gvr: &Gvr) -> anyhow::Result<Vec<Marked>> {
             code => bail!("the list of {} was answered with {code}: {}", gvr.qualified(), message(&body)),
         }
         let page: Page = serde_json::from_slice(&body).with_context(|| format!("the list of {}", gvr.qualified()))?;
-        let marked = page.items.into_iter().map(|item| item.metadata).filter(|one| !one.own_keys().is_empty());
+        let marked =
+            page.items.into_iter().flatten().map(|item| item.metadata).filter(|one| !one.own_keys().is_empty());
         out.extend(marked.map(|metadata| Marked { gvr: gvr.clone(), metadata }));
         token = page.metadata.r#continue;
         if token.is_empty() {
@@ -295,7 +303,8 @@ async fn list(member: &Member, gvr: &Gvr) -> anyhow::Result<Vec<Marked>> {
 }
 
 /// Takes the keys off one object, if it still is the one that was read. `None`: it is not; the next round looks again.
-async fn strip(member: &Member, Marked { gvr, metadata }: &Marked) -> anyhow::Result<Option<Gvr>> {
+async fn strip<'m>(member: &Member, marked: &'m Marked) -> anyhow::Result<Option<&'m Marked>> {
+    let Marked { gvr, metadata } = marked;
     let collection = if metadata.namespace.is_empty() { gvr.path() } else { gvr.path_in(&metadata.namespace) };
     let name = percent_encoding::utf8_percent_encode(&metadata.name, percent_encoding::NON_ALPHANUMERIC);
     let tests = [("/metadata/uid", &metadata.uid), ("/metadata/resourceVersion", &metadata.resource_version)];
@@ -311,7 +320,7 @@ async fn strip(member: &Member, Marked { gvr, metadata }: &Marked) -> anyhow::Re
     let (head, body) = member.send(request, Class::Write).await?.into_parts();
     let body = collect(body, ANSWER_BYTES_MAX).await?;
     match head.status {
-        code if code.is_success() => Ok(Some(gvr.clone())),
+        code if code.is_success() => Ok(Some(marked)),
         // It changed, or went, since it was listed: a failed test is 422 and says so.
         StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(None),
         StatusCode::UNPROCESSABLE_ENTITY if message(&body).contains("testing") => Ok(None),

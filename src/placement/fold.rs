@@ -6,6 +6,7 @@
 
 mod hide;
 mod kind;
+mod quantity;
 mod quota;
 mod status;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::placement::quantity::Quantity;
+use crate::placement::fold::quantity::Quantity;
 
 /// Counted kinds that lie in every member.
 ///

@@ -6,7 +6,7 @@ use std::{cmp::Ordering, fmt};
 
 /// A quantity, exact to a billionth as Kubernetes keeps them.
 #[derive(Clone, Copy, Debug)]
-pub struct Quantity {
+pub(super) struct Quantity {
     nanos: i128,
     binary: bool,
 }
@@ -34,7 +34,7 @@ const BINARY: [(&str, i128); 6] = [
 
 impl Quantity {
     /// Reads one. `None` for what is none, or beyond every cluster's measure.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
         let (number, suffix) = text.split_at_checked(end)?;
         let (sign, digits) = match number.strip_prefix('-') {
@@ -59,7 +59,7 @@ impl Quantity {
 
     /// The sum, written as the first is.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self { nanos: self.nanos.saturating_add(other.nanos), binary: self.binary }
     }
 }
