@@ -156,6 +156,10 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
+        let is_catalogue = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
+        if is_catalogue {
+            Box::pin(self.stores.definitions_are_served()).await;
+        }
         if is_openapi_path(parts.uri.path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
             return Box::pin(self.openapi.answer(&self.stores, parts)).await;
@@ -191,7 +195,11 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
-        let catalogue = self.stores.catalogue();
+        let mut catalogue = self.stores.catalogue();
+        if catalogue.get(&gvr).is_none() {
+            Box::pin(self.stores.definitions_are_served()).await;
+            catalogue = self.stores.catalogue();
+        }
         let known = catalogue.get(&gvr);
         match known {
             Some(resource) => fits(info, resource)?,
@@ -244,8 +252,11 @@ impl Router {
             return Box::pin(self.unwatchable(info, resource, target, asked)).await;
         }
         let answer = match (info.verb.as_str(), info.subresource.as_str()) {
-            // A kube-apiserver answers a get of `/status` with the whole object, too.
-            ("get", "" | "status") => self.reader.get(target, asked).await,
+            // A kube-apiserver answers a get of these with the whole object, too.
+            ("get", "" | "approval" | "ephemeralcontainers" | "resize" | "status") => {
+                self.reader.get(target, asked).await
+            }
+            ("get", "scale") => Box::pin(self.subresource(info, target, asked)).await,
             ("list", "") => self.reader.list_or_watch(target, false, asked).await,
             ("watch", "") => {
                 let over_http = parts.extensions.get::<WebSocketAsked>().is_none();

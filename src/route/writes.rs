@@ -40,6 +40,11 @@ impl Router {
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
             ("create", "") => self.create(target, (asked, method), body).await,
+            // Streams, which are no requests with one answer each.
+            (_, "attach" | "exec" | "log" | "portforward" | "proxy") => {
+                drain(body).await;
+                Err(self.not_built(info))
+            }
             ("deletecollection", "") => self.delete_collection(info, target, (asked, method), body).await,
             ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
             _ => Err(self.not_built(info)),
@@ -107,7 +112,7 @@ impl Router {
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
         let mut request = request(target, &ready.store().spec().gvk, (asked, method), body);
         request.subresource.clone_from(&info.subresource);
-        let response = match self.aim(&ready, target)? {
+        let response = match self.aim(&ready, target, &request)? {
             Aim::Whole(name) if info.verb == "delete" && info.subresource.is_empty() => {
                 self.writer.delete(request, name).await.into_response()
             }
@@ -119,6 +124,26 @@ impl Router {
             Aim::Native { own, member } => self.writer.forward(request, own, member).await.into_response(),
         };
         asked.written(response, wanted, ready.store().spec()).await
+    }
+
+    /// A read of a subresource that is no view of the whole object: live, as a write to it.
+    pub(super) async fn subresource(
+        &self,
+        info: &RequestInfo,
+        target: &Target,
+        asked: Asked<'_>,
+    ) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let only = naming.split(&target.name).map(|(_, member)| member.clone());
+        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
+        let mut request = request(target, &ready.store().spec().gvk, (asked, &Method::GET), Bytes::new());
+        request.subresource.clone_from(&info.subresource);
+        let reply = match self.aim(&ready, target, &request)? {
+            Aim::Whole(_) => return Err(self.not_built(info)),
+            Aim::Native { own, member } => self.writer.read(&request, &own, &member).await,
+        };
+        asked.written(reply.into_response(), wanted, ready.store().spec()).await
     }
 
     /// A `DELETE` of a collection.
@@ -136,11 +161,17 @@ impl Router {
     /// Says whose an object is.
     ///
     /// Errors: 404 or 409 as a get answers; 409 for the part of a placed object.
-    fn aim(&self, ready: &Ready, target: &Target) -> Result<Aim, Status> {
+    fn aim(&self, ready: &Ready, target: &Target, request: &Request) -> Result<Aim, Status> {
         let naming = Arc::clone(&self.stores.shared().naming);
         if let Some((own, member)) = naming.split(&target.name) {
             let whole = key(&target.namespace, own);
-            if ready.store().shown_parts(&whole).iter().any(|part| part.marker.is_some() && part.member == *member) {
+            let parts = ready.store().shown_parts(&whole);
+            let native = || Aim::Native { own: own.to_owned(), member: member.clone() };
+            // A token is of one member's account, and changes nothing in the object.
+            if request.subresource == "token" && parts.iter().any(|part| part.member == *member) {
+                return Ok(native());
+            }
+            if parts.iter().any(|part| part.marker.is_some() && part.member == *member) {
                 let gvr = &target.gvr;
                 let message = format!(
                     "{:?} is the part in member {member} of {} {own:?}: write to {own:?} as a whole, or to the part in \
@@ -150,11 +181,22 @@ impl Router {
                 );
                 return Err(Status::conflict(&gvr.group, &gvr.resource, &target.name, message));
             }
+            let gvr = &target.gvr;
+            // The member says itself what it does not have, and may make it: a lease is made by a PUT, anything by an apply.
+            if !naming.is_shared(&gvr.group, &gvr.resource, &target.namespace, own) {
+                return Ok(native());
+            }
         }
         if !ready.store().shown_parts(&key(&target.namespace, &target.name)).is_empty() {
             return Ok(Aim::Whole(target.name.clone()));
         }
-        let entry = self.reader.named(ready, target)?;
+        let entry = match (self.reader.named(ready, target), naming.members()) {
+            // Where names are plain there is one member, which says so itself.
+            (Err(_), [only]) if naming.is_plain() => {
+                return Ok(Aim::Native { own: target.name.clone(), member: only.clone() });
+            }
+            (entry, _) => entry?,
+        };
         let own = naming.own(entry.name()).to_owned();
         match entry.holders.first() {
             Some(member) if !entry.folded => Ok(Aim::Native { own, member: member.clone() }),

@@ -138,6 +138,12 @@ impl Log {
         ReadAfter::Read
     }
 
+    /// The revision of the newest state for which `which` says yes.
+    pub(super) fn newest(&self, which: impl Fn(&Entry) -> bool) -> Option<Revision> {
+        let alive = |record: &&Arc<Record>| record.event_type != EventType::Deleted && which(&record.entry);
+        self.records.iter().rev().find(alive).map(|record| record.revision)
+    }
+
     pub(super) fn floor(&self) -> Revision {
         self.floor
     }

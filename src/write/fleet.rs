@@ -188,6 +188,17 @@ pub struct Visible {
     pub deleting: bool,
 }
 
+/// A native object, as a write that is forwarded to its member needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Native {
+    /// Its visible name.
+    pub name: String,
+    /// The document, as the member sent it.
+    pub json: Bytes,
+    /// As the fleet view shows it.
+    pub shown: Visible,
+}
+
 /// The fleet, as far as writes need it.
 pub trait Fleet: Send + Sync + 'static {
     /// Keeps a key for one writer, and its fold unemitted. Dropping it lets go as [`Fleet::release`] does, without waiting.
@@ -246,6 +257,16 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// The object of that exact visible name.
     fn visible(&self, key: &Key) -> Option<Visible>;
+
+    /// The native object of that own name, which `key` bears, in a member.
+    fn native(&self, key: &Key, member: &MemberName) -> Option<Native>;
+
+    /// What the member calls the version of that object that bears `revision` in the fleet view, in whichever version of the
+    /// API: only if it is the one that is held. `key` bears the own name.
+    fn own_revision(&self, key: &Key, member: &MemberName, revision: u64) -> Option<u64>;
+
+    /// The fleet's revision of the version that the member calls `own`, if that is known still. `key` bears the own name.
+    fn fleet_revision(&self, key: &Key, member: &MemberName, own: u64) -> Option<u64>;
 
     /// The folded object that was shown when the key was taken, and the parts that made it, as [`Fleet::parts`] has them.
     fn whole(&self, hold: &Self::Hold, key: &Key) -> Option<(Visible, Vec<Part>)>;

@@ -1,11 +1,41 @@
 //! Writes with one target: the member's answer is the answer.
+//!
+//! The request is put into the member's words ([`inward`]) and its answer into the fleet's ([`outward`]); between them is one
+//! request, sent once.
+
+mod inward;
+mod json_patch;
+mod outward;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::{Method, StatusCode};
+
 use crate::{
     config::MemberName,
-    write::{Writer, fleet::Fleet, reply::Reply, request::Request, unbuilt::not_built},
+    wire::{status::Status, warning::Warnings},
+    write::{
+        GONE_WITHIN, Writer,
+        fleet::{Answer, Call, Document, Fleet, Key, Native},
+        forward::outward::Fate,
+        reply::{Reply, forwarded, unknown_outcome, warning_text},
+        request::Request,
+    },
 };
+
+/// A write and whom it is for.
+pub(super) struct To<'a, F> {
+    fleet: &'a F,
+    request: &'a Request,
+    member: &'a MemberName,
+    /// By its own name.
+    key: Key,
+    /// Its visible name, which the client may have shortened.
+    visible: String,
+    /// As the store holds it.
+    native: Option<Native>,
+}
 
 /// Answers a write.
 pub(super) async fn forward<F: Fleet>(
@@ -14,7 +44,171 @@ pub(super) async fn forward<F: Fleet>(
     own: &str,
     member: &MemberName,
 ) -> Reply {
-    let path = request.key(own).object();
-    let what = request.gvr.qualified();
-    not_built(request.method.as_str(), &what, &path, Some(member), &writer.fleet.members()).into()
+    let to = To::new(&writer.fleet, request, own, member);
+    to.answer().await.unwrap_or_else(|reply| reply)
+}
+
+impl<'a, F: Fleet> To<'a, F> {
+    fn new(fleet: &'a F, request: &'a Request, own: &str, member: &'a MemberName) -> Self {
+        let key = request.key(own);
+        let native = fleet.native(&key, member);
+        let visible = native.as_ref().map_or_else(|| request.name.clone(), |native| native.name.clone());
+        Self { fleet, request, member, key, visible, native }
+    }
+
+    async fn answer(&self) -> Result<Reply, Reply> {
+        let body = self.inward()?;
+        let dry = self.is_dry(&body);
+        let (code, mut warnings, answer) = self.send(body).await?;
+        let reply = match (&self.request.method, self.request.subresource.as_str()) {
+            (&Method::DELETE, "") => self.deleted(code, &answer, dry, &mut warnings).await,
+            (&Method::GET, "scale") => self.scale(code, &answer).await,
+            (_, "scale") => {
+                if !dry {
+                    self.take_in(&mut warnings).await;
+                }
+                self.scale(code, &answer).await
+            }
+            (_, "eviction" | "binding") => {
+                if !dry {
+                    self.take_in(&mut warnings).await;
+                }
+                Reply { code, warnings: Warnings::default(), body: answer.bytes }
+            }
+            (_, "token") => self.token(code, &answer),
+            _ => self.object(code, &answer, dry, &mut warnings).await,
+        };
+        Ok(reply.warned(warnings))
+    }
+
+    /// Sends the request, once.
+    ///
+    /// Errors: the member refused it, could not be reached, or did not say.
+    async fn send(&self, body: Bytes) -> Result<(StatusCode, Warnings, Document), Reply> {
+        let request = self.request;
+        let path = self.key.object();
+        let call = Call {
+            method: request.method.clone(),
+            path: if request.subresource.is_empty() { path } else { format!("{path}/{}", request.subresource) },
+            query: request.forwarded_query(),
+            body,
+            content_type: if request.method == Method::PATCH { request.content_type.clone() } else { String::new() },
+            user_agent: request.user_agent.clone(),
+        };
+        let shown = request.key(&request.name);
+        let mut warnings = Warnings::default();
+        match self.fleet.call(self.member, Some(&request.caller), call).await {
+            Answer::Answered { code, warnings: said, body } => {
+                said.iter().for_each(|header| warnings.add(&warning_text(header)));
+                if code.is_success() {
+                    return Ok((code, warnings, body));
+                }
+                Err(self.refusal(forwarded(self.member, code, &body, &self.key, &request.name)).warned(warnings))
+            }
+            Answer::NotSent(cause) => {
+                let message = format!("member {} cannot be reached, nothing was sent: {cause}", self.member);
+                Err(Status::unavailable(message).about(&shown.gvr.group, &shown.gvr.resource, &shown.name).into())
+            }
+            Answer::Unknown(cause) if request.method == Method::GET => {
+                let message = format!("member {} gave no answer: {cause}", self.member);
+                Err(Status::unavailable(message).about(&shown.gvr.group, &shown.gvr.resource, &shown.name).into())
+            }
+            Answer::Unknown(cause) => {
+                let what = format!("{} {shown}", self.doing());
+                let then = "it may land within 40 s: read the object before you try again";
+                Err(unknown_outcome(&what, &shown, &format!("member {}: {cause}", self.member), then))
+            }
+        }
+    }
+
+    /// What the request does, for people.
+    fn doing(&self) -> String {
+        let verb = match self.request.method {
+            Method::DELETE => "deleting",
+            Method::POST => "posting to",
+            Method::PATCH => "patching",
+            _ => "updating",
+        };
+        let subresource = &self.request.subresource;
+        if subresource.is_empty() { verb.to_owned() } else { format!("{verb} /{subresource} of") }
+    }
+
+    /// Answers with the object as the store has it now that the answer is in it; after a dry run, as it would be.
+    async fn object(&self, code: StatusCode, answer: &Document, dry: bool, warnings: &mut Warnings) -> Reply {
+        if dry {
+            return Reply { code, warnings: Warnings::default(), body: self.echoed(self.rendered(answer, None)) };
+        }
+        // An update that takes the last finalizer from a deleted object ends it.
+        let fate = Fate::of(answer);
+        if fate.deleting && fate.gone {
+            return self.deleted(code, answer, dry, warnings).await;
+        }
+        self.fleet.ingest(&self.key, self.member, answer).await;
+        let shown = self.fleet.native(&self.key, self.member).map(|native| native.shown);
+        let body = match shown.filter(|shown| fate.uid.as_ref().is_none_or(|uid| *uid == shown.uid)) {
+            Some(shown) => shown.body,
+            None => self.rendered(answer, self.held_revision()),
+        };
+        Reply { code, warnings: Warnings::default(), body: self.echoed(body) }
+    }
+
+    /// Answers a delete: what is held by a finalizer is shown, what is gone has left the store.
+    async fn deleted(&self, code: StatusCode, answer: &Document, dry: bool, warnings: &mut Warnings) -> Reply {
+        let fate = Fate::of(answer);
+        let mut shown = None;
+        if fate.deleting && !dry {
+            self.fleet.ingest(&self.key, self.member, answer).await;
+            let native = self.fleet.native(&self.key, self.member);
+            shown = native.map(|native| native.shown).filter(|shown| fate.uid.as_ref() == Some(&shown.uid));
+        }
+        if fate.gone && !dry {
+            let uid = fate.uid.clone().or_else(|| self.native.as_ref().map(|native| native.shown.uid.clone()));
+            self.wait_gone(uid.as_deref(), warnings).await;
+        }
+        let body = match shown {
+            _ if fate.is_status => self.status(answer),
+            Some(shown) if shown.deleting => self.echoed(shown.body),
+            Some(_) | None => self.echoed(self.rendered(answer, self.held_revision())),
+        };
+        Reply { code, warnings: Warnings::default(), body }
+    }
+
+    /// The revision of what was held when the write began: of an object that is no more there is none after it.
+    fn held_revision(&self) -> Option<u64> {
+        self.native.as_ref().map(|native| native.shown.revision)
+    }
+
+    /// Brings the object into the store after a write whose answer is not it. kubefold itself asks: what it sees goes to
+    /// nobody.
+    async fn take_in(&self, warnings: &mut Warnings) {
+        let call = Call {
+            method: Method::GET,
+            path: self.key.object(),
+            query: String::new(),
+            body: Bytes::new(),
+            content_type: String::new(),
+            user_agent: None,
+        };
+        match self.fleet.call(self.member, None, call).await {
+            Answer::Answered { code: StatusCode::OK, body, .. } => {
+                self.fleet.ingest(&self.key, self.member, &body).await;
+            }
+            Answer::Answered { code: StatusCode::NOT_FOUND, .. } => {
+                let uid = self.native.as_ref().map(|native| native.shown.uid.clone());
+                self.wait_gone(uid.as_deref(), warnings).await;
+            }
+            Answer::Answered { .. } | Answer::NotSent(_) | Answer::Unknown(_) => warnings.add(&format!(
+                "it is done, but member {} could not be asked for the object: reads may show its last state for a moment",
+                self.member
+            )),
+        }
+    }
+
+    async fn wait_gone(&self, uid: Option<&str>, warnings: &mut Warnings) {
+        let Some(uid) = uid else { return };
+        if !self.fleet.wait_gone(&self.key, self.member, uid, GONE_WITHIN).await {
+            let (shown, member) = (self.request.key(&self.request.name), self.member);
+            warnings.add(&format!("{shown} is deleted in member {member}, but its watch has not said so yet"));
+        }
+    }
 }

@@ -28,7 +28,7 @@ use crate::{
     },
     write::{
         facts,
-        fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Owner, Part, Visible},
+        fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
     },
 };
 
@@ -43,6 +43,9 @@ pub struct LiveFleet {
     /// One lock per key that is being written, by resource and key; forgotten when nobody has it.
     keys: Mutex<HashMap<(String, String), Weak<KeyLock>>>,
 }
+
+/// Events are served in two groups.
+const EVENT_GROUPS: [&str; 2] = ["", "events.k8s.io"];
 
 type KeyLock = tokio::sync::Mutex<()>;
 
@@ -215,6 +218,23 @@ impl Fleet for LiveFleet {
         self.running(of)?.store.get(&key(&of.namespace, &of.name)).map(|entry| shown(&entry))
     }
 
+    fn native(&self, of: &Key, member: &MemberName) -> Option<Native> {
+        let native = self.running(of)?.store.native(&key(&of.namespace, &of.name), member)?;
+        let (name, json) = (native.entry.name().to_owned(), native.original().into());
+        Some(Native { name, json, shown: shown(&native.entry) })
+    }
+
+    fn own_revision(&self, of: &Key, member: &MemberName, revision: u64) -> Option<u64> {
+        let own = key(&of.namespace, &of.name);
+        let held = self.twins(of).into_iter().filter_map(|running| running.store.native(&own, member));
+        held.filter(|native| native.entry.revision.0 == revision).find_map(|native| native.member_rv)
+    }
+
+    fn fleet_revision(&self, of: &Key, member: &MemberName, own: u64) -> Option<u64> {
+        let store = &self.running(of)?.store;
+        store.revision_of(&key(&of.namespace, &of.name), member, own).map(|revision| revision.0)
+    }
+
     fn parts(&self, of: &Key) -> Vec<Part> {
         let Some(running) = self.running(of) else { return Vec::new() };
         let parts = running.store.shown_parts(&key(&of.namespace, &of.name));
@@ -281,6 +301,19 @@ impl LiveFleet {
             resource_version: part.member_rv.to_string(),
             json: Bytes::copy_from_slice(part.document.as_bytes()),
         })
+    }
+
+    /// The stores of all versions and groups in which an object is served, its own first.
+    fn twins(&self, of: &Key) -> Vec<Arc<Running>> {
+        let catalogue = self.stores.catalogue();
+        let groups = if EVENT_GROUPS.contains(&&*of.gvr.group) && &*of.gvr.resource == "events" {
+            EVENT_GROUPS.to_vec()
+        } else {
+            vec![&*of.gvr.group]
+        };
+        let versions = groups.into_iter().flat_map(|group| catalogue.versions_of(group, &of.gvr.resource));
+        let others = versions.map(|resource| &resource.gvr).filter(|gvr| **gvr != of.gvr);
+        [&of.gvr].into_iter().chain(others).filter_map(|gvr| self.stores.peek(gvr)).collect()
     }
 
     /// The UID that a folded object's part has in a member.

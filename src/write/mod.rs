@@ -127,6 +127,13 @@ impl<F: Fleet> Writer<F> {
         self.run(async move { forward::forward(&this, &request, &own, &member).await }).await
     }
 
+    /// Answers a `GET` of a subresource of the native object `own` of `member`.
+    ///
+    /// Cancel: safe.
+    pub async fn read(self: &Arc<Self>, request: &Request, own: &str, member: &MemberName) -> Reply {
+        forward::forward(self, request, own, member).await
+    }
+
     /// Answers a review of the fleet view, which `members` serve. Nothing is stored, so that nothing has to be finished.
     ///
     /// Cancel: safe.

@@ -93,7 +93,7 @@ pub(super) fn forwarded(member: &MemberName, code: StatusCode, body: &Bytes, own
 }
 
 /// A `Status` with its message changed; `None` if it is no JSON object with a message.
-fn reworded(body: &Bytes, change: impl Fn(&str) -> String) -> Option<Bytes> {
+pub(super) fn reworded(body: &Bytes, change: impl Fn(&str) -> String) -> Option<Bytes> {
     let text = std::str::from_utf8(body).ok()?;
     let mut found = Vec::new();
     Paths::new([(0, ["message"].as_slice())]).locate(text, &mut found).ok()?;

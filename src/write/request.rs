@@ -57,6 +57,16 @@ impl Request {
         kept.collect::<Vec<_>>().join("&")
     }
 
+    /// The query of a write with one target: the member judges all of it. `pretty` would make an answer's bytes differ from
+    /// the watch's.
+    pub(super) fn forwarded_query(&self) -> String {
+        let kept = self
+            .query
+            .split('&')
+            .filter(|pair| !pair.is_empty() && decoded(pair.split('=').next().unwrap_or_default()) != "pretty");
+        kept.collect::<Vec<_>>().join("&")
+    }
+
     /// Says whether the query asks for a dry run.
     ///
     /// Errors: it asks for another than `All` (kubernetes/apimachinery `validation.ValidateDryRun`).

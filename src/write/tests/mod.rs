@@ -1,6 +1,7 @@
 //! The flows over scripted members: what each answers, and what stands after every fault and crash.
 
 mod faults;
+mod forward;
 mod scripted;
 mod strategies;
 mod update;

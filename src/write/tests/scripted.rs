@@ -16,15 +16,16 @@ use tokio::{
 };
 
 use crate::{
-    config::{MemberName, Weight},
+    config::{MemberName, Names, Weight},
     placement::{
         fold::{FoldKind, PartView, fold},
         marker::Marker,
         plan::{Candidate, Standing},
         policy::Rules,
     },
+    store::{KindSpec, Naming, localize},
     wire::{caller::Caller, splice::splice, status::Status},
-    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Owner, Part, Visible},
+    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
 };
 
 /// What happens to one call.
@@ -142,6 +143,11 @@ impl Scripted {
     }
 }
 
+/// What the member calls a version.
+fn own_revision(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
 impl World {
     /// Does what was under way and is due.
     fn land(&mut self) {
@@ -162,7 +168,12 @@ impl World {
         self.uids += 1;
         let fresh = format!("own-{member}-{}", self.uids);
         let Some(cluster) = self.members.get_mut(member) else { panic!("no member {member}") };
+        let mut segments = call.path.split('/').skip(6);
         let last = call.path.rsplit('/').next().unwrap().to_owned();
+        let (subject, subresource) = (segments.nth(1).unwrap_or_default(), segments.next());
+        if let Some(subresource) = subresource {
+            return self.serve_subresource(member, call, subject, subresource, dry);
+        }
         if call.method == Method::POST {
             let mut object: Value = serde_json::from_slice(&call.body).unwrap();
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -224,7 +235,7 @@ impl World {
     fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
         let body: Value = serde_json::from_slice(&call.body).unwrap();
         let asks = &body["metadata"]["resourceVersion"];
-        if asks.is_string() && *asks != held["metadata"]["resourceVersion"] {
+        if asks.as_str().is_some_and(|text| !matches!(text, "" | "0")) && *asks != held["metadata"]["resourceVersion"] {
             let words = format!(
                 "Operation cannot be fulfilled on deployments.apps {name:?}: the object has been modified; please apply \
                  your changes to the latest version and try again"
@@ -250,6 +261,38 @@ impl World {
             self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), next.clone());
         }
         (StatusCode::OK, Bytes::from(next.to_string()))
+    }
+
+    /// `/scale` shows and sets replicas, `/eviction` deletes.
+    fn serve_subresource(
+        &mut self,
+        member: &MemberName,
+        call: &Call,
+        name: &str,
+        subresource: &str,
+        dry: bool,
+    ) -> (StatusCode, Bytes) {
+        let fresh = self.uids + 1000;
+        let cluster = self.members.get_mut(member).unwrap();
+        let Some(object) = cluster.objects.get_mut(name) else {
+            let status = Status::not_found("apps", "deployments", name);
+            return (status.code, status.to_json());
+        };
+        if subresource == "eviction" {
+            if !dry {
+                cluster.objects.remove(name);
+            }
+            return (StatusCode::CREATED, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()));
+        }
+        if call.method != Method::GET {
+            let said: Value = serde_json::from_slice(&call.body).unwrap();
+            object["spec"]["replicas"] = said["spec"]["replicas"].clone();
+            object["metadata"]["resourceVersion"] = fresh.to_string().into();
+        }
+        let revision = &object["metadata"]["resourceVersion"];
+        let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
+            "metadata": {"name": name, "resourceVersion": revision}, "spec": {"replicas": object["spec"]["replicas"]}});
+        (StatusCode::OK, scale.to_string().into())
     }
 
     fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
@@ -405,8 +448,12 @@ impl Fleet for Scripted {
         (&*key.gvr.resource == "namespaces").then(|| format!("shared-{}", key.name))
     }
 
-    fn localize(&self, _key: &Key, _member: &MemberName, body: &Bytes) -> Bytes {
-        body.clone()
+    fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes {
+        let naming = Naming::of(Names::Suffixed, Vec::new(), self.members());
+        let spec = KindSpec::new(key.gvr.clone(), key.gvk.clone(), !key.namespace.is_empty());
+        let text = std::str::from_utf8(body).unwrap();
+        let local = localize(&spec, &naming, member, &key.namespace, text, |_| None);
+        local.map_or_else(|_| body.clone(), Bytes::from)
     }
 
     async fn hold(&self, key: &Key) -> Option<Held> {
@@ -447,8 +494,13 @@ impl Fleet for Scripted {
         if let Some((own, name)) = key.name.rsplit_once('@') {
             let mut object = world.members.get(&member(name))?.objects.get(own)?.clone();
             object["metadata"]["name"] = key.name.clone().into();
-            let body = Bytes::from(object.to_string());
-            return Some(Visible { uid: "own".into(), revision: 7, body, deleting: false });
+            // As far from the member's as a fleet's revision is.
+            let revision = own_revision(&object).map_or(7, |own| own + 1_000_000);
+            object["metadata"]["resourceVersion"] = revision.to_string().into();
+            object["metadata"]["annotations"]["kubefold.io/cluster"] = name.into();
+            let uid = object["metadata"]["uid"].as_str().unwrap_or("own").to_owned();
+            let deleting = object["metadata"]["deletionTimestamp"].is_string();
+            return Some(Visible { uid, revision, body: object.to_string().into(), deleting });
         }
         if let Some(uid) = self.shared_uid(key) {
             let (_, object) = world.holders(key).into_iter().next()?;
@@ -476,6 +528,27 @@ impl Fleet for Scripted {
 
     fn weight(&self, member: &MemberName) -> Weight {
         Weight(self.world.lock().members[member].weight)
+    }
+
+    fn native(&self, key: &Key, member: &MemberName) -> Option<Native> {
+        let mut world = self.world.lock();
+        world.land();
+        let object = world.members.get(member)?.objects.get(&key.name)?.clone();
+        drop(world);
+        let name = format!("{}@{member}", key.name);
+        let shown = self.visible(&key.named(&name))?;
+        Some(Native { name, json: object.to_string().into(), shown })
+    }
+
+    fn own_revision(&self, key: &Key, member: &MemberName, revision: u64) -> Option<u64> {
+        let native = self.native(key, member).filter(|native| native.shown.revision == revision)?;
+        own_revision(&serde_json::from_slice(&native.json).unwrap())
+    }
+
+    fn fleet_revision(&self, key: &Key, member: &MemberName, own: u64) -> Option<u64> {
+        let native = self.native(key, member)?;
+        let held = own_revision(&serde_json::from_slice(&native.json).unwrap());
+        (held == Some(own)).then_some(native.shown.revision)
     }
 
     fn parts(&self, key: &Key) -> Vec<Part> {

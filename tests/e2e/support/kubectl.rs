@@ -23,12 +23,20 @@ pub(crate) struct Kubectl {
     program: PathBuf,
     /// Where its discovery cache lies, which must not be another testbed's that had the same port.
     home: PathBuf,
+    /// What `kubectl edit` opens its file with.
+    editor: Option<String>,
 }
 
 impl Kubectl {
     /// `home` is a directory for its cache and for the output of background runs.
     pub(crate) fn new(kubeconfig: &Path, home: &Path) -> Self {
-        Self { kubeconfig: kubeconfig.to_owned(), context: None, program: binary("kubectl"), home: home.to_owned() }
+        Self {
+            kubeconfig: kubeconfig.to_owned(),
+            context: None,
+            program: binary("kubectl"),
+            home: home.to_owned(),
+            editor: None,
+        }
     }
 
     /// The same in another context of the kubeconfig.
@@ -41,6 +49,11 @@ impl Kubectl {
         Self { program, ..self.clone() }
     }
 
+    /// The same with an editor, such as `sed -i s/a/b/`.
+    pub(crate) fn with_editor(&self, editor: &str) -> Self {
+        Self { editor: Some(editor.to_owned()), ..self.clone() }
+    }
+
     /// Runs to the end.
     pub(crate) async fn run(&self, args: &[&str]) -> Output {
         self.run_with_input(args, "").await
@@ -50,6 +63,7 @@ impl Kubectl {
     pub(crate) async fn run_with_input(&self, args: &[&str], input: &str) -> Output {
         let mut command = tokio::process::Command::new(&self.program);
         command.args(self.arguments(args)).env("HOME", &self.home).env_remove("KUBECONFIG").kill_on_drop(true);
+        command.envs(self.editor.iter().map(|editor| ("KUBE_EDITOR", editor)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let run = async {
             let mut child = command.spawn().expect("run kubectl");

@@ -1,0 +1,180 @@
+//! JSON patches (RFC 6902) in a member's words: an operation names a place, so that what stands there is known by its path.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::{
+    placement::marker::OWN_PREFIX,
+    wire::{
+        locate::{Member, entries},
+        splice::{ObjectEdits, string},
+    },
+    write::{
+        fleet::Fleet,
+        forward::{To, inward::spliced},
+        reply::Reply,
+    },
+};
+
+/// One operation as it came.
+struct Operation<'a> {
+    raw: &'a str,
+    op: String,
+    /// The segments of its path, decoded.
+    at: Vec<String>,
+    value: Option<&'a str>,
+}
+
+impl<'a> Operation<'a> {
+    /// `None`: a member refuses it, in words of its own.
+    fn read(raw: &'a str) -> Option<Self> {
+        let all = entries(raw).ok()?;
+        let field = |name: &str| all.iter().find(|entry| entry.name == name);
+        let text = |name: &str| field(name).and_then(Member::text);
+        let path = text("path")?;
+        let at = match path.strip_prefix('/') {
+            Some(rest) => rest.split('/').map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect(),
+            None if path.is_empty() => Vec::new(),
+            None => return None,
+        };
+        let value = field("value").map(|entry| entry.raw);
+        Some(Self { raw, op: text("op")?, at, value })
+    }
+
+    fn is(&self, ops: &[&str]) -> bool {
+        ops.contains(&self.op.as_str())
+    }
+
+    /// The operation with another `op` and value.
+    fn with(&self, op: &str, value: &str) -> String {
+        let Ok(mut object) = ObjectEdits::new(self.raw, 0) else { return self.raw.to_owned() };
+        if op != self.op {
+            object.set("op", string(op));
+        }
+        if self.value != Some(value) {
+            object.set("value", value.as_bytes().to_vec());
+        }
+        String::from_utf8(spliced(self.raw, object.finish())).unwrap_or_default()
+    }
+}
+
+impl<F: Fleet> To<'_, F> {
+    /// A JSON patch as the member gets it. In the fleet every object has annotations; where the member's has none, a map for
+    /// them is made first.
+    pub(super) fn json_patch(&self, text: &str) -> Result<Bytes, Reply> {
+        let Ok(operations) = serde_json::from_str::<Vec<&RawValue>>(text) else {
+            return Ok(Bytes::copy_from_slice(text.as_bytes()));
+        };
+        let mut has_map = self.native.is_none() || self.native_map("annotations").is_some();
+        let mut out = Vec::new();
+        for raw in operations {
+            match Operation::read(raw.get()) {
+                Some(operation) => self.operation(&operation, &mut has_map, &mut out)?,
+                None => out.push(raw.get().to_owned()),
+            }
+        }
+        Ok(format!("[{}]", out.join(",")).into())
+    }
+
+    fn operation(&self, one: &Operation<'_>, has_map: &mut bool, out: &mut Vec<String>) -> Result<(), Reply> {
+        let at: Vec<&str> = one.at.iter().map(String::as_str).collect();
+        match at.as_slice() {
+            ["metadata", "labels" | "annotations", key] if key.starts_with(OWN_PREFIX) => {
+                // What the fleet view shows there its members do not hold; a test of it is decided here.
+                let shown = string(self.member.as_str());
+                let holds = one.value.is_some_and(|value| value.as_bytes() == shown) && *key == "kubefold.io/cluster";
+                if one.op == "test" && !holds {
+                    out.push(one.raw.to_owned());
+                }
+            }
+            ["metadata", "annotations"] => self.annotations(one, has_map, out),
+            ["metadata", "annotations", _] if one.is(&["add"]) && !*has_map => {
+                // Should the member's object have some by now, the patch is refused and not a single one lost.
+                out.push(r#"{"op":"test","path":"/metadata/annotations","value":null}"#.to_owned());
+                out.push(r#"{"op":"add","path":"/metadata/annotations","value":{}}"#.to_owned());
+                *has_map = true;
+                out.push(one.raw.to_owned());
+            }
+            _ => out.push(match one.value {
+                Some(value) => one.with(&one.op, &self.value(&at, value)?),
+                None => one.raw.to_owned(),
+            }),
+        }
+        Ok(())
+    }
+
+    /// An operation on all annotations at once.
+    fn annotations(&self, one: &Operation<'_>, has_map: &mut bool, out: &mut Vec<String>) {
+        let Some(value) = one.value else {
+            if !one.is(&["remove"]) || *has_map {
+                out.push(one.raw.to_owned());
+            }
+            *has_map = !one.is(&["remove"]);
+            return;
+        };
+        let cleaned = cleaned(value);
+        match one.op.as_str() {
+            // A map that holds kubefold's own alone is none in the member.
+            "test" if cleaned == "{}" && !*has_map => out.push(one.with("test", "null")),
+            "replace" if !*has_map => out.push(one.with("add", &cleaned)),
+            op => out.push(one.with(op, &cleaned)),
+        }
+        *has_map |= one.is(&["add", "replace"]);
+    }
+
+    /// A value in the member's words, known by its place.
+    fn value(&self, at: &[&str], value: &str) -> Result<String, Reply> {
+        let text = |raw: &str| serde_json::from_str::<String>(raw).ok();
+        let quoted = |text: String| String::from_utf8(string(&text)).unwrap_or_default();
+        let own = match at {
+            [] => return Ok(String::from_utf8(self.whole(value)?).unwrap_or_default()),
+            ["metadata", "name"] => text(value).map(|name| self.own_name(&name)).transpose()?.flatten().map(quoted),
+            ["metadata", "resourceVersion"] => text(value).and_then(|said| self.own_revision(&said)).map(quoted),
+            ["metadata", "ownerReferences", _, "uid"] => text(value).and_then(|uid| self.own_uid(&uid)).map(quoted),
+            ["metadata", "labels"] => Some(cleaned(value)),
+            ["metadata"] => {
+                let local = self.at_its_place(at, value);
+                let edits = self.metadata(&local, 0)?;
+                Some(String::from_utf8(spliced(&local, edits)).unwrap_or_default())
+            }
+            ["metadata", "ownerReferences"] => {
+                let local = self.at_its_place(at, value);
+                Some(self.owners(&local)?.unwrap_or(local))
+            }
+            ["metadata", "ownerReferences", _] => {
+                let local = self.at_its_place(at, value);
+                let owners = self.owners(&format!("[{local}]"))?;
+                Some(owners.map_or(local, |list| list.trim_matches(['[', ']']).to_owned()))
+            }
+            _ => Some(self.at_its_place(at, value)),
+        };
+        Ok(own.unwrap_or_else(|| value.to_owned()))
+    }
+
+    /// A value localized in a document that holds nothing else.
+    fn at_its_place(&self, at: &[&str], value: &str) -> String {
+        let (mut lead, mut tail) = (String::new(), String::new());
+        for segment in at {
+            let is_index =
+                *segment == "-" || (!segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit()));
+            if is_index {
+                lead.push('[');
+                tail.insert(0, ']');
+            } else {
+                lead.push('{');
+                lead.push_str(&String::from_utf8(string(segment)).unwrap_or_default());
+                lead.push(':');
+                tail.insert(0, '}');
+            }
+        }
+        let local = self.localized(&[&lead, value, &tail].concat());
+        local.get(lead.len()..local.len().saturating_sub(tail.len())).unwrap_or(value).to_owned()
+    }
+}
+
+/// A map without kubefold's own keys.
+fn cleaned(value: &str) -> String {
+    let Ok(mut map) = ObjectEdits::new(value, 0) else { return value.to_owned() };
+    map.remove(|key| key.starts_with(OWN_PREFIX));
+    String::from_utf8(spliced(value, map.finish())).unwrap_or_default()
+}
