@@ -5,6 +5,7 @@
 mod client;
 mod kubeconfig;
 mod plan;
+mod release;
 mod status;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
@@ -41,6 +42,8 @@ enum Command {
     Status(status::Status),
     /// Print where the objects of a manifest would go, and why, changing nothing.
     Plan(plan::Plan),
+    /// Take the placement marker off every object in the members: without kubefold they are ordinary clusters.
+    Release(release::Release),
 }
 
 #[derive(Debug, clap::Args)]
@@ -115,6 +118,7 @@ pub fn main() -> ExitCode {
         Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref()),
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
+        Command::Release(flags) => release::run(&flags),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

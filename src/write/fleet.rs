@@ -228,6 +228,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// Splits `x@east` into `x` and `east`, if that is a member and names are suffixed.
     fn split(&self, visible: &str) -> Option<(String, MemberName)>;
 
+    /// Says whether the configuration declares the member absent: it is nobody's home, and not waited for as one.
+    fn is_absent(&self, member: &MemberName) -> bool;
+
     /// UID of the cluster that the member is now; `None` if it is not configured or was never reached.
     fn cluster_uid(&self, member: &MemberName) -> Option<String>;
 

@@ -128,6 +128,10 @@ impl Fleet for LiveFleet {
         naming.split(visible).map(|(own, member)| (own.to_owned(), member.clone()))
     }
 
+    fn is_absent(&self, member: &MemberName) -> bool {
+        self.member(member).is_some_and(|member| member.config().absent)
+    }
+
     fn cluster_uid(&self, member: &MemberName) -> Option<String> {
         self.member(member)?.cluster_uid().map(|uid| uid.to_string())
     }

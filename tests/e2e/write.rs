@@ -7,11 +7,14 @@ mod create;
 mod delete;
 mod forward;
 mod kinds;
+mod logical;
 mod outage;
 mod pinned;
 mod plan;
 mod refused;
 mod update;
+mod release;
+mod rollout;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -77,6 +77,7 @@ pub(super) struct Cluster {
     pub(super) uid: String,
     pub(super) weight: u32,
     pub(super) down: bool,
+    pub(super) absent: bool,
     pub(super) standing: Option<Standing>,
     pub(super) objects: BTreeMap<String, Value>,
 }
@@ -404,6 +405,10 @@ impl Fleet for Scripted {
         let (own, name) = visible.rsplit_once('@')?;
         let member = MemberName::new(name).filter(|member| self.world.lock().members.contains_key(member))?;
         Some((own.to_owned(), member))
+    }
+
+    fn is_absent(&self, member: &MemberName) -> bool {
+        self.world.lock().members.get(member).is_some_and(|cluster| cluster.absent)
     }
 
     fn cluster_uid(&self, member: &MemberName) -> Option<String> {

@@ -224,7 +224,8 @@ async fn scales(stage: &Stage) {
     assert_eq!(dry.ok()["spec"]["replicas"], 1);
     let negative = patch(&stage.api, &path, MERGE, &json!({"spec": {"replicas": -1}})).await;
     refused(&negative, 422, "Invalid", &["must be greater than or equal to 0"]);
-    let zero = patch(&stage.api, &path, JSON_PATCH, &json!([{"op": "replace", "path": "/spec/replicas", "value": 0}]));
+    let nothing = json!([{"op": "replace", "path": "/spec/replicas", "value": 0}]);
+    let zero = patch(&stage.api, &path, JSON_PATCH, &nothing);
     assert_eq!(zero.await.ok()["spec"]["replicas"], 0);
     assert_eq!(stage.shares("web").await, split(&[("east", 0), ("west", 0), ("north", 0)]), "no part goes");
     stage.kubectl(&["scale", "deployment/web", "--replicas=7"]).await;
