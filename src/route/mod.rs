@@ -156,6 +156,10 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
+        let is_catalogue = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
+        if is_catalogue {
+            Box::pin(self.stores.definitions_are_served()).await;
+        }
         if is_openapi_path(parts.uri.path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
             return Box::pin(self.openapi.answer(&self.stores, parts)).await;
@@ -191,7 +195,11 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
-        let catalogue = self.stores.catalogue();
+        let mut catalogue = self.stores.catalogue();
+        if catalogue.get(&gvr).is_none() {
+            Box::pin(self.stores.definitions_are_served()).await;
+            catalogue = self.stores.catalogue();
+        }
         let known = catalogue.get(&gvr);
         match known {
             Some(resource) => fits(info, resource)?,

@@ -126,7 +126,7 @@ async fn place<F: Fleet>(
         plan.targets.iter().filter_map(behind).collect()
     });
     if behind.is_none() {
-        warn_of_down(&facts.candidates, &key, &mut warnings);
+        warn_of_down(&facts.candidates, &key, plan.strategy, &mut warnings);
     }
     let mut entry = entry_of(request, draft, key, plan);
     entry.shared = shared.is_some();
@@ -230,10 +230,11 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
 }
 
 /// Warns of members that are left out because they are down: they would have been asked.
-fn warn_of_down(candidates: &[Candidate], key: &Key, warnings: &mut Warnings) {
+fn warn_of_down(candidates: &[Candidate], key: &Key, strategy: Strategy, warnings: &mut Warnings) {
+    let done = if strategy == Strategy::Divide { "divided" } else { "placed" };
     for candidate in candidates.iter().filter(|candidate| !candidate.absent && candidate.serves_kind) {
         if let Standing::Down(why) = &candidate.standing {
-            warnings.add(&format!("member {why}; {key} is placed without it"));
+            warnings.add(&format!("member {why}; {key} is {done} without it"));
         }
     }
 }

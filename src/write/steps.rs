@@ -152,6 +152,7 @@ impl Entry {
             name: self.key.name.clone(),
             member: member.clone(),
             members: targets.chain(listed).collect(),
+            made: self.targets.len(),
             policy: self.policy.clone(),
         }
     }

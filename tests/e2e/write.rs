@@ -1,10 +1,12 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
 mod alike;
+mod behind;
 mod crash;
 mod create;
 mod delete;
 mod forward;
+mod kinds;
 mod outage;
 mod pinned;
 mod refused;

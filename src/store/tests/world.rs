@@ -339,6 +339,7 @@ impl World {
                 name: if what > 250 { "copied".into() } else { doc.name.into() },
                 member: member(target.member),
                 members: order.map(|at| (member(at), cluster(at))).collect(),
+                made: 3,
                 policy: None,
             });
         }

@@ -91,6 +91,11 @@ impl Side {
                         *value = json!("#");
                     }
                     "clusterIP" | "clusterIPs" => *value = json!("#"),
+                    // Their order is that of their times, which fall into one second or two.
+                    "managedFields" => {
+                        self.reduce(stem, value);
+                        value.as_array_mut().unwrap().sort_by_key(ToString::to_string);
+                    }
                     "message" => {
                         let text = self.renamed(stem, value.as_str().unwrap_or_default());
                         *value = json!(without_numbers(&text));
