@@ -11,7 +11,7 @@ use crate::{
     read::{Asked, Target},
     route::{
         Router,
-        body::{body_name, drain, read_json, read_patch},
+        body::{body_name, body_subject, drain, read_json, read_patch},
         info::RequestInfo,
     },
     store::{Remarks, key},
@@ -94,8 +94,13 @@ impl Router {
         let wanted = asked.wanted()?;
         let body = read_json(asked.headers, body).await?;
         let naming = Arc::clone(&self.stores.shared().naming);
-        let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
-        // A pin waits for its own member, everything else for all: a name is promised once.
+        let pin = |name: Option<String>| name.and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
+        // A pin waits for its own member, everything else for all: a name is promised once. An event goes with its object,
+        // and its name is nobody else's.
+        let only = match is_event(&target.gvr) {
+            true => pin(body_subject(&body)).or_else(|| self.somebody()),
+            false => pin(body_name(&body)),
+        };
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
         let request = request(target, &ready.store().spec().gvk, (asked, method), body);
         let name = body_name(&request.body).unwrap_or_default();
@@ -221,6 +226,12 @@ impl Router {
         }
     }
 
+    /// A member that is up.
+    fn somebody(&self) -> Option<MemberName> {
+        let members = self.stores.registry().members();
+        members.iter().find(|member| !member.health().is_down()).map(|member| member.name().clone())
+    }
+
     /// Says whose an object is.
     ///
     /// Errors: 404 or 409 as a get answers; 409 for the part of a placed object.
@@ -271,6 +282,11 @@ impl Router {
             _ => Ok(Aim::Whole(entry.name().to_owned())),
         }
     }
+}
+
+/// Events of either group.
+fn is_event(gvr: &Gvr) -> bool {
+    matches!(&*gvr.group, "" | "events.k8s.io") && &*gvr.resource == "events"
 }
 
 /// `bindings` of the core group, which can only be posted.

@@ -245,3 +245,45 @@ async fn a_collection_is_deleted_everywhere_or_not_at_all() {
     assert!(down.refused().contains("west"), "{down}");
     fleet.kubectl(&["label", "configmap", "a@north", "x=y"]).await.ok();
 }
+
+/// What client-go's recorder does: it names an event after its object, and patches by the name that it got back.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_go_with_their_objects() {
+    let (bed, fleet) = bed().await;
+    let api = fleet.api().await;
+    let events = "/api/v1/namespaces/default/events";
+    let map = api.get(&format!("{MAPS}/a@north")).await;
+    let about = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "a@north", "uid": map["metadata"]["uid"]});
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a@north.17f0", "namespace": "default"},
+        "involvedObject": about, "reason": "Tested", "type": "Normal", "count": 1});
+    let made = api.create(events, &event).await;
+    assert_eq!((text(&made, "/metadata/name"), text(&made, "/involvedObject/name")), ("a.17f0@north", "a@north"));
+    let stands = in_member(&bed["north"], &format!("{events}/a.17f0")).await.unwrap();
+    assert_eq!((text(&stands, "/involvedObject/name"), &stands["count"]), ("a", &json!(1)));
+    let patch = async |path: &str| {
+        let request = http::Request::patch(format!("{path}/a.17f0@north"))
+            .header(header::CONTENT_TYPE, "application/strategic-merge-patch+json")
+            .body(bytes::Bytes::from(r#"{"count":2,"lastTimestamp":"2026-01-01T00:00:00Z"}"#));
+        api.send(request.unwrap()).await.unwrap()
+    };
+    let again = patch(events).await.ok();
+    assert_eq!((text(&again, "/metadata/name"), &again["count"]), ("a.17f0@north", &json!(2)));
+    let said = fleet.kubectl(&["events", "--for", "configmap/a@north"]).await;
+    assert!(said.ok().contains("Tested"), "{said}");
+    // The other group's revisions name the same object.
+    let newer = "/apis/events.k8s.io/v1/namespaces/default/events/a.17f0@north";
+    let other = api.get(newer).await;
+    let mut stale = again.clone();
+    stale["metadata"]["resourceVersion"] = other["metadata"]["resourceVersion"].clone();
+    let put = api.request(Method::PUT, &format!("{events}/a.17f0@north"), stale.to_string()).await.ok();
+    let told = api.request(Method::PUT, &format!("{events}/a.17f0@north"), again.to_string()).await;
+    let changed = put["metadata"]["resourceVersion"] != again["metadata"]["resourceVersion"];
+    assert_eq!(told.status == StatusCode::CONFLICT, changed, "{told}");
+    // One that has expired is made again, by the name that the recorder knows.
+    bed["north"].kubectl(&["delete", "event", "a.17f0"]).await.ok();
+    refused(&patch(events).await, 404, "NotFound", &["\"a.17f0@north\" not found"]);
+    let mut anew = event.clone();
+    anew["metadata"]["name"] = json!("a.17f0@north");
+    let made = api.create(events, &anew).await;
+    assert_eq!(text(&made, "/metadata/name"), "a.17f0@north");
+}
