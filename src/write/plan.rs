@@ -207,6 +207,7 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), St
             name: key.name.clone(),
             member: target.member.clone(),
             members: members.clone(),
+            made: plan.targets.iter().filter(|target| target.made).count(),
             policy: plan.policy.clone(),
         };
         let what = Stamp { marker: Some(&marker), name: None, values: &target.values };
