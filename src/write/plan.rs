@@ -10,9 +10,11 @@ use crate::{
     config::MemberName,
     placement::{
         divided::Value,
+        marker::Marker,
         overrides::overridden,
         plan::{Order, Plan, Standing, plan},
         policy::{Policy, Strategy, Subject},
+        stamp::{Stamp, stamped},
     },
     wire::{
         resource::{Gvk, Gvr},
@@ -197,12 +199,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
     refuse_what_is_no_pin(writer, request, &name)?;
     let asked = asked(writer, request, &draft, &key).await?;
     let plan = asked.plan(&draft, &key)?;
-    for target in &plan.targets {
-        let (gvk, policy) = (&key.gvk, plan.policy.as_deref().unwrap_or_default());
-        let body = draft.json.as_bytes().to_vec();
-        overridden(body, &target.overrides, (&gvk.group, &gvk.kind), (policy, &target.member))
-            .map_err(|error| invalid(request, &name, &error.to_string()))?;
-    }
+    overrides_go_with(&plan, &draft, &key).map_err(|why| invalid(request, &name, &why))?;
     let mut warnings = plan.warnings.clone();
     if writer.fleet.visible(&key).is_some() {
         warnings.push(format!("{key} exists already; what exists stays where it is"));
@@ -214,6 +211,32 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
         Strategy::One => "one",
     };
     Ok(reply(&key, plan.policy.clone(), strategy, places(plan, &asked), warnings))
+}
+
+/// Says why the overrides of a policy do not go with the parts that would be made.
+fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), String> {
+    let members = plan.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
+    let members: Vec<_> = members.collect();
+    let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
+    for target in plan.targets.iter().filter(|target| !target.overrides.is_empty()) {
+        let marker = Marker {
+            uid: plan.uid.clone(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            member: target.member.clone(),
+            members: members.clone(),
+            made: plan.targets.iter().filter(|target| target.made).count(),
+            policy: plan.policy.clone(),
+        };
+        let what = Stamp { marker: Some(&marker), name: None, values: &target.values };
+        let body = stamped(draft.json, what).map_err(|error| error.to_string())?;
+        let policy = plan.policy.as_deref().unwrap_or_default();
+        overridden(body, &target.overrides, (group, kind), (policy, &target.member))
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 fn one(member: &MemberName, why: &str) -> Place {

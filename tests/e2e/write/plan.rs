@@ -11,7 +11,7 @@ const POLICIES: &str = r#"policies:
   perMember:
     west:
       registry: mirror.example:5000/x
-      patch: [{op: add, path: /metadata/annotations, value: {from: patch}}]
+      patch: [{op: add, path: /metadata/annotations/from, value: patch}]
 - name: roomy
   strategy: divide
   weights: capacity
