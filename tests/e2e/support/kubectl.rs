@@ -23,12 +23,19 @@ pub(crate) struct Kubectl {
     program: PathBuf,
     /// Where its discovery cache lies, which must not be another testbed's that had the same port.
     home: PathBuf,
+    environment: Vec<(&'static str, &'static str)>,
 }
 
 impl Kubectl {
     /// `home` is a directory for its cache and for the output of background runs.
     pub(crate) fn new(kubeconfig: &Path, home: &Path) -> Self {
-        Self { kubeconfig: kubeconfig.to_owned(), context: None, program: binary("kubectl"), home: home.to_owned() }
+        Self {
+            kubeconfig: kubeconfig.to_owned(),
+            context: None,
+            program: binary("kubectl"),
+            home: home.to_owned(),
+            environment: Vec::new(),
+        }
     }
 
     /// The same in another context of the kubeconfig.
@@ -41,6 +48,13 @@ impl Kubectl {
         Self { program, ..self.clone() }
     }
 
+    /// The same with a variable in its environment.
+    pub(crate) fn with(&self, name: &'static str, value: &'static str) -> Self {
+        let mut this = self.clone();
+        this.environment.push((name, value));
+        this
+    }
+
     /// Runs to the end.
     pub(crate) async fn run(&self, args: &[&str]) -> Output {
         self.run_with_input(args, "").await
@@ -50,6 +64,7 @@ impl Kubectl {
     pub(crate) async fn run_with_input(&self, args: &[&str], input: &str) -> Output {
         let mut command = tokio::process::Command::new(&self.program);
         command.args(self.arguments(args)).env("HOME", &self.home).env_remove("KUBECONFIG").kill_on_drop(true);
+        command.envs(self.environment.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let run = async {
             let mut child = command.spawn().expect("run kubectl");
