@@ -3,8 +3,8 @@
 #
 # They live outside the checkout, beside the testbed, in
 #   ${KUBEFOLD_TESTBED_CACHE:-${XDG_CACHE_HOME:-~/.cache}/kubefold}/clients/
-# Each part has a directory named by the digest of what it is made of; a directory of all is bin/. Cold, this takes 4 to
-# 6 minutes on two cores when Go's build cache holds nothing, warm 0.1 s. It needs Go, Rust, node and python on the PATH.
+# Each part has a directory named by the digest of what it is made of; a directory of all is bin/. Cold, this takes 6 to
+# 9 minutes on two cores when Go's build cache holds nothing, warm 0.1 s. It needs Go, Rust, node and python on the PATH.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -15,7 +15,7 @@ say() { echo "clients: $*" >&2; }
 digest() { cat "$@" | sha256sum | cut -c1-16; }
 
 versions=$(go version; rustc --version; node --version; python3 --version) || { say "needs go, rustc, node and python3"; exit 1; }
-sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock}
+sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock}
   kube-rs/src/*.rs node/package-lock.json node/main.mjs python/requirements.txt python/main.py)
 all=$root/all-$(digest "${sources[@]}" <(echo "$versions"))
 
@@ -32,7 +32,8 @@ part() {
   mv "$root/building.$name" "$part"
 }
 
-build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/informer" ./cmd/informer); }
+build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/informer ./cmd/leader ./cmd/operator); }
+build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v3/cmd/helm); }
 build_kubectl_newest() { kubectl go "$1" ./cmd/kubectl; }
 build_kubectl_oldest() { kubectl kubectl-oldest "$1" .; }
 kubectl() {
@@ -66,8 +67,11 @@ if [[ ! -d $all ]]; then
   new=$root/building.all
   rm -rf "$new"
   mkdir -p "$new/bin"
-  part go go/go.mod go/go.sum go/cmd/informer/*.go
+  part go go/go.mod go/go.sum go/cmd/{informer,leader,operator}/*.go
   ln -s "$part/informer" "$new/bin/go"
+  ln -s "$part/leader" "$part/operator" "$new/bin/"
+  part helm helm/go.mod helm/go.sum
+  ln -s "$part/helm" "$new/bin/helm"
   part kubectl_newest go/go.mod go/go.sum go/cmd/kubectl/main.go
   ln -s "$part/kubectl" "$new/bin/kubectl-newest"
   part kubectl_oldest kubectl-oldest/*

@@ -21,6 +21,7 @@ mod fanout;
 mod fault;
 mod fault_definitions;
 mod fault_matrix;
+mod foreign;
 mod forms;
 mod freshness;
 mod informer;

@@ -26,8 +26,13 @@ impl Informer {
 
     /// Starts a client program with its own arguments.
     pub(crate) fn of(program: &str, kubeconfig: &Path, args: &[&str]) -> Self {
+        Self::of_flag(program, "--kubeconfig", kubeconfig, args)
+    }
+
+    /// The same where another flag takes the kubeconfig.
+    pub(crate) fn of_flag(program: &str, flag: &str, kubeconfig: &Path, args: &[&str]) -> Self {
         let home = directory::temporary("informer");
-        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let kubeconfig = format!("{flag}={}", kubeconfig.display());
         let args: Vec<&str> = std::iter::once(kubeconfig.as_str()).chain(args.iter().copied()).collect();
         let errors = std::fs::File::create(home.path().join("stderr")).expect("a log");
         let mut process =
@@ -81,6 +86,11 @@ impl Informer {
             self.events_of(answer).get(before).cloned().ok_or_else(|| format!("no {answer} yet: {}", self.errors()))
         })
         .await
+    }
+
+    /// Ends it at once.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill();
     }
 
     /// What it wrote to stderr.

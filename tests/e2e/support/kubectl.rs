@@ -25,6 +25,7 @@ pub(crate) struct Kubectl {
     home: PathBuf,
     /// What `kubectl edit` opens its file with.
     editor: Option<String>,
+    environment: Vec<(&'static str, &'static str)>,
 }
 
 impl Kubectl {
@@ -36,6 +37,7 @@ impl Kubectl {
             program: binary("kubectl"),
             home: home.to_owned(),
             editor: None,
+            environment: Vec::new(),
         }
     }
 
@@ -54,6 +56,13 @@ impl Kubectl {
         Self { editor: Some(editor.to_owned()), ..self.clone() }
     }
 
+    /// The same with a variable in its environment.
+    pub(crate) fn with(&self, name: &'static str, value: &'static str) -> Self {
+        let mut this = self.clone();
+        this.environment.push((name, value));
+        this
+    }
+
     /// Runs to the end.
     pub(crate) async fn run(&self, args: &[&str]) -> Output {
         self.run_with_input(args, "").await
@@ -64,6 +73,7 @@ impl Kubectl {
         let mut command = tokio::process::Command::new(&self.program);
         command.args(self.arguments(args)).env("HOME", &self.home).env_remove("KUBECONFIG").kill_on_drop(true);
         command.envs(self.editor.iter().map(|editor| ("KUBE_EDITOR", editor)));
+        command.envs(self.environment.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let run = async {
             let mut child = command.spawn().expect("run kubectl");
