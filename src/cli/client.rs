@@ -43,7 +43,8 @@ impl Connection {
         let request = Request::builder().method(method).uri(path).body(body)?;
         match client.request_text(request).await {
             Ok(text) => Ok(text),
-            Err(kube::Error::Api(status)) if status.code == 404 => {
+            // A 404 about an object says which.
+            Err(kube::Error::Api(status)) if status.code == 404 && knows_no_path(&status.message) => {
                 bail!(
                     "the server at {url} does not know {path}: is it a kubefold, and does the context name its fleet?"
                 )
@@ -51,6 +52,14 @@ impl Connection {
             Err(kube::Error::Api(status)) => bail!("kubefold at {url} answered {}: {}", status.code, status.message),
             Err(error) => Err(anyhow!("cannot reach kubefold at {url}: {}", cause(&error))),
         }
+    }
+
+    /// The namespace of the context.
+    ///
+    /// Errors: the kubeconfig cannot be used.
+    pub(super) fn namespace(&self) -> anyhow::Result<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(runtime.block_on(Box::pin(self.config()))?.default_namespace)
     }
 
     async fn config(&self) -> anyhow::Result<Config> {
@@ -88,6 +97,13 @@ fn own_kubeconfig(state_dir: &Path) -> anyhow::Result<Kubeconfig> {
         }}],
     });
     Ok(serde_json::from_value(file)?)
+}
+
+/// What a kube-apiserver says of a path that it has no route for.
+fn knows_no_path(message: &str) -> bool {
+    ["the server could not find the requested resource", "404 page not found"]
+        .iter()
+        .any(|said| message.starts_with(said))
 }
 
 /// The last cause says it: those before it say which layer handed it on.

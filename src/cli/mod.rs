@@ -4,6 +4,8 @@
 
 mod client;
 mod kubeconfig;
+mod plan;
+mod release;
 mod status;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
@@ -38,6 +40,10 @@ enum Command {
     Kubeconfig(Kubeconfig),
     /// Print the members, and every object that is unfinished or differs between them.
     Status(status::Status),
+    /// Print where the objects of a manifest would go, and why, changing nothing.
+    Plan(plan::Plan),
+    /// Take the placement marker off every object in the members: without kubefold they are ordinary clusters.
+    Release(release::Release),
 }
 
 #[derive(Debug, clap::Args)]
@@ -111,6 +117,8 @@ pub fn main() -> ExitCode {
         Command::Serve(flags) => serve(flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref()),
         Command::Status(flags) => status::print(&flags),
+        Command::Plan(flags) => plan::print(&flags),
+        Command::Release(flags) => release::run(&flags),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -83,6 +83,14 @@ impl Reloads {
                 }
                 None
             }
+            // What is visible would get other names while clients watch it.
+            Ok(config) if config.names != self.running.names || config.shared != self.running.shared => {
+                tracing::error!(
+                    "configuration refused, the running one stays: `names` and `shared` decide what objects are called, \
+                     and change with a restart only"
+                );
+                None
+            }
             Ok(config) => {
                 tracing::info!(file = %self.path.display(), members = config.members.len(), "configuration reloaded");
                 self.running = config.clone();

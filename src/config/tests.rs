@@ -394,6 +394,11 @@ async fn a_changed_file_is_yielded_and_a_bad_one_is_not() {
     replace("members: [{name: east}]\n");
     let quiet = tokio::time::timeout(Duration::from_secs(5), reloads.next()).await;
     assert!(quiet.is_err(), "a refused file yields nothing");
+    for renames in ["names: plain", "shared: []"] {
+        replace(&format!("members: [{{name: east, inCluster: true}}]\n{renames}\n"));
+        let quiet = tokio::time::timeout(Duration::from_secs(5), reloads.next()).await;
+        assert!(quiet.is_err(), "what is visible keeps its name: {renames}");
+    }
     replace("members: [{name: east, inCluster: true}]\n");
     assert_eq!(reloads.next().await.unwrap().members[0].access, Access::InCluster);
 

@@ -1,4 +1,18 @@
-//! How much of a member is free, and how many replicas of a pod fit there.
+//! How much of a member is free, and how many replicas of a pod fit there: the nodes' allocatable minus what pods request.
+//!
+//! A member's [`Room`]s do not depend on the pod that is to be placed, so they can be kept while nothing changes.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::{
+    placement::{
+        quantity::Quantity,
+        scheduling::{NodeFacts, PodRequirements, admits, nullable},
+    },
+    wire::locate::Paths,
+};
 
 /// An amount of what pods ask of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,4 +32,271 @@ pub struct Capacity {
     pub replicas: u32,
     /// What is free on all its nodes together.
     pub free: Resources,
+}
+
+/// One node and what is free on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// The node.
+    pub node: NodeFacts,
+    /// What is allocatable and not requested.
+    pub free: Resources,
+}
+
+/// What one pod takes of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// The node's plain name.
+    pub node: String,
+    /// How much.
+    pub taken: Resources,
+}
+
+type Amounts = BTreeMap<String, Quantity>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Wanted {
+    #[serde(deserialize_with = "nullable")]
+    requests: Amounts,
+    #[serde(deserialize_with = "nullable")]
+    limits: Amounts,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Container {
+    #[serde(deserialize_with = "nullable")]
+    resources: Wanted,
+    #[serde(deserialize_with = "nullable")]
+    restart_policy: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    #[serde(deserialize_with = "nullable")]
+    node_name: String,
+    #[serde(deserialize_with = "nullable")]
+    containers: Vec<Container>,
+    #[serde(deserialize_with = "nullable")]
+    init_containers: Vec<Container>,
+    #[serde(deserialize_with = "nullable")]
+    overhead: Amounts,
+    #[serde(deserialize_with = "nullable")]
+    resources: Wanted,
+}
+
+impl Resources {
+    /// What one pod requests, by its spec as JSON. A malformed one requests nothing but its place: its member refuses it.
+    ///
+    /// Source: kubernetes/component-helpers `resource/helpers.go` `PodRequests`; an unset request is the limit
+    /// (kubernetes `pkg/apis/core/v1/defaults.go`).
+    pub fn of_pod(spec: &str) -> Self {
+        Self::requested(&serde_json::from_str(spec).unwrap_or_default())
+    }
+
+    fn requested(spec: &PodSpec) -> Self {
+        let mut sum = Self::default();
+        spec.containers.iter().for_each(|container| sum.add(&container.resources.amount()));
+        let (mut sidecars, mut starting) = (Self::default(), Self::default());
+        for container in &spec.init_containers {
+            let mut amount = container.resources.amount();
+            if container.restart_policy == "Always" {
+                sum.add(&amount);
+                sidecars.add(&amount);
+                amount = sidecars;
+            } else {
+                amount.add(&sidecars);
+            }
+            starting = starting.largest(&amount);
+        }
+        sum = sum.largest(&starting);
+        let whole = &spec.resources;
+        if whole.has("cpu") {
+            sum.cpu_milli = whole.amount().cpu_milli;
+        }
+        if whole.has("memory") {
+            sum.memory_bytes = whole.amount().memory_bytes;
+        }
+        sum.add(&Self::of(&spec.overhead));
+        Self { pods: 1, ..sum }
+    }
+
+    fn of(amounts: &Amounts) -> Self {
+        let amount = |name: &str| amounts.get(name).copied().unwrap_or_default();
+        Self { cpu_milli: amount("cpu").milli(), memory_bytes: amount("memory").ceil(), pods: amount("pods").ceil() }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.cpu_milli = self.cpu_milli.saturating_add(other.cpu_milli);
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+        self.pods = self.pods.saturating_add(other.pods);
+    }
+
+    fn subtract(&mut self, other: &Self) {
+        self.cpu_milli = self.cpu_milli.saturating_sub(other.cpu_milli);
+        self.memory_bytes = self.memory_bytes.saturating_sub(other.memory_bytes);
+        self.pods = self.pods.saturating_sub(other.pods);
+    }
+
+    fn largest(&self, other: &Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.max(other.cpu_milli),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+            pods: self.pods.max(other.pods),
+        }
+    }
+
+    /// How often `one` goes into it.
+    fn holds(&self, one: &Self) -> u64 {
+        let times = |mine: u64, asked: u64| mine.checked_div(asked).unwrap_or(u64::MAX);
+        times(self.cpu_milli, one.cpu_milli)
+            .min(times(self.memory_bytes, one.memory_bytes))
+            .min(times(self.pods, one.pods))
+    }
+}
+
+impl Wanted {
+    fn amount(&self) -> Resources {
+        let mut amounts = self.limits.clone();
+        amounts.extend(self.requests.iter().map(|(name, amount)| (name.clone(), *amount)));
+        Resources { pods: 0, ..Resources::of(&amounts) }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.requests.contains_key(name) || self.limits.contains_key(name)
+    }
+}
+
+impl Room {
+    /// An empty node, by its document.
+    pub fn of_node(node: NodeFacts, json: &str) -> Self {
+        let allocatable = value_at(json, &["status", "allocatable"]);
+        let allocatable = allocatable.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+        Self { node, free: Resources::of(&allocatable) }
+    }
+}
+
+impl Usage {
+    /// What a pod takes, by its document; `None` while it is on no node, and once it has ended.
+    pub fn of_pod(json: &str) -> Option<Self> {
+        if matches!(value_at(json, &["status", "phase"]), Some("\"Succeeded\"" | "\"Failed\"")) {
+            return None;
+        }
+        let spec: PodSpec = serde_json::from_str(value_at(json, &["spec"])?).ok()?;
+        let taken = Resources::requested(&spec);
+        (!spec.node_name.is_empty()).then_some(Self { node: spec.node_name, taken })
+    }
+}
+
+/// Takes what pods request off the nodes that they are on.
+pub fn occupy(rooms: &mut [Room], pods: impl IntoIterator<Item = Usage>) {
+    let mut places: BTreeMap<String, &mut Room> = rooms.iter_mut().map(|room| (room.node.name.clone(), room)).collect();
+    for usage in pods {
+        if let Some(room) = places.get_mut(&usage.node) {
+            room.free.subtract(&usage.taken);
+        }
+    }
+}
+
+/// What is free in a member, and how many replicas of a pod fit. `pod` is what its pods ask of nodes.
+pub fn capacity(rooms: &[Room], pod: Option<&PodRequirements>) -> Capacity {
+    let (mut free, mut replicas) = (Resources::default(), 0_u64);
+    for room in rooms {
+        // A cordoned or ill node takes nothing, whatever is free on it.
+        let open = match pod {
+            Some(asked) => admits(asked, &room.node),
+            None => admits(&PodRequirements::default(), &room.node),
+        };
+        if open {
+            free.add(&room.free);
+            replicas = replicas.saturating_add(pod.map_or(0, |asked| room.free.holds(&asked.requested)));
+        }
+    }
+    Capacity { replicas: u32::try_from(replicas).unwrap_or(u32::MAX), free }
+}
+
+fn value_at<'j>(json: &'j str, path: &[&str]) -> Option<&'j str> {
+    let mut found = Vec::new();
+    Paths::new([(0, path)]).locate(json, &mut found).ok()?;
+    json.get(found.first()?.range.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::scheduling::Taint;
+
+    fn room(name: &str, cpu: &str, memory: &str, pods: u32) -> Room {
+        let json = format!(r#"{{"status":{{"allocatable":{{"cpu":"{cpu}","memory":"{memory}","pods":"{pods}"}}}}}}"#);
+        Room::of_node(NodeFacts { name: name.into(), ..NodeFacts::default() }, &json)
+    }
+
+    fn container(cpu: &str, memory: &str) -> String {
+        format!(r#"{{"resources":{{"requests":{{"cpu":"{cpu}","memory":"{memory}"}}}}}}"#)
+    }
+
+    #[test]
+    fn a_pod_requests_what_the_scheduler_counts() {
+        let of = |spec: &str| {
+            let all = Resources::of_pod(spec);
+            assert_eq!(all.pods, 1);
+            (all.cpu_milli, all.memory_bytes)
+        };
+        let (small, large) = (container("100m", "1Ki"), container("1", "10Ki"));
+        assert_eq!(of(&format!(r#"{{"containers":[{small},{large}]}}"#)), (1100, 11 << 10));
+        assert_eq!(of(&format!(r#"{{"containers":[{small}],"initContainers":[{large}]}}"#)), (1000, 10 << 10));
+        let sidecar = small.replace(r#"{"resources"#, r#"{"restartPolicy":"Always","resources"#);
+        assert_eq!(
+            of(&format!(r#"{{"containers":[{small}],"initContainers":[{sidecar},{large}]}}"#)),
+            (1100, 11 << 10)
+        );
+        assert_eq!(of(&format!(r#"{{"containers":[{large}],"initContainers":[{sidecar}]}}"#)), (1100, 11 << 10));
+        assert_eq!(of(&format!(r#"{{"containers":[{small}],"overhead":{{"cpu":"50m"}}}}"#)), (150, 1 << 10));
+        assert_eq!(
+            of(&format!(r#"{{"containers":[{small}],"resources":{{"requests":{{"cpu":2}}}}}}"#)),
+            (2000, 1 << 10)
+        );
+        assert_eq!(of(r#"{"containers":[{"resources":{"limits":{"cpu":"3"},"requests":{"memory":"1"}}}]}"#), (3000, 1));
+        assert_eq!(of(r#"{"containers":null,"resources":null}"#), (0, 0));
+    }
+
+    #[test]
+    fn pods_take_their_nodes_room_until_they_end() {
+        let mut rooms = [room("a", "2", "1Gi", 10), room("b", "1", "1Gi", 2)];
+        let pod = |node: &str, phase: &str| {
+            let (one, node) = (container("600m", "1Mi"), format!(r#""nodeName":"{node}""#));
+            format!(r#"{{"spec":{{{node},"containers":[{one}]}},"status":{{"phase":"{phase}"}}}}"#)
+        };
+        let pods =
+            [pod("a", "Running"), pod("a", "Succeeded"), pod("b", "Failed"), pod("", "Pending"), pod("z", "Running")];
+        occupy(&mut rooms, pods.iter().filter_map(|json| Usage::of_pod(json)));
+        assert_eq!((rooms[0].free.cpu_milli, rooms[0].free.pods), (1400, 9));
+        assert_eq!((rooms[1].free.cpu_milli, rooms[1].free.pods), (1000, 2));
+        let asks = |cpu_milli: u64| PodRequirements {
+            requested: Resources { cpu_milli, memory_bytes: 0, pods: 1 },
+            ..PodRequirements::default()
+        };
+        let all = capacity(&rooms, Some(&asks(500)));
+        assert_eq!((all.replicas, all.free.cpu_milli), (4, 2400), "node by node: 2 and 2, not 2400 / 500");
+        assert_eq!(capacity(&rooms, Some(&asks(0))).replicas, 11);
+        assert_eq!(capacity(&rooms, None).replicas, 0);
+        assert_eq!(capacity(&[], Some(&asks(1))), Capacity::default());
+    }
+
+    #[test]
+    fn nodes_that_the_pod_cannot_use_do_not_count() {
+        let mut rooms = [room("a", "2", "1Gi", 10), room("b", "2", "1Gi", 10)];
+        rooms[0].node.taints = vec![Taint {
+            key: "node.kubernetes.io/unschedulable".into(),
+            effect: "NoSchedule".into(),
+            ..Taint::default()
+        }];
+        let one = Resources { cpu_milli: 1000, memory_bytes: 1, pods: 1 };
+        let asked = PodRequirements { requested: one, ..PodRequirements::default() };
+        assert_eq!(capacity(&rooms, Some(&asked)).replicas, 2);
+        let named = PodRequirements { node_name: "a".into(), ..asked };
+        assert_eq!(capacity(&rooms, Some(&named)).replicas, 2, "it passes the scheduler by");
+    }
 }

@@ -198,20 +198,33 @@ mod tests {
         (0..count).map(|at| MemberName::new(&format!("m{at}")).unwrap()).collect()
     }
 
-    fn shares<'a>(names: &'a [MemberName], claims: &[(u32, Option<u32>)]) -> Vec<Share<'a>> {
-        names
-            .iter()
-            .zip(claims)
-            .map(|(member, (weight, max))| Share { max: *max, ..Share::by_weight(member, Weight(*weight)) })
-            .collect()
+    /// Weight, min, max, group.
+    type Terms = (u32, u32, Option<u32>, Option<&'static str>);
+
+    fn shares<'a>(names: &'a [MemberName], claims: &[Terms]) -> Vec<Share<'a>> {
+        let share = |(member, (weight, min, max, group)): (&'a MemberName, &Terms)| Share {
+            member,
+            weight: Weight(*weight),
+            min: *min,
+            max: *max,
+            group: *group,
+        };
+        names.iter().zip(claims).map(share).collect()
+    }
+
+    fn all(total: u32, claims: &[Terms]) -> Vec<u32> {
+        divide(total, &shares(&names(claims.len()), claims), "uid")
     }
 
     fn weights(total: u32, weights: &[u32]) -> Vec<u32> {
-        let claims: Vec<_> = weights.iter().map(|weight| (*weight, None)).collect();
-        divide(total, &shares(&names(weights.len()), &claims), "uid")
+        all(total, &weights.iter().map(|weight| (*weight, 0, None, None)).collect::<Vec<_>>())
     }
 
-    /// The rule as it is written, one seat at a time.
+    fn sum(seats: &[u32]) -> u64 {
+        seats.iter().map(|seats| u64::from(*seats)).sum()
+    }
+
+    /// The rule as it is written, one seat at a time, of members without groups and minima.
     fn one_by_one(total: u32, shares: &[Share<'_>], uid: &str) -> Vec<u32> {
         let all_zero = shares.iter().all(|share| share.weight.0 == 0);
         let mut seats = vec![0_u32; shares.len()];
@@ -243,65 +256,139 @@ mod tests {
         assert_eq!(weights(0, &[1, 2]), [0, 0]);
         assert!(weights(7, &[]).is_empty());
         assert_eq!(weights(3_000_000, &[1, 2]), [1_000_000, 2_000_000]);
-        assert_eq!(
-            weights(u32::MAX, &[u32::MAX, u32::MAX, u32::MAX]).iter().map(|n| u64::from(*n)).sum::<u64>(),
-            u64::from(u32::MAX)
-        );
+        assert_eq!(sum(&weights(u32::MAX, &[u32::MAX, u32::MAX, u32::MAX])), u64::from(u32::MAX));
     }
 
     #[test]
     fn caps_hold_and_their_rest_goes_to_others() {
-        let names = names(3);
-        let all = |claims: &[(u32, Option<u32>)]| divide(10, &shares(&names, claims), "uid");
-        assert_eq!(all(&[(8, Some(2)), (1, None), (1, None)]), [2, 4, 4]);
-        assert_eq!(all(&[(8, Some(2)), (1, Some(3)), (0, None)]), [2, 3, 0]);
-        assert_eq!(all(&[(1, Some(0)), (1, None), (0, None)]), [0, 10, 0]);
+        assert_eq!(all(10, &[(8, 0, Some(2), None), (1, 0, None, None), (1, 0, None, None)]), [2, 4, 4]);
+        assert_eq!(all(10, &[(8, 0, Some(2), None), (1, 0, Some(3), None), (0, 0, None, None)]), [2, 3, 0]);
+        assert_eq!(all(10, &[(1, 0, Some(0), None), (1, 0, None, None), (0, 0, None, None)]), [0, 10, 0]);
+    }
+
+    #[test]
+    fn minima_come_first() {
+        let claims = [(10, 0, None, None), (1, 3, None, None), (0, 2, None, None)];
+        assert_eq!(all(20, &claims), [15, 3, 2]);
+        assert_eq!(all(5, &claims), [0, 3, 2]);
+        assert_eq!(sum(&all(4, &claims)), 4);
+        assert_eq!(all(0, &claims), [0, 0, 0]);
+    }
+
+    #[test]
+    fn groups_share_alike_and_members_within_theirs() {
+        let claims = [(9, 0, None, Some("eu")), (3, 0, None, Some("eu")), (1, 0, None, Some("us"))];
+        assert_eq!(all(8, &claims), [3, 1, 4]);
+        let capped = [claims[0], claims[1], (1, 0, Some(1), Some("us"))];
+        assert_eq!(all(8, &capped), [5, 2, 1]);
+    }
+
+    #[test]
+    fn only_the_difference_moves() {
+        let names = names(2);
+        let even = shares(&names, &[(1, 0, None, None), (1, 0, None, None)]);
+        // An autoscaler in a member had moved one.
+        assert_eq!(redivide(8, &[6, 0], &even, "uid"), [6, 2]);
+        assert_eq!(redivide(6, &[6, 0], &even, "uid"), [6, 0]);
+        assert_eq!(redivide(4, &[6, 0], &even, "uid"), [4, 0]);
+        assert_eq!(redivide(5, &[6, 2], &even, "uid"), [3, 2]);
+        // A maximum that came later moves nothing by itself.
+        let capped = shares(&names, &[(1, 0, Some(2), None), (1, 3, None, None)]);
+        assert_eq!(redivide(7, &[6, 0], &capped, "uid"), [6, 1]);
+        assert_eq!(redivide(3, &[6, 2], &capped, "uid"), [1, 2]);
+        assert_eq!(redivide(0, &[6, 2], &capped, "uid"), [0, 0]);
     }
 
     #[test]
     fn ties_fall_by_uid_and_are_even_over_objects() {
         let names = names(2);
-        let shares = shares(&names, &[(1, None), (1, None)]);
+        let shares = shares(&names, &[(1, 0, None, None), (1, 0, None, None)]);
         let first = (0..1000).filter(|n| divide(1, &shares, &n.to_string()) == [1, 0]).count();
         assert!((400..600).contains(&first), "{first}");
     }
 
-    fn claims() -> impl Strategy<Value = Vec<(u32, Option<u32>)>> {
+    fn claims(min: u32, groups: &'static [Option<&'static str>]) -> impl Strategy<Value = Vec<Terms>> {
         let weight = prop_oneof![0..4_u32, 0..1000_u32, any::<u32>()];
-        prop::collection::vec((weight, prop::option::weighted(0.2, 0..40_u32)), 1..8)
+        let claim = (weight, 0..=min, prop::option::weighted(0.2, min..min + 40), prop::sample::select(groups));
+        prop::collection::vec(claim, 1..8)
     }
+
+    const ONE: &[Option<&str>] = &[None];
+    const THREE: &[Option<&str>] = &[None, Some("eu"), Some("us")];
 
     proptest! {
         #[test]
-        fn agrees_with_the_rule_one_seat_at_a_time(total in 0..300_u32, claims in claims(), uid in "[a-f]{4}") {
+        fn agrees_with_the_rule_one_seat_at_a_time(total in 0..300_u32, claims in claims(0, ONE), uid in "[a-f]{4}") {
             let names = names(claims.len());
             let shares = shares(&names, &claims);
             prop_assert_eq!(divide(total, &shares, &uid), one_by_one(total, &shares, &uid));
         }
 
         #[test]
-        fn sums_are_exact_and_caps_hold(total in 0..5_000_000_u32, claims in claims(), uid in "[a-f]{4}") {
+        fn sums_are_exact_and_bounds_hold(total in 0..5_000_000_u32, claims in claims(9, THREE), uid in "[a-f]{4}") {
             let names = names(claims.len());
             let seats = divide(total, &shares(&names, &claims), &uid);
-            let all_zero = claims.iter().all(|(weight, _)| *weight == 0);
-            let takes = claims.iter().filter(|(weight, _)| all_zero || *weight > 0);
-            let room: u64 = takes.map(|(_, max)| u64::from(max.unwrap_or(u32::MAX))).sum();
-            prop_assert_eq!(seats.iter().map(|n| u64::from(*n)).sum::<u64>(), u64::from(total).min(room));
-            for (seats, (_, max)) in seats.iter().zip(&claims) {
+            let all_zero = claims.iter().all(|(weight, ..)| *weight == 0);
+            let takes = |weight: u32, min: u32, max: Option<u32>| {
+                u64::from(if all_zero || weight > 0 { max.unwrap_or(u32::MAX) } else { min })
+            };
+            let room: u64 = claims.iter().map(|(weight, min, max, _)| takes(*weight, *min, *max)).sum();
+            let least: u64 = claims.iter().map(|(_, min, ..)| u64::from(*min)).sum();
+            prop_assert_eq!(sum(&seats), u64::from(total).min(room));
+            for (seats, (_, min, max, _)) in seats.iter().zip(&claims) {
                 prop_assert!(max.is_none_or(|max| *seats <= max));
+                let good = if u64::from(total) < least { seats <= min } else { seats >= min };
+                prop_assert!(good, "{seats} {min}");
             }
         }
 
         #[test]
-        fn a_larger_total_shrinks_nobody(total in 0..100_000_u32, more in 0..50_u32, claims in claims(), uid in "[a-f]{4}") {
+        fn a_larger_total_shrinks_nobody(total in 0..100_000_u32, more in 0..50_u32, claims in claims(9, THREE), uid in "[a-f]{4}") {
             let names = names(claims.len());
             let shares = shares(&names, &claims);
             let (before, after) = (divide(total, &shares, &uid), divide(total + more, &shares, &uid));
-            prop_assert!(before.iter().zip(&after).all(|(before, after)| before <= after));
+            prop_assert!(before.iter().zip(&after).all(|(before, after)| before <= after), "{before:?} {after:?}");
         }
 
         #[test]
-        fn the_order_of_members_is_nothing(total in 0..1000_u32, claims in claims(), uid in "[a-f]{4}", turn in 0..8_usize) {
+        fn a_change_of_what_was_divided_is_as_if_divided_anew(
+            (from, to) in (0..400_u32, 0..400_u32), claims in claims(9, THREE), uid in "[a-f]{4}",
+        ) {
+            let names = names(claims.len());
+            let shares = shares(&names, &claims);
+            let current = divide(from, &shares, &uid);
+            prop_assert_eq!(redivide(to, &current, &shares, &uid), divide(to, &shares, &uid), "from {:?}", current);
+        }
+
+        #[test]
+        fn a_change_moves_only_its_difference(
+            to in 0..400_u32,
+            (claims, current) in claims(9, THREE).prop_flat_map(|claims| {
+                let count = claims.len();
+                (Just(claims), prop::collection::vec(0..60_u32, count))
+            }),
+            uid in "[a-f]{4}",
+        ) {
+            let names = names(claims.len());
+            let shares = shares(&names, &claims);
+            let after = redivide(to, &current, &shares, &uid);
+            let grows = u64::from(to) >= sum(&current);
+            let least: u64 = current.iter().zip(&claims).map(|(now, (_, min, ..))| u64::from(*now.min(min))).sum();
+            for ((before, after), (_, min, max, _)) in current.iter().zip(&after).zip(&claims) {
+                let moved = if grows { after >= before } else { after <= before };
+                prop_assert!(moved && max.is_none_or(|max| *after <= max.max(*before)));
+                prop_assert!(u64::from(to) < least || after >= min.min(before));
+            }
+            if grows {
+                prop_assert!(sum(&after) <= u64::from(to));
+            } else {
+                prop_assert_eq!(sum(&after), u64::from(to));
+            }
+            prop_assert_eq!(redivide(to, &after, &shares, &uid), after, "the same total again moves nothing");
+        }
+
+        #[test]
+        fn the_order_of_members_is_nothing(total in 0..1000_u32, claims in claims(9, THREE), uid in "[a-f]{4}", turn in 0..8_usize) {
             let names = names(claims.len());
             let mut shares = shares(&names, &claims);
             let before: BTreeMap<_, _> =

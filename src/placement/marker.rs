@@ -39,6 +39,8 @@ pub struct Marker {
     pub member: MemberName,
     /// The members of the placement, in order, each with its cluster's UID.
     pub members: Vec<(MemberName, String)>,
+    /// How many of those got a part at creation: the others may get one by a later scale, and are not missed before.
+    pub made: usize,
     /// The policy that the object named: a later scale goes by it.
     pub policy: Option<String>,
 }
@@ -59,6 +61,8 @@ struct Written<'a> {
     member: Cow<'a, str>,
     #[serde(borrow)]
     members: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    made: Option<usize>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     policy: Option<Cow<'a, str>>,
 }
@@ -93,6 +97,7 @@ impl Marker {
             namespace: written.namespace.into_owned(),
             name: written.name.into_owned(),
             member,
+            made: written.made.unwrap_or(members.len()),
             members,
             policy: written.policy.map(Cow::into_owned),
         })
@@ -140,6 +145,7 @@ impl Marker {
                 .iter()
                 .map(|(name, cluster)| (Cow::Borrowed(name.as_str()), Cow::Borrowed(cluster.as_str())))
                 .collect(),
+            made: (self.made < self.members.len()).then_some(self.made),
             policy: self.policy.as_deref().map(Cow::Borrowed),
         };
         // Strings only: serialization has no way to fail.
@@ -174,6 +180,7 @@ mod tests {
             name: "web".into(),
             member: member("west"),
             members: vec![(member("east"), "c-e".into()), (member("west"), "c-w".into())],
+            made: 2,
             policy: None,
         }
     }
@@ -187,7 +194,7 @@ mod tests {
     fn reads_what_it_writes() {
         let (labels, annotations) = maps(&marker());
         assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(marker()));
-        let by_policy = Marker { policy: Some("shop".into()), ..marker() };
+        let by_policy = Marker { policy: Some("shop".into()), made: 1, ..marker() };
         let (labels, annotations) = maps(&by_policy);
         assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(by_policy));
     }

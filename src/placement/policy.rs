@@ -347,3 +347,6 @@ fn matches(rule: &Match, subject: &Subject<'_>) -> bool {
 fn text_of(map: &str, key: &str) -> Option<String> {
     entries(map).ok()?.into_iter().rev().find(|entry| entry.name == key)?.text()
 }
+
+#[cfg(test)]
+mod tests;

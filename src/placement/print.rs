@@ -4,11 +4,17 @@
 //! writes down by itself is no difference, nor is what kubefold divides or a policy overrides; a false alarm would teach
 //! people to ignore the true ones, so what may be a member's own doing counts as such.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::placement::{fold::FoldKind, marker::OWN_PREFIX};
+use crate::{
+    config::Config,
+    placement::{fold::FoldKind, marker::OWN_PREFIX},
+};
 
 /// A part's print. Parts of one object that nobody touched have equal ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +25,80 @@ pub struct Print {
     annotations: Vec<(u64, u64)>,
 }
 
+/// What the overrides of policies make different between parts, whichever objects they hold for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mask {
+    /// The fields that patches touch.
+    paths: BTreeSet<Vec<String>>,
+    /// Images come from other registries.
+    registries: bool,
+}
+
+impl Mask {
+    /// Takes what the configuration says.
+    pub fn of(config: &Config) -> Self {
+        let mut mask = Self::default();
+        let terms = config.policies.iter().flat_map(|policy| policy.per_member.values());
+        for overrides in terms.map(|terms| &terms.overrides) {
+            mask.registries |= overrides.registry.is_some();
+            let patch = overrides.patch.as_ref().and_then(|patch| serde_json::to_value(patch).ok());
+            for operation in patch.iter().filter_map(Value::as_array).flatten() {
+                let pointers = ["path", "from"].into_iter().filter_map(|key| operation.get(key)?.as_str());
+                mask.paths.extend(pointers.map(path_of));
+            }
+        }
+        mask
+    }
+
+    fn apply(&self, document: &mut Value) {
+        for path in &self.paths {
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            remove(document, &path);
+        }
+        if self.registries {
+            without_registries(document);
+        }
+    }
+}
+
+/// A JSON pointer's way. An element of a list counts as the whole list: what comes behind it moves.
+fn path_of(pointer: &str) -> Vec<String> {
+    let token = |token: &str| token.replace("~1", "/").replace("~0", "~");
+    let mut path: Vec<String> = pointer.split('/').skip(1).map(token).collect();
+    while path.last().is_some_and(|last| last == "-" || is_index(last)) {
+        path.pop();
+    }
+    path
+}
+
+fn is_index(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Leaves of every image what follows the last slash.
+fn without_registries(value: &mut Value) {
+    match value {
+        Value::Array(elements) => elements.iter_mut().for_each(without_registries),
+        Value::Object(object) => {
+            for (key, value) in object.iter_mut() {
+                match value {
+                    Value::String(image) if key == "image" => {
+                        *image = image.rsplit('/').next().unwrap_or_default().to_owned();
+                    }
+                    value => without_registries(value),
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 impl Print {
     /// Takes the print of a document. `None` if it is no object.
-    pub fn of(json: &str, group: &str, resource: &str) -> Option<Self> {
-        let mut document: Map<String, Value> = serde_json::from_str(json).ok()?;
+    pub fn of(json: &str, group: &str, resource: &str, mask: &Mask) -> Option<Self> {
+        let mut document: Value = serde_json::from_str(json).ok()?;
+        mask.apply(&mut document);
+        let Value::Object(mut document) = document else { return None };
         let metadata = document.remove("metadata").unwrap_or_default();
         for own in ["kind", "apiVersion", "status"] {
             document.remove(own);
@@ -168,7 +244,9 @@ fn depends(document: &mut Value, group: &str, resource: &str) {
 fn remove(value: &mut Value, path: &[&str]) {
     let Some((key, rest)) = path.split_first() else { return };
     match value {
-        Value::Array(elements) if *key == "*" => elements.iter_mut().for_each(|element| remove(element, rest)),
+        Value::Array(elements) if *key == "*" || is_index(key) => {
+            elements.iter_mut().for_each(|element| remove(element, rest))
+        }
         Value::Object(object) if rest.is_empty() => {
             object.remove(*key);
         }
@@ -221,7 +299,7 @@ mod tests {
     use super::*;
 
     fn differ(group: &str, resource: &str, one: &Value, two: &Value) -> bool {
-        let print = |value: &Value| Print::of(&value.to_string(), group, resource).unwrap();
+        let print = |value: &Value| Print::of(&value.to_string(), group, resource, &Mask::default()).unwrap();
         assert_eq!(print(one).differs(&print(two)), print(two).differs(&print(one)));
         print(one).differs(&print(two))
     }
@@ -296,5 +374,22 @@ mod tests {
         assert!(differ("", "secrets", &opaque("a"), &opaque("b")));
         let role = |rules: Value| json!({"metadata": {}, "aggregationRule": {"x": 1}, "rules": rules});
         assert!(!differ("rbac.authorization.k8s.io", "clusterroles", &role(json!([1])), &role(json!([]))));
+    }
+
+    #[test]
+    fn what_policies_override_is_no_difference() {
+        let pointers = ["/spec/template/spec/containers/0/env/-", "/spec/tier", "/metadata/labels/a~1b"];
+        let mask = Mask { paths: pointers.map(path_of).into(), registries: true };
+        let part = |registry: &str, tag: &str, env: Value, tier: &str| {
+            let image = format!("{registry}web:{tag}");
+            let object = json!({
+                "metadata": {"labels": {"app": "web", "a/b": tier}},
+                "spec": {"tier": tier, "template": {"spec": {"containers": [{"image": image, "env": env}]}}},
+            });
+            Print::of(&object.to_string(), "apps", "deployments", &mask).unwrap()
+        };
+        let east = part("", "1", json!([]), "gold");
+        assert!(!east.differs(&part("mirror.example:5000/library/", "1", json!([{"name": "A"}]), "tin")));
+        assert!(east.differs(&part("", "2", json!([]), "gold")));
     }
 }

@@ -1,17 +1,19 @@
-//! Quantities as Kubernetes writes them: `500m`, `1536Mi`, `2`.
+//! Quantities as Kubernetes writes them: `100m`, `1.5Gi`, `1e3`.
 //!
-//! Source: kubernetes/apimachinery `pkg/api/resource/quantity.go`, grammar and canonical form.
+//! Source: kubernetes/apimachinery `pkg/api/resource/quantity.go` `ParseQuantity`.
 
 use std::{cmp::Ordering, fmt};
 
-/// A quantity, exact to a billionth as Kubernetes keeps them.
-#[derive(Clone, Copy, Debug)]
-pub struct Quantity {
-    nanos: i128,
-    binary: bool,
-}
+use serde::{Deserialize, Deserializer};
 
+/// Billionths in one.
 const NANOS: i128 = 1_000_000_000;
+/// What a binary quantity is capped at.
+const BINARY_MAX: i128 = (i64::MAX as i128) * NANOS;
+/// Digits after the point that are read one by one; what follows only rounds up.
+const MANTISSA_MAX: i128 = 100_000_000_000_000_000_000;
+
+/// Units of the canonical form, largest first.
 const DECIMAL: [(&str, i128); 9] = [
     ("E", 1_000_000_000_000_000_000 * NANOS),
     ("P", 1_000_000_000_000_000 * NANOS),
@@ -23,6 +25,7 @@ const DECIMAL: [(&str, i128); 9] = [
     ("u", 1000),
     ("n", 1),
 ];
+/// As [`DECIMAL`].
 const BINARY: [(&str, i128); 6] = [
     ("Ei", (1 << 60) * NANOS),
     ("Pi", (1 << 50) * NANOS),
@@ -32,29 +35,64 @@ const BINARY: [(&str, i128); 6] = [
     ("Ki", (1 << 10) * NANOS),
 ];
 
+/// An amount, exact to a billionth: what is smaller counts as one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quantity {
+    nanos: i128,
+    /// It was written with a power of two.
+    binary: bool,
+}
+
 impl Quantity {
-    /// Reads one. `None` for what is none, or beyond every cluster's measure.
+    /// Reads one; `None` if it is none.
     pub fn parse(text: &str) -> Option<Self> {
-        let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-')).unwrap_or(text.len());
-        let (number, suffix) = text.split_at_checked(end)?;
-        let (sign, digits) = match number.strip_prefix('-') {
-            Some(digits) => (-1, digits),
-            None => (1, number.strip_prefix('+').unwrap_or(number)),
+        let (negative, unsigned) = match text.as_bytes().first()? {
+            b'-' => (true, text.get(1..)?),
+            b'+' => (false, text.get(1..)?),
+            _ => (false, text),
         };
-        let (scale, binary) = scale(suffix)?;
-        let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-        if whole.is_empty() && part.is_empty() || !whole.bytes().chain(part.bytes()).all(|c| c.is_ascii_digit()) {
-            return None;
+        let digits_end = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (whole, rest) = unsigned.split_at(digits_end(unsigned));
+        let (part, suffix) = match rest.strip_prefix('.') {
+            Some(rest) => rest.split_at(digits_end(rest)),
+            None => ("", rest),
+        };
+        let (twos, tens) = suffix_of(suffix)?;
+        let mut mantissa = whole.bytes().fold(0_i128, digit);
+        let mut scale = i64::from(tens) + 9;
+        let mut more = false;
+        for byte in part.trim_end_matches('0').bytes() {
+            if mantissa < MANTISSA_MAX {
+                mantissa = digit(mantissa, byte);
+                scale -= 1;
+            } else {
+                more = true;
+            }
         }
-        let mut nanos = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()?.checked_mul(scale)? };
-        let mut unit = scale;
-        for digit in part.bytes() {
-            // What is finer than a billionth counts as one: Kubernetes rounds up.
-            let value = i128::from(digit - b'0') * unit;
-            nanos = nanos.checked_add(value / 10 + i128::from(value % 10 != 0))?;
-            unit /= 10;
+        let mut nanos = mantissa.saturating_mul(1 << twos);
+        if scale >= 0 {
+            let power = u32::try_from(scale).ok().and_then(|scale| 10_i128.checked_pow(scale)).unwrap_or(i128::MAX);
+            nanos = nanos.saturating_mul(power);
+        } else {
+            let power = u32::try_from(-scale).ok().and_then(|scale| 10_i128.checked_pow(scale)).unwrap_or(i128::MAX);
+            more |= nanos % power != 0;
+            nanos /= power;
         }
-        Some(Self { nanos: sign * nanos, binary })
+        nanos = nanos.saturating_add(i128::from(more));
+        if twos > 0 {
+            nanos = nanos.min(BINARY_MAX);
+        }
+        Some(Self { nanos: if negative { -nanos } else { nanos }, binary: twos > 0 })
+    }
+
+    /// In wholes, rounded up; nothing below 0.
+    pub fn ceil(self) -> u64 {
+        self.rounded(NANOS)
+    }
+
+    /// In thousandths, rounded up; nothing below 0.
+    pub fn milli(self) -> u64 {
+        self.rounded(NANOS / 1000)
     }
 
     /// The sum, written as the first is.
@@ -62,21 +100,39 @@ impl Quantity {
     pub fn plus(self, other: Self) -> Self {
         Self { nanos: self.nanos.saturating_add(other.nanos), binary: self.binary }
     }
+
+    fn rounded(self, unit: i128) -> u64 {
+        let nanos = self.nanos.max(0);
+        u64::try_from(nanos / unit + i128::from(nanos % unit != 0)).unwrap_or(u64::MAX)
+    }
 }
 
-fn scale(suffix: &str) -> Option<(i128, bool)> {
-    if suffix.is_empty() {
-        return Some((NANOS, false));
-    }
-    if let Some((_, scale)) = BINARY.iter().find(|(name, _)| *name == suffix) {
-        return Some((*scale, true));
-    }
-    if let Some((_, scale)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
-        return Some((*scale, false));
-    }
-    let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    let power = u32::try_from(exponent.checked_add(9)?).ok().filter(|power| *power <= 27)?;
-    Some((10_i128.pow(power), false))
+fn digit(number: i128, byte: u8) -> i128 {
+    number.saturating_mul(10).saturating_add(i128::from(byte - b'0'))
+}
+
+/// The powers of two and of ten that a suffix means.
+fn suffix_of(suffix: &str) -> Option<(u32, i32)> {
+    let known = match suffix {
+        "" => (0, 0),
+        "n" => (0, -9),
+        "u" => (0, -6),
+        "m" => (0, -3),
+        "k" => (0, 3),
+        "M" => (0, 6),
+        "G" => (0, 9),
+        "T" => (0, 12),
+        "P" => (0, 15),
+        "E" => (0, 18),
+        "Ki" => (10, 0),
+        "Mi" => (20, 0),
+        "Gi" => (30, 0),
+        "Ti" => (40, 0),
+        "Pi" => (50, 0),
+        "Ei" => (60, 0),
+        _ => return suffix.strip_prefix(['e', 'E'])?.parse().ok().map(|tens| (0, tens)),
+    };
+    Some(known)
 }
 
 impl fmt::Display for Quantity {
@@ -117,9 +173,129 @@ impl Ord for Quantity {
     }
 }
 
+/// A string or a bare number, as the API takes both. One that is malformed is nothing: its member refuses it.
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => text,
+            serde_json::Value::Number(number) => number.to_string(),
+            _ => String::new(),
+        };
+        Ok(Self::parse(&text).unwrap_or_default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Upstream's table: input, digits and power of ten.
+    ///
+    /// Source: kubernetes/apimachinery `pkg/api/resource/quantity_test.go` `TestQuantityParse`.
+    const PARSED: &[(&str, i128, i32)] = &[
+        ("0", 0, 0),
+        ("0n", 0, 0),
+        ("0Ki", 0, 0),
+        ("0T", 0, 0),
+        ("1", 1, 0),
+        ("1Ki", 1024, 0),
+        ("8Ki", 8 * 1024, 0),
+        ("7Mi", 7 << 20, 0),
+        ("6Gi", 6 << 30, 0),
+        ("5Ti", 5 << 40, 0),
+        ("4Pi", 4 << 50, 0),
+        ("3Ei", 3 << 60, 0),
+        ("100Ti", 100 << 40, 0),
+        ("5n", 5, -9),
+        ("4u", 4, -6),
+        ("3m", 3, -3),
+        ("9", 9, 0),
+        ("8k", 8, 3),
+        ("7M", 7, 6),
+        ("6G", 6, 9),
+        ("40T", 4, 13),
+        ("2P", 2, 15),
+        ("1E", 1, 18),
+        ("1E-3", 1, -3),
+        ("1e3", 1, 3),
+        ("1E6", 1, 6),
+        ("1E18", 1, 18),
+        ("100.035k", 100_035, 0),
+        ("0.001", 1, -3),
+        ("0.0005k", 5, -1),
+        ("0.00050k", 5, -1),
+        ("0.50000", 5, -1),
+        ("0.5e-2", 5, -3),
+        ("10.035M", 10_035, 3),
+        ("1.3E+6", 13, 5),
+        ("1.53E12", 153, 10),
+        ("9.01", 901, -2),
+        ("6.987654321G", 6_987_654_321, 0),
+        ("1.01E", 101, 16),
+        ("3.001n", 4, -9),
+        ("1.1E-9", 2, -9),
+        ("0.0000000001", 1, -9),
+        ("0.00000000050", 1, -9),
+        ("0.9n", 1, -9),
+        ("0.00000012345", 124, -9),
+        ("0.00000012354", 124, -9),
+        ("9Ei", 9_223_372_036_854_775_807, 0),
+        ("9223372036854775807Ki", 9_223_372_036_854_775_807, 0),
+        ("12E", 12, 18),
+        ("100.035Ki", 10_243_584, -2),
+        ("0.5Mi", 1 << 19, 0),
+        ("0.05Gi", 536_870_912, -1),
+        ("0.025Ti", 274_877_906_944, -1),
+        ("0.000000000001Ki", 2, -9),
+        (".001", 1, -3),
+        (".0001k", 100, -3),
+        ("1.", 1, 0),
+        ("1.G", 1, 9),
+        // What its scanner lets through besides, as a kube-apiserver v1.36 says.
+        (".", 0, 0),
+        ("m", 0, 0),
+        ("000.5", 5, -1),
+        ("1e-100", 1, -9),
+        ("0e100", 0, 0),
+        ("e3", 0, 0),
+        (".m", 0, 0),
+    ];
+
+    #[test]
+    fn reads_what_kubernetes_reads() {
+        let read = |text: &str| Quantity::parse(text).map(|quantity| quantity.nanos);
+        for (text, digits, tens) in PARSED {
+            let nanos = digits * 10_i128.pow(u32::try_from(tens + 9).unwrap());
+            assert_eq!(read(text), Some(nanos), "{text}");
+            assert_eq!(read(&format!("-{text}")), Some(-nanos), "-{text}");
+            assert_eq!(read(&format!("+{text}")), Some(nanos), "+{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_kubernetes_refuses() {
+        // Source: `TestQuantityParse`, its table of invalid ones.
+        for text in [
+            "", "1.1.M", "1+1.0M", "0.1mi", "0.1am", "aoeu", ".5i", "1i", "-3.01i", "-3.01e-", " 1", "1 ", "- 1",
+            "+ 1", "1-", "--1", "1 Mi", "1Kib", "1e", "1k3", "1ee3", "1e+", "1E3i",
+        ] {
+            assert_eq!(Quantity::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn wholes_and_thousandths_are_rounded_up() {
+        let read = |text| Quantity::parse(text).unwrap();
+        assert_eq!(
+            (read("100m").milli(), read("0.1").milli(), read("1").milli(), read("1n").milli()),
+            (100, 100, 1000, 1)
+        );
+        assert_eq!((read("1.5Ki").ceil(), read("1500m").ceil(), read("-1").ceil()), (1536, 2, 0));
+        assert_eq!(read("1e100").ceil(), u64::MAX);
+        assert_eq!(read(&format!("0.{}", "1".repeat(200))).milli(), 112);
+        let json: Vec<Quantity> = serde_json::from_str(r#"[1, "2", 0.5, null, "x"]"#).unwrap();
+        assert_eq!(json.iter().map(|one| one.milli()).collect::<Vec<_>>(), [1000, 2000, 500, 0, 0]);
+    }
 
     #[test]
     fn they_are_read_and_written_as_kubernetes_does() {
@@ -141,9 +317,6 @@ mod tests {
             ("100n", "100n"),
         ] {
             assert_eq!(Quantity::parse(text).unwrap().to_string(), canonical, "{text}");
-        }
-        for text in ["", "m", "1x", "1.2.3", "--1", "1e", "1e99", "."] {
-            assert!(Quantity::parse(text).is_none(), "{text}");
         }
         let sum = |a: &str, b: &str| Quantity::parse(a).unwrap().plus(Quantity::parse(b).unwrap()).to_string();
         assert_eq!(sum("500m", "1"), "1500m");

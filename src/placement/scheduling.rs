@@ -6,7 +6,10 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Deserializer};
 
-use crate::wire::locate::{NotAnObject, Paths};
+use crate::{
+    placement::capacity::Resources,
+    wire::locate::{NotAnObject, Paths},
+};
 
 /// What a pod template asks of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -24,6 +27,9 @@ pub struct PodRequirements {
     /// Taints that the pod bears.
     #[serde(deserialize_with = "nullable")]
     pub tolerations: Vec<Toleration>,
+    /// What one pod requests.
+    #[serde(skip)]
+    pub requested: Resources,
 }
 
 /// `affinity`, as far as it is required of nodes.
@@ -132,7 +138,10 @@ impl Taint {
     }
 }
 
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+/// Reads `null` as what is not there.
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
@@ -159,7 +168,8 @@ impl PodRequirements {
         let mut found = Vec::new();
         Paths::new([(0, path)]).locate(body, &mut found)?;
         let spec = found.first().and_then(|place| body.get(place.range.clone()));
-        Ok(Some(spec.and_then(|spec| serde_json::from_str(spec).ok()).unwrap_or_default()))
+        let asked: Self = spec.and_then(|spec| serde_json::from_str(spec).ok()).unwrap_or_default();
+        Ok(Some(Self { requested: Resources::of_pod(spec.unwrap_or_default()), ..asked }))
     }
 }
 
@@ -191,6 +201,16 @@ pub fn fits(pod: &PodRequirements, nodes: &[NodeFacts]) -> Result<(), String> {
         }
     }
     Err(refusal.unwrap_or(Cow::Borrowed("none of its nodes matches the node selector and affinity")).into_owned())
+}
+
+/// Says whether a node would take the pod now, ill or cordoned as it may be.
+pub(super) fn admits(pod: &PodRequirements, node: &NodeFacts) -> bool {
+    if !pod.node_name.is_empty() {
+        return pod.node_name == node.name && selects(pod, node);
+    }
+    let hard = |taint: &&Taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute";
+    let borne = |taint: &Taint| pod.tolerations.iter().any(|toleration| toleration.bears(taint));
+    selects(pod, node) && node.taints.iter().filter(hard).all(borne)
 }
 
 fn selects(pod: &PodRequirements, node: &NodeFacts) -> bool {

@@ -117,6 +117,7 @@ mod tests {
             name: "web".into(),
             member: east.clone(),
             members: vec![(east, "c-e".into())],
+            made: 1,
             policy: None,
         }
     }

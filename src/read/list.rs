@@ -50,14 +50,22 @@ pub(super) fn list(
         return Ok(whole(spec, snapshot, filter, form, after));
     };
     let page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
-    let next = page.next.as_ref().map(|after| {
-        store.retain(&snapshot);
-        ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), page.remaining).encode()
-    });
-    let mut out = Vec::with_capacity(CHUNK_BYTES);
-    write_head(spec, form, snapshot.revision, next.as_deref(), page.remaining, &mut out);
-    let body = PageBody { out, items: page.items.into_iter(), filter, form, first: true, done: false };
-    Ok(json_response(body.boxed_unsync()))
+    Ok(page.response(store, &snapshot, filter, form))
+}
+
+/// Answers a list as [`list`] does, and gives the objects in it.
+pub(super) fn collected(
+    store: &Arc<FleetStore>,
+    options: &Options,
+    filter: Filter,
+    form: Form,
+    last: Revision,
+) -> Result<(Response<Body>, Vec<Arc<Entry>>), Status> {
+    let token = options.token.as_ref();
+    let snapshot = snapshot(store, options, token, last)?;
+    let page = Page::collect(&snapshot, &filter, token, options.limit.unwrap_or(usize::MAX));
+    let items = page.items.clone();
+    Ok((page.response(store, &snapshot, filter, form), items))
 }
 
 fn snapshot(
@@ -146,6 +154,18 @@ impl Page {
         let remaining = filter.is_namespace_only().then(|| left().saturating_sub(items.len() as u64));
         let last = items.last().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
         Self { next: last.filter(|_| more), remaining, items }
+    }
+
+    fn response(self, store: &FleetStore, snapshot: &Snapshot, filter: Filter, form: Form) -> Response<Body> {
+        let spec = store.spec();
+        let next = self.next.as_ref().map(|after| {
+            store.retain(snapshot);
+            ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), self.remaining).encode()
+        });
+        let mut out = Vec::with_capacity(CHUNK_BYTES);
+        write_head(spec, form, snapshot.revision, next.as_deref(), self.remaining, &mut out);
+        let body = PageBody { out, items: self.items.into_iter(), filter, form, first: true, done: false };
+        json_response(body.boxed_unsync())
     }
 }
 

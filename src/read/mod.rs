@@ -187,6 +187,36 @@ impl Reader {
         Ok(response)
     }
 
+    /// The list that the deletion of a collection is answered with, and the objects in it.
+    ///
+    /// Errors: as a list; 503 while a member cannot be asked that may hold what matches.
+    pub async fn collection(
+        &self,
+        target: &Target,
+        asked: Asked<'_>,
+    ) -> Result<(Ready, Response<Body>, Vec<Arc<Entry>>), Status> {
+        let wanted = asked.wanted()?;
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let options = Options::parse(asked.query, false, &target.gvr, |name| naming.is_member(name))?;
+        let ready = self.prepare(target, &options, false, asked).await?;
+        let only = options.fields.name().and_then(|name| naming.split(name)).map(|(_, member)| member.as_str());
+        let may_hold = |name: &String| only.is_none_or(|only| only == name) && options.labels.may_match(name);
+        let stale: Vec<String> = self.stores.stale(&ready.running).into_iter().filter(may_hold).collect();
+        if !stale.is_empty() {
+            let message = format!(
+                "nothing was deleted: what matches in {} is not known: {}",
+                stale.join(", "),
+                ready.warnings.join("; ")
+            );
+            return Err(Status::unavailable(message).about(&target.gvr.group, &target.gvr.resource, ""));
+        }
+        let filter = self.filter(target, &options, &ready)?;
+        let form = Form::of_list(wanted.transform, ready.store().spec())?;
+        let last = self.stores.shared().revisions.last();
+        let (response, entries) = list::collected(ready.store(), &options, filter, form, last)?;
+        Ok((ready, response, entries))
+    }
+
     /// The store, once all that the answer rests on is in it.
     async fn prepare(
         &self,

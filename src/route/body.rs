@@ -91,6 +91,15 @@ pub(super) fn body_name(body: &[u8]) -> Option<String> {
     serde_json::from_str(text.get(found.first()?.range.clone())?).ok()
 }
 
+/// The name of what an event is about.
+pub(super) fn body_subject(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut found = Vec::new();
+    let paths = Paths::new([(0, ["involvedObject", "name"].as_slice()), (0, &["regarding", "name"])]);
+    paths.locate(text, &mut found).ok()?;
+    serde_json::from_str(text.get(found.first()?.range.clone())?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 
 mod body;
 mod info;
+pub mod plan;
 pub mod status;
 mod writes;
 
@@ -156,11 +157,18 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
+        let is_catalogue = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
+        if is_catalogue {
+            Box::pin(self.stores.definitions_are_served()).await;
+        }
         if is_openapi_path(parts.uri.path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
             return Box::pin(self.openapi.answer(&self.stores, parts)).await;
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
+        if path == plan::PLAN_PATH {
+            return Box::pin(self.plan((mode, caller), parts, body)).await;
+        }
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
@@ -191,7 +199,11 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
-        let catalogue = self.stores.catalogue();
+        let mut catalogue = self.stores.catalogue();
+        if catalogue.get(&gvr).is_none() {
+            Box::pin(self.stores.definitions_are_served()).await;
+            catalogue = self.stores.catalogue();
+        }
         let known = catalogue.get(&gvr);
         match known {
             Some(resource) => fits(info, resource)?,

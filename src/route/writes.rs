@@ -11,12 +11,18 @@ use crate::{
     read::{Asked, Target},
     route::{
         Router,
-        body::{body_name, drain, read_json, read_patch},
+        body::{body_name, body_subject, drain, read_json, read_patch},
         info::RequestInfo,
     },
     store::{Remarks, key},
-    wire::{body::Body, resource::Gvk, status::Status, warning::Warnings},
-    write::{APPLY_PATCH, request::Request, review::is_review},
+    wire::{
+        body::Body,
+        mode::Mode,
+        resource::{Gvk, Gvr},
+        status::Status,
+        warning::Warnings,
+    },
+    write::{APPLY_PATCH, Selected, request::Request, review::is_review},
 };
 
 /// Whose a named object is.
@@ -39,13 +45,19 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
+            ("create", "") if is_binding(&target.gvr) => self.binding(target, (asked, method), body).await,
+            // What cannot be watched is in no store, by which its name could be promised.
+            ("create", "") if known.is_some_and(|known| !known.watchable) => {
+                drain(body).await;
+                Err(self.not_built(info))
+            }
             ("create", "") => self.create(target, (asked, method), body).await,
             // Streams, which are no requests with one answer each.
             (_, "attach" | "exec" | "log" | "portforward" | "proxy") => {
                 drain(body).await;
                 Err(self.not_built(info))
             }
-            ("deletecollection", "") => self.delete_collection(info, target, (asked, method), body).await,
+            ("deletecollection", "") => self.delete_collection(target, (asked, method), body).await,
             ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
             _ => Err(self.not_built(info)),
         }
@@ -82,8 +94,13 @@ impl Router {
         let wanted = asked.wanted()?;
         let body = read_json(asked.headers, body).await?;
         let naming = Arc::clone(&self.stores.shared().naming);
-        let only = body_name(&body).and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
-        // A pin waits for its own member, everything else for all: a name is promised once.
+        let pin = |name: Option<String>| name.and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
+        // A pin waits for its own member, everything else for all: a name is promised once. An event goes with its object,
+        // and its name is nobody else's.
+        let only = match is_event(&target.gvr) {
+            true => pin(body_subject(&body)).or_else(|| self.somebody()),
+            false => pin(body_name(&body)),
+        };
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
         let request = request(target, &ready.store().spec().gvk, (asked, method), body);
         let name = body_name(&request.body).unwrap_or_default();
@@ -102,11 +119,41 @@ impl Router {
         (asked, method): (Asked<'_>, &Method),
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let wanted = asked.wanted()?;
         let body = match *method {
             Method::PATCH => read_patch(asked.headers, body).await?,
             _ => read_json(asked.headers, body).await?,
         };
+        // Source: kubernetes/apiserver `pkg/endpoints/handlers/namer.go`. Only custom resources have such routes.
+        if target.name.is_empty() {
+            return Err(Status::bad_request("name must be provided"));
+        }
+        self.aimed(info, target, (asked, method), body).await
+    }
+
+    /// A `POST` of a binding that names its pod in its body alone: `bindings` is an older way to say `pods/<name>/binding`.
+    async fn binding(
+        &self,
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let body = read_json(asked.headers, body).await?;
+        let name = body_name(&body).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Status::bad_request("Name parameter required."))?;
+        let target = Target { gvr: Gvr::new("", "v1", "pods"), name, ..target.clone() };
+        let info = RequestInfo { verb: "create".into(), subresource: "binding".into(), ..RequestInfo::default() };
+        self.aimed(&info, &target, (asked, method), body).await
+    }
+
+    /// A write to one object, with its body as JSON.
+    async fn aimed(
+        &self,
+        info: &RequestInfo,
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
+        body: Bytes,
+    ) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let only = naming.split(&target.name).map(|(_, member)| member.clone());
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
@@ -146,16 +193,43 @@ impl Router {
         asked.written(reply.into_response(), wanted, ready.store().spec()).await
     }
 
-    /// A `DELETE` of a collection.
+    /// A `DELETE` of a collection: answered with the list of what was in it.
     async fn delete_collection(
         &self,
-        info: &RequestInfo,
-        _target: &Target,
-        _asked: (Asked<'_>, &Method),
+        target: &Target,
+        (asked, method): (Asked<'_>, &Method),
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        drain(body).await;
-        Err(self.not_built(info))
+        let wanted = asked.wanted()?;
+        let body = read_json(asked.headers, body).await?;
+        // Whichever view asks: what is left out would stay, and nobody would know.
+        let whole = Asked { mode: Mode::Whole, ..asked };
+        let (ready, mut list, entries) = Box::pin(self.reader.collection(target, whole)).await?;
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let selected = entries.iter().map(|entry| {
+            let member = entry.holders.first().filter(|_| !entry.folded);
+            Selected {
+                name: entry.name().to_owned(),
+                namespace: entry.namespace().to_owned(),
+                uid: entry.uid().to_owned(),
+                native: member.map(|member| (naming.own(entry.name()).to_owned(), member.clone())),
+            }
+        });
+        let mut request = request(target, &ready.store().spec().gvk, (asked, method), body);
+        request.name.clear();
+        match self.writer.delete_collection(request, selected.collect()).await {
+            Ok(warnings) => {
+                warnings.write_to(list.headers_mut());
+                Ok(asked.encoded(list, wanted.encoding).await)
+            }
+            Err(refused) => Ok(asked.encoded(refused.into_response(), wanted.encoding).await),
+        }
+    }
+
+    /// A member that is up.
+    fn somebody(&self) -> Option<MemberName> {
+        let members = self.stores.registry().members();
+        members.iter().find(|member| !member.health().is_down()).map(|member| member.name().clone())
     }
 
     /// Says whose an object is.
@@ -210,6 +284,16 @@ impl Router {
     }
 }
 
+/// Events of either group.
+fn is_event(gvr: &Gvr) -> bool {
+    matches!(&*gvr.group, "" | "events.k8s.io") && &*gvr.resource == "events"
+}
+
+/// `bindings` of the core group, which can only be posted.
+fn is_binding(gvr: &Gvr) -> bool {
+    gvr.group.is_empty() && &*gvr.resource == "bindings"
+}
+
 /// Says of what was written what a read of it would say. Who is behind, and why, its writer has said.
 fn remark(ready: &Ready, target: &Target, name: &str, response: &mut Response<Body>) {
     let remarks = ready.store().remarks(&key(&target.namespace, name));
@@ -220,7 +304,7 @@ fn remark(ready: &Ready, target: &Target, name: &str, response: &mut Response<Bo
 }
 
 /// The write as its room takes it.
-fn request(target: &Target, gvk: &Gvk, (asked, method): (Asked<'_>, &Method), body: Bytes) -> Request {
+pub(super) fn request(target: &Target, gvk: &Gvk, (asked, method): (Asked<'_>, &Method), body: Bytes) -> Request {
     let text = |name: header::HeaderName| asked.headers.get(name).and_then(|value| value.to_str().ok());
     let content_type = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
     Request {

@@ -9,7 +9,7 @@ use crate::{
     placement::{
         fold::{PartView, fold_behind},
         marker::Marker,
-        print::Print,
+        print::{Mask, Print},
     },
     store::{
         dress::{Facts, Note, Wardrobe},
@@ -90,6 +90,13 @@ impl Fold {
                 self.parts.push(part);
                 self.sort(order);
             }
+        }
+    }
+
+    /// Takes the prints of all parts anew: policies changed.
+    pub(super) fn print(&mut self, group: &str, resource: &str, mask: &Mask) {
+        for part in self.parts.iter_mut().filter(|part| part.print.is_some()) {
+            part.print = Print::of(&part.document, group, resource, mask).map(Arc::new);
         }
     }
 

@@ -86,6 +86,8 @@ pub struct Identities {
     references: AtomicU64,
     /// Told when a kind was referred to, or placed, for the first time.
     news: Notify,
+    /// Who is asked of what is not known here.
+    under: Option<Arc<Self>>,
 }
 
 /// Kinds whose parts must be known.
@@ -114,6 +116,11 @@ struct Known {
 }
 
 impl Identities {
+    /// An empty map over another one, which it leaves as it is.
+    pub fn over(under: Arc<Self>) -> Self {
+        Self { under: Some(under), ..Self::default() }
+    }
+
     /// Notes a part. Says whether that changed anything.
     pub fn set(&self, referent: &Referent, identity: Identity) -> bool {
         let mut parts = self.parts.write();
@@ -165,7 +172,7 @@ impl Identities {
     /// The identity behind a reference, when it is a part's. A reference with the UID of another object is not.
     pub fn get(&self, referent: &[u8], uid: Option<&str>) -> Option<Identity> {
         let parts = self.parts.read();
-        let known = parts.by_referent.get(referent)?;
+        let Some(known) = parts.by_referent.get(referent) else { return self.under.as_ref()?.get(referent, uid) };
         let is_it = match uid {
             Some(uid) => *known.identity.own_uid == *uid,
             None => known.gone.is_none(),
@@ -175,7 +182,7 @@ impl Identities {
 
     /// Says whether there is no part at all, so that nothing needs a look.
     pub fn is_empty(&self) -> bool {
-        self.parts.read().by_referent.is_empty()
+        self.parts.read().by_referent.is_empty() && self.under.as_ref().is_none_or(|under| under.is_empty())
     }
 
     /// Notes that some object refers to one of this kind.
@@ -223,7 +230,8 @@ impl Identities {
 
     /// How often a shared object has lived before.
     pub fn life(&self, resource_and_key: &str) -> u32 {
-        self.lives.lock().get(resource_and_key).copied().unwrap_or_default()
+        let life = self.lives.lock().get(resource_and_key).copied();
+        life.or_else(|| Some(self.under.as_ref()?.life(resource_and_key))).unwrap_or_default()
     }
 
     /// Counts one life more, as its last holder is gone.

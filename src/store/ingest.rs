@@ -244,7 +244,9 @@ impl Sequencer {
         let facts = &incoming.facts;
         let gvr = &self.spec.gvr;
         let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1);
-        let print = is_compared.then(|| Print::of(incoming.text, &gvr.group, &gvr.resource)).flatten();
+        let print = is_compared
+            .then(|| Print::of(incoming.text, &gvr.group, &gvr.resource, self.shared.naming.mask()))
+            .flatten();
         Part {
             member: member.clone(),
             document: incoming.whole(),

@@ -2,7 +2,10 @@
 
 use uuid::Uuid;
 
-use crate::config::{Config, MemberName, Names, SharedRule};
+use crate::{
+    config::{Config, MemberName, Names, SharedRule},
+    placement::print::Mask,
+};
 
 /// Namespace of the UIDs that shared objects bear in a fleet of several members.
 const SHARED_UIDS: Uuid = Uuid::from_u128(0x6b75_6265_666f_6c64_0000_0000_0000_0001);
@@ -14,19 +17,26 @@ pub struct Naming {
     shared: Vec<SharedRule>,
     /// In configuration order.
     members: Vec<MemberName>,
+    /// What policies make different between parts.
+    mask: Mask,
 }
 
 impl Naming {
     /// Takes what the configuration says about names.
     pub fn new(config: &Config) -> Self {
         let members = config.members.iter().map(|member| member.name.clone()).collect();
-        Self { names: config.names, shared: config.shared.clone(), members }
+        Self { names: config.names, shared: config.shared.clone(), members, mask: Mask::of(config) }
     }
 
     /// Takes it in its parts.
     #[cfg(test)]
     pub(crate) fn of(names: Names, shared: Vec<SharedRule>, members: Vec<MemberName>) -> Self {
-        Self { names, shared, members }
+        Self { names, shared, members, mask: Mask::default() }
+    }
+
+    /// What is no difference between parts.
+    pub(super) fn mask(&self) -> &Mask {
+        &self.mask
     }
 
     /// The members, in configuration order.
@@ -166,6 +176,7 @@ mod tests {
                 rule("rbac.authorization.k8s.io", "clusterroles", Some("system:*")),
             ],
             members: members.iter().map(|name| MemberName::new(name).unwrap()).collect(),
+            mask: Mask::default(),
         }
     }
 

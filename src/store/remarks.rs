@@ -95,7 +95,8 @@ impl Sequencer {
         if home.deleting {
             return out;
         }
-        for (name, cluster) in &marker.members {
+        // Those listed after them had a share of 0.
+        for (name, cluster) in marker.members.iter().take(marker.made) {
             let is_there = chosen.iter().any(|part| part.member == *name);
             // Of a member that has left, was never read, or is another cluster by now nothing is expected.
             let is_known =

@@ -203,7 +203,11 @@ impl Sequencer {
 
     /// Takes new names: members were added, removed or put in another order. What they change is shown.
     pub(super) fn rename(&mut self, naming: &Arc<Naming>) {
-        self.shared.naming = Arc::clone(naming);
+        let former = std::mem::replace(&mut self.shared.naming, Arc::clone(naming));
+        if former.mask() != naming.mask() {
+            let (group, resource) = (&self.spec.gvr.group, &self.spec.gvr.resource);
+            self.folds.values_mut().for_each(|fold| fold.print(group, resource, naming.mask()));
+        }
         let place = |name: &MemberName| naming.members().iter().position(|known| known == name).unwrap_or(usize::MAX);
         self.members.sort_by_key(|member| place(&member.name));
         let keys: Vec<String> = self.folds.keys().cloned().collect();

@@ -12,8 +12,8 @@ use http::StatusCode;
 use crate::{
     placement::{
         divided::Division,
-        plan::{Candidate, Order, Plan, Standing, plan},
-        policy::{Policy, Strategy, Subject},
+        plan::{Candidate, Plan, Standing},
+        policy::Strategy,
     },
     wire::{
         status::{Reason, Status, qualified},
@@ -21,15 +21,19 @@ use crate::{
     },
     write::{
         APPLY_PATCH, MINTS_MAX, Writer,
-        create::{commit::commit, draft::Draft, rehearsal::rehearse},
-        fleet::{Ask, Facts, Fleet, Key},
+        create::{commit::commit, rehearsal::rehearse},
+        fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Listed, Step, Verb},
         names::mint,
         pinned,
+        plan::asked,
         reply::{Reply, already_exists, taken, unsettled},
         request::Request,
     },
 };
+
+pub(super) use draft::Draft;
+pub(super) use event::is_event;
 
 /// Why a name did not get its object. One that is taken may be minted anew.
 struct Stop {
@@ -59,7 +63,7 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     if let Some((own, member)) = writer.fleet.split(&draft.name) {
         return pinned::create(writer, request, draft.json, &draft.name, (&own, &member)).await;
     }
-    if event::is_event(request) {
+    if is_event(request) {
         return event::create(writer, request, &draft).await;
     }
     refuse_what_is_no_pin(writer, request, &draft.name)?;
@@ -79,7 +83,7 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     }
 }
 
-fn refuse_what_is_no_pin<F: Fleet>(writer: &Writer<F>, request: &Request, name: &str) -> Result<(), Reply> {
+pub(super) fn refuse_what_is_no_pin<F: Fleet>(writer: &Writer<F>, request: &Request, name: &str) -> Result<(), Reply> {
     // RBAC names are paths to Kubernetes, in which an `@` is legal.
     if !name.contains('@') || &*request.gvr.group == "rbac.authorization.k8s.io" {
         return Ok(());
@@ -89,7 +93,7 @@ fn refuse_what_is_no_pin<F: Fleet>(writer: &Writer<F>, request: &Request, name: 
     Err(invalid(request, name, &why))
 }
 
-fn invalid(request: &Request, name: &str, why: &str) -> Reply {
+pub(super) fn invalid(request: &Request, name: &str, why: &str) -> Reply {
     let kind = qualified(&request.gvk.group, &request.gvk.kind);
     Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, format!("{kind} {name:?} is invalid: {why}"))
         .about(&request.gvr.group, &request.gvr.resource, name)
@@ -106,19 +110,9 @@ async fn place<F: Fleet>(
 ) -> Result<Reply, Stop> {
     let fleet = &writer.fleet;
     let Some(hold) = fleet.hold(&key).await else { return Err(taken(&key).into()) };
-    let shared = fleet.shared_uid(&key);
-    let policy = policy(writer, request, draft, &key, shared.is_some())?;
-    let ask = Ask {
-        key: &key,
-        owners: &draft.owners,
-        pod: draft.pod.as_ref(),
-        scales: draft.scales.as_ref(),
-        sized: policy.strategy == Strategy::One || policy.by_capacity,
-    };
-    let facts = fleet.facts(ask).await;
+    let asked = asked(writer, request, draft, &key).await?;
     free(writer, &key).await?;
-    let uid = shared.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    let plan = planned(draft, &key, &policy, &facts, &uid)?;
+    let plan = asked.plan(draft, &key)?;
     let mut warnings = Warnings::default();
     plan.warnings.iter().for_each(|warning| warnings.add(warning));
     let mut behind = is_made_later(draft, &plan).then(|| {
@@ -126,10 +120,10 @@ async fn place<F: Fleet>(
         plan.targets.iter().filter_map(behind).collect()
     });
     if behind.is_none() {
-        warn_of_down(&facts.candidates, &key, &mut warnings);
+        warn_of_down(&asked.facts.candidates, &key, plan.strategy, &mut warnings);
     }
     let mut entry = entry_of(request, draft, key, plan);
-    entry.shared = shared.is_some();
+    entry.shared = asked.shared.is_some();
     // A policy's patch that does not go with the object is found before anybody is asked.
     for target in &entry.targets {
         writer.part_body(&entry, target).map_err(|why| invalid(request, &entry.key.name, &why))?;
@@ -142,26 +136,6 @@ async fn place<F: Fleet>(
     }
     let entry = writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
     Ok(commit(writer, entry, hold, behind, warnings).await)
-}
-
-/// The policy that holds for a body.
-fn policy<F: Fleet>(
-    writer: &Writer<F>,
-    request: &Request,
-    draft: &Draft<'_>,
-    key: &Key,
-    shared: bool,
-) -> Result<Policy, Reply> {
-    let subject = Subject {
-        gvk: &key.gvk,
-        namespace: &key.namespace,
-        labels: draft.labels,
-        annotations: draft.annotations,
-        shared,
-        policy: None,
-    };
-    let rules = writer.fleet.rules();
-    rules.rule_for(&subject).map_err(|error| invalid(request, &key.name, &error.to_string()))
 }
 
 /// That nothing bears the name.
@@ -179,20 +153,6 @@ async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
         Some(home) => Err(Stop { reply: unsettled(key, &home.member), name_taken: true }),
         None => Ok(()),
     }
-}
-
-fn planned(draft: &Draft<'_>, key: &Key, policy: &Policy, facts: &Facts, uid: &str) -> Result<Plan, Stop> {
-    let order = Order {
-        uid,
-        policy,
-        wholes: &draft.wholes,
-        pod: draft.pod.as_ref(),
-        sticky: facts.sticky.as_ref(),
-        beside: facts.beside.as_deref(),
-    };
-    plan(&order, &facts.candidates).map_err(|error| {
-        error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, (&key.namespace, &key.name)).into()
-    })
 }
 
 /// Says whether members that are down get their parts when they are back.
@@ -231,10 +191,11 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
 }
 
 /// Warns of members that are left out because they are down: they would have been asked.
-fn warn_of_down(candidates: &[Candidate], key: &Key, warnings: &mut Warnings) {
+fn warn_of_down(candidates: &[Candidate], key: &Key, strategy: Strategy, warnings: &mut Warnings) {
+    let done = if strategy == Strategy::Divide { "divided" } else { "placed" };
     for candidate in candidates.iter().filter(|candidate| !candidate.absent && candidate.serves_kind) {
         if let Standing::Down(why) = &candidate.standing {
-            warnings.add(&format!("member {why}; {key} is placed without it"));
+            warnings.add(&format!("member {why}; {key} is {done} without it"));
         }
     }
 }

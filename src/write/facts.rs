@@ -13,6 +13,7 @@ use crate::{
         stores::{Running, Stores},
     },
     placement::{
+        capacity::capacity,
         plan::{Candidate, Standing},
         scheduling::{NodeFacts, PodRequirements, Taint, fits},
     },
@@ -22,7 +23,7 @@ use crate::{
         resource::{Gvr, split_api_version},
     },
     write::{
-        fleet::{Answer, Ask, Call, Facts, Fleet, Owner, Scaled},
+        fleet::{Answer, Ask, Call, Facts, Fleet, Measure, Owner, Scaled},
         live::LiveFleet,
     },
 };
@@ -56,6 +57,11 @@ pub(super) async fn facts(fleet: &LiveFleet, ask: Ask<'_>) -> Facts {
     let (kind, nodes, namespaces, owners, beside, ()) =
         tokio::join!(stores.known(&ask.key.gvr), nodes, namespaces, owners, beside, stores.placed_are_known());
     let sticky = sticky(stores, &ask.key.namespace);
+    let rooms = match ask.measure {
+        Measure::Always => Some(fleet.measured.now(stores).await),
+        Measure::UnlessSticky if sticky.is_none() => Some(fleet.measured.now(stores).await),
+        Measure::UnlessSticky | Measure::Nothing => None,
+    };
     let members = stores.registry().members();
     let candidates = members.iter().map(|member| async {
         let name = member.name();
@@ -71,7 +77,7 @@ pub(super) async fn facts(fleet: &LiveFleet, ask: Ask<'_>) -> Facts {
             has_namespace: has_namespace(fleet, member, namespaces.as_deref(), &ask.key.namespace).await,
             missing_owners: missing.map(|(owner, _)| format!("{} {:?}", owner.kind, owner.name)).collect(),
             fits: ask.pod.map_or(Ok(()), |pod| fits_nodes(stores, nodes.as_deref(), name, pod)),
-            capacity: None,
+            capacity: rooms.as_ref().and_then(|rooms| rooms.get(name)).map(|rooms| capacity(rooms, ask.pod)),
         }
     });
     Facts { candidates: join_all(candidates).await, sticky, beside }
@@ -172,7 +178,8 @@ fn fits_nodes(
     fits(pod, &facts)
 }
 
-fn node(name: String, entry: &Entry) -> NodeFacts {
+/// What placing must know of a node.
+pub(super) fn node(name: String, entry: &Entry) -> NodeFacts {
     let labels = entry.labels().and_then(|text| serde_json::from_str::<BTreeMap<String, String>>(text).ok());
     let json = std::str::from_utf8(entry.json()).unwrap_or_default();
     let mut found = Vec::new();

@@ -122,6 +122,17 @@ pub struct Owner {
     pub uid: String,
 }
 
+/// Whether a create wants to know what is free in the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// It does not.
+    Nothing,
+    /// Only where no member holds the namespace's single objects.
+    UnlessSticky,
+    /// It does.
+    Always,
+}
+
 /// What a create asks of members.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -133,8 +144,8 @@ pub struct Ask<'a> {
     pub pod: Option<&'a PodRequirements>,
     /// What it scales, if it is an autoscaler.
     pub scales: Option<&'a Scaled>,
-    /// What is free in each member is wanted, too.
-    pub sized: bool,
+    /// Whether what is free in each member is wanted, too.
+    pub measure: Measure,
 }
 
 /// What a create must know before it is planned.
@@ -216,6 +227,9 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// Splits `x@east` into `x` and `east`, if that is a member and names are suffixed.
     fn split(&self, visible: &str) -> Option<(String, MemberName)>;
+
+    /// Says whether the configuration declares the member absent: it is nobody's home, and not waited for as one.
+    fn is_absent(&self, member: &MemberName) -> bool;
 
     /// UID of the cluster that the member is now; `None` if it is not configured or was never reached.
     fn cluster_uid(&self, member: &MemberName) -> Option<String>;

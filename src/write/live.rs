@@ -29,6 +29,7 @@ use crate::{
     write::{
         facts,
         fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
+        room::Measured,
     },
 };
 
@@ -42,6 +43,7 @@ pub struct LiveFleet {
     pub(super) stores: Arc<Stores>,
     /// One lock per key that is being written, by resource and key; forgotten when nobody has it.
     keys: Mutex<HashMap<(String, String), Weak<KeyLock>>>,
+    pub(super) measured: Measured,
 }
 
 /// Events are served in two groups.
@@ -62,7 +64,7 @@ pub struct LiveHold {
 impl LiveFleet {
     /// Writes to these stores' members.
     pub fn new(stores: Arc<Stores>) -> Self {
-        Self { stores, keys: Mutex::default() }
+        Self { stores, keys: Mutex::default(), measured: Measured::default() }
     }
 
     fn member(&self, name: &MemberName) -> Option<Arc<Member>> {
@@ -124,6 +126,10 @@ impl Fleet for LiveFleet {
     fn split(&self, visible: &str) -> Option<(String, MemberName)> {
         let naming = Arc::clone(&self.stores.shared().naming);
         naming.split(visible).map(|(own, member)| (own.to_owned(), member.clone()))
+    }
+
+    fn is_absent(&self, member: &MemberName) -> bool {
+        self.member(member).is_some_and(|member| member.config().absent)
     }
 
     fn cluster_uid(&self, member: &MemberName) -> Option<String> {
@@ -248,7 +254,9 @@ impl Fleet for LiveFleet {
 
     fn render(&self, key: &Key, documents: &[(MemberName, Bytes)]) -> Option<Bytes> {
         let running = self.running(key)?;
-        let shared = Shared { identities: Arc::new(Identities::default()), ..Shared::clone(&self.stores.shared()) };
+        let shared = self.stores.shared();
+        let identities = Arc::new(Identities::over(Arc::clone(&shared.identities)));
+        let shared = Shared { identities, ..Shared::clone(&shared) };
         let scratch = FleetStore::new(running.store.spec_arc(), shared, |_| {});
         let mut shown = None;
         for (member, document) in documents {
@@ -310,10 +318,8 @@ impl LiveFleet {
 
     /// The UID that a folded object's part has in a member.
     fn own_uid(&self, named: &Named<'_>, member: &MemberName) -> Option<String> {
-        let (group, version) = named.group_version;
-        let catalogue = self.stores.catalogue();
-        let resource = catalogue.by_kind(group, version, named.kind)?;
-        let store = &self.stores.peek(&resource.gvr)?.store;
+        let kind = (named.group_version.0.to_owned(), named.kind.to_owned());
+        let store = &self.stores.parts_of(&kind)?.store;
         let namespaces = [named.namespace, ""];
         let parts = namespaces.iter().flat_map(|namespace| store.parts(&key(namespace, named.name)));
         parts.into_iter().find(|part| part.member == *member).map(|part| part.uid)

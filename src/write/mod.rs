@@ -9,23 +9,27 @@ mod facts;
 pub mod fleet;
 pub mod journal;
 pub mod live;
+pub mod plan;
 pub mod reply;
 pub mod request;
 pub mod review;
 pub mod settle;
 pub mod unbuilt;
 
+mod collection;
 mod create;
 mod delete;
 mod forward;
 mod names;
 mod options;
 mod pinned;
+mod room;
 mod steps;
 #[cfg(test)]
 mod tests;
 mod update;
 
+pub use collection::Selected;
 pub use update::APPLY_PATCH;
 
 use std::{
@@ -40,6 +44,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::MemberName,
+    wire::warning::Warnings,
     write::{
         fleet::Fleet,
         journal::{Entry, Journal, Verb},
@@ -127,6 +132,30 @@ impl<F: Fleet> Writer<F> {
     pub async fn forward(self: &Arc<Self>, request: Request, own: String, member: MemberName) -> Reply {
         let this = self.clone();
         self.run(async move { forward::forward(&this, &request, &own, &member).await }).await
+    }
+
+    /// Deletes the objects of a collection. `request` has no name; its body is JSON or empty.
+    ///
+    /// Errors: the first refusal, with what was done before it.
+    /// Cancel: safe; the deletion goes on.
+    pub async fn delete_collection(
+        self: &Arc<Self>,
+        request: Request,
+        selected: Vec<Selected>,
+    ) -> Result<Warnings, Reply> {
+        let this = self.clone();
+        let delete = async move { collection::delete_collection(&this, &request, &selected).await };
+        self.tasks.spawn(delete).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a deletion of a collection broke off");
+            Err(Reply::internal("the deletion broke off; list what is left"))
+        })
+    }
+
+    /// Tells what a create of the body would come to, changing nothing.
+    ///
+    /// Cancel: safe.
+    pub async fn plan(&self, request: &Request) -> Reply {
+        plan::answer(self, request).await
     }
 
     /// Answers a `GET` of a subresource of the native object `own` of `member`.

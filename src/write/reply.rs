@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) use crate::wire::warning::warning_text;
 
-/// The answer to a write. It never bears `Retry-After`: client-go would repeat the write (`rest/with_retry.go`).
+/// The answer to a write. With a 5xx it never bears `Retry-After`: client-go would repeat the write (`rest/with_retry.go`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Status code.
@@ -57,9 +57,23 @@ impl Reply {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        // Nothing was done then, so that it may be asked again: an eviction that waits for a disruption budget.
+        if self.code == StatusCode::TOO_MANY_REQUESTS
+            && let Some(seconds) = retry_after(&self.body)
+        {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
         self.warnings.write_to(headers);
         response
     }
+}
+
+/// `details.retryAfterSeconds` of a `Status`.
+fn retry_after(body: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut found = Vec::new();
+    Paths::new([(0, ["details", "retryAfterSeconds"].as_slice())]).locate(text, &mut found).ok()?;
+    text.get(found.first()?.range.clone())?.parse().ok().filter(|seconds| *seconds > 0)
 }
 
 /// A member's own refusal, with the member named in its message and `told` after it.

@@ -152,6 +152,7 @@ impl Entry {
             name: self.key.name.clone(),
             member: member.clone(),
             members: targets.chain(listed).collect(),
+            made: self.targets.len(),
             policy: self.policy.clone(),
         }
     }
@@ -298,16 +299,21 @@ fn found(entry: &Entry, target: &EntryTarget, body: Document) -> Found {
     }
 }
 
-/// What a delete's outcome means. A 404 says that it is gone, and so does a 409 about its UID.
+/// Says whether a refusal says that the name is another object's now: the UID is not the one in the precondition.
 ///
-/// Source: kubernetes/apiserver `pkg/storage/interfaces.go` `Preconditions.Check`.
+/// Source: kubernetes/apiserver `pkg/storage/interfaces.go` `Preconditions.Check`, `pkg/registry/rest/delete.go` `BeforeDelete`.
+pub(super) fn is_of_another(body: &Bytes) -> bool {
+    let said = Seen::of(body).message.unwrap_or_default();
+    said.contains("UID in precondition") || said.contains("the UID in the precondition")
+}
+
+/// What a delete's outcome means. A 404 says that it is gone, and so does a 409 about its UID.
 pub(super) fn removed(outcome: &Outcome) -> Removed {
-    let another = |body: &Document| Seen::of(body).message.is_some_and(|said| said.contains("UID in precondition"));
     match outcome {
         Outcome::Done { body, .. } if Seen::of(body).deleting => Removed::Requested,
         Outcome::Done { .. } => Removed::Gone,
         Outcome::Refused { code: StatusCode::NOT_FOUND, .. } => Removed::Gone,
-        Outcome::Refused { code: StatusCode::CONFLICT, body } if another(body) => Removed::Gone,
+        Outcome::Refused { code: StatusCode::CONFLICT, body } if is_of_another(body) => Removed::Gone,
 
         Outcome::Refused { code, body } => {
             Removed::Left(format!("it answered {code} {}", Seen::of(body).message.unwrap_or_default()))

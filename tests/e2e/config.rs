@@ -90,6 +90,8 @@ async fn bad_files(fleet: &Kubefold, good: &FleetFile) {
         (text.replace("name: west", "name: east"), "east"),
         (text.replace("name: west", "name: West_1"), "West_1"),
         ("members: [".to_owned(), "clusters.yaml"),
+        // Promise 2: what is visible keeps its name.
+        (format!("{text}\nshared: []\n"), "change with a restart only"),
         (
             text.replace("east.kubeconfig", "nowhere.kubeconfig").replace("admin.kubeconfig", "nowhere.kubeconfig"),
             "nowhere.kubeconfig",

@@ -1,12 +1,19 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
 mod alike;
+mod behind;
 mod crash;
 mod create;
 mod delete;
+mod forward;
+mod kinds;
+mod logical;
 mod outage;
 mod pinned;
+mod plan;
 mod refused;
+mod release;
+mod rollout;
 mod update;
 
 use std::{collections::BTreeMap, time::Duration};

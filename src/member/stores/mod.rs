@@ -3,6 +3,7 @@
 //! A store starts on the first use of its kind. Members come and go under it: what one says enters as events, and its
 //! silence as nothing.
 
+mod definitions;
 mod feeds;
 mod marks;
 mod parts;
@@ -80,6 +81,8 @@ pub struct Running {
     /// Up to which of [`Identities::references`](crate::store::Identities::references) all that its objects refer to is
     /// known.
     known_at: AtomicU64,
+    /// Of definitions: up to which fleet revision what they define is known to be served.
+    known_definitions: AtomicU64,
     feeds: Mutex<HashMap<MemberName, Feed>>,
     /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
     /// not meet the old removal.
@@ -291,6 +294,7 @@ impl Stores {
             store,
             label,
             known_at: AtomicU64::new(u64::MAX),
+            known_definitions: AtomicU64::new(0),
             feeds: Mutex::default(),
             leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),

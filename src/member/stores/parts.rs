@@ -33,13 +33,13 @@ impl Stores {
     /// Follows the parts of every kind that is referred to, or was placed.
     pub(super) fn follow_parts(&self) {
         for kind in self.shared().identities.wanted() {
-            self.source(&kind);
+            self.parts_of(&kind);
         }
     }
 
     /// The store that knows a kind's parts, started where there is none. `None`: nobody serves such a kind, or it cannot
     /// be watched, so that none of it was placed.
-    fn source(&self, kind: &GroupKind) -> Option<Arc<Running>> {
+    pub fn parts_of(&self, kind: &GroupKind) -> Option<Arc<Running>> {
         let catalogue = self.catalogue();
         let resource = catalogue.of_kind(&kind.0, &kind.1).filter(|resource| resource.watchable)?;
         if let Some(store) = self.whole(resource.gvr.group.as_ref(), resource.gvr.resource.as_ref()) {
@@ -79,7 +79,7 @@ impl Stores {
         }
         let mut unknown = Vec::new();
         for kind in running.store.refers_to() {
-            let Some(source) = self.source(&kind) else { continue };
+            let Some(source) = self.parts_of(&kind) else { continue };
             self.wait_for_parts(&source, only, deadline).await;
             let of = running.store.spec().gvr.qualified();
             unknown.extend(self.unknown(&source, only).iter().map(|member| {
@@ -121,7 +121,7 @@ impl Stores {
     pub async fn placed_are_known(&self) {
         let deadline = Instant::now() + UNKNOWN_WAIT_MAX;
         for kind in self.shared().identities.placed() {
-            if let Some(source) = self.source(&kind) {
+            if let Some(source) = self.parts_of(&kind) {
                 self.wait_for_parts(&source, None, deadline).await;
             }
         }

@@ -115,6 +115,7 @@ fn part(at: usize, rv: u64, placement: u8, order: &[usize]) -> Doc {
         name: "web".into(),
         member: member(at),
         members: order.iter().map(|at| (member(*at), format!("cluster-{at}"))).collect(),
+        made: 2,
         policy: None,
     };
     Doc { marker: Some(marker), ..doc(Kind::Deployments, "web", &format!("own-{at}"), rv) }

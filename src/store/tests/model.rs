@@ -76,6 +76,21 @@ pub(super) const ANNOTATIONS: [Option<&str>; 8] = [
 pub(super) const ODD: &str = r#"{"note": "\u003c\u00e9 {\"name\":1}"  ,"n":1.0, "e":[]}"#;
 
 impl Doc {
+    /// Makes it a part of a placement of Deployments.
+    pub(super) fn mark(&mut self, uid: String, name: &str, at: MemberName, members: Vec<(MemberName, String)>) {
+        self.marker = Some(Marker {
+            uid,
+            group: "apps".into(),
+            kind: "Deployment".into(),
+            namespace: self.namespace.into(),
+            name: name.into(),
+            member: at,
+            made: members.len(),
+            members,
+            policy: None,
+        });
+    }
+
     pub(super) fn key(&self) -> (&'static str, &'static str) {
         (self.namespace, self.name)
     }

@@ -7,7 +7,6 @@ use std::{
 
 use crate::{
     config::Names,
-    placement::marker::Marker,
     store::{
         FleetStore, Hold, Identities, LogLimits, Naming, Record, Revision, Revisions, Shared, Slot, Snapshot,
         tests::{
@@ -331,16 +330,9 @@ impl World {
             let order = (0..3).map(|at| (at + placement) % 3);
             let cluster =
                 |at: usize| self.members[at].as_ref().map_or_else(|| "gone".into(), |etcd| etcd.cluster_uid.clone());
-            doc.marker = Some(Marker {
-                uid: format!("{:08}-0000-4000-8000-{placement:012}", target.name),
-                group: "apps".into(),
-                kind: "Deployment".into(),
-                namespace: doc.namespace.into(),
-                name: if what > 250 { "copied".into() } else { doc.name.into() },
-                member: member(target.member),
-                members: order.map(|at| (member(at), cluster(at))).collect(),
-                policy: None,
-            });
+            let members: Vec<_> = order.map(|at| (member(at), cluster(at))).collect();
+            let uid = format!("{:08}-0000-4000-8000-{placement:012}", target.name);
+            doc.mark(uid, if what > 250 { "copied" } else { doc.name }, member(target.member), members);
         }
         if matches!(doc.kind, Kind::ReplicaSets | Kind::Widgets) {
             let owners: Vec<&Doc> = etcd.objects[0].values().filter(|owner| owner.namespace == doc.namespace).collect();

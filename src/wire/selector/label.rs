@@ -83,6 +83,12 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
+    /// Says whether an object that this member alone holds may match, whatever its labels are.
+    pub fn may_match(&self, member: &str) -> bool {
+        let about_members = self.requirements.iter().filter(|requirement| requirement.key == CLUSTER_LABEL);
+        about_members.into_iter().all(|requirement| requirement.matches(&Labels::new(), &[member]))
+    }
+
     /// Matches an object by the text of its labels (`None` or `null` where it has none) and the members that hold it.
     pub fn matches(&self, labels: Option<&str>, members: &[&str]) -> bool {
         if self.is_everything() {

@@ -15,22 +15,22 @@ use crate::{
 };
 
 /// A body that is to be created.
-pub(super) struct Draft<'a> {
-    pub(super) json: &'a str,
+pub(in crate::write) struct Draft<'a> {
+    pub(in crate::write) json: &'a str,
     /// `metadata.name`; empty if there is none.
-    pub(super) name: String,
+    pub(in crate::write) name: String,
     /// `metadata.generateName`; empty if there is none.
-    pub(super) base: String,
+    pub(in crate::write) base: String,
     /// As JSON text.
-    pub(super) labels: Option<&'a str>,
+    pub(in crate::write) labels: Option<&'a str>,
     /// As JSON text.
-    pub(super) annotations: Option<&'a str>,
-    pub(super) owners: Vec<Owner>,
-    pub(super) wholes: Wholes,
+    pub(in crate::write) annotations: Option<&'a str>,
+    pub(in crate::write) owners: Vec<Owner>,
+    pub(in crate::write) wholes: Wholes,
     /// `None` of a kind that makes no pods.
-    pub(super) pod: Option<PodRequirements>,
+    pub(in crate::write) pod: Option<PodRequirements>,
     /// What an autoscaler is for.
-    pub(super) scales: Option<Scaled>,
+    pub(in crate::write) scales: Option<Scaled>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -49,7 +49,7 @@ impl<'a> Draft<'a> {
     /// Reads a request's body.
     ///
     /// Errors: 400 where it is no object with metadata, 422 where a number that is to be divided is none.
-    pub(super) fn read(request: &'a Request) -> Result<Self, Reply> {
+    pub(in crate::write) fn read(request: &'a Request) -> Result<Self, Reply> {
         let json = std::str::from_utf8(&request.body).map_err(|error| Status::bad_request(error.to_string()))?;
         let bad = |error: &dyn std::fmt::Display| {
             Reply::from(Status::bad_request(format!("the body is no object to create: {error}")))

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Says whether a request makes an event.
-pub(super) fn is_event(request: &Request) -> bool {
+pub(in crate::write) fn is_event(request: &Request) -> bool {
     matches!(&*request.gvr.group, "" | "events.k8s.io") && &*request.gvr.resource == "events"
 }
 

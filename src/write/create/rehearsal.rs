@@ -1,7 +1,11 @@
 //! The rehearsal of a create: every target is asked for a dry run before anything is made.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::future::join_all;
+use http::StatusCode;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     config::MemberName,
@@ -32,7 +36,7 @@ pub(super) async fn rehearse<F: Fleet>(
 ) -> Result<Vec<(MemberName, Bytes)>, Stop> {
     let is_behind = |target: &&EntryTarget| behind.iter().flatten().any(|(member, _)| *member == target.member);
     let asked: Vec<&EntryTarget> = entry.targets.iter().filter(|target| !is_behind(target)).collect();
-    let outcomes = make_all(writer, entry, &asked, true, warnings).await;
+    let outcomes = ask_all(writer, entry, &asked, warnings).await;
     let (mut bodies, mut silent) = (Vec::new(), Vec::new());
     for (target, outcome) in outcomes {
         let member = &target.member;
@@ -62,6 +66,40 @@ pub(super) async fn rehearse<F: Fleet>(
     }
     entry.targets.sort_by_key(|target| behind.iter().flatten().any(|(member, _)| *member == target.member));
     Ok(bodies)
+}
+
+/// How long a namespace's own service account is waited for.
+const ACCOUNT_WITHIN: Duration = Duration::from_secs(5);
+/// Between two looks for it.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// Asks every target. One that lacks a service account is asked again for a while: each member's controller makes those of
+/// a new namespace for itself, and the fleet view shows them as soon as one has. A rehearsal may be repeated.
+///
+/// Source: kubernetes `plugin/pkg/admission/serviceaccount/admission.go` waits for `default` itself, but not for long.
+async fn ask_all<'e, F: Fleet>(
+    writer: &Writer<F>,
+    entry: &Entry,
+    targets: &[&'e EntryTarget],
+    warnings: &mut Warnings,
+) -> Vec<(&'e EntryTarget, Outcome)> {
+    let deadline = Instant::now() + ACCOUNT_WITHIN;
+    loop {
+        let mut said = Warnings::default();
+        let outcomes = make_all(writer, entry, targets, true, &mut said).await;
+        if !outcomes.iter().any(|(_, outcome)| lacks_account(outcome)) || Instant::now() >= deadline {
+            warnings.merge(&said);
+            return outcomes;
+        }
+        sleep(AGAIN_AFTER).await;
+    }
+}
+
+fn lacks_account(outcome: &Outcome) -> bool {
+    let Outcome::Refused { code: StatusCode::FORBIDDEN, body } = outcome else { return false };
+    Seen::of(body).message.is_some_and(|said| {
+        said.contains("error looking up service account") && said.ends_with("serviceaccount \"default\" not found")
+    })
 }
 
 fn no_answer(key: &Key, (member, cause): &(MemberName, String)) -> Stop {

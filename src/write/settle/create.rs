@@ -40,6 +40,8 @@ impl<F: Fleet> Writer<F> {
             }
             Found::Absent => self.undo_parts(entry, others).await,
             Found::Elsewhere => self.without_home(entry, home, others).await,
+            // Nobody's home is declared absent.
+            Found::Unreachable(_) if self.fleet.is_absent(&home.member) => self.without_home(entry, home, others).await,
             Found::Unreachable(cause) => {
                 tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished create waits for its home");
                 Settled::Open
@@ -47,16 +49,17 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
-    /// The home's member is not configured any more, or another cluster. What was committed goes on under the next home.
+    /// The home's member is not configured any more, declared absent, or another cluster. What was committed goes on under the next home.
     async fn without_home(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget]) -> Settled {
         if !entry.is_committed() {
             tracing::warn!(object = %entry.key, member = %home.member, "an unfinished create is given up: \
-                its home is not configured any more, or another cluster; what stands of it stays");
+                its home is not configured any more, declared absent, or another cluster; what stands of it stays");
             return self.close(entry).await;
         }
         for (at, heir) in others.iter().enumerate() {
             match self.find(entry, heir).await {
                 Found::Elsewhere | Found::Absent => {}
+                Found::Unreachable(_) if self.fleet.is_absent(&heir.member) => {}
                 Found::Unreachable(_) => return Settled::Open,
                 Found::Part { deleting: true, .. } => return self.close(entry).await,
                 Found::Part { .. } => {

@@ -3,6 +3,7 @@
 use http::Method;
 
 use super::*;
+use crate::write::Selected;
 
 /// `web` in east, at the member's revision 5, as clients see it at 1000005.
 fn with_native() -> (Scripted, TempDir, Process) {
@@ -228,4 +229,134 @@ async fn every_failure_is_told_as_it_is() {
     let (_fleet, _directory, process) = with_native();
     let odd = ask(&process, write(Method::PATCH, "", "application/x-patch", "{}")).await;
     assert_eq!((odd.code.as_u16(), message(&odd).as_str()), (415, "415: Unsupported Media Type"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_controllers_copied_stays() {
+    let (fleet, _directory, process) = with_native();
+    {
+        let mut world = fleet.world.lock();
+        let object = world.members.get_mut(&member("east")).unwrap().objects.get_mut("web").unwrap();
+        object["metadata"]["annotations"] = json!({"kubefold.io/placement": "copied", "a": "1"});
+    }
+    // The fleet view does not show it, so that nobody can put it back.
+    let body = json!({"metadata": {"annotations": {"kubefold.io/cluster": "east", "kubefold.io/placement": "forged", "b": "2"}}});
+    ask(&process, write(Method::PUT, "", JSON, &body.to_string())).await;
+    assert_eq!(sent(&fleet)["metadata"]["annotations"], json!({"kubefold.io/placement": "copied", "b": "2"}));
+    ask(&process, write(Method::PUT, "", JSON, r#"{"metadata":{}}"#)).await;
+    assert_eq!(sent(&fleet)["metadata"]["annotations"], json!({"kubefold.io/placement": "copied"}));
+    // A patch leaves alone what it does not name.
+    ask(&process, write(Method::PATCH, "", MERGE, &body.to_string())).await;
+    assert_eq!(sent(&fleet)["metadata"]["annotations"], json!({"b": "2"}));
+    let own =
+        json!({"metadata": {"annotations": {"kubefold.io/cluster": "east"}, "labels": {"kubefold.io/placement": "x"}}});
+    ask(&process, write(Method::PATCH, "", MERGE, &own.to_string())).await;
+    assert_eq!(sent(&fleet), json!({"metadata": {}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_are_told_apart_by_uid_in_patches() {
+    let (fleet, _directory, process) = with_native();
+    let patch = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "u-boss"}],
+        "$setElementOrder/ownerReferences": [{"uid": "u-boss"}], "uid": "own-1"}});
+    let strategic = "application/strategic-merge-patch+json";
+    ask(&process, write(Method::PATCH, "", strategic, &patch.to_string())).await;
+    // Of a native the UID is its own in both.
+    assert_eq!(sent(&fleet), patch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_is_looked_after() {
+    let (fleet, _directory, process) = with_native();
+    let eviction = json!({"metadata": {"name": "web@east"},
+        "deleteOptions": {"preconditions": {"uid": "own-1", "resourceVersion": "1000005"}}});
+    let reply = ask(&process, write(Method::POST, "eviction", JSON, &eviction.to_string())).await;
+    assert_eq!(reply.code, 201);
+    let calls = std::mem::take(&mut fleet.world.lock().calls);
+    let methods: Vec<_> = calls.iter().map(|(_, call)| call.method.as_str()).collect();
+    assert_eq!(methods, ["POST", "GET"], "the store hears of it before the answer leaves");
+    let body: Value = serde_json::from_slice(&calls[0].1.body).unwrap();
+    assert_eq!(
+        (&body["metadata"]["name"], &body["deleteOptions"]["preconditions"]["resourceVersion"]),
+        (&json!("web"), &json!("5"))
+    );
+    // A dry run changes nothing that would have to be looked at.
+    let (fleet, _directory, process) = with_native();
+    let dry = json!({"metadata": {"name": "web@east"}, "deleteOptions": {"dryRun": ["All"]}}).to_string();
+    ask(&process, write(Method::POST, "eviction", JSON, &dry)).await;
+    assert_eq!(fleet.world.lock().calls.len(), 1);
+    // Where the member cannot be asked any more the client is told.
+    fleet.world.lock().faults.insert(2, Fault::NotSent);
+    let reply = ask(&process, write(Method::POST, "eviction", JSON, &eviction.to_string())).await;
+    assert_eq!(reply.code, 201);
+    assert!(reply.warnings.values().iter().any(|said| said.to_str().unwrap().contains("could not be asked")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_stays_in_its_member() {
+    let (fleet, _directory, process) = with_native();
+    let binding =
+        |node: &str| json!({"metadata": {"name": "web@east"}, "target": {"kind": "Node", "name": node}}).to_string();
+    let reply = ask(&process, write(Method::POST, "binding", JSON, &binding("node-0@west"))).await;
+    assert_eq!(reply.code, 422);
+    assert!(message(&reply).contains("\"node-0@west\": the pod is in member east"), "{}", message(&reply));
+    assert!(fleet.world.lock().calls.is_empty());
+    ask(&process, write(Method::POST, "binding", JSON, &binding("node-0@east"))).await;
+    let body: Value = serde_json::from_slice(&fleet.world.lock().calls[0].1.body).unwrap();
+    assert_eq!((&body["metadata"]["name"], &body["target"]["name"]), (&json!("web"), &json!("node-0")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_bound_to_what_the_member_calls_so() {
+    let (fleet, _directory, process) = with_native();
+    let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": "p@east", "uid": "u-p"});
+    ask(&process, write(Method::POST, "token", JSON, &json!({"spec": {"boundObjectRef": bound}}).to_string())).await;
+    let body: Value = serde_json::from_slice(&fleet.world.lock().calls[0].1.body).unwrap();
+    assert_eq!(body["spec"]["boundObjectRef"], json!({"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "u-p"}));
+}
+
+/// Natives `a` to `e` of east, selected by their UIDs.
+fn collection(fleet: &Scripted) -> (Request, Vec<Selected>) {
+    let mut selected = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        let (uid, east) = (format!("own-{name}"), member("east"));
+        let object = json!({"metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": "5"}});
+        fleet.world.lock().members.get_mut(&east).unwrap().objects.insert(name.into(), object);
+        let native = Some((name.to_owned(), east));
+        selected.push(Selected { name: format!("{name}@east"), namespace: "default".into(), uid, native });
+    }
+    let mut request = write(Method::DELETE, "", JSON, r#"{"propagationPolicy":"Background"}"#);
+    (request.name, request.query) = (String::new(), "labelSelector=x".into());
+    (request, selected)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_goes_object_by_object() {
+    let (fleet, _directory, process) = fresh();
+    let (request, selected) = collection(&fleet);
+    fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.remove("a");
+    fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.get_mut("b").unwrap()["metadata"]["uid"] =
+        "reborn".into();
+    let warnings = process.writer.delete_collection(request, selected).await.unwrap();
+    assert_eq!(warnings.values().len(), 1, "each once");
+    let world = fleet.world.lock();
+    let left: Vec<_> = world.members[&member("east")].objects.keys().collect();
+    assert_eq!(left, ["b"], "what is gone is gone, and what has the name since is another object");
+    for (_, call) in &world.calls {
+        let options: Value = serde_json::from_slice(&call.body).unwrap();
+        assert_eq!((&options["propagationPolicy"], call.query.as_str()), (&json!("Background"), ""));
+        assert!(options["preconditions"]["uid"].as_str().unwrap().starts_with("own-"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_collection_is_told() {
+    for (fault, code) in [(Fault::Refuse, 403), (Fault::NotSent, 503), (Fault::LostNothing, 504)] {
+        let (fleet, _directory, process) = fresh();
+        let (request, selected) = collection(&fleet);
+        fleet.world.lock().faults.insert(2, fault);
+        let reply = process.writer.delete_collection(request, selected).await.unwrap_err();
+        assert_eq!(reply.code.as_u16(), code);
+        assert!(message(&reply).ends_with("(4 of 5 were deleted before that)"), "{}", message(&reply));
+    }
 }

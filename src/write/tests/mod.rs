@@ -369,3 +369,25 @@ async fn what_a_killed_create_left_is_not_shown_before_it_is_settled() {
     process.settled().await;
     assert!(fleet.standing("web").is_empty() && fleet.withheld.lock().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_create_whose_home_is_declared_absent_does_not_wait_for_it() {
+    let (fleet, directory, process) = fresh();
+    // West, the home, is asked last; what it did nobody hears, and then it is away.
+    fleet.world.lock().faults = [(3, Fault::LostNothing)].into();
+    assert_eq!(process.writer.create(request("", &web(3))).await.code, 504);
+    let west =
+        |change: fn(&mut scripted::Cluster)| change(fleet.world.lock().members.get_mut(&member("west")).unwrap());
+    west(|west| west.down = true);
+    process.cancel.cancel();
+    process.settled().await;
+    let process = Process::start(fleet.restarted(), &directory);
+    process.writer.replay();
+    tokio::time::sleep(std::time::Duration::from_secs(300)).await;
+    assert_eq!(process.writer.journal().open_entries().len(), 1, "it may be there");
+    west(|west| west.absent = true);
+    process.writer.replay();
+    process.settled().await;
+    assert!(process.writer.journal().open_entries().is_empty());
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1)]), "what stands of it stays");
+}

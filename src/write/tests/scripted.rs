@@ -65,6 +65,7 @@ pub(super) struct World {
     pub(super) crashed: bool,
     pub(super) rules: Arc<Rules>,
     pub(super) sticky: Option<MemberName>,
+    pub(super) lacks_namespace: BTreeSet<MemberName>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The newest own UID of every name that was ever made, per member.
@@ -76,6 +77,7 @@ pub(super) struct Cluster {
     pub(super) uid: String,
     pub(super) weight: u32,
     pub(super) down: bool,
+    pub(super) absent: bool,
     pub(super) standing: Option<Standing>,
     pub(super) objects: BTreeMap<String, Value>,
 }
@@ -405,6 +407,10 @@ impl Fleet for Scripted {
         Some((own.to_owned(), member))
     }
 
+    fn is_absent(&self, member: &MemberName) -> bool {
+        self.world.lock().members.get(member).is_some_and(|cluster| cluster.absent)
+    }
+
     fn cluster_uid(&self, member: &MemberName) -> Option<String> {
         self.world.lock().members.get(member).map(|cluster| cluster.uid.clone())
     }
@@ -418,7 +424,7 @@ impl Fleet for Scripted {
             absent: false,
             standing: cluster.standing.clone().unwrap_or(Standing::Ready),
             serves_kind: true,
-            has_namespace: true,
+            has_namespace: ask.key.namespace.is_empty() || !world.lacks_namespace.contains(name),
             missing_owners: ask
                 .owners
                 .iter()

@@ -113,6 +113,21 @@ async fn a_member_that_is_down_gets_its_part_when_it_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_lies_in_a_namespace_that_is_behind_is_behind_with_it() {
+    let (fleet, directory, process) = fleet();
+    down(&fleet, "east", true);
+    fleet.world.lock().lacks_namespace.insert(member("east"));
+    assert_eq!(process.writer.create(config("before")).await.code, 201);
+    assert_eq!(process.writer.create(namespace("default")).await.code, 201);
+    assert_eq!(process.writer.create(config("after")).await.code, 201);
+    down(&fleet, "east", false);
+    let process = restarted(&fleet, &directory, process).await;
+    assert_eq!(holders(&fleet, "after"), ["east", "north", "west"]);
+    assert_eq!(holders(&fleet, "before"), ["north", "west"]);
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_leaves_no_trace() {
     for mut create in [config("x"), namespace("x")] {
         let (fleet, _directory, process) = fleet();

@@ -14,7 +14,7 @@ use crate::{
         scheduling::PodRequirements,
     },
     write::{
-        fleet::{Ask, Fleet, Key},
+        fleet::{Ask, Fleet, Key, Measure},
         update::{
             part::Held,
             task::{PartTask, Pending},
@@ -159,8 +159,8 @@ impl<F: Fleet> Work<'_, F> {
         let pod = PodRequirements::of(&self.key.gvk.group, &self.key.gvk.kind, &self.home.document.to_string())
             .ok()
             .flatten();
-        let sized = policy.is_some_and(|policy| policy.by_capacity);
-        let ask = Ask { key: self.key, owners: &[], pod: pod.as_ref(), scales: None, sized };
+        let measure = if policy.is_some_and(|policy| policy.by_capacity) { Measure::Always } else { Measure::Nothing };
+        let ask = Ask { key: self.key, owners: &[], pod: pod.as_ref(), scales: None, measure };
         self.writer.fleet.facts(ask).await.candidates
     }
 

@@ -45,7 +45,7 @@ pub(crate) struct Which {
     pub(crate) dry: bool,
 }
 
-/// A webhook for the Deployments of one member. Dropping it lets nothing be created there any more.
+/// A webhook for what the tests of writes create in one member. Dropping it lets nothing be created there any more.
 pub(crate) struct Admission {
     rules: Rules,
     _end: DropGuard,
@@ -149,7 +149,8 @@ fn configuration(url: &str, authority: &Authority) -> Value {
             "name": "test.kubefold.io",
             "clientConfig": {"url": url, "caBundle": STANDARD.encode(authority.cert_pem())},
             "rules": [{
-                "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
+                "apiGroups": ["", "apps"], "apiVersions": ["v1"],
+                "resources": ["deployments", "configmaps", "namespaces"],
                 "operations": ["CREATE", "DELETE"]
             }],
             "admissionReviewVersions": ["v1"],

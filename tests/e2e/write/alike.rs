@@ -56,9 +56,13 @@ impl Side {
             let text = text.replace("{whole}", &now.to_string()).replace("{n}", &name);
             text.replace("{rv}", &field("resourceVersion")).replace("{uid}", &field("uid")).replace("{old}", old)
         };
+        let path = match step.tail.strip_prefix("/../..") {
+            Some(beside) => collection.rsplit_once('/').unwrap().0.to_owned() + beside,
+            None => fill(&format!("{collection}/{{n}}{}", step.tail)),
+        };
         let request = Request::builder()
             .method(step.method)
-            .uri(fill(&format!("{collection}/{{n}}{}", step.tail)))
+            .uri(path)
             .header(header::CONTENT_TYPE, step.media)
             .header(header::USER_AGENT, "alike/1")
             .header(header::ACCEPT, JSON);
@@ -87,6 +91,11 @@ impl Side {
                         *value = json!("#");
                     }
                     "clusterIP" | "clusterIPs" => *value = json!("#"),
+                    // Their order is that of their times, which fall into one second or two.
+                    "managedFields" => {
+                        self.reduce(stem, value);
+                        value.as_array_mut().unwrap().sort_by_key(ToString::to_string);
+                    }
                     "message" => {
                         let text = self.renamed(stem, value.as_str().unwrap_or_default());
                         *value = json!(without_numbers(&text));
@@ -105,6 +114,23 @@ impl Side {
             Value::String(text) => *text = self.renamed(stem, text),
             _ => {}
         }
+    }
+}
+
+/// Where two values differ, and how.
+fn differences(at: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(one), Value::Object(other)) => {
+            for key in one.keys().chain(other.keys().filter(|key| !one.contains_key(*key))) {
+                differences(&format!("{at}/{key}"), &ours[key], &theirs[key], found);
+            }
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            let all = one.iter().zip(other).enumerate();
+            all.for_each(|(number, (one, other))| differences(&format!("{at}/{number}"), one, other, found));
+        }
+        _ if ours == theirs => {}
+        _ => found.push(format!("{at}: {ours}, and of the member {theirs}")),
     }
 }
 
@@ -157,7 +183,10 @@ impl Pair {
             let label = format!("step {number}: {} {collection}/{stem}{} {}", step.method, step.tail, step.body);
             let (theirs, ours) = (self.theirs.reduced(stem, &said), self.ours.reduced(stem, &told));
             if ours != theirs {
-                self.report.lock().push(format!("{label}\nkubefold: {told}\nthe member: {said}"));
+                let seen = |(code, warnings, body): &(u16, Vec<String>, Value)| json!([code, warnings, body]);
+                let mut found = Vec::new();
+                differences("", &seen(&ours), &seen(&theirs), &mut found);
+                self.report.lock().push(format!("{label}\n  {}", found.join("\n  ")));
             }
             if told.status.is_success() && !told.json()["metadata"]["resourceVersion"].is_null() {
                 self.is_what_is_read(collection, stem, &told.json(), step).await;
@@ -401,4 +430,198 @@ fn of_custom_resources() -> Vec<Step> {
         ),
         step("DELETE", "", JSON, ""),
     ]
+}
+
+fn pod() -> Value {
+    let containers = json!([{"name": "c", "image": "i"}]);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "{n}", "labels": {"a": "b"}}, "spec": {"automountServiceAccountToken": false, "containers": containers}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subresources_are_answered_as_by_the_member() {
+    let east = Member::start("east", MemberOptions::default()).await;
+    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
+    // Without controllers nobody makes it, and pods ask for it.
+    east.kubectl(&["create", "serviceaccount", "default"]).await.ok();
+    let pair = Pair::before(&east, &fleet).await;
+    pair.agree("/api/v1/namespaces/default/pods", "pod", Some(pod()), of_pods()).await;
+    pair.agree("/api/v1/namespaces/default/pods", "bound", Some(pod()), by_older_binding()).await;
+
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    pair.agree(deployments, "scaled", Some(deployment("{n}", 1)), of_scale()).await;
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "{n}"}});
+    pair.agree("/api/v1/namespaces/default/serviceaccounts", "robot", Some(account), of_tokens()).await;
+    let spec = json!({"request": CSR, "signerName": "example.com/x", "usages": ["client auth"]});
+    let csr = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "{n}"}, "spec": spec});
+    let approved = r#"{"status":{"conditions":[{"type":"Approved","status":"True","reason":"e2e"}]}}"#;
+    let steps = vec![
+        step("GET", "/approval", JSON, ""),
+        step("PATCH", "/approval", MERGE, approved),
+        step("PUT", "/approval", JSON, "{whole}"),
+        step("PATCH", "/status", MERGE, r#"{"status":{"certificate":"eA=="}}"#),
+    ];
+    pair.agree("/apis/certificates.k8s.io/v1/certificatesigningrequests", "csr", Some(csr), steps).await;
+    pair.verdict();
+}
+
+/// A request of `joe`, made once with openssl.
+const CSR: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlISk1IQUNBUUF3RGpFTU1Bb0dBMVVFQXd3RGFtOWxNRmt3RXdZSEtvWkl6ajBDQVFZSUtvWkl6ajBEQVFjRApRZ0FFK2xMVmtFVlpVRTcwZHZHb0lnc0FpQXlYNnBoeTE0aFNFb1h3VkVUaDZLL3pxNURXNDBhS0Y3QldKbkdmClBZNEt6ZzcwTkRneExQVnpiTEpGSWllc2NhQUFNQW9HQ0NxR1NNNDlCQU1DQTBrQU1FWUNJUUM1NXJjYVV3d0MKV3daNElSRjd2N3VJVGdCQ0FTdzl1aG1rNGZJVEFXMmdaQUloQU1ZZnc0WmwwaUt5UEtlT05NcXdqNDBueG5zcApTbFV2bjFGbXRXVmJHK0tZCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+
+fn of_pods() -> Vec<Step> {
+    let evict = |more: &str| {
+        let name = r#""metadata":{"name":"{n}"}"#;
+        step("POST", "/eviction", JSON, format!(r#"{{"apiVersion":"policy/v1","kind":"Eviction",{name}{more}}}"#))
+    };
+    let bind = |name: &str| {
+        let target = r#""target":{"kind":"Node","name":"node-x"}"#;
+        step("POST", "/binding", JSON, format!(r#"{{"kind":"Binding","metadata":{{"name":"{name}"}},{target}}}"#))
+    };
+    vec![
+        step("PUT", "/status", JSON, "{whole}"),
+        step("PATCH", "/status", MERGE, r#"{"status":{"phase":"Running"}}"#),
+        step("PATCH", "/status", STRATEGIC, r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#),
+        step("PATCH", "/status", JSON_PATCH, r#"[{"op":"replace","path":"/status/phase","value":"Pending"}]"#),
+        step("PATCH", "/status", MERGE, r#"{"metadata":{"resourceVersion":"{old}"},"status":{"phase":"Failed"}}"#),
+        step("GET", "/ephemeralcontainers", JSON, ""),
+        step("GET", "/resize", JSON, ""),
+        step(
+            "PATCH",
+            "/ephemeralcontainers",
+            STRATEGIC,
+            r#"{"spec":{"ephemeralContainers":[{"name":"d","image":"i"}]}}"#,
+        ),
+        step(
+            "PATCH",
+            "/resize",
+            STRATEGIC,
+            r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1m"}}}]}}"#,
+        ),
+        bind("another"),
+        bind("{n}"),
+        step("GET", "", JSON, ""),
+        step("PATCH", "", STRATEGIC, r#"{"spec":{"nodeName":"node-y"}}"#),
+        step("PUT", "", JSON, "{whole}"),
+        step(
+            "POST",
+            "/eviction",
+            JSON,
+            r#"{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"another"}}"#,
+        ),
+        evict(r#","deleteOptions":{"dryRun":["All"]}"#),
+        evict(r#","deleteOptions":{"preconditions":{"uid":"other"}}"#),
+        evict(r#","deleteOptions":{"preconditions":{"resourceVersion":"{old}"}}"#),
+        evict(r#","deleteOptions":{"preconditions":{"uid":"{uid}","resourceVersion":"{rv}"}}"#),
+        step("GET", "", JSON, ""),
+        step("DELETE", "", JSON, r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#),
+        step("GET", "", JSON, ""),
+        evict(""),
+    ]
+}
+
+fn by_older_binding() -> Vec<Step> {
+    let body = r#"{"kind":"Binding","metadata":{"name":"{n}"},"target":{"kind":"Node","name":"node-x"}}"#;
+    vec![
+        step("POST", "/../../bindings", JSON, body),
+        step("GET", "", JSON, ""),
+        step("POST", "/../../bindings", JSON, body.replace("{n}", "nobody")),
+    ]
+}
+
+fn of_scale() -> Vec<Step> {
+    let scale = |more: &str, replicas: u32| {
+        let metadata = format!(r#""metadata":{{"name":"{{n}}"{more}}}"#);
+        format!(r#"{{"apiVersion":"autoscaling/v1","kind":"Scale",{metadata},"spec":{{"replicas":{replicas}}}}}"#)
+    };
+    vec![
+        step("GET", "/scale", JSON, ""),
+        step("PUT", "/scale", JSON, scale("", 2)),
+        step("PUT", "/scale", JSON, scale(r#","resourceVersion":"{rv}""#, 3)),
+        step("PUT", "/scale", JSON, scale(r#","resourceVersion":"{old}""#, 4)),
+        step("PUT", "/scale", JSON, scale("", 2).replace("{n}", "another")),
+        step("PATCH", "/scale", MERGE, r#"{"spec":{"replicas":5}}"#),
+        step("PATCH", "/scale", JSON_PATCH, r#"[{"op":"replace","path":"/spec/replicas","value":6}]"#),
+        step("PATCH", "/scale?dryRun=All", MERGE, r#"{"spec":{"replicas":7}}"#),
+        step("PATCH", "/scale", MERGE, r#"{"spec":{"replicas":-1}}"#),
+        step("GET", "/scale", JSON, ""),
+        step("PATCH", "/status", MERGE, r#"{"status":{"replicas":6,"updatedReplicas":6}}"#),
+        step("GET", "/scale", JSON, ""),
+    ]
+}
+
+fn of_tokens() -> Vec<Step> {
+    let token = |spec: &str| {
+        let kind = r#""kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1""#;
+        step("POST", "/token", JSON, format!(r#"{{{kind},"spec":{{{spec}}}}}"#))
+    };
+    vec![
+        token(""),
+        token(r#""boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"nobody"}"#),
+        token(r#""expirationSeconds":1"#),
+        token(r#""audiences":["x"],"expirationSeconds":700"#),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collection_is_deleted_as_by_the_member() {
+    let east = Member::start("east", MemberOptions::default()).await;
+    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
+    let pair = Pair::before(&east, &fleet).await;
+    for side in [&pair.theirs, &pair.ours] {
+        east.kubectl(&["create", "namespace", side.word]).await.ok();
+    }
+    let queries = [
+        "labelSelector=app%3Dweb&dryRun=All",
+        "labelSelector=app%3Dweb",
+        "limit=1",
+        "fieldSelector=metadata.name%3Dc{@}",
+        "fieldSelector=metadata.name%3Dnobody",
+        "labelSelector=%3D%3D",
+        "propagationPolicy=Sideways",
+        "dryRun=Some",
+        "gracePeriodSeconds=0",
+    ];
+    for query in queries {
+        for side in [&pair.theirs, &pair.ours] {
+            fill(&pair.theirs.api, side.word).await;
+        }
+        // The store learns of what was made in the member as any read does.
+        let (said, left) = pair.theirs.delete_all(query).await;
+        let (told, ours_left) = pair.ours.delete_all(query).await;
+        assert_eq!((told, ours_left), (said, left), "{query}");
+    }
+}
+
+async fn fill(api: &Api, namespace: &str) {
+    for (name, app) in [("a", "web"), ("b", "web"), ("c", "api")] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": app}}});
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+        let answer = api.request(Method::POST, &path, map.to_string()).await;
+        assert!(matches!(answer.status, StatusCode::CREATED | StatusCode::CONFLICT), "{answer}");
+    }
+}
+
+impl Side {
+    /// What is answered, and the names of what is left.
+    async fn delete_all(&self, query: &str) -> ((u16, Value), Vec<String>) {
+        let path = format!("/api/v1/namespaces/{}/configmaps", self.word);
+        let query = query.replace("{@}", &self.suffix.replace('@', "%40"));
+        // What was made in the member a moment ago is looked for, as by any list that wants to be sure.
+        let request = Request::builder().method(Method::DELETE).uri(format!("{path}?{query}"));
+        let request = request.header(header::CACHE_CONTROL, "no-cache").header(header::ACCEPT, JSON);
+        let answer = self.api.send(request.body(bytes::Bytes::new()).unwrap()).await.unwrap();
+        let mut body = answer.json();
+        self.reduce("configmap", &mut body);
+        let body = match answer.status.is_success() {
+            true => body.to_string().replace(self.word, "x"),
+            // Which object was refused first, and how far it went, is told beside the member's words.
+            false => body["reason"].to_string(),
+        };
+        let mut body: Value = serde_json::from_str(&body).unwrap();
+        if let Some(token) = body.pointer_mut("/metadata/continue") {
+            *token = json!("#");
+        }
+        let left = self.api.get(&path).await;
+        let name = |item: &Value| self.renamed("configmap", item["metadata"]["name"].as_str().unwrap());
+        ((answer.status.as_u16(), body), left["items"].as_array().unwrap().iter().map(name).collect())
+    }
 }

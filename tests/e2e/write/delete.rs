@@ -151,8 +151,10 @@ async fn what_is_not_placed(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
     refused(&told, 409, "Conflict", &["the part in member east", "fleet-east"]);
     all[0].api().await.create(DEPLOYMENTS, &deployment("native", 1)).await;
     eventually(SOON, async || fleet.kubectl(&["get", "deployments"]).await.holds("native@east")).await;
-    refused(&remove(api, "native@east", &Value::Null).await, 405, "MethodNotAllowed", &["/clusters/east"]);
     refused(&remove(api, "native", &Value::Null).await, 404, "NotFound", &["native@east"]);
+    let removed = remove(api, "native@east", &Value::Null).await.ok();
+    assert_eq!((&removed["status"], text(&removed, "/details/name")), (&json!("Success"), "native@east"));
+    assert!(part(all[0], "native").await.is_none());
 
     // Parts that somebody deletes where they live are gone, and nothing is repaired.
     all[0].kubectl(&["delete", "deployment", "whole"]).await.ok();

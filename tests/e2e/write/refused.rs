@@ -18,7 +18,6 @@ async fn what_one_member_refuses_is_made_nowhere() {
 
     names_in_use(&api, &all).await;
     malformed(&api, &all).await;
-    not_built_yet(&api).await;
     namespaces(&api, &all).await;
     quotas(&api, &all).await;
     policies(&api, &all, &admission).await;
@@ -79,19 +78,6 @@ async fn malformed(api: &Api, all: &[&Member; 3]) {
     let lawless = annotated("\"kubefold.io/placement-policy\":\"none\"");
     refused(&send("application/json", lawless).await, 422, "Invalid", &["there is no such policy"]);
     assert_eq!(shares(all, "bad").await, split(&[]));
-}
-
-async fn not_built_yet(api: &Api) {
-    let path = format!("{DEPLOYMENTS}/native");
-    for method in [Method::PUT, Method::PATCH] {
-        let body = deployment("native", 2).to_string();
-        let media_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
-        let request = Request::builder().method(method).uri(&path).header("content-type", media_type);
-        let answer = api.send(request.body(bytes::Bytes::from(body)).unwrap()).await.unwrap();
-        refused(&answer, 405, "MethodNotAllowed", &["/clusters/"]);
-    }
-    let collection = api.request(Method::DELETE, DEPLOYMENTS, "").await;
-    refused(&collection, 405, "MethodNotAllowed", &["/clusters/"]);
 }
 
 async fn namespaces(api: &Api, all: &[&Member; 3]) {

@@ -1,0 +1,301 @@
+//! What a create would come to: the one way to a plan, for creates and for `kubefold plan`, which changes nothing.
+
+use std::ops::Not;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::MemberName,
+    placement::{
+        divided::Value,
+        marker::Marker,
+        overrides::overridden,
+        plan::{Order, Plan, Standing, plan},
+        policy::{Policy, Strategy, Subject},
+        stamp::{Stamp, stamped},
+    },
+    wire::{
+        resource::{Gvk, Gvr},
+        warning::Warnings,
+    },
+    write::{
+        Writer,
+        create::{Draft, invalid, is_event, refuse_what_is_no_pin},
+        fleet::{Ask, Facts, Fleet, Key, Measure},
+        reply::Reply,
+        request::Request,
+    },
+};
+
+/// What an object is placed by: its policy, and what is known of the members.
+pub(super) struct Asked {
+    pub(super) policy: Policy,
+    pub(super) facts: Facts,
+    /// The UID that every cluster's object of that name has, if it is shared.
+    pub(super) shared: Option<String>,
+}
+
+/// Finds the policy and asks for the facts.
+///
+/// Errors: 422 where no policy can hold.
+pub(super) async fn asked<F: Fleet>(
+    writer: &Writer<F>,
+    request: &Request,
+    draft: &Draft<'_>,
+    key: &Key,
+) -> Result<Asked, Reply> {
+    let fleet = &writer.fleet;
+    let shared = fleet.shared_uid(key);
+    let subject = Subject {
+        gvk: &key.gvk,
+        namespace: &key.namespace,
+        labels: draft.labels,
+        annotations: draft.annotations,
+        shared: shared.is_some(),
+        policy: None,
+    };
+    let policy = fleet.rules().rule_for(&subject).map_err(|error| invalid(request, &key.name, &error.to_string()))?;
+    let ask = Ask {
+        key,
+        owners: &draft.owners,
+        pod: draft.pod.as_ref(),
+        scales: draft.scales.as_ref(),
+        measure: measure(&policy),
+    };
+    let mut facts = fleet.facts(ask).await;
+    expect_namespace(writer, key, &mut facts);
+    Ok(Asked { policy, facts, shared })
+}
+
+/// A member that is down and gets the namespace when it is back gets what lies in it, too.
+fn expect_namespace<F: Fleet>(writer: &Writer<F>, key: &Key, facts: &mut Facts) {
+    let namespace = Key {
+        gvr: Gvr::new("", "v1", "namespaces"),
+        gvk: Gvk::new("", "v1", "Namespace"),
+        namespace: String::new(),
+        name: key.namespace.clone(),
+    };
+    let Some(entry) = writer.journal.open_create(&namespace).filter(|entry| entry.is_committed()) else { return };
+    for member in writer.journal.behind(&namespace, &entry.uid) {
+        let behind = facts.candidates.iter_mut().filter(|candidate| candidate.name == member);
+        behind.for_each(|candidate| candidate.has_namespace |= matches!(candidate.standing, Standing::Down(_)));
+    }
+}
+
+fn measure(policy: &Policy) -> Measure {
+    match policy.strategy {
+        Strategy::Divide if policy.by_capacity => Measure::Always,
+        Strategy::One => Measure::UnlessSticky,
+        Strategy::Divide | Strategy::Duplicate => Measure::Nothing,
+    }
+}
+
+impl Asked {
+    /// Plans the parts under a minted UID.
+    ///
+    /// Errors: as [`plan`], as the client sees them.
+    pub(super) fn plan(&self, draft: &Draft<'_>, key: &Key) -> Result<Plan, Reply> {
+        let uid = self.shared.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        let order = Order {
+            uid: &uid,
+            policy: &self.policy,
+            wholes: &draft.wholes,
+            pod: draft.pod.as_ref(),
+            sticky: self.facts.sticky.as_ref(),
+            beside: self.facts.beside.as_deref(),
+        };
+        plan(&order, &self.facts.candidates).map_err(|error| {
+            error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, (&key.namespace, &key.name)).into()
+        })
+    }
+}
+
+/// The answer to `POST /kubefold/v1/plan`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Planned {
+    /// `Plan`.
+    pub kind: String,
+    /// `kubefold.io/v1`.
+    pub api_version: String,
+    /// What would be created.
+    pub object: Object,
+    /// The policy that holds; none is the default of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// `duplicate`, `divide`, `one`; `shared` of what every cluster has, `pinned` of what its name pins to a member.
+    pub strategy: String,
+    /// Every member, in the order of the configuration.
+    pub members: Vec<Place>,
+    /// What the client of a create would be warned of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// An object that is to be created.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Object {
+    /// Its kind.
+    pub kind: String,
+    /// `deployments.apps`.
+    pub resource: String,
+    /// Empty if it is cluster-scoped.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its name, or what it is generated from.
+    pub name: String,
+}
+
+/// What one member gets, and why.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Place {
+    /// The member.
+    pub member: String,
+    /// It gets a part.
+    pub part: bool,
+    /// Its part is the home.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub home: bool,
+    /// It gets its part when it is back.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub later: bool,
+    /// What is set in its part alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Value>,
+    /// Why it gets that, or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// Tells what a create would come to.
+pub(super) async fn answer<F: Fleet>(writer: &Writer<F>, request: &Request) -> Reply {
+    told(writer, request).await.unwrap_or_else(|reply| reply)
+}
+
+async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, Reply> {
+    let draft = Draft::read(request)?;
+    let name = if draft.name.is_empty() { draft.base.clone() } else { draft.name.clone() };
+    if name.is_empty() {
+        return Err(invalid(request, "", "metadata.name: Required value: name or generateName is required"));
+    }
+    let key = request.key(&name);
+    if let Some((_, member)) = writer.fleet.split(&name) {
+        let why = "its name pins it there";
+        return Ok(reply(&key, None, "pinned", vec![one(&member, why)], Vec::new()));
+    }
+    if is_event(request) {
+        return Ok(reply(
+            &key,
+            None,
+            "beside",
+            Vec::new(),
+            vec!["an event goes with the object that it is about".into()],
+        ));
+    }
+    refuse_what_is_no_pin(writer, request, &name)?;
+    let asked = asked(writer, request, &draft, &key).await?;
+    let plan = asked.plan(&draft, &key)?;
+    overrides_go_with(&plan, &draft, &key).map_err(|why| invalid(request, &name, &why))?;
+    let mut warnings = plan.warnings.clone();
+    if writer.fleet.visible(&key).is_some() {
+        warnings.push(format!("{key} exists already; what exists stays where it is"));
+    }
+    let strategy = match plan.strategy {
+        Strategy::Duplicate if asked.shared.is_some() => "shared",
+        Strategy::Duplicate => "duplicate",
+        Strategy::Divide => "divide",
+        Strategy::One => "one",
+    };
+    Ok(reply(&key, plan.policy.clone(), strategy, places(plan, &asked), warnings))
+}
+
+/// Says why the overrides of a policy do not go with the parts that would be made.
+fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), String> {
+    let members = plan.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
+    let members: Vec<_> = members.collect();
+    let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
+    for target in plan.targets.iter().filter(|target| !target.overrides.is_empty()) {
+        let marker = Marker {
+            uid: plan.uid.clone(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            member: target.member.clone(),
+            members: members.clone(),
+            made: plan.targets.iter().filter(|target| target.made).count(),
+            policy: plan.policy.clone(),
+        };
+        let what = Stamp { marker: Some(&marker), name: None, values: &target.values };
+        let body = stamped(draft.json, what).map_err(|error| error.to_string())?;
+        let policy = plan.policy.as_deref().unwrap_or_default();
+        overridden(body, &target.overrides, (group, kind), (policy, &target.member))
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn one(member: &MemberName, why: &str) -> Place {
+    Place { member: member.to_string(), part: true, home: true, why: Some(why.to_owned()), ..Place::default() }
+}
+
+/// Every member, in the order of the configuration.
+fn places(plan: Plan, asked: &Asked) -> Vec<Place> {
+    let mut places: Vec<Place> = plan
+        .left_out
+        .into_iter()
+        .map(|(member, why)| Place { member: member.to_string(), why: Some(why), ..Place::default() })
+        .collect();
+    for (at, target) in plan.targets.into_iter().enumerate() {
+        let sticky = asked.facts.sticky.as_ref() == Some(&target.member);
+        let why = match &target.behind {
+            Some(why) => Some(why.clone()),
+            None if !target.made => Some("its share is 0; a scale-up may make its part".to_owned()),
+            None if at == 0 && sticky => Some("the namespace's single objects are there".to_owned()),
+            None => None,
+        };
+        places.push(Place {
+            member: target.member.to_string(),
+            part: target.made,
+            home: at == 0,
+            later: target.behind.is_some(),
+            values: target.values,
+            why,
+        });
+    }
+    let place = |name: &str| asked.facts.candidates.iter().position(|candidate| candidate.name.as_str() == name);
+    places.sort_by_key(|one| place(&one.member));
+    places
+}
+
+fn reply(
+    key: &Key,
+    policy: Option<String>,
+    strategy: &'static str,
+    members: Vec<Place>,
+    warnings: Vec<String>,
+) -> Reply {
+    let gvk = &key.gvk;
+    let told = Planned {
+        kind: "Plan".to_owned(),
+        api_version: "kubefold.io/v1".to_owned(),
+        object: Object {
+            kind: gvk.kind.to_string(),
+            resource: key.gvr.qualified(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        },
+        policy,
+        strategy: strategy.to_owned(),
+        members,
+        warnings,
+    };
+    match serde_json::to_vec(&told) {
+        Ok(body) => Reply { code: StatusCode::OK, warnings: Warnings::default(), body: Bytes::from(body) },
+        Err(error) => Reply::internal(&error.to_string()),
+    }
+}

@@ -1,0 +1,195 @@
+//! Creates of whole parts and of shared objects while a member is away, or kubefold dies: in the end every member has its
+//! part, or none does.
+
+use http::Method;
+use serde_json::json;
+
+use super::*;
+use crate::support::{Admission, FleetFile, Kubefold, MemberOptions, Relay, Testbed, Verdict, Which};
+
+/// A kube-apiserver may work on a write for so long, and kubefold waits as long before it takes absence for an answer.
+const SETTLED: Duration = Duration::from_secs(75);
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+fn config(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}})
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// Three members; the way to one can be blocked, and another asks a webhook.
+struct Stage {
+    bed: Testbed,
+    fleet: Kubefold,
+    file: FleetFile,
+    west: Relay,
+    north: Admission,
+}
+
+impl Stage {
+    async fn set(options: MemberOptions) -> Self {
+        let bed = Testbed::start(&["east", "west", "north"], options).await;
+        let (west, north) = tokio::join!(Relay::before(&bed["west"]), Admission::before(&bed["north"]));
+        let file = FleetFile::default()
+            .member(&bed["east"], 1)
+            .entry("west", &bed["west"].kubeconfig_through(&west), 2, "")
+            .member(&bed["north"], 4);
+        let fleet = Kubefold::start(&file).await;
+        Self { bed, fleet, file, west, north }
+    }
+
+    async fn holders(&self, path: &str) -> Vec<&'static str> {
+        let mut holders = Vec::new();
+        for name in ["east", "west", "north"] {
+            if in_member(&self.bed[name], path).await.is_some() {
+                holders.push(name);
+            }
+        }
+        holders
+    }
+
+    async fn settles(&self, path: &str, wanted: &[&str]) {
+        eventually(SETTLED, async || {
+            let is = self.holders(path).await;
+            if is == wanted { Ok(()) } else { Err(format!("{path}: {is:?}")) }
+        })
+        .await;
+    }
+
+    async fn noticed(&self, member: &str, is: &str) {
+        let (api, line) = (self.fleet.api().await, format!("{member} is {is}"));
+        eventually(SETTLED, async || {
+            let text = api.try_request(Method::GET, "/readyz?verbose", "").await?;
+            let text = String::from_utf8_lossy(&text.body).into_owned();
+            text.contains(&line).then_some(()).ok_or(text)
+        })
+        .await;
+    }
+
+    async fn create(&self, path: &str, object: &Value) -> Answer {
+        self.fleet.api().await.request(Method::POST, path, object.to_string()).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_away_has_everything_in_the_end() {
+    let stage = Stage::set(MemberOptions::default()).await;
+    // Somebody has read these kinds, so that it is known what the member held.
+    stage.create(MAPS, &config("before")).await.ok();
+    stage.create(NAMESPACES, &namespace("before")).await.ok();
+    stage.west.cut().await;
+    stage.noticed("west", "down").await;
+    for (path, object) in [(MAPS, config("late")), (NAMESPACES, namespace("late")), (MAPS, config("doomed"))] {
+        let made = stage.create(path, &object).await;
+        made.ok();
+        let warnings = made.warnings().join("\n");
+        assert!(warnings.contains("is behind: it is not in member west yet"), "{warnings}");
+        let again = stage.create(path, &object).await;
+        refused(&again, 409, "AlreadyExists", &[]);
+    }
+    let inside = "/api/v1/namespaces/late/configmaps";
+    let mut map = config("inside");
+    let made = stage.create(inside, &map).await;
+    assert_eq!(made.status.as_u16(), 201, "{made}");
+    // What is deleted meanwhile is not made any more.
+    stage.fleet.kubectl(&["delete", "configmap", "doomed"]).await.ok();
+    stage.fleet.kill9();
+    stage.fleet.restart().await;
+    stage.west.restore().await;
+    stage.noticed("west", "ready").await;
+    stage.settles(&format!("{MAPS}/late"), &["east", "west", "north"]).await;
+    stage.settles(&format!("{NAMESPACES}/late"), &["east", "west", "north"]).await;
+    stage.settles(&format!("{inside}/inside"), &["east", "west", "north"]).await;
+    stage.settles(&format!("{MAPS}/doomed"), &[]).await;
+    map["metadata"]["name"] = json!("all");
+    stage.create(inside, &map).await.ok();
+    assert_eq!(stage.holders(&format!("{inside}/all")).await, ["east", "west", "north"]);
+    let part = in_member(&stage.bed["west"], &format!("{MAPS}/late")).await.unwrap();
+    let home = in_member(&stage.bed["east"], &format!("{MAPS}/late")).await.unwrap();
+    assert_eq!(
+        text(&part, "/metadata/labels/kubefold.io~1placement"),
+        text(&home, "/metadata/labels/kubefold.io~1placement")
+    );
+
+    // One that is taken out of the configuration is waited for no more.
+    stage.west.cut().await;
+    stage.noticed("west", "down").await;
+    stage.create(MAPS, &config("without")).await.ok();
+    let rest = FleetFile::default().member(&stage.bed["east"], 1).member(&stage.bed["north"], 4);
+    stage.fleet.configure(&rest);
+    eventually(SOON, async || {
+        let shown = stage.fleet.api().await.get(&format!("{MAPS}/without")).await;
+        let clusters = shown["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap_or_default().to_owned();
+        if clusters.contains("west") { Err(clusters) } else { Ok(()) }
+    })
+    .await;
+    stage.west.restore().await;
+    assert!(in_member(&stage.bed["west"], &format!("{MAPS}/without")).await.is_none());
+    stage.fleet.configure(&stage.file);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_the_parts_it_makes_all_or_none() {
+    let stage = Stage::set(MemberOptions::default()).await;
+    let api = stage.fleet.api().await;
+    let mut kept = Vec::new();
+    for (path, object, kind) in [(MAPS, config("cut"), "configmaps"), (NAMESPACES, namespace("cut"), "namespaces")] {
+        let mut held = stage.north.hold(Which { name: "cut", operation: "CREATE", dry: false });
+        let write = api.try_request(Method::POST, path, object.to_string());
+        let kill = async {
+            held.arrived().await;
+            stage.fleet.kill9();
+        };
+        let (answer, ()) = tokio::join!(write, kill);
+        assert!(answer.is_err(), "nobody was told: {}", answer.unwrap());
+        kept.push(held);
+        stage.fleet.restart().await;
+        let at = format!("{path}/cut");
+        eventually(SETTLED, async || {
+            let is = stage.holders(&at).await;
+            let shown = stage.fleet.api().await.try_request(Method::GET, &at, "").await?.status.as_u16();
+            match (is.len(), shown) {
+                (0, 404) | (3, 200) => Ok(()),
+                _ => Err(format!("{kind}: {is:?}, and the fleet says {shown}")),
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_member_refuses_of_a_whole_is_made_nowhere() {
+    // A namespace that is taken back goes when its member's controller lets it.
+    let stage = Stage::set(MemberOptions { controllers: true, ..MemberOptions::default() }).await;
+    let dry = |name: &'static str| Which { name, operation: "CREATE", dry: true };
+    let real = |name: &'static str| Which { name, operation: "CREATE", dry: false };
+    for (path, make) in [(MAPS, config as fn(&str) -> Value), (NAMESPACES, namespace as fn(&str) -> Value)] {
+        stage.north.answer(dry("denied"), Verdict::Deny("no such thing here"));
+        let told = stage.create(path, &make("denied")).await;
+        refused(&told, 403, "Forbidden", &["member north: ", "no such thing here"]);
+        stage.settles(&format!("{path}/denied"), &[]).await;
+        stage.north.answer(real("fickle"), Verdict::Deny("on second thought"));
+        let told = stage.create(path, &make("fickle")).await;
+        refused(&told, 403, "Forbidden", &["member north: ", "on second thought"]);
+        stage.settles(&format!("{path}/fickle"), &[]).await;
+    }
+    // A native of that name in one member.
+    stage.bed["west"].kubectl(&["create", "configmap", "taken"]).await.ok();
+    let told = stage.create(MAPS, &config("taken")).await;
+    refused(&told, 409, "AlreadyExists", &["member west: ", "the fleet view shows it as taken@west"]);
+    stage.settles(&format!("{MAPS}/taken"), &["west"]).await;
+    // A namespace that one member has already is one object with that name.
+    stage.bed["west"].kubectl(&["create", "namespace", "theirs"]).await.ok();
+    let told = stage.create(NAMESPACES, &namespace("theirs")).await;
+    refused(&told, 409, "AlreadyExists", &["theirs"]);
+    // What lies in it goes to that member alone.
+    stage.create("/api/v1/namespaces/theirs/configmaps", &config("there")).await.ok();
+    stage.settles("/api/v1/namespaces/theirs/configmaps/there", &["west"]).await;
+    refused(&stage.create("/api/v1/namespaces/nowhere/configmaps", &config("x")).await, 404, "NotFound", &["nowhere"]);
+    let mut large = config("large");
+    large["data"]["a"] = json!("x".repeat(3 << 20));
+    refused(&stage.create(MAPS, &large).await, 413, "RequestEntityTooLarge", &[]);
+}

@@ -1,0 +1,157 @@
+//! What people ask of a rollout over three members, by kubectl as it is.
+
+use http::Method;
+use serde_json::json;
+
+use super::*;
+use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+
+const MEMBERS: [&str; 3] = ["east", "west", "north"];
+
+async fn start(bed: &Testbed) -> Kubefold {
+    let file = MEMBERS.iter().fold(FleetFile::default(), |file, name| file.member(&bed[name], 1));
+    Kubefold::start(&file).await
+}
+
+async fn names(member: &Member, path: &str) -> Vec<String> {
+    let list = member.request(Method::GET, path, "").await.ok();
+    list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_is_done_when_its_last_part_is() {
+    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
+    let fleet = start(&bed).await;
+    let api = fleet.api().await;
+    // In the north nothing can run.
+    let north = &bed["north"];
+    let nodes = names(north, "/api/v1/nodes").await;
+    north.kubectl(&["cordon", &nodes[0]]).await.ok();
+    fleet.kubectl(&["create", "deployment", "web", "--image=web:1", "--replicas=6"]).await.ok();
+    eventually(PODS, async || match api.get(&format!("{DEPLOYMENTS}/web")).await["status"]["readyReplicas"].as_i64() {
+        Some(4) => Ok(()),
+        other => Err(format!("{other:?} are ready")),
+    })
+    .await;
+    let wait = ["wait", "deployment/web", "--for=condition=Available", "--timeout=3s"];
+    assert!(fleet.kubectl(&wait).await.refused().contains("timed out"), "one part is not available");
+    let waiting = fleet.kubectl(&["rollout", "status", "deployment/web", "--timeout=3s"]).await;
+    assert!(waiting.refused().contains("timed out") && waiting.stdout.contains("4 of 6"), "{}", waiting.stdout);
+    north.kubectl(&["uncordon", &nodes[0]]).await.ok();
+    fleet.kubectl(&["wait", "deployment/web", "--for=condition=Available", "--timeout=60s"]).await.ok();
+    let done = fleet.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await;
+    assert!(done.ok().contains("successfully rolled out"), "{}", done.stdout);
+    what_belongs_to_it_is_found(&bed, &fleet, &api).await;
+    an_autoscaler_in_a_member_is_not_fought(&bed, &api).await;
+}
+
+/// `describe`, `rollout history`, `get all` and owner references lead from the placed object to what it is made of.
+async fn what_belongs_to_it_is_found(bed: &Testbed, fleet: &Kubefold, api: &Api) {
+    let described = fleet.kubectl(&["describe", "deployment", "web"]).await;
+    let described = described.ok();
+    for name in MEMBERS {
+        let sets = names(&bed[name], "/apis/apps/v1/namespaces/default/replicasets").await;
+        assert!(described.contains(&format!("{}@{name}", sets[0])), "no {sets:?} of {name} in: {described}");
+    }
+    assert!(described.contains("6 desired | 6 updated | 6 total | 6 available | 0 unavailable"), "{described}");
+    assert!(described.contains("NewReplicaSet:") && described.contains("ScalingReplicaSet"), "{described}");
+    let history = fleet.kubectl(&["rollout", "history", "deployment/web"]).await;
+    let revisions: Vec<_> =
+        history.ok().lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).collect();
+    assert_eq!(revisions.len(), 1, "{}", history.stdout);
+    assert!(revisions[0].starts_with("1 "), "{revisions:?}");
+    let uid = api.get(&format!("{DEPLOYMENTS}/web")).await["metadata"]["uid"].clone();
+    let sets = api.get("/apis/apps/v1/namespaces/default/replicasets?labelSelector=app%3Dweb").await;
+    let sets = sets["items"].as_array().unwrap();
+    assert!(sets.len() == 3 && sets.iter().all(|set| set["metadata"]["ownerReferences"][0]["uid"] == uid), "{sets:?}");
+    let pods = api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb").await;
+    let pods = pods["items"].as_array().unwrap();
+    let owned = pods.iter().filter(|pod| {
+        let owner = &pod["metadata"]["ownerReferences"][0];
+        sets.iter().any(|set| set["metadata"]["uid"] == owner["uid"] && set["metadata"]["name"] == owner["name"])
+    });
+    assert_eq!((pods.len(), owned.count()), (6, 6), "{pods:?}");
+    let all = fleet.kubectl(&["get", "all"]).await;
+    assert_eq!(all.ok().matches("deployment.apps/web ").count(), 1, "{}", all.stdout);
+    assert_eq!((all.stdout.matches("replicaset.apps/web-").count(), all.stdout.matches("pod/web-").count()), (3, 6));
+}
+
+/// Somebody scales a part in its member: the sum follows, and stays.
+async fn an_autoscaler_in_a_member_is_not_fought(bed: &Testbed, api: &Api) {
+    bed["west"].kubectl(&["scale", "deployment", "web", "--replicas=5"]).await.ok();
+    eventually(PODS, async || {
+        let shown = api.get(&format!("{DEPLOYMENTS}/web")).await;
+        let (spec, status, metadata) = (&shown["spec"], &shown["status"], &shown["metadata"]);
+        let caught_up = metadata["generation"] == status["observedGeneration"];
+        let sums = spec["replicas"] == 9 && status["availableReplicas"] == 9;
+        let quiet = metadata["annotations"]["kubefold.io/differs"].is_null();
+        if caught_up && sums && quiet { Ok(()) } else { Err(shown.to_string()) }
+    })
+    .await;
+    assert_eq!(part(&bed["west"], "web").await.unwrap()["spec"]["replicas"], json!(5));
+}
+
+/// How many replicas each member's part has of the image.
+async fn images(bed: &Testbed) -> Vec<(String, i64)> {
+    let mut out = Vec::new();
+    for name in MEMBERS {
+        let part = part(&bed[name], "web").await.unwrap();
+        let image = text(&part, "/spec/template/spec/containers/0/image").to_owned();
+        out.push((image, part["spec"]["replicas"].as_i64().unwrap()));
+    }
+    out
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_undo_pause_and_resume_reach_every_part() {
+    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
+    let fleet = start(&bed).await;
+    let api = fleet.api().await;
+    let ok = async |args: &[&str]| fleet.kubectl(args).await.ok().to_owned();
+    let done = async || ok(&["rollout", "status", "deployment/web", "--timeout=60s"]).await;
+    ok(&["create", "deployment", "web", "--image=web:1", "--replicas=6"]).await;
+    done().await;
+    let each = |image: &str| vec![(image.to_owned(), 2); 3];
+    ok(&["set", "image", "deployment/web", "web=web:2"]).await;
+    // At once: the new generation is known of every part, so that nobody takes the old rollout for the new one.
+    assert!(done().await.contains("successfully rolled out"));
+    assert_eq!(images(&bed).await, each("web:2"));
+    let pods = api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb").await;
+    let running = pods["items"].as_array().unwrap().iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    let old = running.filter(|pod| pod["spec"]["containers"][0]["image"] != "web:2").count();
+    assert_eq!(old, 0, "{pods}");
+    let revisions = async || {
+        let history = ok(&["rollout", "history", "deployment/web"]).await;
+        let lines = history.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+        lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(revisions().await, ["1", "2"]);
+
+    ok(&["rollout", "restart", "deployment/web"]).await;
+    done().await;
+    let mut restarted = Vec::new();
+    for name in MEMBERS {
+        let part = part(&bed[name], "web").await.unwrap();
+        restarted
+            .push(part["spec"]["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"].clone());
+    }
+    assert!(restarted[0].is_string() && restarted.iter().all(|at| *at == restarted[0]), "{restarted:?}");
+    assert_eq!(revisions().await, ["1", "2", "3"]);
+
+    ok(&["rollout", "undo", "deployment/web", "--to-revision=1"]).await;
+    done().await;
+    assert_eq!(images(&bed).await, each("web:1"));
+    assert_eq!(revisions().await, ["2", "3", "4"]);
+
+    ok(&["rollout", "pause", "deployment/web"]).await;
+    ok(&["set", "image", "deployment/web", "web=web:3"]).await;
+    assert_eq!(images(&bed).await, each("web:3"));
+    assert_eq!(revisions().await, ["2", "3", "4"], "nothing is rolled out");
+    ok(&["rollout", "resume", "deployment/web"]).await;
+    done().await;
+    assert_eq!(revisions().await, ["2", "3", "4", "5"]);
+    let shown = api.get(&format!("{DEPLOYMENTS}/web")).await;
+    let annotations = &shown["metadata"]["annotations"];
+    assert!(annotations["kubefold.io/differs"].is_null() && annotations["kubefold.io/behind"].is_null(), "{shown}");
+    assert!(!shown.to_string().contains(MARKER), "{shown}");
+}
