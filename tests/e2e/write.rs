@@ -12,9 +12,9 @@ mod outage;
 mod pinned;
 mod plan;
 mod refused;
-mod update;
 mod release;
 mod rollout;
+mod update;
 
 use std::{collections::BTreeMap, time::Duration};
 

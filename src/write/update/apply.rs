@@ -26,7 +26,7 @@ use crate::{
 
 impl<F: Fleet> Work<'_, F> {
     /// Plans an apply.
-    pub(super) async fn plan_apply(&mut self) -> Result<Plan, Stop> {
+    pub(super) async fn plan_apply(&self) -> Result<Plan, Stop> {
         let mut patch = object(&self.request.body)?;
         let (revision, uid) = wanted::strip(&mut patch);
         judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;

@@ -66,16 +66,13 @@ impl<F: Fleet> Work<'_, F> {
     pub(super) fn scaled(&self, code: StatusCode, answer: &Bytes, total: Option<u32>) -> Result<Reply, Reply> {
         let mut scale: Value = serde_json::from_slice(answer).map_err(|_| Reply::internal("a scale is no object"))?;
         let replicas = total.map(Value::from).or_else(|| self.shown.pointer(REPLICAS.pointer).cloned());
-        for (pointer, value) in [
-            ("/metadata/uid", Some(Value::from(self.visible.uid.clone()))),
-            ("/metadata/resourceVersion", Some(Value::from(self.visible.revision.to_string()))),
-            (REPLICAS.pointer, replicas),
-            ("/status/replicas", self.shown.pointer("/status/replicas").cloned()),
-        ] {
-            if let (Some(place), Some(value)) = (scale.pointer_mut(pointer), value) {
-                *place = value;
-            }
-        }
+        // Go leaves a 0 out of the spec, and shows one in the status.
+        let replicas = replicas.filter(|number| number.as_u64() != Some(0)).unwrap_or_default();
+        json_patch::merge(&mut scale, &wanted::nested(REPLICAS.path, replicas));
+        let status = self.shown.pointer("/status/replicas").cloned().unwrap_or_else(|| 0.into());
+        let (uid, revision) = (&self.visible.uid, self.visible.revision.to_string());
+        let known = json!({"metadata": {"uid": uid, "resourceVersion": revision}, "status": {"replicas": status}});
+        json_patch::merge(&mut scale, &known);
         Ok(Reply { code, warnings: Warnings::default(), body: Bytes::from(scale.to_string()) })
     }
 
@@ -98,7 +95,7 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// Plans a write to `/scale`.
-    pub(super) async fn plan_scale(&mut self) -> Result<Plan, Stop> {
+    pub(super) async fn plan_scale(&self) -> Result<Plan, Stop> {
         let is_json_patch = self.request.content_type == JSON_PATCH && self.manner.how != How::Put;
         let (scale, named) = if self.manner.how == How::Put {
             let body = object(&self.request.body)?;
@@ -137,7 +134,7 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// What no number is, the home says in its own words.
-    async fn refused_by_home(&mut self, asked: &Value) -> Stop {
+    async fn refused_by_home(&self, asked: &Value) -> Stop {
         let mut after = self.home.document.clone();
         json_patch::merge(&mut after, asked);
         let (documents, member) = ((&self.home.document, &after), &self.home.member);

@@ -286,17 +286,22 @@ impl<'a, F: Fleet> Work<'a, F> {
             }
             rehearsed.others.push(to_do);
         }
-        if let Some(making) = self.making(plan) {
-            for missing in &plan.missing {
-                let target = missing_target(missing);
-                match self.writer.make(&making, &target, true, &mut warnings).await {
-                    Outcome::Done { body, .. } => rehearsed.documents.push((target.member, body.bytes)),
-                    outcome => return Err(not_rehearsed(self.key, &target.member, outcome).into()),
-                }
-            }
-        }
+        rehearsed.documents.extend(self.rehearse_missing(plan, &mut warnings).await?);
         self.warnings.merge(&warnings);
         Ok(Some(rehearsed))
+    }
+
+    async fn rehearse_missing(&self, plan: &Plan, said: &mut Warnings) -> Result<Vec<(MemberName, Bytes)>, Reply> {
+        let Some(making) = self.making(plan) else { return Ok(Vec::new()) };
+        let mut made = Vec::new();
+        for missing in &plan.missing {
+            let target = missing_target(missing);
+            match self.writer.make(&making, &target, true, said).await {
+                Outcome::Done { body, .. } => made.push((target.member, body.bytes)),
+                outcome => return Err(not_rehearsed(self.key, &target.member, outcome)),
+            }
+        }
+        Ok(made)
     }
 
     /// Reads the home anew. Where its status alone has changed, that is no conflict: the write goes on.
