@@ -23,9 +23,7 @@ pub(crate) struct Kubectl {
     program: PathBuf,
     /// Where its discovery cache lies, which must not be another testbed's that had the same port.
     home: PathBuf,
-    /// What `kubectl edit` opens its file with.
-    editor: Option<String>,
-    environment: Vec<(&'static str, &'static str)>,
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Kubectl {
@@ -36,7 +34,6 @@ impl Kubectl {
             context: None,
             program: binary("kubectl"),
             home: home.to_owned(),
-            editor: None,
             environment: Vec::new(),
         }
     }
@@ -53,13 +50,13 @@ impl Kubectl {
 
     /// The same with an editor, such as `sed -i s/a/b/`.
     pub(crate) fn with_editor(&self, editor: &str) -> Self {
-        Self { editor: Some(editor.to_owned()), ..self.clone() }
+        self.with("KUBE_EDITOR", editor)
     }
 
     /// The same with a variable in its environment.
-    pub(crate) fn with(&self, name: &'static str, value: &'static str) -> Self {
+    pub(crate) fn with(&self, name: &'static str, value: &str) -> Self {
         let mut this = self.clone();
-        this.environment.push((name, value));
+        this.environment.push((name, value.to_owned()));
         this
     }
 
@@ -72,8 +69,7 @@ impl Kubectl {
     pub(crate) async fn run_with_input(&self, args: &[&str], input: &str) -> Output {
         let mut command = tokio::process::Command::new(&self.program);
         command.args(self.arguments(args)).env("HOME", &self.home).env_remove("KUBECONFIG").kill_on_drop(true);
-        command.envs(self.editor.iter().map(|editor| ("KUBE_EDITOR", editor)));
-        command.envs(self.environment.iter().copied());
+        command.envs(self.environment.iter().cloned());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let run = async {
             let mut child = command.spawn().expect("run kubectl");
