@@ -212,7 +212,7 @@ async fn never_two_lead_while_members_die() {
                 !died.contains_key(*one)
                     && reigns(&candidates[*one], None).last().is_some_and(|last| last.until.is_none())
             };
-            candidates.keys().copied().find(|one| leads(&one)).ok_or_else(|| "nobody leads".to_owned())
+            candidates.keys().copied().find(leads).ok_or_else(|| "nobody leads".to_owned())
         })
         .await
     };
