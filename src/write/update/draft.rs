@@ -4,15 +4,18 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
+    config::{MemberName, Overrides},
     placement::{
         fold::FoldKind,
         merge::{Change, Step, Take, What, difference},
+        policy::Policy,
     },
     write::{
         fleet::{Fleet, Key},
         update::{
+            dress::Dress,
             part::{Held, changed},
-            shares::{Missing, Total, divided},
+            shares::{Missing, Total, divided, marker_of},
             task::PartTask,
             wanted::{Wanted, meant, take_at},
             work::Work,
@@ -49,8 +52,15 @@ impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
     pub(super) async fn draft(&self, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Plan {
         let (mut tasks, missing) = self.shares(totals).await;
+        let policy = self.policy(marker_of(&self.home.document).as_ref());
+        let homes = overrides_in(policy.as_ref(), &self.home.member);
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
             task.shared = self.changes_of(part, wanted, patch, totals);
+            if self.manner.subresource.is_empty() {
+                let own = overrides_in(policy.as_ref(), &part.member);
+                let dress = Dress { key: self.key, member: &part.member, own: &own, homes: &homes };
+                dress.fit(&mut task.shared, &part.document, (&wanted.before, &wanted.after));
+            }
         }
         let mut tasks = tasks.into_iter();
         let mut home = tasks.next().unwrap_or_default();
@@ -88,6 +98,11 @@ impl<F: Fleet> Work<'_, F> {
         changes.retain(|change| !is_not_its(change) && !is_divided(change));
         changes
     }
+}
+
+/// How a policy has the part in a member differ.
+pub(super) fn overrides_in(policy: Option<&Policy>, member: &MemberName) -> Overrides {
+    policy.map(|policy| policy.terms(member).overrides).unwrap_or_default()
 }
 
 /// What a part that is missing is made of: the object as it is to be, without what its members write.
