@@ -12,7 +12,7 @@ use crate::{
         tests::{
             Process, fresh, message, pair, parsed, request,
             scripted::{Scripted, member},
-            update::{MERGE, patch, put, send},
+            update::{MERGE, down, patch, put, send},
         },
     },
 };
@@ -172,4 +172,23 @@ async fn an_autoscalers_least_is_never_above_its_most() {
         assert_eq!(reply.code, 200, "{}", message(&reply));
         assert_eq!(bounds(), [least.map(Some), most.map(Some)], "{spec}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_made_when_its_member_is_back_is_made_as_the_object_is_then() {
+    let (fleet, _directory, process) = fresh();
+    let kind = ("", "v1", "ConfigMap", "configmaps");
+    let body = json!({"apiVersion": "v1", "kind": kind.2, "metadata": {"name": "web"}, "data": {"a": "1", "b": "1"}});
+    down(&fleet, "east", true);
+    let made = process.writer.create(other(request("", &body), kind)).await;
+    assert_eq!(made.code, 201, "{}", message(&made));
+    for data in [json!({"a": "2"}), json!({"a": "3", "b": null, "c": "1"})] {
+        let reply = send(&process, other(patch(MERGE, &json!({"data": data})), kind)).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+    }
+    down(&fleet, "east", false);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(everywhere(&fleet, "/data"), [json!({"a": "3", "c": "1"}), json!({"a": "3", "c": "1"})]);
+    assert!(process.writer.journal().open_entries().is_empty());
 }

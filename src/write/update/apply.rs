@@ -131,6 +131,7 @@ impl<F: Fleet> Work<'_, F> {
         for task in &mut plan.others {
             task.shared.clone_from(&changes);
         }
+        plan.shown.clone_from(&changes);
         plan.home.shared = changes;
     }
 }

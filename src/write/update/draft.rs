@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) document: Value,
     /// The home's changes.
     pub(super) home: PartTask,
+    /// The same, as the fleet view shows them.
+    pub(super) shown: Vec<Change>,
     /// The other parts', in their order.
     pub(super) others: Vec<PartTask>,
     /// The parts that are to be made.
@@ -77,7 +79,8 @@ impl<F: Fleet> Work<'_, F> {
         }
         let document = with_all(&self.home.document, &home);
         let body = if missing.is_empty() { None } else { Some(template(&wanted.after)) };
-        Plan { document, home, others, missing, body, scale: None, guarded: wanted.guarded }
+        let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
+        Plan { document, home, shown, others, missing, body, scale: None, guarded: wanted.guarded }
     }
 
     fn changes_of(&self, part: &Held, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
@@ -86,10 +89,18 @@ impl<F: Fleet> Work<'_, F> {
             serde_json::from_slice(&local).unwrap_or_else(|_| document.clone())
         };
         let (before, after) = (local(&wanted.before), local(&wanted.after));
-        let mut changes = match patch {
-            Some(patch) => meant(self.key, patch, &before, &after),
-            None => difference(&before, &after),
-        };
+        self.kept(self.said(patch, &before, &after), patch, totals)
+    }
+
+    fn said(&self, patch: Option<&Value>, before: &Value, after: &Value) -> Vec<Change> {
+        match patch {
+            Some(patch) => meant(self.key, patch, before, after),
+            None => difference(before, after),
+        }
+    }
+
+    /// Without what is divided, and what is not this write's.
+    fn kept(&self, mut changes: Vec<Change>, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
         let is_divided = |change: &Change| match patch {
             Some(_) => divided(self.key).iter().any(|field| change.is_within(field.path)),
             None => totals.iter().any(|total| change.is_within(total.field.path)),
