@@ -30,8 +30,10 @@ pub const REPLICAS: Field = field(&["spec", "replicas"], "/spec/replicas", Some(
 pub const COMPLETIONS: Field = field(&["spec", "completions"], "/spec/completions", None, 0);
 /// `spec.parallelism` of a Job.
 pub const PARALLELISM: Field = field(&["spec", "parallelism"], "/spec/parallelism", Some(1), 0);
-const MIN_REPLICAS: Field = field(&["spec", "minReplicas"], "/spec/minReplicas", Some(1), 1);
-const MAX_REPLICAS: Field = field(&["spec", "maxReplicas"], "/spec/maxReplicas", None, 1);
+/// Least replicas of an autoscaler.
+pub const MIN_REPLICAS: Field = field(&["spec", "minReplicas"], "/spec/minReplicas", Some(1), 1);
+/// Most replicas of an autoscaler.
+pub const MAX_REPLICAS: Field = field(&["spec", "maxReplicas"], "/spec/maxReplicas", None, 1);
 const MIN_AVAILABLE: Field = field(&["spec", "minAvailable"], "/spec/minAvailable", None, 0);
 const MAX_UNAVAILABLE: Field = field(&["spec", "maxUnavailable"], "/spec/maxUnavailable", None, 0);
 

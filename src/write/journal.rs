@@ -154,6 +154,25 @@ impl Journal {
         self.note(Record::Step { id, member: member.clone(), step }).await;
     }
 
+    /// Gives an open entry another body. When it returns, that is on disk.
+    pub async fn amend(&self, id: u64, body: String) {
+        let this = self.0.clone();
+        let noted: Result<(), JournalError> = blocking(move || {
+            let mut inner = this.lock();
+            let Inner { file, open, .. } = &mut *inner;
+            let Some(open) = open.get_mut(&id) else { return Ok(()) };
+            open.entry.body = body;
+            open.bytes = open.entry.size();
+            file.append(&[open.record()], true)?;
+            drop(inner);
+            Ok(())
+        })
+        .await;
+        if let Err(error) = noted {
+            tracing::warn!(%error, "an unfinished write's new body was not noted in the journal");
+        }
+    }
+
     /// Closes an entry.
     pub async fn finish(&self, id: u64) {
         self.note(Record::Finished { id }).await;
@@ -221,6 +240,13 @@ impl Journal {
         let inner = self.0.lock();
         let mut open = inner.open.values().map(|open| &open.entry);
         open.find(|entry| entry.verb == Verb::Create && entry.is_about(key, &entry.uid)).cloned()
+    }
+
+    /// The unfinished creates of an object: it is to get parts still.
+    pub fn open_creates(&self, key: &Key, uid: &str) -> Vec<Entry> {
+        let inner = self.0.lock();
+        let about = inner.open.values().filter(|open| open.entry.verb == Verb::Create && open.entry.is_about(key, uid));
+        about.map(|open| open.entry.clone()).collect()
     }
 
     /// The unfinished updates of an object, oldest first.

@@ -1,6 +1,6 @@
 //! Every fault at every call, and a kill at every call, alone and together: whole or nothing, and the truth was told.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::write::{
@@ -8,6 +8,7 @@ use crate::write::{
     tests::{
         Process, pair, request,
         scripted::{Fault, Scripted},
+        update::{MERGE, labels, patch, send},
         web,
     },
 };
@@ -37,12 +38,18 @@ fn whole() -> Vec<(String, u64)> {
 #[derive(Clone, Copy)]
 enum Verb {
     Create,
+    /// A value for all, and a new total.
+    Update,
     Delete,
 }
 
 async fn write(process: &Process, verb: Verb) -> Reply {
     match verb {
         Verb::Create => process.writer.create(request("", &web(4))).await,
+        Verb::Update => {
+            let body = json!({"metadata": {"labels": {"app": "new"}}, "spec": {"replicas": 8}});
+            send(process, patch(MERGE, &body)).await
+        }
         Verb::Delete => process.writer.delete(request("", &Value::Null), "web".into()).await,
     }
 }
@@ -75,6 +82,9 @@ async fn run(fleet: &Scripted, directory: &TempDir, verb: Verb) -> Option<Reply>
 }
 
 fn judge(fleet: &Scripted, verb: Verb, reply: Option<&Reply>, case: &str) {
+    if let Verb::Update = verb {
+        return judge_update(fleet, reply, case);
+    }
     let stands = fleet.standing("web");
     let code = reply.map(|reply| reply.code.as_u16());
     assert!(stands.is_empty() || stands == whole(), "{case}: {stands:?} after {code:?}");
@@ -85,7 +95,7 @@ fn judge(fleet: &Scripted, verb: Verb, reply: Option<&Reply>, case: &str) {
         }
     }
     let made = match verb {
-        Verb::Create => !stands.is_empty(),
+        Verb::Create | Verb::Update => !stands.is_empty(),
         Verb::Delete => stands.is_empty(),
     };
     match code {
@@ -95,9 +105,26 @@ fn judge(fleet: &Scripted, verb: Verb, reply: Option<&Reply>, case: &str) {
     }
 }
 
+/// All parts are as they were, or all as they shall be; and of whom the home says which.
+fn judge_update(fleet: &Scripted, reply: Option<&Reply>, case: &str) {
+    let (was, is) = (whole(), pair(&[("east", 2), ("north", 2), ("west", 4)]));
+    let (stands, code) = (fleet.standing("web"), reply.map(|reply| reply.code.as_u16()));
+    let values: Vec<Value> = labels(fleet, "app").into_iter().map(|(_, value)| value).collect();
+    let made = stands == is;
+    assert!(made || stands == was, "{case}: {stands:?} after {code:?}");
+    let value = if made { "new" } else { "web" };
+    assert!(values.iter().all(|held| held == value), "{case}: {values:?} with {stands:?} after {code:?}");
+    match code {
+        Some(200) => assert!(made, "{case}: the answer claimed success"),
+        Some(504) | None => {}
+        Some(code) => assert!(!made, "{case}: the answer was {code}, but it was done"),
+    }
+    assert!(labels(fleet, "kubefold.io/placement").iter().all(|(_, mark)| mark.is_string()), "{case}");
+}
+
 async fn case(verb: Verb, faults: &[(usize, Fault)]) {
     let (fleet, directory) = (fleet(), tempfile::tempdir().unwrap());
-    if let Verb::Delete = verb {
+    if let Verb::Delete | Verb::Update = verb {
         let process = Process::start(fleet.clone(), &directory);
         assert_eq!(write(&process, Verb::Create).await.code, 201);
         let mut world = fleet.world.lock();
@@ -128,6 +155,39 @@ async fn every_single_fault_of_a_delete() {
     for at in 0..CALLS {
         for fault in FAULTS.into_iter().chain(CRASHES) {
             case(Verb::Delete, &[(at, fault)]).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_single_fault_of_an_update() {
+    for at in 0..CALLS {
+        for fault in FAULTS.into_iter().chain(CRASHES) {
+            case(Verb::Update, &[(at, fault)]).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_kill_after_every_fault_of_an_update() {
+    for at in 3..8 {
+        for fault in FAULTS.into_iter().chain(CRASHES) {
+            for killed_at in at + 1..CALLS {
+                for crash in CRASHES {
+                    case(Verb::Update, &[(at, fault), (killed_at, crash)]).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_two_faults_of_an_update() {
+    for at in 3..8 {
+        for then_at in at + 1..12 {
+            for (fault, then) in FAULTS.into_iter().flat_map(|fault| FAULTS.map(|then| (fault, then))) {
+                case(Verb::Update, &[(at, fault), (then_at, then)]).await;
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod forward;
 mod scripted;
 mod strategies;
 mod update;
+mod update_parts;
 
 use std::{collections::BTreeMap, sync::Arc};
 

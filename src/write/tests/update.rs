@@ -13,49 +13,49 @@ use crate::write::{
     },
 };
 
-const MERGE: &str = "application/merge-patch+json";
+pub(super) const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json-patch+json";
 
-fn put(body: &Value) -> Request {
+pub(super) fn put(body: &Value) -> Request {
     Request { method: Method::PUT, name: "web".into(), ..request("fieldManager=k", body) }
 }
 
-fn patch(content_type: &str, body: &Value) -> Request {
+pub(super) fn patch(content_type: &str, body: &Value) -> Request {
     Request { method: Method::PATCH, content_type: content_type.into(), ..put(body) }
 }
 
-async fn send(process: &Process, request: Request) -> Reply {
+pub(super) async fn send(process: &Process, request: Request) -> Reply {
     process.writer.update(request, "web".into()).await
 }
 
-async fn label(process: &Process, value: &str) -> Reply {
+pub(super) async fn label(process: &Process, value: &str) -> Reply {
     send(process, patch(MERGE, &json!({"metadata": {"labels": {"tier": value}}}))).await
 }
 
 /// The value of a label in each member's part.
-fn labels(fleet: &Scripted, name: &str) -> Vec<(String, Value)> {
+pub(super) fn labels(fleet: &Scripted, name: &str) -> Vec<(String, Value)> {
     let world = fleet.world.lock();
     let parts = world.members.iter().filter_map(|(member, cluster)| Some((member, cluster.objects.get("web")?)));
     parts.map(|(member, part)| (member.to_string(), part["metadata"]["labels"][name].clone())).collect()
 }
 
-fn everywhere(value: &str) -> Vec<(String, Value)> {
+pub(super) fn everywhere(value: &str) -> Vec<(String, Value)> {
     ["east", "west"].map(|name| (name.to_owned(), json!(value))).to_vec()
 }
 
-fn edit(fleet: &Scripted, at: &str, change: impl FnOnce(&mut Value)) {
+pub(super) fn edit(fleet: &Scripted, at: &str, change: impl FnOnce(&mut Value)) {
     let mut world = fleet.world.lock();
     let part = world.members.get_mut(&member(at)).unwrap().objects.get_mut("web").unwrap();
     change(part);
     part["metadata"]["resourceVersion"] = format!("{}0", part["metadata"]["resourceVersion"].as_str().unwrap()).into();
 }
 
-fn down(fleet: &Scripted, at: &str, is: bool) {
+pub(super) fn down(fleet: &Scripted, at: &str, is: bool) {
     fleet.world.lock().members.get_mut(&member(at)).unwrap().down = is;
 }
 
 /// A Deployment of 3 over east (1) and west (2); west is its home.
-async fn placed() -> (Scripted, tempfile::TempDir, Process) {
+pub(super) async fn placed() -> (Scripted, tempfile::TempDir, Process) {
     let (fleet, directory, process) = fresh();
     assert_eq!(process.writer.create(request("", &web(3))).await.code, 201);
     fleet.world.lock().calls.clear();

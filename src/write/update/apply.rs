@@ -14,10 +14,11 @@ use crate::{
         fleet::Fleet,
         request::values,
         update::{
-            draft::Plan,
+            draft::{Plan, overrides_in},
+            dress::Dress,
             part::Held,
             scale::SCALE,
-            shares::{Asked, Total, divided},
+            shares::{Asked, Total, divided, marker_of},
             task::PartTask,
             wanted::{self, Wanted, judge, object, plain, set},
             work::{Stop, Work},
@@ -35,7 +36,13 @@ impl<F: Fleet> Work<'_, F> {
         let fields: &[Field] = if scale { &[REPLICAS] } else { divided(self.key) };
         let said = fields.iter().filter(|field| patch.pointer(field.pointer).is_some_and(|value| !value.is_null()));
         let said: Vec<Field> = said.copied().collect();
-        let asked: Vec<Total> = said.iter().filter_map(|field| Total::read(&patch, *field)).collect();
+        let mut asked: Vec<Total> = said.iter().filter_map(|field| Total::read(&patch, *field)).collect();
+        // What it leaves out and nobody else has becomes the default of the whole.
+        let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
+        let left_out = fields.iter().filter(|field| field.unset.is_some() && !scale && !said.contains(field));
+        let left_out: Vec<Field> = left_out.copied().collect();
+        let dropped = left_out.iter().filter(|field| owns_alone(&self.home.document, &manager, field.path));
+        asked.extend(dropped.filter_map(|field| Total::read(&Value::Null, *field)));
         let waits = |field: &Field| -> u64 {
             let of = |part: &Held| self.awaited(part).pointer(field.pointer).and_then(Value::as_u64).unwrap_or(0);
             self.parts().map(of).sum()
@@ -56,7 +63,9 @@ impl<F: Fleet> Work<'_, F> {
         });
         let of = |part: &Held, task: &PartTask, is_home: bool| {
             let revision = revision.as_ref().map(|_| part.revision().to_owned());
-            self.apply_body(part, &patch, task, &said, (revision, is_home))
+            let alone = left_out.iter().filter(|field| owns_alone(&part.document, &manager, field.path));
+            let unsaid: Vec<Field> = alone.copied().collect();
+            self.apply_body(part, &patch, task, (&said, &unsaid), (revision, is_home))
         };
         plan.home.apply = Some(of(&self.home, &plan.home, true));
         for (task, part) in plan.others.iter_mut().zip(&self.others) {
@@ -70,15 +79,24 @@ impl<F: Fleet> Work<'_, F> {
         part: &Held,
         patch: &Value,
         task: &PartTask,
-        said: &[Field],
+        (said, unsaid): (&[Field], &[Field]),
         (revision, is_home): (Option<String>, bool),
     ) -> Value {
         let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(patch.to_string()));
         let mut body: Value = serde_json::from_slice(&local).unwrap_or_else(|_| patch.clone());
         let awaited = self.awaited(part);
-        for field in said {
+        let share = |field: &Field| {
             let changed = task.own.iter().find(|change| change.is_within(field.path));
-            let share = changed.map_or_else(|| awaited.pointer(field.pointer).cloned(), |change| change.wanted());
+            changed.map_or_else(|| awaited.pointer(field.pointer).cloned(), |change| change.wanted())
+        };
+        for field in unsaid {
+            // Each part would take the default for itself.
+            if let Some(share) = share(field) {
+                json_patch::merge(&mut body, &wanted::nested(field.path, share));
+            }
+        }
+        for field in said {
+            let share = share(field);
             if let (Some(place), Some(share)) = (body.pointer_mut(field.pointer), share) {
                 // What is no number is refused in the member's own words.
                 if place.as_i64().is_some_and(|number| number >= 0) {
@@ -87,6 +105,8 @@ impl<F: Fleet> Work<'_, F> {
             }
         }
         if self.manner.subresource.is_empty() {
+            let own = overrides_in(self.policy(marker_of(&self.home.document).as_ref()).as_ref(), &part.member);
+            body = Dress { key: self.key, member: &part.member, own: &own, homes: &own }.dressed(&body, &own);
             let manager = values(&self.query, "fieldManager").next().unwrap_or_default();
             mark(&part.document, &manager, &mut body);
             if !is_home {
@@ -126,8 +146,28 @@ impl<F: Fleet> Work<'_, F> {
         for task in &mut plan.others {
             task.shared.clone_from(&changes);
         }
+        plan.shown.clone_from(&changes);
         plan.home.shared = changes;
     }
+}
+
+/// Says whether an apply of that manager set a field, and nobody else has it: one that leaves it out takes it away.
+///
+/// Source: kubernetes-sigs/structured-merge-diff `merge/update.go` `Updater.prune`.
+fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool {
+    let managers = document.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let has = |entry: &&Value| {
+        let fields = entry.get("fieldsV1");
+        path.iter().try_fold(fields?, |at, name| at.get(format!("f:{name}"))).map(|_| ())
+    };
+    let mut owners = managers.into_iter().flatten().filter(|entry| has(entry).is_some());
+    let text = |entry: &Value, field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let its = |entry: &Value| {
+        text(entry, "manager") == manager
+            && text(entry, "operation") == "Apply"
+            && text(entry, "subresource").is_empty()
+    };
+    owners.next().is_some_and(its) && owners.next().is_none()
 }
 
 /// kubectl's own note of what it applied.
@@ -137,12 +177,7 @@ const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-ap
 /// kube-apiserver notes for kubectl what was applied.
 fn mark(part: &Value, manager: &str, body: &mut Value) {
     for map in ["labels", "annotations"] {
-        let field = format!("/fieldsV1/f:metadata/f:{map}/f:kubefold.io~1placement");
-        let is_its = |entry: &Value| {
-            entry["operation"] == "Apply" && entry["manager"] == manager && entry.pointer(&field).is_some()
-        };
-        let entries = part.pointer("/metadata/managedFields").and_then(Value::as_array);
-        if !entries.is_some_and(|entries| entries.iter().any(is_its)) {
+        if !owns_alone(part, manager, &["metadata", map, MARKER_KEY]) {
             continue;
         }
         let Some(mark) = part.pointer(&format!("/metadata/{map}")).and_then(|map| map.get(MARKER_KEY)) else {
@@ -158,5 +193,30 @@ fn drop_counters(key: &crate::write::fleet::Key, body: &mut Value) {
     let summed = FoldKind::of(&key.gvr.group, &key.gvr.resource) != FoldKind::Other;
     if let Some(status) = body.get_mut("status").and_then(Value::as_object_mut) {
         status.retain(|name, value| !value.is_i64() || !(summed || name == "observedGeneration"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_field_is_dropped_by_the_apply_that_alone_has_it() {
+        let one = |manager: &str, operation: &str, subresource: &str, fields: Value| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {"f:spec": fields}});
+        let (has, other) = (json!({"f:replicas": {}}), json!({"f:paused": {}}));
+        let mine = one("ci", "Apply", "", has.clone());
+        for (managers, alone) in [
+            (vec![mine.clone(), one("kubectl", "Update", "", other.clone())], true),
+            (vec![mine, one("kubectl", "Update", "scale", has.clone())], false),
+            (vec![one("ci", "Update", "", has.clone())], false),
+            (vec![one("ci", "Apply", "scale", has)], false),
+            (vec![one("ci", "Apply", "", other)], false),
+            (vec![], false),
+        ] {
+            let document = json!({"metadata": {"managedFields": managers}});
+            assert_eq!(owns_alone(&document, "ci", REPLICAS.path), alone, "{document}");
+        }
     }
 }

@@ -42,6 +42,7 @@ impl<F: Fleet> Work<'_, F> {
             manner: self.manner.clone(),
             home: plan.home.clone(),
             holds: rehearsed.holds.clone(),
+            shown: plan.shown.clone(),
             others: plan.others.clone(),
             making: self.making(plan).map(Box::new),
         };
@@ -122,6 +123,7 @@ impl<F: Fleet> Work<'_, F> {
         };
         let home = self.home.clone();
         self.take_in(&home, &body).await;
+        self.writer.amend_creates(&entry, &plan.shown).await;
         let answered = body.bytes.clone();
         if let Some((_, home)) = rehearsed.documents.first_mut() {
             *home = body.bytes;

@@ -4,15 +4,18 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
+    config::{MemberName, Overrides},
     placement::{
         fold::FoldKind,
         merge::{Change, Step, Take, What, difference},
+        policy::Policy,
     },
     write::{
         fleet::{Fleet, Key},
         update::{
+            dress::Dress,
             part::{Held, changed},
-            shares::{Missing, Total, divided},
+            shares::{Missing, Total, divided, marker_of},
             task::PartTask,
             wanted::{Wanted, meant, take_at},
             work::Work,
@@ -26,6 +29,8 @@ pub(super) struct Plan {
     pub(super) document: Value,
     /// The home's changes.
     pub(super) home: PartTask,
+    /// The same, as the fleet view shows them.
+    pub(super) shown: Vec<Change>,
     /// The other parts', in their order.
     pub(super) others: Vec<PartTask>,
     /// The parts that are to be made.
@@ -49,8 +54,15 @@ impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
     pub(super) async fn draft(&self, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Plan {
         let (mut tasks, missing) = self.shares(totals).await;
+        let policy = self.policy(marker_of(&self.home.document).as_ref());
+        let homes = overrides_in(policy.as_ref(), &self.home.member);
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
             task.shared = self.changes_of(part, wanted, patch, totals);
+            if self.manner.subresource.is_empty() {
+                let own = overrides_in(policy.as_ref(), &part.member);
+                let dress = Dress { key: self.key, member: &part.member, own: &own, homes: &homes };
+                dress.fit(&mut task.shared, &part.document, (&wanted.before, &wanted.after));
+            }
         }
         let mut tasks = tasks.into_iter();
         let mut home = tasks.next().unwrap_or_default();
@@ -67,7 +79,8 @@ impl<F: Fleet> Work<'_, F> {
         }
         let document = with_all(&self.home.document, &home);
         let body = if missing.is_empty() { None } else { Some(template(&wanted.after)) };
-        Plan { document, home, others, missing, body, scale: None, guarded: wanted.guarded }
+        let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
+        Plan { document, home, shown, others, missing, body, scale: None, guarded: wanted.guarded }
     }
 
     fn changes_of(&self, part: &Held, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
@@ -76,10 +89,18 @@ impl<F: Fleet> Work<'_, F> {
             serde_json::from_slice(&local).unwrap_or_else(|_| document.clone())
         };
         let (before, after) = (local(&wanted.before), local(&wanted.after));
-        let mut changes = match patch {
-            Some(patch) => meant(self.key, patch, &before, &after),
-            None => difference(&before, &after),
-        };
+        self.kept(self.said(patch, &before, &after), patch, totals)
+    }
+
+    fn said(&self, patch: Option<&Value>, before: &Value, after: &Value) -> Vec<Change> {
+        match patch {
+            Some(patch) => meant(self.key, patch, before, after),
+            None => difference(before, after),
+        }
+    }
+
+    /// Without what is divided, and what is not this write's.
+    fn kept(&self, mut changes: Vec<Change>, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
         let is_divided = |change: &Change| match patch {
             Some(_) => divided(self.key).iter().any(|field| change.is_within(field.path)),
             None => totals.iter().any(|total| change.is_within(total.field.path)),
@@ -88,6 +109,11 @@ impl<F: Fleet> Work<'_, F> {
         changes.retain(|change| !is_not_its(change) && !is_divided(change));
         changes
     }
+}
+
+/// How a policy has the part in a member differ.
+pub(super) fn overrides_in(policy: Option<&Policy>, member: &MemberName) -> Overrides {
+    policy.map(|policy| policy.terms(member).overrides).unwrap_or_default()
 }
 
 /// What a part that is missing is made of: the object as it is to be, without what its members write.

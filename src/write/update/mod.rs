@@ -6,6 +6,7 @@
 mod apply;
 mod commit;
 mod draft;
+mod dress;
 mod part;
 mod scale;
 mod settle;

@@ -38,6 +38,10 @@ impl<F: Fleet> Writer<F> {
             Home::Over => return true,
             Home::Unreachable => return false,
         };
+        // kubefold may have been killed before it noted this.
+        let held = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| change.value_in(&now) == *holds);
+        let live = task.shown.iter().zip(held).filter(|(_, held)| *held).map(|(change, _)| change.clone());
+        self.amend_creates(entry, &live.collect::<Vec<_>>()).await;
         let mut open = false;
         for target in others.iter().filter(|target| is_open(&target.step)) {
             open |= match (&target.own_uid, &task.making) {
@@ -78,6 +82,16 @@ impl<F: Fleet> Writer<F> {
                 Err(_) => {}
             }
             let _either = tokio::time::timeout_at(landed, wake.notified()).await;
+        }
+    }
+
+    /// Has the parts that a create has still to make be made as the object is now.
+    pub(super) async fn amend_creates(&self, update: &Entry, changes: &[Change]) {
+        for create in self.journal.open_creates(&update.key, &update.uid) {
+            let Ok(mut body) = serde_json::from_str::<Value>(&create.body) else { continue };
+            let changes: Vec<Change> = changes.iter().filter(|one| !one.is_within(&["status"])).cloned().collect();
+            take(&changes, Take::Always, &mut body);
+            self.journal.amend(create.id, body.to_string()).await;
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{
     config::{MemberName, Overrides, Weight},
     placement::{
-        divided::{Division, Field},
+        divided::{Division, Field, MAX_REPLICAS, MIN_REPLICAS},
         division::{Share, redivide},
         marker::Marker,
         merge::{Change, Step, Take, What, take},
@@ -101,7 +101,7 @@ impl<F: Fleet> Work<'_, F> {
         let policy = self.policy(marker.as_ref());
         let candidates = self.candidates(policy.as_ref()).await;
         let told = Told { policy: policy.as_ref(), candidates: &candidates };
-        for total in totals {
+        for total in in_order(self.key, totals) {
             let Asked::Number(number) = &total.asked else {
                 for (task, part) in tasks.iter_mut().zip(self.parts()) {
                     let Asked::Same(same) = &total.asked else { continue };
@@ -116,6 +116,7 @@ impl<F: Fleet> Work<'_, F> {
             let mut claims: Vec<Claim> = self.parts().map(|part| self.claim(part, total.field, &told)).collect();
             let with_parts = claims.len();
             claims.extend(self.newcomers(marker.as_ref(), &told));
+            self.bound(&mut claims, total.field, totals, &tasks);
             let numbers = divide(*number, &claims, total.field.floor, &self.visible.uid);
             for ((task, part), number) in tasks.iter_mut().zip(self.parts()).zip(&numbers) {
                 let now = self.awaited(part).pointer(total.field.pointer).cloned();
@@ -141,7 +142,7 @@ impl<F: Fleet> Work<'_, F> {
 
     /// The policy that holds for the object. One that is gone from the configuration, or does not fit any more, says
     /// nothing.
-    fn policy(&self, marker: Option<&Marker>) -> Option<Policy> {
+    pub(super) fn policy(&self, marker: Option<&Marker>) -> Option<Policy> {
         let text = |map: &str| self.shown.pointer(map).map(Value::to_string);
         let (labels, annotations) = (text("/metadata/labels"), text("/metadata/annotations"));
         let subject = Subject {
@@ -171,6 +172,30 @@ impl<F: Fleet> Work<'_, F> {
             Some(Total { asked: Asked::Same(_), .. }) | None => 0,
         };
         told.claim(&part.member, now)
+    }
+
+    /// What goes along with others has a part everywhere, and no bounds but its own: the least is never above the most.
+    fn bound(&self, claims: &mut [Claim], field: Field, totals: &[Total], tasks: &[PartTask]) {
+        let division = Division::of(&self.key.gvk.group, &self.key.gvk.kind);
+        if !division.is_some_and(Division::goes_along) {
+            return;
+        }
+        let changes = |field: Field| totals.iter().any(|total| total.field == field);
+        for ((claim, part), task) in claims.iter_mut().zip(self.parts()).zip(tasks) {
+            (claim.terms, claim.max) = (Terms::default(), None);
+            let mut now = self.awaited(part);
+            take(&task.own, Take::Always, &mut now);
+            let number = |field: Field| match Total::read(&now, field) {
+                Some(Total { asked: Asked::Number(number), .. }) => Some(number),
+                _ => None,
+            };
+            if field == MAX_REPLICAS && !changes(MIN_REPLICAS) {
+                claim.terms.min = number(MIN_REPLICAS).unwrap_or_default();
+            }
+            if field == MIN_REPLICAS {
+                claim.max = number(MAX_REPLICAS);
+            }
+        }
     }
 
     /// The members that the marker lists and that have no part: with more to divide they may get one.
@@ -215,13 +240,23 @@ fn takes(candidate: &Candidate) -> bool {
         && candidate.fits.is_ok()
 }
 
+/// The most of an autoscaler is divided before the least, which goes by it.
+fn in_order<'t>(key: &Key, totals: &'t [Total]) -> Vec<&'t Total> {
+    let mut totals: Vec<&Total> = totals.iter().collect();
+    if Division::of(&key.gvk.group, &key.gvk.kind) == Some(Division::Autoscaler) {
+        totals.reverse();
+    }
+    totals
+}
+
 /// Divides what has become `total`. What nobody takes by these bounds, the parts take all the same.
 fn divide(total: u32, claims: &[Claim], floor: u32, uid: &str) -> Vec<u32> {
     let now: Vec<u32> = claims.iter().map(|claim| claim.now).collect();
     let shares = |bounded: bool| -> Vec<Share<'_>> { claims.iter().map(|claim| claim.share(floor, bounded)).collect() };
     let numbers = redivide(total, &now, &shares(true), uid);
     let sum: u64 = numbers.iter().copied().map(u64::from).sum();
-    if sum >= u64::from(total) { numbers } else { redivide(total, &numbers, &shares(false), uid) }
+    let numbers = if sum >= u64::from(total) { numbers } else { redivide(total, &numbers, &shares(false), uid) };
+    numbers.into_iter().map(|number| number.max(floor)).collect()
 }
 
 fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Option<Change> {

@@ -18,6 +18,9 @@ pub(super) struct Task {
     pub(super) home: PartTask,
     /// What the home holds at each of these when it is done: a member writes some values in another way than they came.
     pub(super) holds: Vec<Option<Value>>,
+    /// The same changes as the fleet view shows them: in what a part is made of that is missing still.
+    #[serde(default)]
+    pub(super) shown: Vec<Change>,
     /// What changes in the other parts, in the order of the entry's targets.
     pub(super) others: Vec<PartTask>,
     /// The create of parts whose share was 0: the targets that have no own UID.

@@ -1,0 +1,194 @@
+//! Updates of parts that differ: by policy, by what is divided of them, and those that are made later.
+
+use std::{fs, sync::Arc};
+
+use serde_json::{Value, json};
+
+use crate::{
+    placement::policy::Rules,
+    wire::resource::{Gvk, Gvr},
+    write::{
+        request::Request,
+        tests::{
+            Process, fresh, message, pair, parsed, request,
+            scripted::{Scripted, member},
+            update::{MERGE, down, patch, put, send},
+        },
+    },
+};
+
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const IMAGE: &str = "/spec/template/spec/containers/0/image";
+
+fn policy(fleet: &Scripted, per_member: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clusters.yaml");
+    let text = format!(
+        "members:\n- {{name: east, inCluster: true}}\n- {{name: west, inCluster: true}}\n\
+         policies:\n- name: shop\n  match: {{kinds: [Deployment]}}\n  perMember:\n{per_member}"
+    );
+    fs::write(&file, text).unwrap();
+    fleet.world.lock().rules = Arc::new(Rules::new(&crate::config::load(&file).unwrap()));
+}
+
+fn app(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {"app": "web"}},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "web", "image": "web:1"}]}}}
+    })
+}
+
+fn image(name: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": name}]}}}})
+}
+
+fn at(fleet: &Scripted, name: &str, pointer: &str) -> Value {
+    let world = fleet.world.lock();
+    let part = world.members[&member(name)].objects.get("web");
+    part.and_then(|part| part.pointer(pointer)).cloned().unwrap_or_default()
+}
+
+fn everywhere(fleet: &Scripted, pointer: &str) -> [Value; 2] {
+    ["east", "west"].map(|name| at(fleet, name, pointer))
+}
+
+async fn create(process: &Process, body: &Value) {
+    let reply = process.writer.create(request("", body)).await;
+    assert_eq!(reply.code, 201, "{}", message(&reply));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_reaches_parts_whose_registry_is_another() {
+    // West is the home.
+    for (dressed, plain) in [("east", "west"), ("west", "east")] {
+        let (fleet, _directory, process) = fresh();
+        policy(&fleet, &format!("    {dressed}: {{registry: mirror.example}}\n"));
+        create(&process, &app(3)).await;
+        assert_eq!(at(&fleet, dressed, IMAGE), "mirror.example/web:1");
+        for (content_type, name) in [(MERGE, "web:2"), (STRATEGIC, "web:3"), (MERGE, "quay.io/web:4")] {
+            let reply = send(&process, patch(content_type, &image(name))).await;
+            assert_eq!(reply.code, 200, "{}", message(&reply));
+            assert_eq!(at(&fleet, plain, IMAGE), name);
+            assert_eq!(at(&fleet, dressed, IMAGE), format!("mirror.example/{}", name.trim_start_matches("quay.io/")));
+            assert!(!format!("{:?}", reply.warnings).contains("keeps its own"), "{:?}", reply.warnings);
+        }
+        send(&process, put(&app(3))).await;
+        assert_eq!(
+            (at(&fleet, plain, IMAGE), at(&fleet, dressed, IMAGE)),
+            ("web:1".into(), "mirror.example/web:1".into())
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_before_its_policy_is_reached_all_the_same() {
+    let (fleet, _directory, process) = fresh();
+    create(&process, &app(3)).await;
+    policy(&fleet, "    east: {registry: mirror.example}\n");
+    send(&process, patch(MERGE, &image("web:2"))).await;
+    assert_eq!(everywhere(&fleet, IMAGE), [json!("mirror.example/web:2"), json!("web:2")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_policys_patch_sets_stays() {
+    let (fleet, _directory, process) = fresh();
+    policy(&fleet, "    east: {patch: [{op: add, path: /metadata/labels/tier, value: edge}]}\n");
+    create(&process, &app(3)).await;
+    let tier = "/metadata/labels/tier";
+    assert_eq!(everywhere(&fleet, tier), [json!("edge"), Value::Null]);
+    send(&process, patch(MERGE, &json!({"metadata": {"labels": {"tier": "all", "own": "x"}}}))).await;
+    assert_eq!(everywhere(&fleet, tier), [json!("edge"), json!("all")]);
+    assert_eq!(everywhere(&fleet, "/metadata/labels/own"), [json!("x"), json!("x")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_whose_share_was_0_is_made_by_a_scale_up_as_the_others_are_then() {
+    let fleet = Scripted::new(&[("east", 1), ("west", 5)]);
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(fleet.clone(), &directory);
+    create(&process, &app(1)).await;
+    assert_eq!(fleet.standing("web"), pair(&[("west", 1)]));
+    send(&process, patch(MERGE, &image("web:2"))).await;
+    let both = json!({"spec": {"replicas": 6}, "metadata": {"labels": {"tier": "a"}}});
+    let reply = send(&process, patch(MERGE, &both)).await;
+    assert_eq!(parsed(&reply)["spec"]["replicas"], 6, "{}", message(&reply));
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1), ("west", 5)]));
+    assert_eq!(everywhere(&fleet, IMAGE), [json!("web:2"), json!("web:2")]);
+    assert_eq!(everywhere(&fleet, "/metadata/labels/tier"), [json!("a"), json!("a")]);
+    let mark = "/metadata/labels/kubefold.io~1placement";
+    assert_eq!(at(&fleet, "east", mark), at(&fleet, "west", mark));
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+fn other(request: Request, (group, version, kind, resource): (&str, &str, &str, &str)) -> Request {
+    Request { gvr: Gvr::new(group, version, resource), gvk: Gvk::new(group, version, kind), ..request }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disruption_budget_is_divided_unless_it_is_a_percentage() {
+    let (fleet, _directory, process) = fresh();
+    let kind = ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+    let body =
+        json!({"apiVersion": "policy/v1", "kind": kind.2, "metadata": {"name": "web"}, "spec": {"minAvailable": 3}});
+    let made = process.writer.create(other(request("", &body), kind)).await;
+    assert_eq!(made.code, 201, "{}", message(&made));
+    let least = "/spec/minAvailable";
+    assert_eq!(everywhere(&fleet, least), [json!(1), json!(2)]);
+    let set = async |value: Value| {
+        let reply = send(&process, other(patch(MERGE, &json!({"spec": {"minAvailable": value}})), kind)).await;
+        assert_eq!((reply.code.as_u16(), &parsed(&reply)["spec"]["minAvailable"]), (200, &value));
+    };
+    set(json!(6)).await;
+    assert_eq!(everywhere(&fleet, least), [json!(2), json!(4)]);
+    set(json!("50%")).await;
+    assert_eq!(everywhere(&fleet, least), [json!("50%"), json!("50%")]);
+    set(json!(3)).await;
+    assert_eq!(everywhere(&fleet, least), [json!(1), json!(2)]);
+    let swap = json!({"spec": {"minAvailable": null, "maxUnavailable": 3}});
+    send(&process, other(patch(MERGE, &swap), kind)).await;
+    assert_eq!(everywhere(&fleet, least), [Value::Null, Value::Null]);
+    assert_eq!(everywhere(&fleet, "/spec/maxUnavailable"), [json!(1), json!(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_autoscalers_least_is_never_above_its_most() {
+    let (fleet, _directory, process) = fresh();
+    let kind = ("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+    let body = json!({"apiVersion": "autoscaling/v2", "kind": kind.2, "metadata": {"name": "web"},
+        "spec": {"minReplicas": 3, "maxReplicas": 9}});
+    let made = process.writer.create(other(request("", &body), kind)).await;
+    assert_eq!(made.code, 201, "{}", message(&made));
+    let bounds = || ["/spec/minReplicas", "/spec/maxReplicas"].map(|at| everywhere(&fleet, at).map(|of| of.as_u64()));
+    assert_eq!(bounds(), [[Some(1), Some(2)], [Some(3), Some(6)]]);
+    for (spec, least, most) in [
+        (json!({"minReplicas": 9}), [3, 6], [3, 6]),
+        (json!({"minReplicas": 4, "maxReplicas": 5}), [1, 3], [2, 3]),
+        (json!({"maxReplicas": 4}), [1, 3], [1, 3]),
+        // Each part needs one at least.
+        (json!({"minReplicas": 1}), [1, 1], [1, 3]),
+        (json!({"minReplicas": null, "maxReplicas": 6}), [1, 1], [2, 4]),
+    ] {
+        let reply = send(&process, other(patch(MERGE, &json!({"spec": spec})), kind)).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        assert_eq!(bounds(), [least.map(Some), most.map(Some)], "{spec}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_made_when_its_member_is_back_is_made_as_the_object_is_then() {
+    let (fleet, _directory, process) = fresh();
+    let kind = ("", "v1", "ConfigMap", "configmaps");
+    let body = json!({"apiVersion": "v1", "kind": kind.2, "metadata": {"name": "web"}, "data": {"a": "1", "b": "1"}});
+    down(&fleet, "east", true);
+    let made = process.writer.create(other(request("", &body), kind)).await;
+    assert_eq!(made.code, 201, "{}", message(&made));
+    for data in [json!({"a": "2"}), json!({"a": "3", "b": null, "c": "1"})] {
+        let reply = send(&process, other(patch(MERGE, &json!({"data": data})), kind)).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+    }
+    down(&fleet, "east", false);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(everywhere(&fleet, "/data"), [json!({"a": "3", "c": "1"}), json!({"a": "3", "c": "1"})]);
+    assert!(process.writer.journal().open_entries().is_empty());
+}
