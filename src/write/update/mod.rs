@@ -29,6 +29,7 @@ use crate::{
         Writer,
         create::create,
         fleet::{Fleet, Key},
+        forward::{forward_home, paired},
         reply::{Reply, taken, unsettled},
         request::Request,
         unbuilt::not_built,
@@ -49,7 +50,8 @@ const TRIES_MAX: u32 = 5;
 /// Answers a write.
 pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {
     let key = request.key(name);
-    let takes_documents = matches!(request.subresource.as_str(), "" | "status" | "finalize" | "approval");
+    let documents = ["", "status", "finalize", "approval", "ephemeralcontainers", "resize"];
+    let takes_documents = documents.contains(&request.subresource.as_str());
     let scales = request.subresource == SCALE && divided(&key).contains(&REPLICAS);
     let writes = matches!(request.method, Method::PUT | Method::PATCH);
     if request.method == Method::GET && scales {
@@ -58,7 +60,37 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
     if writes && (takes_documents || scales) {
         return document(writer, request, &key).await.unwrap_or_else(|reply| reply);
     }
-    let what = request.gvr.qualified();
+    if OF_HOME.contains(&request.subresource.as_str()) {
+        return of_home(writer, request, &key).await.unwrap_or_else(|reply| reply);
+    }
+    refused(writer, request, &key)
+}
+
+/// Subresources that are one member's affair, of which most answer with something else than the object.
+const OF_HOME: [&str; 4] = ["binding", "eviction", SCALE, "token"];
+
+/// Passes a request to a subresource on to the home, which has the only part; of a token it is no matter how many there are.
+async fn of_home<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+    let fleet = &writer.fleet;
+    let is_token = request.subresource == "token";
+    let whole = if is_token {
+        fleet.visible(key).map(|visible| (visible, fleet.parts(key)))
+    } else {
+        paired(fleet, key).await?
+    };
+    let (visible, parts) = whole.ok_or_else(|| missing(writer, key))?;
+    if parts.len() > 1 && !is_token {
+        return Err(refused(writer, request, key));
+    }
+    let home = parts.into_iter().next().ok_or_else(|| missing(writer, key))?;
+    Ok(Box::pin(forward_home(fleet, request, key, (visible, home))).await)
+}
+
+fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Reply {
+    let mut what = request.gvr.qualified();
+    if !request.subresource.is_empty() {
+        what = format!("{what}/{}", request.subresource);
+    }
     not_built(request.method.as_str(), &what, &key.object(), None::<&MemberName>, &writer.fleet.members()).into()
 }
 
