@@ -116,7 +116,8 @@ impl<F: Fleet> To<'_, F> {
                 let body = now.scale_body(&answer).unwrap_or(answer.bytes);
                 return Reply { code, warnings: Warnings::default(), body };
             }
-            if self.request.method != http::Method::GET || (self.part.is_none() && self.revision_in(&answer).is_some()) {
+            if self.request.method != http::Method::GET || (self.part.is_none() && self.revision_in(&answer).is_some())
+            {
                 break;
             }
             // Its member has written the object since: the store learns of that first.

@@ -18,7 +18,7 @@ pub use wanted::APPLY_PATCH;
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -107,8 +107,19 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
         let Some(hold) = writer.fleet.hold(key).await else { return Err(taken(key)) };
         let Some(whole) = writer.fleet.whole(&hold, key) else {
             drop(hold);
-            let applies = request.content_type == APPLY_PATCH && request.subresource.is_empty();
-            return if applies { apply_new(writer, request, key).await } else { Err(missing(writer, key)) };
+            if !makes(request) {
+                return Err(missing(writer, key));
+            }
+            let reply = if request.method == Method::PUT {
+                put_new(writer, request, key).await?
+            } else {
+                apply_new(writer, request, key).await?
+            };
+            // Somebody else has made it meanwhile: then it is a change of that.
+            if reply.code == StatusCode::CONFLICT && writer.fleet.visible(key).is_some() {
+                continue;
+            }
+            return Ok(reply);
         };
         let mut work = Work::new(writer, request, key, whole, dry)?;
         match Box::pin(work.run(hold)).await {
@@ -117,6 +128,56 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
         }
     }
     Err(stale(key))
+}
+
+/// Kinds that a PUT makes where there is none of that name. `tests/e2e/write/subresources.rs` asks a kube-apiserver.
+///
+/// Source: kubernetes `pkg/registry/*/*/strategy.go` `AllowCreateOnUpdate`.
+const MADE_BY_PUT: [(&str, &str); 12] = [
+    ("", "endpoints"),
+    ("", "events"),
+    ("", "limitranges"),
+    ("", "services"),
+    ("coordination.k8s.io", "leasecandidates"),
+    ("coordination.k8s.io", "leases"),
+    ("node.k8s.io", "runtimeclasses"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+    ("events.k8s.io", "events"),
+];
+
+/// Says whether a write makes what is not there: an apply does, and of some kinds a PUT.
+pub fn makes(request: &Request) -> bool {
+    let kind = (&*request.gvr.group, &*request.gvr.resource);
+    let puts = request.method == Method::PUT && MADE_BY_PUT.contains(&kind);
+    let applies = request.method == Method::PATCH && request.content_type == APPLY_PATCH;
+    request.subresource.is_empty() && (puts || applies)
+}
+
+/// A PUT of what is not there, of a kind that it makes.
+async fn put_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+    let mut body = wanted::object(&request.body)?;
+    let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let url = &request.name;
+    if name.is_empty() {
+        let message = format!("the name of the object ({url} based on URL) was undeterminable: name must be provided");
+        return Err(Status::bad_request(message).into());
+    }
+    if name != url {
+        let message = format!("the name of the object ({name}) does not match the name on the URL ({url})");
+        return Err(Status::bad_request(message).into());
+    }
+    let (_, uid) = wanted::strip(&mut body);
+    if let Some(uid) = uid {
+        let message = format!(
+            "Operation cannot be fulfilled on {key}: Precondition failed: UID in precondition: {uid}, UID in object meta: "
+        );
+        return Err(Status::conflict(&key.gvr.group, &key.gvr.resource, &key.name, message).into());
+    }
+    let request = Request { body: body.to_string().into(), ..request.clone() };
+    Ok(create(writer, &request).await)
 }
 
 /// An apply of what is not there makes it, by the very apply: so its manager has what it says.
