@@ -141,7 +141,8 @@ fn entry_of<F: Fleet>(
         targets,
         listed: Vec::new(),
         policy: None,
-        shared: false,
+        // Its parts bear no marker, by which they would be known again.
+        shared: writer.fleet.shared_uid(key).is_some(),
         applied: false,
     }
 }

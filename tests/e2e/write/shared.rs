@@ -28,6 +28,7 @@ async fn what_every_cluster_has_is_written_in_all() {
     deleted(&fleet, &api, &all).await;
     definitions(&fleet, &all).await;
     deployments(&api, &all).await;
+    late(&bed, &fleet, &all).await;
 }
 
 async fn everywhere(all: &[&Member; 3], path: &str, pointer: &str, wanted: &Value) {
@@ -136,4 +137,17 @@ async fn deployments(api: &Api, all: &[&Member; 3]) {
     let now = api.send(request.body(body.to_string().into()).unwrap()).await.unwrap().ok();
     assert!(tested(&now), "{now}");
     assert_eq!(shares(all, "web").await.values().sum::<i64>(), 3);
+}
+
+/// A member that is down is behind, and the object is not gone before it is there.
+async fn late(bed: &Testbed, fleet: &Kubefold, all: &[&Member; 3]) {
+    let west = &bed["west"];
+    west.pause();
+    let said = fleet.kubectl(&["delete", "namespace", "shop", "--wait=false"]).await;
+    assert!(said.ok().contains("deleted"), "{said}");
+    assert!(said.stderr.contains("is not deleted in member west yet"), "{said}");
+    fleet.kubectl(&["get", "namespace", "shop"]).await.ok();
+    west.resume();
+    fleet.kubectl(&["wait", "namespace/shop", "--for=delete", "--timeout=120s"]).await.ok();
+    nowhere(all, SHOP).await;
 }
