@@ -33,7 +33,7 @@ part() {
 }
 
 build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/informer ./cmd/leader ./cmd/operator); }
-build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v3/cmd/helm); }
+build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v4/cmd/helm); }
 build_kubectl_newest() { kubectl go "$1" ./cmd/kubectl; }
 build_kubectl_oldest() { kubectl kubectl-oldest "$1" .; }
 kubectl() {

@@ -258,3 +258,42 @@ async fn home_of_lease(bed: &Testbed) -> &Member {
     assert_eq!(homes.len(), 1, "a lease has one arbiter: {held:?}");
     homes[0]
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_applied_may_go_over_to_server_side_apply() {
+    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::default()).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let manifest = |replicas: i64, image: &str| {
+        let labels = json!({"app": "web"});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": image}]}},
+        }})
+        .to_string()
+    };
+    let kubectl = fleet.as_admin();
+    let apply = async |how: &[&str], manifest: String| {
+        let args: Vec<&str> = ["apply", "-f", "-"].iter().chain(how).copied().collect();
+        let output = kubectl.run_with_input(&args, &manifest).await;
+        output.ok();
+        assert!(!output.stderr.contains("Warning"), "{output}");
+        output.stdout
+    };
+    apply(&[], manifest(6, "web:1")).await;
+    for (replicas, image) in [(6, "web:1"), (7, "web:1"), (9, "web:3")] {
+        apply(&["--server-side"], manifest(replicas, image)).await;
+        let web = fleet.api().await.get(&format!("{DEPLOYMENTS}/web")).await;
+        assert_eq!(web["spec"]["replicas"], replicas);
+        let noted = web["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"].to_string();
+        assert!(!noted.contains("kubefold.io/"), "{noted}");
+        for member in bed.members() {
+            let part = member.api().await.get(&format!("{DEPLOYMENTS}/web")).await;
+            assert!(part["metadata"]["labels"]["kubefold.io/placement"].is_string(), "{part}");
+            assert_eq!(part["spec"]["template"]["spec"]["containers"][0]["image"], image);
+        }
+    }
+    // And back.
+    apply(&[], manifest(4, "web:4")).await;
+    assert_eq!(fleet.api().await.get(&format!("{DEPLOYMENTS}/web")).await["spec"]["replicas"], 4);
+    assert_eq!(apply(&[], manifest(4, "web:4")).await.trim(), "deployment.apps/web unchanged");
+}

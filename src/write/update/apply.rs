@@ -107,7 +107,11 @@ impl<F: Fleet> Work<'_, F> {
         if self.manner.subresource.is_empty() {
             let own = overrides_in(self.policy(marker_of(&self.home.document).as_ref()).as_ref(), &part.member);
             body = Dress { key: self.key, member: &part.member, own: &own, homes: &own }.dressed(&body, &own);
-            mark(&part.document, &mut body);
+            let manager = values(&self.query, "fieldManager").next().unwrap_or_default();
+            mark(&part.document, &manager, &mut body);
+            if !is_home {
+                self.own_last_applied(part, &mut body);
+            }
         }
         if self.manner.subresource == "status" && !is_home {
             drop_counters(self.key, &mut body);
@@ -116,6 +120,17 @@ impl<F: Fleet> Work<'_, F> {
             set(metadata, "resourceVersion", revision.into());
         }
         body
+    }
+
+    /// Each server writes down what was applied to its part, so that these differ by shares: who applies what the home has
+    /// (kubectl does, as it changes to server-side apply) means each part's own.
+    fn own_last_applied(&self, part: &Held, body: &mut Value) {
+        let home = self.home.document.pointer(LAST_APPLIED);
+        if let (Some(said), Some(own)) = (body.pointer_mut(LAST_APPLIED), part.document.pointer(LAST_APPLIED))
+            && Some(&*said) == home
+        {
+            said.clone_from(own);
+        }
     }
 
     /// Notes what an apply makes of the home: while it holds that, a part that is behind may have the same.
@@ -155,9 +170,21 @@ fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool {
     owners.next().is_some_and(its) && owners.next().is_none()
 }
 
-/// A manager that leaves the marker out would take it away, were it the one that set it.
-fn mark(part: &Value, body: &mut Value) {
+/// kubectl's own note of what it applied.
+const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
+
+/// A manager that leaves the marker out takes it away, if it is the one that applied it. Others shall not have it: a
+/// kube-apiserver notes for kubectl what was applied.
+fn mark(part: &Value, manager: &str, body: &mut Value) {
     for map in ["labels", "annotations"] {
+        let field = format!("/fieldsV1/f:metadata/f:{map}/f:kubefold.io~1placement");
+        let is_its = |entry: &Value| {
+            entry["operation"] == "Apply" && entry["manager"] == manager && entry.pointer(&field).is_some()
+        };
+        let entries = part.pointer("/metadata/managedFields").and_then(Value::as_array);
+        if !entries.is_some_and(|entries| entries.iter().any(is_its)) {
+            continue;
+        }
         let Some(mark) = part.pointer(&format!("/metadata/{map}")).and_then(|map| map.get(MARKER_KEY)) else {
             continue;
         };
