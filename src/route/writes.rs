@@ -22,7 +22,7 @@ use crate::{
         status::Status,
         warning::Warnings,
     },
-    write::{APPLY_PATCH, Selected, request::Request, review::is_review},
+    write::{Selected, makes, request::Request, review::is_review},
 };
 
 /// Whose a named object is.
@@ -264,10 +264,8 @@ impl Router {
         if !ready.store().shown_parts(&key(&target.namespace, &target.name)).is_empty() {
             return Ok(Aim::Whole(target.name.clone()));
         }
-        // An apply of what is not there makes it.
-        let applies = request.method == Method::PATCH && request.content_type == APPLY_PATCH;
         let entry = match (self.reader.named(ready, target), naming.members()) {
-            (Err(status), _) if applies && request.subresource.is_empty() && status.code == StatusCode::NOT_FOUND => {
+            (Err(status), _) if makes(request) && status.code == StatusCode::NOT_FOUND => {
                 return Ok(Aim::Whole(target.name.clone()));
             }
             // Where names are plain there is one member, which says so itself.

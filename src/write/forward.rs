@@ -17,9 +17,9 @@ use crate::{
     wire::{status::Status, warning::Warnings},
     write::{
         GONE_WITHIN, Writer,
-        fleet::{Answer, Call, Document, Fleet, Key, Native},
+        fleet::{Answer, Call, Document, Fleet, Key, Native, Part, Visible},
         forward::outward::Fate,
-        reply::{Reply, forwarded, unknown_outcome, warning_text},
+        reply::{Reply, forwarded, taken, unknown_outcome, warning_text},
         request::Request,
     },
 };
@@ -35,6 +35,8 @@ pub(super) struct To<'a, F> {
     visible: String,
     /// As the store holds it.
     native: Option<Native>,
+    /// Of a folded object its only part that is asked: of a subresource, as the whole is no one member's.
+    part: Option<Part>,
 }
 
 /// Answers a write.
@@ -48,12 +50,47 @@ pub(super) async fn forward<F: Fleet>(
     to.answer().await.unwrap_or_else(|reply| reply)
 }
 
+/// Answers a request to a subresource of a folded object: its home is asked. `whole` is what [`paired`] gave.
+pub(super) async fn forward_home<F: Fleet>(
+    fleet: &F,
+    request: &Request,
+    key: &Key,
+    (shown, part): (Visible, Part),
+) -> Reply {
+    let member = part.member.clone();
+    let native = Native { name: key.name.clone(), json: part.json.clone(), shown };
+    let to = To {
+        fleet,
+        request,
+        member: &member,
+        key: key.clone(),
+        visible: key.name.clone(),
+        native: Some(native),
+        part: Some(part),
+    };
+    to.answer().await.unwrap_or_else(|reply| reply)
+}
+
+/// A folded object as it is shown, and its parts as they made that.
+///
+/// Errors: another write has it.
+pub(super) async fn paired<F: Fleet>(fleet: &F, key: &Key) -> Result<Option<(Visible, Vec<Part>)>, Reply> {
+    let hold = fleet.hold(key).await.ok_or_else(|| taken(key))?;
+    Ok(fleet.whole(&hold, key))
+}
+
 impl<'a, F: Fleet> To<'a, F> {
     fn new(fleet: &'a F, request: &'a Request, own: &str, member: &'a MemberName) -> Self {
         let key = request.key(own);
         let native = fleet.native(&key, member);
         let visible = native.as_ref().map_or_else(|| request.name.clone(), |native| native.name.clone());
-        Self { fleet, request, member, key, visible, native }
+        Self { fleet, request, member, key, visible, native, part: None }
+    }
+
+    /// The object's UID in the member.
+    fn uid(&self) -> Option<&str> {
+        let native = self.native.as_ref().map(|native| native.shown.uid.as_str());
+        self.part.as_ref().map(|part| part.uid.as_str()).or(native)
     }
 
     async fn answer(&self) -> Result<Reply, Reply> {
@@ -62,12 +99,12 @@ impl<'a, F: Fleet> To<'a, F> {
         let (code, mut warnings, answer) = self.send(body).await?;
         let reply = match (&self.request.method, self.request.subresource.as_str()) {
             (&Method::DELETE, "") => self.deleted(code, &answer, dry, &mut warnings).await,
-            (&Method::GET, "scale") => self.scale(code, &answer).await,
+            (&Method::GET, "scale") => Box::pin(self.scale(code, &answer)).await,
             (_, "scale") => {
                 if !dry {
                     self.take_in(&mut warnings).await;
                 }
-                self.scale(code, &answer).await
+                Box::pin(self.scale(code, &answer)).await
             }
             (_, "eviction" | "binding") => {
                 if !dry {
@@ -162,8 +199,8 @@ impl<'a, F: Fleet> To<'a, F> {
             shown = native.map(|native| native.shown).filter(|shown| fate.uid.as_ref() == Some(&shown.uid));
         }
         if fate.gone && !dry {
-            let uid = fate.uid.clone().or_else(|| self.native.as_ref().map(|native| native.shown.uid.clone()));
-            self.wait_gone(uid.as_deref(), warnings).await;
+            let uid = fate.uid.as_deref().or_else(|| self.uid());
+            self.wait_gone(uid, warnings).await;
         }
         let body = match shown {
             _ if fate.is_status => self.status(answer),
@@ -194,8 +231,7 @@ impl<'a, F: Fleet> To<'a, F> {
                 self.fleet.ingest(&self.key, self.member, &body).await;
             }
             Answer::Answered { code: StatusCode::NOT_FOUND, .. } => {
-                let uid = self.native.as_ref().map(|native| native.shown.uid.clone());
-                self.wait_gone(uid.as_deref(), warnings).await;
+                self.wait_gone(self.uid(), warnings).await;
             }
             Answer::Answered { .. } | Answer::NotSent(_) | Answer::Unknown(_) => warnings.add(&format!(
                 "it is done, but member {} could not be asked for the object: reads may show its last state for a moment",

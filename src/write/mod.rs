@@ -30,7 +30,7 @@ mod tests;
 mod update;
 
 pub use collection::Selected;
-pub use update::APPLY_PATCH;
+pub use update::{APPLY_PATCH, makes};
 
 use std::{
     collections::HashMap,

@@ -14,6 +14,8 @@ mod plan;
 mod refused;
 mod release;
 mod rollout;
+mod shared;
+mod subresources;
 mod update;
 
 use std::{collections::BTreeMap, time::Duration};

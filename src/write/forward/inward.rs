@@ -50,11 +50,11 @@ impl<F: Fleet> To<'_, F> {
         }
         match (&request.method, request.subresource.as_str()) {
             (&Method::PATCH, _) if request.content_type == JSON_PATCH => self.json_patch(text),
-            (&Method::DELETE, _) => Ok(self.options(text, &["preconditions", "resourceVersion"])),
+            (&Method::DELETE, _) => Ok(self.options(text, &["preconditions"])),
             (_, "eviction") => {
                 let text = self.in_metadata(text)?;
                 let text = std::str::from_utf8(&text).unwrap_or_default();
-                Ok(self.options(text, &["deleteOptions", "preconditions", "resourceVersion"]))
+                Ok(self.options(text, &["deleteOptions", "preconditions"]))
             }
             (_, "binding") => self.binding(text),
             (_, "token") => self.token_request(text),
@@ -110,16 +110,17 @@ impl<F: Fleet> To<'_, F> {
     /// The edits of `metadata`, but for owner references by name.
     pub(super) fn metadata(&self, json: &str, start: usize) -> Result<Vec<Edit<'static>>, Reply> {
         let Ok(mut object) = ObjectEdits::new(json, start) else { return Ok(Vec::new()) };
-        let texts = ["name", "resourceVersion"].map(|field| object.member(field).and_then(|member| member.text()));
-        if let [Some(name), _] = &texts
-            && let Some(own) = self.own_name(name)?
+        let text = |object: &ObjectEdits<'_>, field: &str| object.member(field).and_then(|member| member.text());
+        if let Some(name) = text(&object, "name")
+            && let Some(own) = self.own_name(&name)?
         {
             object.set("name", string(&own));
         }
-        if let [_, Some(revision)] = &texts
-            && let Some(own) = self.own_revision(revision)
-        {
+        if let Some(own) = text(&object, "resourceVersion").and_then(|revision| self.own_revision(&revision)) {
             object.set("resourceVersion", string(&own));
+        }
+        if let Some(own) = text(&object, "uid").and_then(|uid| self.uid_of_part(&uid)) {
+            object.set("uid", string(own));
         }
         for field in ["labels", "annotations"] {
             self.map(field, &mut object);
@@ -155,8 +156,19 @@ impl<F: Fleet> To<'_, F> {
     /// The member's own revision in the place of the fleet's; `None` where it says nothing or is none.
     pub(super) fn own_revision(&self, said: &str) -> Option<String> {
         let revision: u64 = said.parse().ok().filter(|number| *number > 0)?;
-        let own = self.fleet.own_revision(&self.key, self.member, revision);
-        Some(own.map_or_else(|| NEVER.to_owned(), |own| own.to_string()))
+        let own = match (&self.part, &self.native) {
+            (Some(part), Some(native)) => {
+                Some(part.resource_version.clone()).filter(|_| native.shown.revision == revision)
+            }
+            _ => self.fleet.own_revision(&self.key, self.member, revision).map(|own| own.to_string()),
+        };
+        Some(own.unwrap_or_else(|| NEVER.to_owned()))
+    }
+
+    /// The part's own UID in the place of the folded object's.
+    pub(super) fn uid_of_part(&self, said: &str) -> Option<&str> {
+        let (part, native) = (self.part.as_ref()?, self.native.as_ref()?);
+        (native.shown.uid == said).then_some(part.uid.as_str())
     }
 
     /// Drops kubefold's own keys from a map, and the map if it held no others; in a whole object the member's own ones of
@@ -252,14 +264,22 @@ impl<F: Fleet> To<'_, F> {
             .into()
     }
 
-    /// Options with a revision at a path.
+    /// Options with preconditions at a path.
     fn options(&self, text: &str, path: &[&str]) -> Bytes {
-        let said = text_at(text.as_bytes(), path).and_then(|said| self.own_revision(&said));
+        let at = |field: &'static str| [path, &[field]].concat();
+        let (revision, uid) = (at("resourceVersion"), at("uid"));
+        let said = |path: &[&str]| text_at(text.as_bytes(), path);
+        let owns = [
+            said(&revision).and_then(|said| self.own_revision(&said)),
+            said(&uid).and_then(|said| self.uid_of_part(&said).map(str::to_owned)),
+        ];
         let mut found = Vec::new();
-        let located = Paths::new([(0, path)]).locate(text, &mut found);
-        match (said, found.into_iter().next()) {
-            (Some(own), Some(at)) if located.is_ok() => spliced(text, vec![Edit::new(at.range, string(&own))]).into(),
-            _ => Bytes::copy_from_slice(text.as_bytes()),
+        let located = Paths::new([(0, revision.as_slice()), (1, uid.as_slice())]).locate(text, &mut found);
+        let own = |id: u16| owns.get(usize::from(id)).and_then(Option::as_ref);
+        let edits = found.into_iter().filter_map(|at| Some(Edit::new(at.range, string(own(at.id)?))));
+        match located {
+            Ok(()) => spliced(text, edits.collect()).into(),
+            Err(_) => Bytes::copy_from_slice(text.as_bytes()),
         }
     }
 

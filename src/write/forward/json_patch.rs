@@ -130,6 +130,7 @@ impl<F: Fleet> To<'_, F> {
             [] => return Ok(String::from_utf8(self.whole(value)?).unwrap_or_default()),
             ["metadata", "name"] => text(value).map(|name| self.own_name(&name)).transpose()?.flatten().map(quoted),
             ["metadata", "resourceVersion"] => text(value).and_then(|said| self.own_revision(&said)).map(quoted),
+            ["metadata", "uid"] => text(value).and_then(|uid| self.uid_of_part(&uid).map(str::to_owned)).map(quoted),
             ["metadata", "ownerReferences", _, "uid"] => text(value).and_then(|uid| self.own_uid(&uid)).map(quoted),
             ["metadata", "labels"] => Some(cleaned(value)),
             ["metadata"] => {

@@ -10,8 +10,8 @@ use crate::{
         warning::Warnings,
     },
     write::{
-        fleet::{Document, Fleet},
-        forward::To,
+        fleet::{Document, Fleet, Native},
+        forward::{To, paired},
         reply::{Reply, reworded},
     },
 };
@@ -76,7 +76,22 @@ impl<F: Fleet> To<'_, F> {
         let mut found = Vec::new();
         Paths::new([(0, ["metadata", "resourceVersion"].as_slice())]).locate(text, &mut found).ok()?;
         let own: String = serde_json::from_str(text.get(found.first()?.range.clone())?).ok()?;
-        self.fleet.fleet_revision(&self.key, self.member, own.parse().ok()?)
+        self.fleet_revision(own.parse().ok()?)
+    }
+
+    fn fleet_revision(&self, own: u64) -> Option<u64> {
+        let Some(part) = &self.part else { return self.fleet.fleet_revision(&self.key, self.member, own) };
+        let shown = &self.native.as_ref()?.shown;
+        (part.resource_version == own.to_string()).then_some(shown.revision)
+    }
+
+    /// The same of the folded object as it is now. The whole is held for that, so that it and the part belong together.
+    async fn now(&self) -> Option<Self> {
+        let (shown, parts) = paired(self.fleet, &self.key).await.ok().flatten()?;
+        let part = parts.into_iter().next().filter(|part| part.member == *self.member)?;
+        let native = Native { name: self.visible.clone(), json: part.json.clone(), shown };
+        let (key, visible) = (self.key.clone(), self.visible.clone());
+        Some(Self { key, visible, native: Some(native), part: Some(part), ..*self })
     }
 
     /// The document under the name that the client used.
@@ -96,7 +111,13 @@ impl<F: Fleet> To<'_, F> {
     pub(super) async fn scale(&self, code: StatusCode, answer: &Document) -> Reply {
         let mut answer = answer.clone();
         for _ in 0..SCALE_READS_MAX {
-            if self.request.method != http::Method::GET || self.revision_in(&answer).is_some() {
+            let now = if self.part.is_some() { self.now().await } else { None };
+            if let Some(now) = now.filter(|now| now.revision_in(&answer).is_some()) {
+                let body = now.scale_body(&answer).unwrap_or(answer.bytes);
+                return Reply { code, warnings: Warnings::default(), body };
+            }
+            if self.request.method != http::Method::GET || (self.part.is_none() && self.revision_in(&answer).is_some())
+            {
                 break;
             }
             // Its member has written the object since: the store learns of that first.
@@ -117,6 +138,9 @@ impl<F: Fleet> To<'_, F> {
         let at = found.into_iter().next()?.range;
         let mut metadata = ObjectEdits::new(text.get(at.clone())?, at.start).ok()?;
         metadata.set("name", string(&self.request.name));
+        if let (Some(_), Some(native)) = (&self.part, &self.native) {
+            metadata.set("uid", string(&native.shown.uid));
+        }
         match self.revision_in(answer) {
             Some(revision) => metadata.set("resourceVersion", string(&revision.to_string())),
             // One that nobody can tell must not be taken for a present one.
@@ -129,6 +153,9 @@ impl<F: Fleet> To<'_, F> {
     pub(super) fn token(&self, code: StatusCode, answer: &Document) -> Reply {
         let bound = ["spec", "boundObjectRef"];
         let mut body = renamed(answer, &["metadata", "name"], &self.request.name);
+        if let (Some(_), Some(native)) = (&self.part, &self.native) {
+            body = renamed(&body, &["metadata", "uid"], &native.shown.uid);
+        }
         for field in ["name", "uid"] {
             let path = [bound.as_slice(), &[field]].concat();
             if let Some(said) = text_at(&self.request.body, &path) {
@@ -144,7 +171,12 @@ impl<F: Fleet> To<'_, F> {
         // Of a patched object that cannot be read, a kube-apiserver quotes the whole.
         let quoted = [&self.key.name, &self.request.name].map(|name| format!("\\\"{name}\\\""));
         let [own, shown] = &quoted;
-        let change = |message: &str| self.with_fleet_revisions(&message.replace(&name.0, &name.1).replace(own, shown));
+        let uids = self.part.as_ref().zip(self.native.as_ref()).map(|(part, native)| (&part.uid, &native.shown.uid));
+        let change = |message: &str| {
+            let message = message.replace(&name.0, &name.1).replace(own, shown);
+            let message = uids.map_or_else(|| message.clone(), |(own, shown)| message.replace(own.as_str(), shown));
+            self.with_fleet_revisions(&message)
+        };
         let body = reworded(&reply.body, change).unwrap_or(reply.body);
         Reply { body, ..reply }
     }
@@ -164,7 +196,7 @@ impl<F: Fleet> To<'_, F> {
             let rest = out.get(start..).unwrap_or_default();
             let number = rest.get(..rest.find(end).unwrap_or(rest.len())).unwrap_or_default().to_owned();
             let is_sent = lead.contains("precondition");
-            let fleet = |own: u64| self.fleet.fleet_revision(&self.key, self.member, own);
+            let fleet = |own: u64| self.fleet_revision(own);
             let told = match &sent {
                 Some(sent) if is_sent => sent.clone(),
                 _ => number.parse().ok().and_then(fleet).map_or_else(|| "another".to_owned(), |one| one.to_string()),

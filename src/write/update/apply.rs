@@ -177,12 +177,7 @@ const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-ap
 /// kube-apiserver notes for kubectl what was applied.
 fn mark(part: &Value, manager: &str, body: &mut Value) {
     for map in ["labels", "annotations"] {
-        let field = format!("/fieldsV1/f:metadata/f:{map}/f:kubefold.io~1placement");
-        let is_its = |entry: &Value| {
-            entry["operation"] == "Apply" && entry["manager"] == manager && entry.pointer(&field).is_some()
-        };
-        let entries = part.pointer("/metadata/managedFields").and_then(Value::as_array);
-        if !entries.is_some_and(|entries| entries.iter().any(is_its)) {
+        if !owns_alone(part, manager, &["metadata", map, MARKER_KEY]) {
             continue;
         }
         let Some(mark) = part.pointer(&format!("/metadata/{map}")).and_then(|map| map.get(MARKER_KEY)) else {

@@ -19,7 +19,7 @@ pub use wanted::APPLY_PATCH;
 
 use std::sync::Arc;
 
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
         Writer,
         create::create,
         fleet::{Fleet, Key},
+        forward::{forward_home, paired},
         reply::{Reply, taken, unsettled},
         request::Request,
         unbuilt::not_built,
@@ -50,7 +51,8 @@ const TRIES_MAX: u32 = 5;
 /// Answers a write.
 pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {
     let key = request.key(name);
-    let takes_documents = matches!(request.subresource.as_str(), "" | "status" | "finalize" | "approval");
+    let documents = ["", "status", "finalize", "approval", "ephemeralcontainers", "resize"];
+    let takes_documents = documents.contains(&request.subresource.as_str());
     let scales = request.subresource == SCALE && divided(&key).contains(&REPLICAS);
     let writes = matches!(request.method, Method::PUT | Method::PATCH);
     if request.method == Method::GET && scales {
@@ -59,7 +61,37 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
     if writes && (takes_documents || scales) {
         return document(writer, request, &key).await.unwrap_or_else(|reply| reply);
     }
-    let what = request.gvr.qualified();
+    if OF_HOME.contains(&request.subresource.as_str()) {
+        return of_home(writer, request, &key).await.unwrap_or_else(|reply| reply);
+    }
+    refused(writer, request, &key)
+}
+
+/// Subresources that are one member's affair, of which most answer with something else than the object.
+const OF_HOME: [&str; 4] = ["binding", "eviction", SCALE, "token"];
+
+/// Passes a request to a subresource on to the home, which has the only part; of a token it is no matter how many there are.
+async fn of_home<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+    let fleet = &writer.fleet;
+    let is_token = request.subresource == "token";
+    let whole = if is_token {
+        fleet.visible(key).map(|visible| (visible, fleet.parts(key)))
+    } else {
+        paired(fleet, key).await?
+    };
+    let (visible, parts) = whole.ok_or_else(|| missing(writer, key))?;
+    if parts.len() > 1 && !is_token {
+        return Err(refused(writer, request, key));
+    }
+    let home = parts.into_iter().next().ok_or_else(|| missing(writer, key))?;
+    Ok(Box::pin(forward_home(fleet, request, key, (visible, home))).await)
+}
+
+fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Reply {
+    let mut what = request.gvr.qualified();
+    if !request.subresource.is_empty() {
+        what = format!("{what}/{}", request.subresource);
+    }
     not_built(request.method.as_str(), &what, &key.object(), None::<&MemberName>, &writer.fleet.members()).into()
 }
 
@@ -76,8 +108,19 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
         let Some(hold) = writer.fleet.hold(key).await else { return Err(taken(key)) };
         let Some(whole) = writer.fleet.whole(&hold, key) else {
             drop(hold);
-            let applies = request.content_type == APPLY_PATCH && request.subresource.is_empty();
-            return if applies { apply_new(writer, request, key).await } else { Err(missing(writer, key)) };
+            if !makes(request) {
+                return Err(missing(writer, key));
+            }
+            let reply = if request.method == Method::PUT {
+                put_new(writer, request, key).await?
+            } else {
+                apply_new(writer, request, key).await?
+            };
+            // Somebody else has made it meanwhile: then it is a change of that.
+            if reply.code == StatusCode::CONFLICT && writer.fleet.visible(key).is_some() {
+                continue;
+            }
+            return Ok(reply);
         };
         let mut work = Work::new(writer, request, key, whole, dry)?;
         match Box::pin(work.run(hold)).await {
@@ -86,6 +129,56 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
         }
     }
     Err(stale(key))
+}
+
+/// Kinds that a PUT makes where there is none of that name. `tests/e2e/write/subresources.rs` asks a kube-apiserver.
+///
+/// Source: kubernetes `pkg/registry/*/*/strategy.go` `AllowCreateOnUpdate`.
+const MADE_BY_PUT: [(&str, &str); 12] = [
+    ("", "endpoints"),
+    ("", "events"),
+    ("", "limitranges"),
+    ("", "services"),
+    ("coordination.k8s.io", "leasecandidates"),
+    ("coordination.k8s.io", "leases"),
+    ("node.k8s.io", "runtimeclasses"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+    ("events.k8s.io", "events"),
+];
+
+/// Says whether a write makes what is not there: an apply does, and of some kinds a PUT.
+pub fn makes(request: &Request) -> bool {
+    let kind = (&*request.gvr.group, &*request.gvr.resource);
+    let puts = request.method == Method::PUT && MADE_BY_PUT.contains(&kind);
+    let applies = request.method == Method::PATCH && request.content_type == APPLY_PATCH;
+    request.subresource.is_empty() && (puts || applies)
+}
+
+/// A PUT of what is not there, of a kind that it makes.
+async fn put_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+    let mut body = wanted::object(&request.body)?;
+    let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let url = &request.name;
+    if name.is_empty() {
+        let message = format!("the name of the object ({url} based on URL) was undeterminable: name must be provided");
+        return Err(Status::bad_request(message).into());
+    }
+    if name != url {
+        let message = format!("the name of the object ({name}) does not match the name on the URL ({url})");
+        return Err(Status::bad_request(message).into());
+    }
+    let (_, uid) = wanted::strip(&mut body);
+    if let Some(uid) = uid {
+        let message = format!(
+            "Operation cannot be fulfilled on {key}: Precondition failed: UID in precondition: {uid}, UID in object meta: "
+        );
+        return Err(Status::conflict(&key.gvr.group, &key.gvr.resource, &key.name, message).into());
+    }
+    let request = Request { body: body.to_string().into(), ..request.clone() };
+    Ok(create(writer, &request).await)
 }
 
 /// An apply of what is not there makes it, by the very apply: so its manager has what it says.

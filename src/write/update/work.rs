@@ -113,7 +113,8 @@ impl<'a, F: Fleet> Work<'a, F> {
             shown,
             query: request.passed_query(),
             manner: Manner { how, subresource: request.subresource.clone(), managed_fields: None },
-            without_status: matches!(request.subresource.as_str(), "" | SCALE) && writer.fleet.serves(key, "status"),
+            without_status: !matches!(request.subresource.as_str(), "status" | "approval")
+                && writer.fleet.serves(key, "status"),
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
             warnings: Warnings::default(),
             home,
