@@ -31,7 +31,10 @@ impl<F: Fleet> Writer<F> {
             Found::Part { deleting: true, .. } => self.close(entry).await,
             Found::Part { body, .. } => {
                 self.fleet.ingest(&entry.key, &home.member, &body).await;
-                self.finish_parts(entry, others).await
+                match self.amended(entry, &body).await {
+                    Some(entry) => self.finish_parts(&entry, others).await,
+                    None => Settled::Open,
+                }
             }
             Found::Absent if entry.is_committed() => {
                 tracing::warn!(object = %entry.key, member = %home.member, "what is missing of a create is given up: \

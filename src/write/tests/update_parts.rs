@@ -11,7 +11,7 @@ use crate::{
         request::Request,
         tests::{
             Process, fresh, message, pair, parsed, request,
-            scripted::{Scripted, member},
+            scripted::{Fault, Scripted, member},
             update::{MERGE, down, patch, put, send},
         },
     },
@@ -191,4 +191,71 @@ async fn a_part_that_is_made_when_its_member_is_back_is_made_as_the_object_is_th
     process.settled().await;
     assert_eq!(everywhere(&fleet, "/data"), [json!({"a": "3", "c": "1"}), json!({"a": "3", "c": "1"})]);
     assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_in_an_update_does_not_have_a_part_made_as_it_was() {
+    for (fault, value) in [(Fault::CrashBefore, "1"), (Fault::CrashAfter, "2"), (Fault::CrashLate, "2")] {
+        let (fleet, directory, process) = fresh();
+        let kind = ("", "v1", "ConfigMap", "configmaps");
+        let body = json!({"apiVersion": "v1", "kind": kind.2, "metadata": {"name": "web"}, "data": {"a": "1"}});
+        down(&fleet, "east", true);
+        assert_eq!(process.writer.create(other(request("", &body), kind)).await.code, 201);
+        {
+            let mut world = fleet.world.lock();
+            world.calls.clear();
+            world.faults = [(1, fault)].into();
+        }
+        tokio::select! {
+            reply = send(&process, other(patch(MERGE, &json!({"data": {"a": "2"}})), kind)) => panic!("{}", message(&reply)),
+            () = fleet.killed.notified() => process.cancel.cancel(),
+        }
+        let fleet = fleet.restarted();
+        down(&fleet, "east", false);
+        let process = Process::start(fleet.clone(), &directory);
+        process.writer.replay();
+        process.settled().await;
+        assert_eq!(everywhere(&fleet, "/data/a"), [json!(value), json!(value)], "{fault:?}");
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_that_is_behind_is_applied_when_its_member_is_back() {
+    let (fleet, _directory, process) = fresh();
+    create(&process, &app(3)).await;
+    down(&fleet, "east", true);
+    let mut body = app(3);
+    body["metadata"]["labels"]["tier"] = "a".into();
+    let apply = Request { query: "fieldManager=ci&force=true".into(), ..patch("application/apply-patch+yaml", &body) };
+    let reply = send(&process, apply).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    assert_eq!(everywhere(&fleet, "/metadata/labels/tier"), [Value::Null, json!("a")]);
+    down(&fleet, "east", false);
+    fleet.world.lock().calls.clear();
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(everywhere(&fleet, "/metadata/labels/tier"), [json!("a"), json!("a")]);
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1), ("west", 2)]));
+    let calls = fleet.world.lock().calls.clone();
+    let applied = |call: &&crate::write::fleet::Call| call.content_type == "application/apply-patch+yaml";
+    assert_eq!(calls.iter().map(|(_, call)| call).filter(applied).count(), 1, "by the very apply");
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_journal_repairs_nothing_and_a_later_write_tells_what_differs() {
+    let (fleet, _directory, process) = fresh();
+    create(&process, &app(3)).await;
+    down(&fleet, "east", true);
+    send(&process, patch(MERGE, &image("web:2"))).await;
+    down(&fleet, "east", false);
+    process.cancel.cancel();
+    let (fleet, empty) = (fleet.restarted(), tempfile::tempdir().unwrap());
+    let process = Process::start(fleet.clone(), &empty);
+    process.writer.replay();
+    assert_eq!(everywhere(&fleet, IMAGE), [json!("web:1"), json!("web:2")]);
+    let reply = send(&process, patch(MERGE, &image("web:3"))).await;
+    assert_eq!(everywhere(&fleet, IMAGE), [json!("web:1"), json!("web:3")]);
+    assert!(format!("{:?}", reply.warnings).contains("keeps its own"), "{:?}", reply.warnings);
 }

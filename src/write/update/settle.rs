@@ -39,9 +39,7 @@ impl<F: Fleet> Writer<F> {
             Home::Unreachable => return false,
         };
         // kubefold may have been killed before it noted this.
-        let held = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| change.value_in(&now) == *holds);
-        let live = task.shown.iter().zip(held).filter(|(_, held)| *held).map(|(change, _)| change.clone());
-        self.amend_creates(entry, &live.collect::<Vec<_>>()).await;
+        self.amend_creates(entry, &task.live(&now)).await;
         let mut open = false;
         for target in others.iter().filter(|target| is_open(&target.step)) {
             open |= match (&target.own_uid, &task.making) {
@@ -83,6 +81,20 @@ impl<F: Fleet> Writer<F> {
             }
             let _either = tokio::time::timeout_at(landed, wake.notified()).await;
         }
+    }
+
+    /// A create as the updates since have it, of whose home's part this is the document. `None`: one of them may land still.
+    pub(in crate::write) async fn amended(&self, create: &Entry, home: &[u8]) -> Option<Entry> {
+        let now = document(&create.key, home)?;
+        for update in self.journal.open_updates(&create.key, &create.uid) {
+            let Some(task) = Task::of(&update) else { continue };
+            let done = update.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }));
+            if !done && !holds(&task, &now) {
+                return None;
+            }
+            self.amend_creates(&update, &task.live(&now)).await;
+        }
+        self.journal.open_entry(create.id).map(|(entry, _)| entry)
     }
 
     /// Has the parts that a create has still to make be made as the object is now.

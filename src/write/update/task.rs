@@ -44,6 +44,12 @@ impl Task {
         serde_json::from_str(&entry.body).ok()
     }
 
+    /// What the object as it is shown took of it and its home still holds.
+    pub(super) fn live(&self, home: &Value) -> Vec<Change> {
+        let held = self.home.shared.iter().zip(&self.holds).map(|(change, holds)| change.value_in(home) == *holds);
+        self.shown.iter().zip(held).filter(|(_, held)| *held).map(|(change, _)| change.clone()).collect()
+    }
+
     /// The task as the journal has it.
     pub(super) fn to_body(&self) -> String {
         // Strings, numbers and maps of strings: serialization has no way to fail.

@@ -383,3 +383,58 @@ async fn behind(stage: &Stage) {
     })
     .await;
 }
+
+/// How often kubefold is killed in the middle of changes.
+const KILLS: u64 = 10;
+
+/// Killed while it changes all parts, it finishes after its restart what it began: no two parts differ.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_middle_of_changes_it_finishes_them() {
+    let stage = Stage::set(MemberOptions::default()).await;
+    post(&stage.api, &deployment("web", 7)).await.ok();
+    let path = format!("{DEPLOYMENTS}/web");
+    let mut asked = vec![7];
+    for round in 1..=KILLS {
+        let api = stage.fleet.api().await;
+        let totals: Vec<i64> = (0..50).map(|step| 7 * (1 + (i64::try_from(round).unwrap() + step) % 5)).collect();
+        let change = async {
+            for (step, total) in totals.iter().enumerate() {
+                let containers = json!([{"name": "web", "image": format!("web:{round}-{step}")}]);
+                let spec = json!({"replicas": total, "template": {"spec": {"containers": containers}}});
+                let content_type = [MERGE, STRATEGIC][step % 2];
+                let request = Request::patch(&path).header(header::CONTENT_TYPE, content_type);
+                let sent = api.send(request.body(json!({"spec": spec}).to_string().into()).unwrap()).await;
+                if sent.is_err() {
+                    return step;
+                }
+            }
+            totals.len()
+        };
+        let kill = async {
+            // Each time at another step of a change.
+            tokio::time::sleep(Duration::from_millis(250 + 37 * round)).await;
+            stage.fleet.kill9();
+        };
+        let (steps, ()) = tokio::join!(change, kill);
+        asked.extend(&totals);
+        eprintln!("{round}: killed in change {steps}: {:?}", stage.shares("web").await);
+        stage.fleet.restart().await;
+    }
+    let image = "/spec/template/spec/containers/0/image";
+    eventually(Duration::from_secs(120), async || {
+        let (images, shares) = (stage.everywhere("web", image).await, stage.shares("web").await);
+        let told = stage.fleet.command(&["status", "-o", "json"]).await;
+        let told: Value = serde_json::from_slice(&told.stdout).map_err(|error| error.to_string())?;
+        let total: i64 = shares.values().sum();
+        let done = images == same(&images[0]) && asked.contains(&total) && told["unfinished"] == json!([]);
+        if done { Ok(()) } else { Err(format!("{images:?} {shares:?} {}", told["unfinished"])) }
+    })
+    .await;
+    let shown = stage.fleet.api().await.get(&path).await;
+    let total: i64 = stage.shares("web").await.values().sum();
+    assert_eq!(shown["spec"]["replicas"], total);
+    assert_eq!(shown.pointer(image), stage.everywhere("web", image).await.first());
+    for annotation in ["behind", "differs"] {
+        assert!(shown["metadata"]["annotations"][format!("kubefold.io/{annotation}")].is_null(), "{shown}");
+    }
+}
