@@ -159,6 +159,10 @@ async fn of_two_placements_of_one_name_the_younger_is_native_and_a_warning_says_
     let fleet = Kubefold::start(&both).await;
     post(&fleet.api().await, &deployment("web", 1)).await.ok();
     assert_eq!(shares(&[east, west], "web").await, split(&[("east", 1)]));
+    // Ages are whole seconds.
+    let second = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let made = second();
+    eventually(SOON, async || if second() > made { Ok(()) } else { Err("the same second") }).await;
     // East leaves, the name is free, and another object takes it; then east is configured again.
     let alone = FleetFile::default().member(west, 1);
     fleet.configure(&alone);
