@@ -26,6 +26,22 @@ pub(super) struct Connection {
     context: Option<String>,
 }
 
+/// How a program wants an answer.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum Output {
+    Json,
+    Yaml,
+}
+
+impl Output {
+    pub(super) fn text(self, answer: &impl serde::Serialize) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Json => serde_json::to_string_pretty(answer)? + "\n",
+            Self::Yaml => serde_saphyr::to_string(answer)?,
+        })
+    }
+}
+
 impl Connection {
     /// Asks kubefold at one of its own paths, and gives the body of its answer.
     ///

@@ -7,13 +7,16 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
-use clap::ValueEnum;
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{client::Connection, complain, status::table},
+    cli::{
+        client::{Connection, Output},
+        complain,
+        status::table,
+    },
     route::plan::PLAN_PATH,
     write::plan::{Place, Planned},
 };
@@ -34,12 +37,6 @@ pub(super) struct Plan {
     /// The whole answer, for programs.
     #[arg(short, long, value_enum)]
     output: Option<Output>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
-    Json,
-    Yaml,
 }
 
 /// Prints it on standard output. An object that cannot be placed does not keep the others from being told.
@@ -126,10 +123,7 @@ fn told(mut plans: Vec<Value>, output: Output) -> anyhow::Result<String> {
         1 => plans.remove(0),
         _ => json!({"kind": "List", "apiVersion": "v1", "items": plans}),
     };
-    Ok(match output {
-        Output::Json => serde_json::to_string_pretty(&whole)? + "\n",
-        Output::Yaml => serde_saphyr::to_string(&whole)?,
-    })
+    output.text(&whole)
 }
 
 fn render(plans: Vec<Value>) -> anyhow::Result<String> {

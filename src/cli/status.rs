@@ -3,11 +3,10 @@
 use std::{fmt::Write as _, io::Write as _};
 
 use anyhow::Context;
-use clap::ValueEnum;
 use http::Method;
 
 use crate::{
-    cli::client::Connection,
+    cli::client::{Connection, Output},
     route::status::{FleetStatus, MemberStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
 };
 
@@ -20,20 +19,13 @@ pub(super) struct Status {
     output: Option<Output>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
-    Json,
-    Yaml,
-}
-
 /// Prints it on standard output.
 pub(super) fn print(flags: &Status) -> anyhow::Result<()> {
     let answer = flags.connection.ask(Method::GET, STATUS_PATH, Vec::new())?;
     let status: FleetStatus = serde_json::from_str(&answer).context("what answered is no kubefold of this version")?;
     let text = match flags.output {
         None => render(&status),
-        Some(Output::Json) => serde_json::to_string_pretty(&status)? + "\n",
-        Some(Output::Yaml) => serde_saphyr::to_string(&status)?,
+        Some(output) => output.text(&status)?,
     };
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }

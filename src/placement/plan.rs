@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use http::StatusCode;
-
 use crate::{
     config::{MemberName, Overrides, Weight},
     placement::{
@@ -13,7 +11,7 @@ use crate::{
         policy::{Policy, Strategy, Terms},
         scheduling::{PodRequirements, Taint, Toleration},
     },
-    wire::status::{Reason, Status, qualified},
+    wire::status::{Cause, Status, qualified},
 };
 
 /// How a member is, as far as placing is concerned.
@@ -154,9 +152,7 @@ impl PlanError {
                 return status;
             }
             Self::NoCandidate(_) | Self::NoRoom { .. } => {
-                let kind = qualified(group, kind);
-                let message = format!("{kind} {name:?} is invalid: {self}");
-                Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message)
+                return Status::invalid(group, kind, name, vec![Cause::of(&self.to_string())]);
             }
             Self::AllDown(_) | Self::Unknown(_) => {
                 Status::unavailable(format!("{} {name:?} cannot be placed: {self}", qualified(group, resource)))

@@ -187,13 +187,7 @@ fn unsupported(value: &str, supported: &str) -> Cause {
 
 /// 422 about list options.
 fn invalid(faults: &[Cause]) -> Status {
-    let each: Vec<String> = faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect();
-    let told = if let [only] = each.as_slice() { only.clone() } else { format!("[{}]", each.join(", ")) };
-    let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {told}");
-    let mut status = Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message);
-    status = status.about("meta.k8s.io", "ListOptions", "");
-    status.details.causes = faults.to_vec();
-    status
+    Status::invalid("meta.k8s.io", "ListOptions", "", faults.to_vec())
 }
 
 /// A list that goes on has its revision from the token.

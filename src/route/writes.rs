@@ -97,7 +97,7 @@ impl Router {
         let pin = |name: Option<String>| name.and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
         // A pin waits for its own member, everything else for all: a name is promised once. An event goes with its object,
         // and its name is nobody else's.
-        let only = match is_event(&target.gvr) {
+        let only = match target.gvr.is_event() {
             true => pin(body_subject(&body)).or_else(|| self.somebody()),
             false => pin(body_name(&body)),
         };
@@ -145,7 +145,7 @@ impl Router {
         self.aimed(&info, &target, (asked, method), body).await
     }
 
-    /// A write to one object, with its body as JSON.
+    /// A write to one object, with its body as JSON; or a read of a subresource, which has none.
     async fn aimed(
         &self,
         info: &RequestInfo,
@@ -159,15 +159,18 @@ impl Router {
         let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
         let mut request = request(target, &ready.store().spec().gvk, (asked, method), body);
         request.subresource.clone_from(&info.subresource);
+        let is_read = *method == Method::GET;
         let response = match self.aim(&ready, target, &request)? {
             Aim::Whole(name) if info.verb == "delete" && info.subresource.is_empty() => {
                 self.writer.delete(request, name).await.into_response()
             }
+            Aim::Whole(name) if is_read => self.writer.update(request, name).await.into_response(),
             Aim::Whole(name) => {
                 let mut response = self.writer.update(request, name.clone()).await.into_response();
                 remark(&ready, target, &name, &mut response);
                 response
             }
+            Aim::Native { own, member } if is_read => self.writer.read(&request, &own, &member).await.into_response(),
             Aim::Native { own, member } => self.writer.forward(request, own, member).await.into_response(),
         };
         asked.written(response, wanted, ready.store().spec()).await
@@ -180,17 +183,7 @@ impl Router {
         target: &Target,
         asked: Asked<'_>,
     ) -> Result<Response<Body>, Status> {
-        let wanted = asked.wanted()?;
-        let naming = Arc::clone(&self.stores.shared().naming);
-        let only = naming.split(&target.name).map(|(_, member)| member.clone());
-        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
-        let mut request = request(target, &ready.store().spec().gvk, (asked, &Method::GET), Bytes::new());
-        request.subresource.clone_from(&info.subresource);
-        let reply = match self.aim(&ready, target, &request)? {
-            Aim::Whole(name) => self.writer.update(request, name).await,
-            Aim::Native { own, member } => self.writer.read(&request, &own, &member).await,
-        };
-        asked.written(reply.into_response(), wanted, ready.store().spec()).await
+        self.aimed(info, target, (asked, &Method::GET), Bytes::new()).await
     }
 
     /// A `DELETE` of a collection: answered with the list of what was in it.
@@ -280,11 +273,6 @@ impl Router {
             _ => Ok(Aim::Whole(entry.name().to_owned())),
         }
     }
-}
-
-/// Events of either group.
-fn is_event(gvr: &Gvr) -> bool {
-    matches!(&*gvr.group, "" | "events.k8s.io") && &*gvr.resource == "events"
 }
 
 /// `bindings` of the core group, which can only be posted.

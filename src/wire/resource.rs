@@ -26,10 +26,18 @@ pub struct Gvk {
     pub kind: Arc<str>,
 }
 
+/// The groups that serve events.
+pub const EVENT_GROUPS: [&str; 2] = ["", "events.k8s.io"];
+
 impl Gvr {
     /// Makes one of its three words.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         Self { group: group.into(), version: version.into(), resource: resource.into() }
+    }
+
+    /// Says whether it is one of the two groups' events, which are the same objects.
+    pub fn is_event(&self) -> bool {
+        EVENT_GROUPS.contains(&&*self.group) && &*self.resource == "events"
     }
 
     /// `apps/v1`, or `v1` for the core group.

@@ -47,6 +47,24 @@ pub struct Cause {
     pub field: String,
 }
 
+impl Cause {
+    /// A cause from `field: message`; what names no field is about placement. kubectl shows nothing else of a 422.
+    ///
+    /// Source: kubernetes/apimachinery `pkg/util/validation/field/errors.go`.
+    pub fn of(why: &str) -> Self {
+        let named = why.split_once(": ").filter(|(field, _)| !field.contains(' '));
+        let (field, message) = named.unwrap_or(("placement", why));
+        let reason = [
+            ("Required value", "FieldValueRequired"),
+            ("Forbidden", "FieldValueForbidden"),
+            ("Unsupported value", "FieldValueNotSupported"),
+        ];
+        let known = reason.iter().find(|(words, _)| message.starts_with(words));
+        let reason = known.map_or("FieldValueInvalid", |(_, reason)| reason);
+        Self { reason: reason.to_owned(), message: message.to_owned(), field: field.to_owned() }
+    }
+}
+
 /// What the failure is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -151,6 +169,18 @@ impl Status {
     /// 409 `Conflict` about one object.
     pub fn conflict(group: &str, resource: &str, name: &str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, Reason::Conflict, message).about(group, resource, name)
+    }
+
+    /// 422 `Invalid` about one object, or about options.
+    ///
+    /// Source: kubernetes/apimachinery `pkg/api/errors/errors.go` `NewInvalid`.
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+        let each: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let told = if let [only] = each.as_slice() { only.clone() } else { format!("[{}]", each.join(", ")) };
+        let message = format!("{} {name:?} is invalid: {told}", qualified(group, kind));
+        let mut status = Self::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message).about(group, kind, name);
+        status.details.causes = causes;
+        status
     }
 
     /// 410 `Expired`.
@@ -259,6 +289,22 @@ mod tests {
     fn what_html_could_be_is_escaped_as_in_go() {
         let json = Status::bad_request("a<b>&\u{2028}").to_json();
         assert!(std::str::from_utf8(&json).unwrap().contains(r#""message":"a\u003cb\u003e\u0026\u2028""#));
+    }
+
+    #[test]
+    fn a_refusal_says_its_reason_as_a_cause_too() {
+        let whys = ["spec.replicas: Required value", "it fits nowhere: really"];
+        let status = Status::invalid("apps", "Deployment", "web", whys.map(Cause::of).to_vec());
+        assert_eq!(
+            status.message,
+            "Deployment.apps \"web\" is invalid: [spec.replicas: Required value, placement: it fits nowhere: really]"
+        );
+        let told = status.details.causes.iter().map(|cause| (&*cause.reason, &*cause.field, &*cause.message));
+        assert!(told.eq([
+            ("FieldValueRequired", "spec.replicas", "Required value"),
+            ("FieldValueInvalid", "placement", "it fits nowhere: really"),
+        ]));
+        assert_eq!((&*status.details.kind, &*status.details.name), ("Deployment", "web"));
     }
 
     #[test]

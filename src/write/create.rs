@@ -16,7 +16,7 @@ use crate::{
         policy::Strategy,
     },
     wire::{
-        status::{Reason, Status, qualified},
+        status::{Cause, Status},
         warning::Warnings,
     },
     write::{
@@ -33,7 +33,6 @@ use crate::{
 };
 
 pub(super) use draft::Draft;
-pub(super) use event::is_event;
 
 /// Why a name did not get its object. One that is taken may be minted anew.
 struct Stop {
@@ -63,7 +62,7 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     if let Some((own, member)) = writer.fleet.split(&draft.name) {
         return pinned::create(writer, request, draft.json, &draft.name, (&own, &member)).await;
     }
-    if is_event(request) {
+    if request.gvr.is_event() {
         return event::create(writer, request, &draft).await;
     }
     refuse_what_is_no_pin(writer, request, &draft.name)?;
@@ -94,10 +93,7 @@ pub(super) fn refuse_what_is_no_pin<F: Fleet>(writer: &Writer<F>, request: &Requ
 }
 
 pub(super) fn invalid(request: &Request, name: &str, why: &str) -> Reply {
-    let kind = qualified(&request.gvk.group, &request.gvk.kind);
-    Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, format!("{kind} {name:?} is invalid: {why}"))
-        .about(&request.gvr.group, &request.gvr.resource, name)
-        .into()
+    Status::invalid(&request.gvk.group, &request.gvk.kind, name, vec![Cause::of(why)]).into()
 }
 
 /// One attempt under one name, from the hold to the answer.

@@ -24,6 +24,7 @@ use crate::{
         body::{empty, full},
         caller::Caller,
         locate::Paths,
+        resource::EVENT_GROUPS,
         splice::{Edit, ObjectEdits, splice},
     },
     write::{
@@ -45,9 +46,6 @@ pub struct LiveFleet {
     keys: Mutex<HashMap<(String, String), Weak<KeyLock>>>,
     pub(super) measured: Measured,
 }
-
-/// Events are served in two groups.
-const EVENT_GROUPS: [&str; 2] = ["", "events.k8s.io"];
 
 type KeyLock = tokio::sync::Mutex<()>;
 
@@ -306,11 +304,7 @@ impl LiveFleet {
     /// The stores of all versions and groups in which an object is served, its own first.
     fn twins(&self, of: &Key) -> Vec<Arc<Running>> {
         let catalogue = self.stores.catalogue();
-        let groups = if EVENT_GROUPS.contains(&&*of.gvr.group) && &*of.gvr.resource == "events" {
-            EVENT_GROUPS.to_vec()
-        } else {
-            vec![&*of.gvr.group]
-        };
+        let groups = if of.gvr.is_event() { EVENT_GROUPS.to_vec() } else { vec![&*of.gvr.group] };
         let versions = groups.into_iter().flat_map(|group| catalogue.versions_of(group, &of.gvr.resource));
         let others = versions.map(|resource| &resource.gvr).filter(|gvr| **gvr != of.gvr);
         [&of.gvr].into_iter().chain(others).filter_map(|gvr| self.stores.peek(gvr)).collect()

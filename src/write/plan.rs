@@ -22,7 +22,7 @@ use crate::{
     },
     write::{
         Writer,
-        create::{Draft, invalid, is_event, refuse_what_is_no_pin},
+        create::{Draft, invalid, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
         reply::Reply,
         request::Request,
@@ -187,7 +187,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
         let why = "its name pins it there";
         return Ok(reply(&key, None, "pinned", vec![one(&member, why)], Vec::new()));
     }
-    if is_event(request) {
+    if request.gvr.is_event() {
         return Ok(reply(
             &key,
             None,

@@ -7,7 +7,7 @@ use crate::{
     config::MemberName,
     wire::{
         body::{Body, full},
-        locate::Paths,
+        locate::{Found, Paths},
         splice::{Edit, splice, string},
         status::{Reason, Status},
         warning::Warnings,
@@ -107,16 +107,32 @@ pub(super) fn forwarded(member: &MemberName, code: StatusCode, body: &Bytes, own
 }
 
 /// A `Status` with its message changed; `None` if it is no JSON object with a message.
+///
+/// So are those of its causes, where it is about a field: of a 422 kubectl shows nothing else.
 pub(super) fn reworded(body: &Bytes, change: impl Fn(&str) -> String) -> Option<Bytes> {
     let text = std::str::from_utf8(body).ok()?;
     let mut found = Vec::new();
-    Paths::new([(0, ["message"].as_slice())]).locate(text, &mut found).ok()?;
-    let at = found.into_iter().next()?.range;
-    let message: String = serde_json::from_str(text.get(at.clone())?).ok()?;
+    let paths: [(u16, &[&str]); 3] =
+        [(MESSAGE, &["message"]), (CAUSE, &["details", "causes", "*", "message"]), (REASON, &["reason"])];
+    Paths::new(paths).locate(text, &mut found).ok()?;
+    let raw = |at: &Found| text.get(at.range.clone()).unwrap_or_default();
+    if !found.iter().any(|at| at.id == MESSAGE) {
+        return None;
+    }
+    let invalid = found.iter().any(|at| at.id == REASON && raw(at) == "\"Invalid\"");
+    let mut edits = Vec::new();
+    for at in found.iter().filter(|at| at.id == MESSAGE || at.id == CAUSE && invalid) {
+        let message: String = serde_json::from_str(raw(at)).ok()?;
+        edits.push(Edit::new(at.range.clone(), string(&change(&message))));
+    }
     let mut out = Vec::with_capacity(body.len() + 64);
-    splice(body, &mut [Edit::new(at, string(&change(&message)))], &mut out);
+    splice(body, &mut edits, &mut out);
     Some(out.into())
 }
+
+const MESSAGE: u16 = 0;
+const CAUSE: u16 = 1;
+const REASON: u16 = 2;
 
 /// How much of a body that is no `Status` is quoted.
 const PLAIN_CHARS_MAX: usize = 256;

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::{
     wire::{
         caller::Caller,
         resource::{Gvk, Gvr},
-        status::{Reason, Status},
+        status::{Cause, Status},
     },
     write::{fleet::Key, reply::Reply},
 };
@@ -82,10 +82,8 @@ pub(super) fn dry_run(values: impl Iterator<Item = String>, options: &str) -> Re
     let mut dry = false;
     for value in values {
         if value != "All" {
-            let message = format!(
-                "{options}.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: {value:?}: supported values: \"All\""
-            );
-            return Err(Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message).into());
+            let why = format!("dryRun: Unsupported value: {value:?}: supported values: \"All\"");
+            return Err(Status::invalid("meta.k8s.io", options, "", vec![Cause::of(&why)]).into());
         }
         dry = true;
     }

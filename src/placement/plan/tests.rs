@@ -1,7 +1,10 @@
 //! Who gets which part, for every strategy.
 
 use super::*;
-use crate::placement::{capacity::Resources, policy::Rules};
+use crate::{
+    placement::{capacity::Resources, policy::Rules},
+    wire::status::Reason,
+};
 
 fn candidate(name: &str, weight: u32) -> Candidate {
     Candidate {
@@ -80,7 +83,7 @@ fn divide_leaves_a_down_member_out_and_each_reason_is_said() {
     assert_eq!((status.code.as_u16(), status.reason), (422, Reason::Invalid));
     assert_eq!(
         status.message,
-        "Deployment.apps \"web\" is invalid: no member can take it: a: it is declared absent; \
+        "Deployment.apps \"web\" is invalid: placement: no member can take it: a: it is declared absent; \
          b: it does not hold the namespace; c: it does not hold the owner Thing x; d: no node matches; \
          e: it does not serve the kind"
     );

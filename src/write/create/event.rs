@@ -19,11 +19,6 @@ use crate::{
     },
 };
 
-/// Says whether a request makes an event.
-pub(in crate::write) fn is_event(request: &Request) -> bool {
-    matches!(&*request.gvr.group, "" | "events.k8s.io") && &*request.gvr.resource == "events"
-}
-
 /// What an event is about.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

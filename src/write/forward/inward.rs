@@ -9,7 +9,7 @@ use crate::{
     wire::{
         locate::{Paths, entries},
         splice::{Edit, ObjectEdits, splice, string},
-        status::{Reason, Status, qualified},
+        status::{Cause, Reason, Status},
     },
     write::{
         fleet::Fleet,
@@ -257,11 +257,7 @@ impl<F: Fleet> To<'_, F> {
     }
 
     pub(super) fn invalid(&self, why: &str) -> Reply {
-        let (gvr, gvk, name) = (&self.key.gvr, &self.key.gvk, &self.request.name);
-        let kind = qualified(&gvk.group, &gvk.kind);
-        Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, format!("{kind} {name:?} is invalid: {why}"))
-            .about(&gvr.group, &gvr.resource, name)
-            .into()
+        Status::invalid(&self.key.gvk.group, &self.key.gvk.kind, &self.request.name, vec![Cause::of(why)]).into()
     }
 
     /// Options with preconditions at a path.
