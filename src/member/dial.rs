@@ -69,18 +69,31 @@ impl Dialer {
         opened.map_err(|_| Failure::HandshakeTimeout(self.connect_max))?
     }
 
-    async fn open(&self, tcp: TcpStream) -> Result<Opened, Failure> {
+    /// Speaks TLS, and the HTTP version that is agreed on by it.
+    pub(super) async fn open(&self, tcp: TcpStream) -> Result<Opened, Failure> {
+        self.open_by(tcp, Arc::clone(&self.credentials.tls)).await
+    }
+
+    /// The same, and HTTP/1.1 whatever else the member speaks: HTTP/2 has no upgrades.
+    pub(super) async fn open_http1(&self, tcp: TcpStream) -> Result<Opened, Failure> {
+        let mut tls = rustls::ClientConfig::clone(&self.credentials.tls);
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        self.open_by(tcp, Arc::new(tls)).await
+    }
+
+    async fn open_by(&self, tcp: TcpStream, tls: Arc<rustls::ClientConfig>) -> Result<Opened, Failure> {
         if self.credentials.base.scheme_str() != Some("https") {
             return self.http1(TokioIo::new(tcp)).await;
         }
         let name = self.server_name()?;
-        let tls = TlsConnector::from(self.credentials.tls.clone()).connect(name, tcp).await;
+        let tls = TlsConnector::from(tls).connect(name, tcp).await;
         let tls = tls.map_err(|error| Failure::Tls { source: Arc::new(error) })?;
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         if http2 { self.http2(TokioIo::new(tls)).await } else { self.http1(TokioIo::new(tls)).await }
     }
 
-    async fn reach(&self) -> Result<TcpStream, Failure> {
+    /// Connects, through the proxy if there is one.
+    pub(super) async fn reach(&self) -> Result<TcpStream, Failure> {
         let base = self.credentials.base.clone();
         let Some(proxy) = self.credentials.proxy.clone() else {
             return connector().oneshot(base.clone()).await.map(TokioIo::into_inner).map_err(|e| unreached(&base, e));

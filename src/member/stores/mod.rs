@@ -5,6 +5,7 @@
 
 mod definitions;
 mod feeds;
+mod figures;
 mod marks;
 mod parts;
 mod poll;
@@ -38,6 +39,7 @@ use marks::Marks;
 use proof::Flight;
 
 pub use {
+    figures::{Following, Held, StoreFigures},
     marks::Marking,
     proof::{Scope, Unproven},
     ready::{Ready, UNKNOWN_WAIT_MAX},
@@ -61,6 +63,7 @@ pub struct Stores {
     /// What unfinished writes say of objects of any version, for stores that begin later, too.
     behind: Mutex<HashMap<ObjectName, Behind>>,
     telling: Mutex<()>,
+    counted: figures::Counted,
     tasks: TaskTracker,
     cancel: CancellationToken,
     this: Weak<Self>,
@@ -123,6 +126,7 @@ impl Stores {
             withheld: Mutex::default(),
             behind: Mutex::default(),
             telling: Mutex::default(),
+            counted: figures::Counted::default(),
             tasks,
             cancel,
             this: this.clone(),
