@@ -96,7 +96,7 @@ pub fn resource_class(group: &str, resource: &str) -> &'static str {
         (name, of).cmp(&(resource, group))
     };
     // Sorted by the whole name, which is not the order of pairs: a dot sorts before letters, so that it is.
-    match RESOURCES.binary_search_by(|known| order(known)) {
+    match RESOURCES.binary_search_by(order) {
         Ok(at) => RESOURCES.get(at).copied().unwrap_or("other"),
         // Kubernetes' own groups of later versions.
         Err(_) if group.is_empty() || !group.contains('.') || group.ends_with(".k8s.io") => "other",
