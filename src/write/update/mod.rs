@@ -3,10 +3,13 @@
 //! The change is planned on what the fleet view shows, rehearsed in every part, written to the journal, made in the home,
 //! and then in the other parts: each value only where a part still holds the old one.
 
+mod amend;
 mod apply;
 mod commit;
+mod disown;
 mod draft;
 mod dress;
+mod owners;
 mod part;
 mod scale;
 mod settle;
@@ -29,7 +32,7 @@ use crate::{
     write::{
         Writer,
         create::create,
-        fleet::{Fleet, Key},
+        fleet::{Fleet, Key, Owner},
         forward::{forward_home, paired},
         reply::{Reply, taken, unsettled},
         request::Request,
@@ -83,8 +86,20 @@ async fn of_home<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key
     if parts.len() > 1 && !is_token {
         return Err(refused(writer, request, key));
     }
-    let home = parts.into_iter().next().ok_or_else(|| missing(writer, key))?;
+    let at = if is_token { bound_in(writer, request, key).await } else { Vec::new() };
+    let place = parts.iter().position(|part| at.contains(&part.member)).unwrap_or(0);
+    let home = parts.into_iter().nth(place).ok_or_else(|| missing(writer, key))?;
     Ok(Box::pin(forward_home(fleet, request, key, (visible, home))).await)
+}
+
+/// The members that hold what a token is to be bound to: it is good where that is.
+async fn bound_in<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Vec<MemberName> {
+    let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let bound = asked.pointer("/spec/boundObjectRef").cloned().unwrap_or_default();
+    match serde_json::from_value::<Owner>(bound) {
+        Ok(bound) if !bound.name.is_empty() => writer.fleet.holders(&key.namespace, &bound).await,
+        _ => Vec::new(),
+    }
 }
 
 fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Reply {

@@ -67,6 +67,13 @@ impl Asking<'_> {
             subresource => format!("{object}/{subresource}"),
         }
     }
+
+    /// The query of what is no apply: `force` is for applies alone.
+    pub(super) fn unforced(&self, dry: bool) -> String {
+        let kept = self.query.split('&').filter(|pair| *pair != "force" && !pair.starts_with("force="));
+        let query = kept.collect::<Vec<_>>().join("&");
+        if dry { with_dry_run(&query) } else { query }
+    }
 }
 
 /// A part as it is known, in its member's own words.
@@ -165,7 +172,7 @@ impl<F: Fleet> Writer<F> {
         let call = Call {
             method: if whole { Method::PUT } else { Method::PATCH },
             path: asking.path(),
-            query: if dry { with_dry_run(asking.query) } else { asking.query.to_owned() },
+            query: asking.unforced(dry),
             content_type: (if whole { "application/json" } else { MERGE_PATCH }).to_owned(),
             body: Bytes::from(body.to_string()),
             user_agent: asking.user_agent.map(str::to_owned),
@@ -202,12 +209,28 @@ impl<F: Fleet> Writer<F> {
         dry: bool,
         warnings: &mut Warnings,
     ) -> Brought {
+        self.apply_and_disown(asking, part, (body, &[]), dry, warnings).await
+    }
+
+    /// The same, after which its manager does not have the fields at these paths.
+    pub(super) async fn apply_and_disown(
+        &self,
+        asking: Asking<'_>,
+        part: &Held,
+        (body, disowns): (&Value, &[Vec<String>]),
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Brought {
         if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
             return Brought::Gone;
         }
         let patch = (APPLY_PATCH, Bytes::from(body.to_string()));
         match self.send_patch(asking, &part.member, patch, dry, warnings).await {
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(&body) => Brought::Gone,
+            Outcome::Done { code, body } if !dry && !disowns.is_empty() => {
+                let body = Box::pin(self.disown(asking, &part.member, disowns, body, warnings)).await;
+                Brought::Asked(Outcome::Done { code, body })
+            }
             outcome => Brought::Asked(outcome),
         }
     }
