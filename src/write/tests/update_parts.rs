@@ -327,3 +327,47 @@ async fn an_owner_that_a_part_does_not_have_beside_it_is_refused() {
         assert_eq!(send(&process, ask("boss")).await.code, 200);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_takes_every_part_or_none() {
+    let kind = ("", "v1", "ConfigMap", "configmaps");
+    let evict = |query: &str| {
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}});
+        Request {
+            method: http::Method::POST,
+            subresource: "eviction".into(),
+            name: "web".into(),
+            query: query.into(),
+            ..other(request("", &body), kind)
+        }
+    };
+    let body = json!({"apiVersion": "v1", "kind": kind.2, "metadata": {"name": "web"}});
+    for (query, fault, code, stand) in [
+        ("dryRun=All", None, 201, 2),
+        ("", Some((1, Fault::Refuse)), 403, 2),
+        ("", Some((1, Fault::NotSent)), 503, 2),
+        ("", None, 201, 0),
+    ] {
+        let (fleet, _directory, process) = fresh();
+        assert_eq!(process.writer.create(other(request("", &body), kind)).await.code, 201);
+        {
+            let mut world = fleet.world.lock();
+            world.calls.clear();
+            world.faults = fault.into_iter().collect();
+        }
+        let reply = send(&process, evict(query)).await;
+        assert_eq!(reply.code, code, "{}", message(&reply));
+        assert_eq!(fleet.standing("web").len(), stand, "{query} {fault:?}");
+        let told = message(&reply);
+        assert!(code == 201 || told.starts_with("member ") && told.ends_with("(nothing was evicted)"), "{told}");
+    }
+    // What is told where a part refuses after all.
+    let (fleet, _directory, process) = fresh();
+    assert_eq!(process.writer.create(other(request("", &body), kind)).await.code, 201);
+    let next = fleet.world.lock().calls.len();
+    // Two rehearsals, the first part and the look at it.
+    fleet.world.lock().faults = [(next + 4, Fault::Refuse)].into();
+    let told = message(&send(&process, evict("")).await);
+    assert!(told.contains("evicted already: "), "{told}");
+    assert_eq!(fleet.standing("web").len(), 1);
+}

@@ -1,7 +1,7 @@
 //! Creates that are refused: whole, before anything is made, and by whom.
 
 use http::{Method, Request, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::support::{Admission, FleetFile, Kubefold, MemberOptions, Testbed, Verdict, Which};
@@ -28,19 +28,19 @@ async fn what_one_member_refuses_is_made_nowhere() {
 /// An owner that a member lacks is refused to a part there: the member would collect the part.
 async fn owners(api: &Api, all: &[&Member; 3]) {
     let maps = "/api/v1/namespaces/default/configmaps";
-    let map = |name: &str, annotations: serde_json::Value| {
+    let map = |name: &str, annotations: Value| {
         let metadata = json!({"name": name, "namespace": "default", "annotations": annotations});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     };
     let boss = api.create(maps, &map("boss", json!({"kubefold.io/place-on": "east"}))).await;
     let chief = api.create(maps, &map("chief", json!({}))).await;
     api.create(maps, &map("owned", json!({}))).await;
-    let by = |owner: &serde_json::Value| {
+    let by = |owner: &Value| {
         let of = &owner["metadata"];
         json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": of["name"], "uid": of["uid"]}])
     };
     let path = format!("{maps}/owned");
-    let patch = async |content_type: &str, body: &serde_json::Value| {
+    let patch = async |content_type: &str, body: &Value| {
         let request = Request::patch(&path).header("content-type", content_type);
         api.send(request.body(body.to_string().into()).unwrap()).await.unwrap()
     };
