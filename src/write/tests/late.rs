@@ -125,6 +125,30 @@ async fn whatever_body_lands_it_ends_as_the_object_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_apply_that_lands_late_changes_nothing_that_came_after_it() {
+    let (fleet, _directory, process) = fresh();
+    let object = body(&json!({"a": "1"}));
+    assert_eq!(process.writer.create(of(CONFIG_MAP, request("", &object))).await.code, 201);
+    let apply = |value: &str| {
+        let patch = patch("application/apply-patch+yaml", &body(&json!({"a": value})));
+        of(CONFIG_MAP, Request { query: "fieldManager=ci".into(), ..patch })
+    };
+    {
+        let mut world = fleet.world.lock();
+        let next = world.calls.len();
+        // Two rehearsals, the home, and the other part.
+        world.faults = [(next + 3, Fault::LostLate)].into();
+    }
+    assert_eq!(send(&process, apply("2")).await.code, 200);
+    assert_eq!(send(&process, apply("3")).await.code, 200);
+    assert_eq!(labels(&fleet), both(&json!({"a": "3"})));
+    process.settled().await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(labels(&fleet), both(&json!({"a": "3"})));
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delete_takes_what_lands_late_of_a_create() {
     for kind in [CONFIG_MAP, NAMESPACE] {
         let (fleet, _directory, process, away) = late(kind, &body(&json!({"a": "1"}))).await;

@@ -330,7 +330,6 @@ async fn an_owner_that_a_part_does_not_have_beside_it_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn an_eviction_takes_every_part_or_none() {
-    let kind = ("", "v1", "ConfigMap", "configmaps");
     let evict = |query: &str| {
         let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}});
         Request {
@@ -338,10 +337,9 @@ async fn an_eviction_takes_every_part_or_none() {
             subresource: "eviction".into(),
             name: "web".into(),
             query: query.into(),
-            ..other(request("", &body), kind)
+            ..request("", &body)
         }
     };
-    let body = json!({"apiVersion": "v1", "kind": kind.2, "metadata": {"name": "web"}});
     for (query, fault, code, stand) in [
         ("dryRun=All", None, 201, 2),
         ("", Some((1, Fault::Refuse)), 403, 2),
@@ -349,7 +347,7 @@ async fn an_eviction_takes_every_part_or_none() {
         ("", None, 201, 0),
     ] {
         let (fleet, _directory, process) = fresh();
-        assert_eq!(process.writer.create(other(request("", &body), kind)).await.code, 201);
+        create(&process, &app(3)).await;
         {
             let mut world = fleet.world.lock();
             world.calls.clear();
@@ -363,7 +361,7 @@ async fn an_eviction_takes_every_part_or_none() {
     }
     // What is told where a part refuses after all.
     let (fleet, _directory, process) = fresh();
-    assert_eq!(process.writer.create(other(request("", &body), kind)).await.code, 201);
+    create(&process, &app(3)).await;
     let next = fleet.world.lock().calls.len();
     // Two rehearsals, the first part and the look at it.
     fleet.world.lock().faults = [(next + 4, Fault::Refuse)].into();

@@ -234,7 +234,7 @@ impl<F: Fleet> Work<'_, F> {
                 other => return other,
             }
         }
-        self.writer.apply_and_disown(self.asking(), &part, (body, &task.disowns), false, said).await
+        self.writer.apply_other(self.asking(), &mut part, (body, &task.disowns), said).await
     }
 
     async fn apply_home(&self, body: &Value, disowns: &[Vec<String>], said: &mut Warnings) -> Brought {

@@ -235,6 +235,40 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
+    /// Has the member of a part that is not the home apply what its task says. It is of the version that is known, so that it
+    /// cannot land late on what later writes made, nor make anew what somebody deleted; one that changed meanwhile is read again.
+    pub(super) async fn apply_other(
+        &self,
+        asking: Asking<'_>,
+        part: &mut Held,
+        (body, disowns): (&Value, &[Vec<String>]),
+        warnings: &mut Warnings,
+    ) -> Brought {
+        let mut tries_left = CONFLICTS_MAX;
+        loop {
+            tries_left -= 1;
+            let mut body = body.clone();
+            let metadata = body
+                .as_object_mut()
+                .map(|body| body.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())));
+            if let Some(metadata) = metadata {
+                set(metadata, "uid", part.uid.clone().into());
+                set(metadata, "resourceVersion", part.revision().into());
+            }
+            match self.apply_and_disown(asking, part, (&body, disowns), false, warnings).await {
+                Brought::Asked(Outcome::Refused { code: StatusCode::CONFLICT, body })
+                    if is_stale(&body) && tries_left > 0 => {}
+                Brought::Asked(Outcome::Refused { code: StatusCode::NOT_FOUND, .. }) => return Brought::Gone,
+                other => return other,
+            }
+            match self.read_part(asking.key, part).await {
+                Ok(Some(document)) => part.document = document,
+                Ok(None) => return Brought::Gone,
+                Err(cause) => return Brought::Asked(Outcome::NotSent(cause)),
+            }
+        }
+    }
+
     /// Brings a part that is not the home to what it shall be: each value only where it still holds the old one. One that
     /// changed meanwhile is read again. Gives what it did not take, too.
     pub(super) async fn bring<'c>(
@@ -311,8 +345,11 @@ impl<F: Fleet> Writer<F> {
 }
 
 /// Says whether a 409 is about the UID.
+///
+/// Source: kubernetes/apiserver `pkg/storage/interfaces.go`; of an apply of what is not there `pkg/endpoints/handlers/patch.go`.
 fn is_another(body: &Bytes) -> bool {
-    Seen::of(body).message.is_some_and(|said| said.contains("UID in precondition"))
+    let words = ["UID in precondition", "uid mismatch: the provided object specified uid"];
+    Seen::of(body).message.is_some_and(|said| words.iter().any(|words| said.contains(words)))
 }
 
 /// Says whether a 409 is about the revision: an apply's is about other managers, and a name's about who has it.

@@ -179,10 +179,7 @@ impl<F: Fleet> Writer<F> {
                 take(&[gone], Take::Always, &mut body);
             }
         }
-        if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.shift_remove("resourceVersion");
-        }
-        self.apply_and_disown(asking, part, (&body, &disowns), false, &mut said).await
+        self.apply_other(asking, part, (&body, &disowns), &mut said).await
     }
 
     /// Notes that a member has made what these updates had still to do there.
