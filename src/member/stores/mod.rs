@@ -86,6 +86,8 @@ pub struct Running {
     known_at: AtomicU64,
     /// Of definitions: up to which fleet revision what they define is known to be served.
     known_definitions: AtomicU64,
+    /// The same of OpenAPI v2.
+    described_definitions: AtomicU64,
     feeds: Mutex<HashMap<MemberName, Feed>>,
     /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
     /// not meet the old removal.
@@ -307,6 +309,7 @@ impl Stores {
             label,
             known_at: AtomicU64::new(u64::MAX),
             known_definitions: AtomicU64::new(0),
+            described_definitions: AtomicU64::new(0),
             feeds: Mutex::default(),
             leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),

@@ -1,7 +1,7 @@
 //! Creates that are refused: whole, before anything is made, and by whom.
 
 use http::{Method, Request, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::support::{Admission, FleetFile, Kubefold, MemberOptions, Testbed, Verdict, Which};
@@ -22,6 +22,48 @@ async fn what_one_member_refuses_is_made_nowhere() {
     quotas(&api, &all).await;
     policies(&api, &all, &admission).await;
     nodes(&api, &all).await;
+    owners(&api, &all).await;
+}
+
+/// An owner that a member lacks is refused to a part there: the member would collect the part.
+async fn owners(api: &Api, all: &[&Member; 3]) {
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = |name: &str, annotations: Value| {
+        let metadata = json!({"name": name, "namespace": "default", "annotations": annotations});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    };
+    let boss = api.create(maps, &map("boss", json!({"kubefold.io/place-on": "east"}))).await;
+    let chief = api.create(maps, &map("chief", json!({}))).await;
+    api.create(maps, &map("owned", json!({}))).await;
+    let by = |owner: &Value| {
+        let of = &owner["metadata"];
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": of["name"], "uid": of["uid"]}])
+    };
+    let path = format!("{maps}/owned");
+    let patch = async |content_type: &str, body: &Value| {
+        let request = Request::patch(&path).header("content-type", content_type);
+        api.send(request.body(body.to_string().into()).unwrap()).await.unwrap()
+    };
+    let body = |owner| json!({"metadata": {"ownerReferences": by(owner)}});
+    let mut whole = api.get(&path).await;
+    whole["metadata"]["ownerReferences"] = by(&boss);
+    let operation = json!([{"op": "add", "path": "/metadata/ownerReferences", "value": by(&boss)}]);
+    for told in [
+        patch("application/merge-patch+json", &body(&boss)).await,
+        patch("application/strategic-merge-patch+json", &body(&boss)).await,
+        patch("application/json-patch+json", &operation).await,
+        api.request(Method::PUT, &path, whole.to_string()).await,
+    ] {
+        refused(&told, 422, "Invalid", &["west: it does not hold the owner ConfigMap \"boss\"", "north: it does not"]);
+        assert!(!told.to_string().contains("east: it does not"), "{told}");
+    }
+    patch("application/merge-patch+json", &body(&chief)).await.ok();
+    for member in all {
+        let (part, owner) =
+            (in_member(member, &path).await.unwrap(), in_member(member, &format!("{maps}/chief")).await.unwrap());
+        assert_eq!(part["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
+    }
+    assert_eq!(api.get(&path).await["metadata"]["ownerReferences"][0]["uid"], chief["metadata"]["uid"]);
 }
 
 async fn names_in_use(api: &Api, all: &[&Member; 3]) {
@@ -39,7 +81,10 @@ async fn names_in_use(api: &Api, all: &[&Member; 3]) {
     post(api, &deployment("native", 1)).await.ok();
     assert_eq!(shares(all, "native").await, split(&[("west", 1), ("north", 1)]));
     let told = post(api, &deployment("native", 1)).await;
-    refused(&told, 409, "AlreadyExists", &["deployments.apps \"native\" already exists"]);
+    refused(&told, 409, "AlreadyExists", &["deployments.apps \"native\" already exists in member north"]);
+    let shared = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+    let told = api.request(Method::POST, "/api/v1/namespaces", shared.to_string()).await;
+    refused(&told, 409, "AlreadyExists", &["namespaces \"default\" already exists in members east, west, north"]);
     let dry =
         api.request(Method::POST, &format!("{DEPLOYMENTS}?dryRun=All"), deployment("native", 1).to_string()).await;
     refused(&dry, 409, "AlreadyExists", &["already exists"]);
