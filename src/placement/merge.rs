@@ -198,6 +198,18 @@ const LISTS: &[(&str, &[&[&str]])] = &[
     ("webhooks", &[&["name"]]),
 ];
 
+/// Where a list of that field has the item that is the same as this one. `None` where the list's items have no keys, too.
+pub fn position_of(field: &str, item: &Value, list: &[Value]) -> Option<usize> {
+    let (_, choices) = LISTS.iter().find(|(name, _)| *name == field)?;
+    let key = choices.iter().find_map(|keys| key_of(item, keys))?;
+    list.iter().position(|item| has_key(item, &key))
+}
+
+/// Says whether the items of that field's lists have keys.
+pub fn is_keyed(field: &str) -> bool {
+    LISTS.iter().any(|(name, _)| *name == field)
+}
+
 /// Lists of texts in which order means nothing.
 const SETS: &[&str] = &["finalizers"];
 

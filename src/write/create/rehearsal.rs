@@ -20,6 +20,9 @@ use crate::{
     },
 };
 
+/// What a refusal in the rehearsal leaves.
+const NOTHING_MADE: &str = " (nothing was made)";
+
 /// Members that are counted as behind, and why: they get their parts later.
 pub(super) type Behind = Vec<(MemberName, String)>;
 
@@ -44,10 +47,10 @@ pub(super) async fn rehearse<F: Fleet>(
             Outcome::Done { body, .. } => bodies.push((member.clone(), body.bytes)),
             Outcome::Refused { code, body } => {
                 let name_taken = Seen::of(&body).reason.as_deref() == Some("AlreadyExists");
-                let hint = if name_taken && !entry.shared {
-                    format!("; the fleet view shows it as {}@{member}", entry.key.name)
-                } else {
-                    String::new()
+                let hint = match name_taken {
+                    true if entry.shared => String::new(),
+                    true => format!("; the fleet view shows it as {}@{member}", entry.key.name),
+                    false => NOTHING_MADE.to_owned(),
                 };
                 return Err(Stop { reply: refusal(member, code, &body, &hint), name_taken });
             }
