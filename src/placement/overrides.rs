@@ -164,8 +164,11 @@ fn move_images(spec: &mut Value, registry: &str) {
     }
 }
 
-/// The image with its registry replaced, or put before it where none is written.
+/// The image with its registry replaced, or put before it where none is written. One that is from there already stays.
 fn from_registry(image: &str, registry: &str) -> String {
+    if image.strip_prefix(registry).is_some_and(|rest| rest.starts_with('/')) {
+        return image.to_owned();
+    }
     let path = match image.split_once('/') {
         Some((first, rest)) if first.contains(['.', ':']) || first == LOCALHOST || has_upper(first) => rest,
         _ => image,
@@ -220,6 +223,8 @@ mod tests {
             ("localhost:5000/a/b", "mirror.example/x/a/b"),
             ("Host/app", "mirror.example/x/app"),
             ("[::1]:5000/app@sha256:aa", "mirror.example/x/app@sha256:aa"),
+            ("mirror.example/x/lib/nginx:1", "mirror.example/x/lib/nginx:1"),
+            ("mirror.example/xy/nginx:1", "mirror.example/x/xy/nginx:1"),
         ] {
             assert_eq!(from_registry(image, "mirror.example/x"), moved);
         }

@@ -3,6 +3,7 @@
 mod faults;
 mod forward;
 mod scripted;
+mod storm;
 mod strategies;
 mod update;
 mod update_parts;
