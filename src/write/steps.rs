@@ -331,3 +331,31 @@ pub(super) fn removed(outcome: &Outcome) -> Removed {
         Outcome::NotSent(cause) | Outcome::Unknown(cause) => Removed::Left(cause.clone()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::status::Status;
+
+    #[test]
+    fn a_5xx_is_an_unknown_outcome_unless_it_says_that_nothing_was_stored() {
+        for (message, known) in [
+            ("etcdserver: request is too large", true),
+            ("Internal error occurred: failed calling webhook \"a.b.c\": no route to host", true),
+            ("etcdserver: request timed out", false),
+            ("Timeout: failed calling webhook", false),
+            ("", false),
+        ] {
+            let status = Status::internal(message);
+            let body = Document { bytes: status.to_json(), incarnation: 1 };
+            let answer = Answer::Answered { code: status.code, warnings: Vec::new(), body };
+            match Outcome::of(answer, &mut Warnings::default()) {
+                Outcome::Refused { code, .. } => assert!(known && code == status.code, "{message}"),
+                Outcome::Unknown(cause) => {
+                    assert!(!known && cause.starts_with("it answered 500"), "{message}: {cause}")
+                }
+                other => panic!("{message}: {other:?}"),
+            }
+        }
+    }
+}
