@@ -13,7 +13,7 @@ pub mod media;
 pub mod mode;
 pub mod protobuf;
 pub mod resource;
-mod scan;
+pub mod scan;
 pub mod selector;
 pub mod splice;
 pub mod status;

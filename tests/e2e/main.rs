@@ -34,5 +34,6 @@ mod query;
 mod read;
 mod shared_objects;
 mod support;
+mod table;
 mod testbed;
 mod write;
