@@ -103,7 +103,7 @@ impl Router {
         if response.status().is_success() {
             remark(&ready, target, &name, &mut response);
         }
-        asked.written(response, wanted, ready.store().spec()).await
+        asked.written(response, wanted, ready.store().spec(), &self.stores).await
     }
 
     /// A write to one object by its name, or to a subresource of it.
@@ -168,7 +168,7 @@ impl Router {
             Aim::Native { own, member } if is_read => self.writer.read(&request, &own, &member).await.into_response(),
             Aim::Native { own, member } => self.writer.forward(request, own, member).await.into_response(),
         };
-        asked.written(response, wanted, ready.store().spec()).await
+        asked.written(response, wanted, ready.store().spec(), &self.stores).await
     }
 
     /// A read of a subresource that is no view of the whole object: live, as a write to it.

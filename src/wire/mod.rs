@@ -14,7 +14,7 @@ pub mod mode;
 pub mod protobuf;
 pub mod resource;
 pub mod reword;
-mod scan;
+pub mod scan;
 pub mod selector;
 pub mod splice;
 pub mod status;

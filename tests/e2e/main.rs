@@ -35,5 +35,6 @@ mod read;
 mod shared_objects;
 mod streams;
 mod support;
+mod table;
 mod testbed;
 mod write;
