@@ -111,7 +111,7 @@ impl Fleet {
     async fn start() -> Self {
         let (east, west) = tokio::join!(Cluster::start("east"), Cluster::start("west"));
         east.pod("only", true).await;
-        let file = FleetFile::default().member(&east.member, 1).member(&west.member, 1);
+        let file = FleetFile::default().member(&east.member, 1).member(&west.member, 2);
         let fleet = Self { kubefold: Kubefold::start(&file).await, east, west };
         let seen = async || fleet.kubefold.kubectl(&["get", "pods", "-o", "name"]).await.holds("pod/only@east");
         eventually(SOON, seen).await;
@@ -399,18 +399,21 @@ async fn proxy(fleet: &Fleet, plain: &str, visible: &str) {
 }
 
 /// A service with parts in both members: any of them leads to the same application.
-///
-/// Its pods are the members' own affair: none matches here.
 async fn services(fleet: &Fleet) {
-    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop"},
-        "spec": {"selector": {"app": "none"}, "ports": [{"port": 80}]}});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "shop"}, "spec": {"ports": [{"port": 443}]}});
     let kubefold = &fleet.kubefold;
     kubefold.apply(&service.to_string()).await;
-    for name in ["shop", "shop:80", "http:shop:80", "shop@west", "shop@west:80"] {
-        let path = format!("/api/v1/namespaces/default/services/{name}/proxy/");
+    for cluster in [&fleet.east, &fleet.west] {
+        // No controller makes them.
+        let address = json!({"ip": HERE, "targetRef": {"kind": "Pod", "namespace": "default", "name": "web"}});
+        let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "shop"},
+            "subsets": [{"addresses": [address], "ports": [{"port": cluster.port.number()}]}]});
+        cluster.member.api().await.create("/api/v1/namespaces/default/endpoints", &endpoints).await;
+    }
+    for name in ["shop", "shop@west", "shop@east"] {
+        let path = format!("/api/v1/namespaces/default/services/https:{name}:443/proxy/mirror/x?y");
         let answer = kubefold.request(Method::GET, &path, "").await;
-        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{path}: {answer}");
-        assert!(answer.json()["message"].as_str().unwrap().contains("no endpoints available"), "{path}: {answer}");
+        assert_eq!((answer.status, &answer.body[..]), (StatusCode::OK, &b"GET /mirror/x?y "[..]), "{path}: {answer}");
     }
     let none = kubefold.request(Method::GET, "/api/v1/namespaces/default/services/https:none@west:1/proxy/", "").await;
     assert!(none.json()["message"].as_str().unwrap().contains(r#"services "none@west" not found"#), "{none}");
@@ -444,10 +447,13 @@ async fn whoever_goes(fleet: &Fleet) {
     assert!(answer.json()["message"].as_str().unwrap().contains("member west"), "{answer}");
     let said = kubefold.kubectl(&["exec", "doomed@west", "--", "ls"]).await;
     assert!(said.refused().contains("west"), "{said}");
-    // The service has another part.
-    let path = "/api/v1/namespaces/default/services/shop/proxy/";
-    let answer = kubefold.request(Method::GET, path, "").await;
-    assert!(answer.json()["message"].as_str().unwrap().contains("no endpoints available"), "{answer}");
+    // The service, whose home that was, has another part.
+    eventually(SOON, async || {
+        let path = "/api/v1/namespaces/default/services/https:shop:443/proxy/mirror/z";
+        let answer = kubefold.request(Method::GET, path, "").await;
+        (answer.body == "GET /mirror/z ").then_some(()).ok_or(answer)
+    })
+    .await;
 }
 
 /// A stream goes on while kubefold drains, up to the end of the grace.
