@@ -115,6 +115,17 @@ impl FleetStore {
         }
     }
 
+    /// The same for a store that is read by nobody: it keeps of the parts who they are, and of natives nothing.
+    pub fn of_parts(
+        spec: Arc<KindSpec>,
+        shared: Shared,
+        on_identities: impl Fn(&[Referent]) + Send + Sync + 'static,
+    ) -> Self {
+        let mut store = Self::new(spec, shared, on_identities);
+        store.inner.get_mut().parts_only = true;
+        store
+    }
+
     /// What kind it holds.
     pub fn spec(&self) -> &KindSpec {
         &self.spec

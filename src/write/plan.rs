@@ -266,6 +266,7 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), St
             members: members.clone(),
             made: plan.targets.iter().filter(|target| target.made).count(),
             policy: plan.policy.clone(),
+            is_child: false,
         };
         let what = Stamp { marker: Some(&marker), name: None, values: &target.values };
         let body = stamped(draft.json, what).map_err(|error| error.to_string())?;

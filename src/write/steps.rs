@@ -96,7 +96,7 @@ pub(super) struct Seen {
     pub(super) message: Option<String>,
     /// `reason` of a `Status`.
     pub(super) reason: Option<String>,
-    marker: Option<Marker>,
+    pub(super) marker: Option<Marker>,
 }
 
 impl Seen {
@@ -164,6 +164,7 @@ impl Entry {
             members: targets.chain(listed).collect(),
             made: self.targets.len(),
             policy: self.policy.clone(),
+            is_child: false,
         }
     }
 }

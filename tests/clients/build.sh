@@ -15,7 +15,8 @@ say() { echo "clients: $*" >&2; }
 digest() { cat "$@" | sha256sum | cut -c1-16; }
 
 versions=$(go version; rustc --version; node --version; python3 --version) || { say "needs go, rustc, node and python3"; exit 1; }
-sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock}
+sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} helm3/go.{mod,sum}
+  kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock}
   kube-rs/src/*.rs node/package-lock.json node/main.mjs python/requirements.txt python/main.py)
 all=$root/all-$(digest "${sources[@]}" <(echo "$versions"))
 
@@ -34,6 +35,7 @@ part() {
 
 build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/events ./cmd/informer ./cmd/leader ./cmd/operator); }
 build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v4/cmd/helm); }
+build_helm3() { (cd helm3 && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v3/cmd/helm); }
 build_kubectl_newest() { kubectl go "$1" ./cmd/kubectl; }
 build_kubectl_oldest() { kubectl kubectl-oldest "$1" .; }
 kubectl() {
@@ -72,6 +74,8 @@ if [[ ! -d $all ]]; then
   ln -s "$part/events" "$part/leader" "$part/operator" "$new/bin/"
   part helm helm/go.mod helm/go.sum
   ln -s "$part/helm" "$new/bin/helm"
+  part helm3 helm3/go.mod helm3/go.sum
+  ln -s "$part/helm" "$new/bin/helm3"
   part kubectl_newest go/go.mod go/go.sum go/cmd/kubectl/main.go
   ln -s "$part/kubectl" "$new/bin/kubectl-newest"
   part kubectl_oldest kubectl-oldest/*

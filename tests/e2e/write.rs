@@ -2,6 +2,7 @@
 
 mod alike;
 mod behind;
+mod children;
 mod crash;
 mod create;
 mod delete;

@@ -79,8 +79,8 @@ type Behind = (String, Vec<MemberName>);
 pub struct Running {
     /// The store.
     pub store: Arc<FleetStore>,
-    /// It follows objects with this label only, and is read by nobody.
-    label: Option<&'static str>,
+    /// It follows parts alone, and is read by nobody.
+    of_parts: bool,
     /// Up to which of [`Identities::references`](crate::store::Identities::references) all that its objects refer to is
     /// known.
     known_at: AtomicU64,
@@ -280,13 +280,13 @@ impl Stores {
                 unknown.join("; ")
             )));
         };
-        let running = self.make(resource, None);
+        let running = self.make(resource, false);
         all.insert(gvr.clone(), Arc::clone(&running));
         self.feed(&running);
         Ok(running)
     }
 
-    fn make(&self, resource: &MergedResource, label: Option<&'static str>) -> Arc<Running> {
+    fn make(&self, resource: &MergedResource, of_parts: bool) -> Arc<Running> {
         let spec =
             KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), resource.scope == catalog::Scope::Namespaced);
         let this = self.this.clone();
@@ -295,18 +295,21 @@ impl Stores {
                 stores.redress(changed);
             }
         };
-        let store = Arc::new(FleetStore::new(Arc::new(spec), Shared::clone(&self.shared.load()), tell));
+        let (spec, shared) = (Arc::new(spec), Shared::clone(&self.shared.load()));
+        let store =
+            if of_parts { FleetStore::of_parts(spec, shared, tell) } else { FleetStore::new(spec, shared, tell) };
+        let store = Arc::new(store);
         let withheld = self.withheld.lock();
         for ((of, key), (uid, members)) in &*self.behind.lock() {
             if *of == resource.gvr.qualified() {
                 store.set_behind(key, uid, members);
             }
         }
-        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr && label.is_none()).map(|(_, key)| key);
+        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr && !of_parts).map(|(_, key)| key);
         let withheld = keys.map(|key| (key.clone(), store.hold(key))).collect();
         Arc::new(Running {
             store,
-            label,
+            of_parts,
             known_at: AtomicU64::new(u64::MAX),
             known_definitions: AtomicU64::new(0),
             described_definitions: AtomicU64::new(0),
