@@ -22,7 +22,7 @@ use crate::{
     read::{Freshness, Reader},
     route::Router,
     serve::{
-        Gate, Handler, Limits, Listener, Published, StateDir, authority,
+        Gate, Handler, Limits, Listener, Published, Served, StateDir, authority,
         health::Check,
         tls::{Tls, TlsFiles, read_given},
     },
@@ -122,10 +122,13 @@ impl App {
         let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let mut metrics = Metrics::default();
-        metrics.room("member", |room| member::metrics::register(&registry, room));
+        let served = Served::default();
+        metrics.room("member", |room| member::metrics::register(&stores, room));
+        metrics.room("store", |room| member::metrics::register_stores(&stores, room));
+        metrics.room("http", |room| served.register(room));
         let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer, metrics));
         let readiness = move || checks(&registry);
-        let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone());
+        let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone()).counting(served);
         let serving = listener.serve(gate, draining.clone());
         tasks.spawn(async move {
             serving.await;

@@ -100,6 +100,21 @@ fn tidy() {
     assert!(errors.is_empty(), "{} tidy errors:\n{}", errors.len(), errors.join("\n"));
 }
 
+/// Every reason that kubefold gives for a failure is in the catalogue of errors.
+#[test]
+fn every_reason_is_in_the_catalogue_of_errors() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (catalogue, mut files) = (fs::read_to_string(root.join("docs/errors.md")).unwrap(), Vec::new());
+    rust_files(&root.join("src"), &mut files);
+    let status = fs::read_to_string(root.join("src/wire/status.rs")).unwrap();
+    let enumerated = status.split_once("pub enum Reason {").unwrap().1.split('}').next().unwrap().to_owned();
+    let all: String = files.iter().map(|file| production(&fs::read_to_string(file).unwrap()).1).collect();
+    let given = enumerated.split(',').map(str::trim).filter(|reason| !reason.is_empty());
+    let given = given.filter(|reason| all.contains(&format!("Reason::{reason}")));
+    let missing: Vec<&str> = given.filter(|reason| !catalogue.contains(&format!("| {reason} |"))).collect();
+    assert!(missing.is_empty(), "docs/errors.md does not have {missing:?}");
+}
+
 /// What `deny.toml` bans must not be compiled in, on any platform. `cargo deny` says the same and more; this needs no
 /// tool.
 #[test]

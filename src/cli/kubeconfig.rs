@@ -1,19 +1,23 @@
 //! `kubefold kubeconfig`: one context for the fleet, one for each of its other views, one for each member's own API.
 
-use std::{io::Write, path::Path};
+use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Uri;
 use serde::Serialize;
 
-use crate::{serve::Published, wire::mode::Mode};
+use crate::{
+    cli::{client::Output, print as print_text},
+    serve::Published,
+    wire::mode::Mode,
+};
 
 const FLEET: &str = "fleet";
 const USER: &str = "kubefold-admin";
 
 /// Prints it on standard output.
-pub(super) fn print(state_dir: &Path, server: Option<&Uri>) -> anyhow::Result<()> {
+pub(super) fn print(state_dir: &Path, server: Option<&Uri>, output: Output) -> anyhow::Result<()> {
     let published = Published::read(state_dir)?;
     if !published.own_logins {
         bail!(
@@ -24,11 +28,15 @@ pub(super) fn print(state_dir: &Path, server: Option<&Uri>) -> anyhow::Result<()
     }
     let admin = Published::read_admin(state_dir)?;
     let url = server.map_or_else(|| published.url.clone(), |url| url.to_string().trim_end_matches('/').to_owned());
-    let text = render(&published, &url, &admin)?;
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+    let file = file(&published, &url, &admin);
+    let text = match output {
+        Output::Json => output.text(&file)?,
+        Output::Yaml => yaml(&file)?,
+    };
+    print_text(&text)
 }
 
-fn render(published: &Published, url: &str, (certificate, key): &(String, String)) -> anyhow::Result<String> {
+fn file(published: &Published, url: &str, (certificate, key): &(String, String)) -> File {
     let view = |(name, _): (&str, Mode)| (format!("{FLEET}-{name}"), format!("{url}/views/{name}"));
     let views = std::iter::once((FLEET.to_owned(), url.to_owned())).chain(Mode::PREFIXED.map(view)).chain(
         published.members.iter().map(|member| (format!("{FLEET}-{member}"), format!("{url}/clusters/{member}"))),
@@ -41,17 +49,20 @@ fn render(published: &Published, url: &str, (certificate, key): &(String, String
         contexts.push(NamedContext { context: ContextOf { cluster: name.clone(), user: USER }, name });
     }
     let user = User { client_certificate_data: STANDARD.encode(certificate), client_key_data: STANDARD.encode(key) };
-    let file = File {
+    File {
         api_version: "v1",
         kind: "Config",
         current_context: FLEET,
         clusters,
         contexts,
         users: vec![NamedUser { name: USER, user }],
-    };
+    }
+}
+
+fn yaml(file: &File) -> anyhow::Result<String> {
     // A credential stays on its line: people and scripts look for it there.
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-    Ok(serde_saphyr::to_string_with_options(&file, options)?)
+    Ok(serde_saphyr::to_string_with_options(file, options)?)
 }
 
 #[derive(Serialize)]
@@ -118,7 +129,8 @@ mod tests {
             certificate_authority: "CA".into(),
             own_logins: true,
         };
-        let text = render(&published, &published.url, &("CERT".into(), "KEY".repeat(99))).unwrap();
+        let made = file(&published, &published.url, &("CERT".into(), "KEY".repeat(99)));
+        let text = yaml(&made).unwrap();
         let read = Kubeconfig::from_yaml(&text).unwrap();
         assert_eq!(read.current_context.as_deref(), Some("fleet"));
         assert!(text.contains("    client-key-data: "), "{text}");

@@ -3,14 +3,21 @@
 //! May name: every room.
 
 mod client;
+mod doctor;
+mod help;
+mod init;
 mod kubeconfig;
+mod paint;
 mod plan;
+#[cfg(test)]
+mod reference;
 mod release;
 mod status;
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use http::Uri;
 
 use crate::{
@@ -26,7 +33,7 @@ const EXIT_USAGE: u8 = 64;
 
 /// Folds many Kubernetes clusters into one Kubernetes API.
 #[derive(Debug, Parser)]
-#[command(name = "kubefold", version, arg_required_else_help = true)]
+#[command(name = "kubefold", version, arg_required_else_help = true, after_help = help::ROOT)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -35,15 +42,29 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the fleet as one API.
+    #[command(after_help = help::SERVE)]
     Serve(Serve),
     /// Print a kubeconfig for a kubefold that serves from this state directory.
+    #[command(after_help = help::KUBECONFIG)]
     Kubeconfig(Kubeconfig),
     /// Print the members, and every object that is unfinished or differs between them.
+    #[command(after_help = help::STATUS)]
     Status(status::Status),
+    /// Check the way to every member, layer by layer, and say what to do about what fails.
+    #[command(after_help = help::DOCTOR)]
+    Doctor(doctor::Doctor),
     /// Print where the objects of a manifest would go, and why, changing nothing.
+    #[command(after_help = help::PLAN)]
     Plan(plan::Plan),
     /// Take the placement marker off every object in the members: without kubefold they are ordinary clusters.
+    #[command(after_help = help::RELEASE)]
     Release(release::Release),
+    /// Write a clusters.yaml out of a kubeconfig's contexts.
+    #[command(after_help = help::INIT)]
+    Init(init::Init),
+    /// Print a script that completes kubefold's commands and flags in a shell.
+    #[command(after_help = help::COMPLETION)]
+    Completion(Completion),
 }
 
 #[derive(Debug, clap::Args)]
@@ -88,6 +109,24 @@ struct Kubeconfig {
     /// Another URL than the one kubefold serves at.
     #[arg(long, value_name = "URL", value_parser = https_url)]
     server: Option<Uri>,
+    /// JSON in place of YAML.
+    #[arg(short, long, value_enum, default_value = "yaml")]
+    output: client::Output,
+}
+
+#[derive(Debug, clap::Args)]
+struct Completion {
+    /// For which shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Powershell,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -115,13 +154,18 @@ pub fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Serve(flags) => serve(flags),
-        Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref()),
+        Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref(), flags.output),
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
+        Command::Doctor(flags) => doctor::run(&flags),
         Command::Release(flags) => release::run(&flags),
+        Command::Init(flags) => init::run(&flags),
+        Command::Completion(flags) => completion(flags.shell),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // As a program that SIGPIPE ends: whoever reads has enough.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
             ExitCode::from(exit_code(&error))
@@ -149,6 +193,30 @@ fn serve(flags: Serve) -> anyhow::Result<()> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(app::run(options))
+}
+
+/// Writes a command's result.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+fn completion(shell: Shell) -> anyhow::Result<()> {
+    let shell = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+        Shell::Powershell => clap_complete::Shell::PowerShell,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "kubefold", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io =
+        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    error.chain().any(|cause| io(cause) == Some(std::io::ErrorKind::BrokenPipe))
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
@@ -193,6 +261,20 @@ mod tests {
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_deployed_is_started_with_flags_that_exist() {
+        let unit = include_str!("../../deploy/kubefold.service");
+        let started = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let pod = include_str!("../../deploy/kustomize/deployment.yaml");
+        let (_, args) = pod.split_once("args:\n").unwrap();
+        let args = args.lines().map_while(|line| line.trim().strip_prefix("- ")).collect::<Vec<_>>().join(" ");
+        for line in [started.to_owned(), format!("kubefold {args}")] {
+            let cli = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let Command::Serve(serve) = cli.command else { panic!("{line}") };
+            assert!(matches!(serve.log_format, Format::Json), "{line}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    io::{Read, Write as _},
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     cli::{
         client::{Connection, Output},
-        complain,
+        complain, print as print_text,
         status::table,
     },
     route::plan::PLAN_PATH,
@@ -66,7 +66,7 @@ pub(super) fn print(flags: &Plan) -> anyhow::Result<()> {
         None => render(plans)?,
         Some(output) => told(plans, output)?,
     };
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    print_text(&text)?;
     let last = refused.pop();
     refused.iter().for_each(complain);
     last.map_or(Ok(()), Err)

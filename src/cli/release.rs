@@ -20,6 +20,7 @@ use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    cli::{client::Output, print},
     config::{self, Config, MemberName},
     member::{
         Class, Member, Registry,
@@ -49,6 +50,9 @@ pub(super) struct Release {
     /// Say what would be released, and change nothing.
     #[arg(long)]
     dry_run: bool,
+    /// What was released of each member and kind, for programs.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
 }
 
 /// How long a member may take to be reached.
@@ -74,7 +78,7 @@ pub(super) fn run(flags: &Release) -> anyhow::Result<()> {
     let members = chosen(&config, &flags.member)?;
     let _state = flags.state_dir.as_deref().map(idle_state).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(Box::pin(release(&config, &members, flags.dry_run)))
+    runtime.block_on(Box::pin(release(&config, &members, flags)))
 }
 
 fn chosen(config: &Config, only: &[String]) -> anyhow::Result<Vec<MemberName>> {
@@ -103,7 +107,8 @@ fn idle_state(path: &Path) -> anyhow::Result<StateDir> {
     Ok(state)
 }
 
-async fn release(config: &Config, chosen: &[MemberName], dry_run: bool) -> anyhow::Result<()> {
+async fn release(config: &Config, chosen: &[MemberName], flags: &Release) -> anyhow::Result<()> {
+    let dry_run = flags.dry_run;
     let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
     let registry = Registry::new(tasks.clone(), cancel.clone());
     registry.apply(config)?;
@@ -117,13 +122,16 @@ async fn release(config: &Config, chosen: &[MemberName], dry_run: bool) -> anyho
     cancel.cancel();
     tasks.close();
     tasks.wait().await;
-    let (mut failures, mut out) = (Vec::new(), String::new());
+    let (mut failures, mut out, mut told) = (Vec::new(), String::new(), Vec::new());
     for (name, done, ended) in outcomes {
         let verb = if dry_run { "would be released" } else { "released" };
         out.push_str(&format!("{name}: {} objects {verb}\n", done.values().map(HashSet::len).sum::<usize>()));
+        let objects: BTreeMap<_, _> = done.iter().map(|(resource, uids)| (resource, uids.len())).collect();
+        let error = ended.as_ref().err().map(|error| format!("{error:#}"));
+        told.push(json!({"name": name.as_str(), "dryRun": dry_run, "objects": objects, "error": error}));
         failures.extend(ended.err().map(|error| format!("member {name}: {error:#}")));
     }
-    std::io::stdout().write_all(out.as_bytes()).context("cannot write to standard output")?;
+    print(&flags.output.map_or(Ok(out), |output| output.text(&json!({"members": told})))?)?;
     if failures.is_empty() { Ok(()) } else { Err(anyhow!("not everything is released: {}", failures.join("; "))) }
 }
 

@@ -1,12 +1,16 @@
 //! `kubefold status`: the members, and everything that is unfinished or differs.
 
-use std::{fmt::Write as _, io::Write as _};
+use std::fmt::Write as _;
 
 use anyhow::Context;
 use http::Method;
 
 use crate::{
-    cli::client::{Connection, Output},
+    cli::{
+        client::{Connection, Output},
+        paint::{self, Paint, paint, width},
+        print as print_text,
+    },
     route::status::{FleetStatus, MemberStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
 };
 
@@ -24,15 +28,16 @@ pub(super) fn print(flags: &Status) -> anyhow::Result<()> {
     let answer = flags.connection.ask(Method::GET, STATUS_PATH, Vec::new())?;
     let status: FleetStatus = serde_json::from_str(&answer).context("what answered is no kubefold of this version")?;
     let text = match flags.output {
-        None => render(&status),
+        None => render(&status, paint::on_stdout()),
         Some(output) => output.text(&status)?,
     };
-    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+    print_text(&text)
 }
 
-fn render(status: &FleetStatus) -> String {
-    let mut rows = vec![["MEMBER", "STATE", "FOR", "VERSION", "CLUSTER", "CAUSE"].map(str::to_owned)];
-    rows.extend(status.members.iter().map(member_row));
+fn render(status: &FleetStatus, colours: bool) -> String {
+    let titles = ["MEMBER", "STATE", "VERSION", "LATENCY", "STORES", "OBJECTS", "SIZE", "LAG", "LAST ERROR"];
+    let mut rows = vec![titles.map(str::to_owned)];
+    rows.extend(status.members.iter().map(|member| member_row(member, colours)));
     let mut out = table(&rows);
     let objects: usize = status.kinds.iter().map(|kind| kind.objects).sum();
     let watches: usize = status.kinds.iter().map(|kind| kind.watches).sum();
@@ -63,11 +68,44 @@ fn render(status: &FleetStatus) -> String {
     out
 }
 
-fn member_row(member: &MemberStatus) -> [String; 6] {
-    let state = if member.absent { format!("{}, absent", member.state) } else { member.state.clone() };
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-    let age = member.since_seconds.map(age);
-    [member.name.clone(), state, text(&age), text(&member.version), text(&member.cluster), text(&member.cause)]
+fn member_row(member: &MemberStatus, colours: bool) -> [String; 9] {
+    let mut state = member.state.clone();
+    if let Some(seconds) = member.since_seconds {
+        let _infallible = write!(state, " {}", age(seconds));
+    }
+    if member.absent {
+        state.push_str(", absent");
+    }
+    let colour = match member.state.as_str() {
+        "ready" => Paint::Good,
+        "down" => Paint::Bad,
+        _ => Paint::Odd,
+    };
+    let last = member.last_error.as_ref();
+    [
+        member.name.clone(),
+        paint(&state, colour, colours),
+        member.version.clone().unwrap_or_else(|| "-".to_owned()),
+        member.latency_millis.map_or_else(|| "-".to_owned(), |millis| format!("{millis:.1}ms")),
+        member.stores.to_string(),
+        member.objects.to_string(),
+        size(member.bytes),
+        age(member.lag_seconds),
+        match (&member.cause, last) {
+            (Some(cause), _) => format!("now: {cause}"),
+            (None, Some(last)) => format!("{} ago: {}", age(last.age_seconds), last.message),
+            (None, None) => "-".to_owned(),
+        },
+    ]
+}
+
+/// As people say sizes.
+fn size(bytes: usize) -> String {
+    match bytes >> 10 {
+        0 => format!("{bytes}B"),
+        kib @ 1..10_240 => format!("{kib}KiB"),
+        kib => format!("{}MiB", kib >> 10),
+    }
 }
 
 fn write_rows(write: &UnfinishedWrite) -> Vec<[String; 5]> {
@@ -99,11 +137,14 @@ fn age(seconds: u64) -> String {
 pub(super) fn table(rows: &[impl AsRef<[String]>]) -> String {
     let rows = || rows.iter().map(AsRef::as_ref);
     let columns = rows().map(<[String]>::len).max().unwrap_or(0);
-    let width = |column: usize| rows().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let widest = |column: usize| rows().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();
+    let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
     let mut out = String::new();
     for row in rows() {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, widest)| cell.clone() + &" ".repeat(widest.saturating_sub(width(cell))));
         let line = cells.collect::<Vec<_>>().join("   ");
         out.push_str(line.trim_end());
         out.push('\n');
@@ -114,7 +155,7 @@ pub(super) fn table(rows: &[impl AsRef<[String]>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::status::{BehindMember, KindStatus};
+    use crate::route::status::{BehindMember, KindStatus, PastError};
 
     fn member(name: &str) -> MemberStatus {
         MemberStatus {
@@ -124,6 +165,12 @@ mod tests {
             cause: None,
             since_seconds: None,
             version: Some("v1.36.4".into()),
+            latency_millis: Some(1.26),
+            stores: 2,
+            objects: 3,
+            bytes: 4_200,
+            lag_seconds: 0,
+            last_error: None,
             cluster: Some("c".into()),
             absent: false,
         }
@@ -137,6 +184,9 @@ mod tests {
             cause: Some("connection refused".into()),
             since_seconds: Some(130),
             absent: true,
+            latency_millis: None,
+            lag_seconds: 131,
+            last_error: Some(PastError { message: "connection refused".into(), age_seconds: 1 }),
             ..member("west")
         };
         let mut status = FleetStatus {
@@ -152,11 +202,11 @@ mod tests {
             differing: Vec::new(),
             doubled: Vec::new(),
         };
-        let members = "MEMBER   STATE          FOR   VERSION   CLUSTER   CAUSE\n\
-                       east     ready          -     v1.36.4   c         -\n\
-                       west     down, absent   2m    v1.36.4   c         connection refused\n\n\
+        let members = "MEMBER   STATE             VERSION   LATENCY   STORES   OBJECTS   SIZE   LAG   LAST ERROR\n\
+                       east     ready             v1.36.4   1.3ms     2        3         4KiB   0s    -\n\
+                       west     down 2m, absent   v1.36.4   -         2        3         4KiB   2m    now: connection refused\n\n\
                        1 kinds followed, 3 objects, 1 watches\npods/v1 is not known of west\n";
-        assert_eq!(render(&status), format!("{members}nothing is unfinished, nothing differs\n"));
+        assert_eq!(render(&status, false), format!("{members}nothing is unfinished, nothing differs\n"));
         status.unfinished.push(UnfinishedWrite {
             resource: "deployments.apps".into(),
             namespace: "default".into(),
@@ -175,7 +225,7 @@ mod tests {
         let rest = "\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
                     delete       deployments.apps/web in default   25h   west     refused\n\n\
                     DIFFERS        IN\nnamespaces/x   west\n";
-        assert_eq!(render(&status), format!("{members}{rest}"));
+        assert_eq!(render(&status, false), format!("{members}{rest}"));
         assert_eq!(serde_json::from_str::<FleetStatus>(&serde_json::to_string(&status).unwrap()).unwrap(), status);
     }
 }

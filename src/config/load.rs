@@ -104,22 +104,38 @@ fn plain_cause(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
+/// Reads a configuration that is no file yet; `path` says where it is to be: relative paths are resolved from there.
+///
+/// Errors: as [`load`].
+pub fn load_text(text: &str, path: &Path) -> Result<Config, ConfigError> {
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    parse_text(text, path, &mut Files { folder, read: Vec::new() })
+}
+
 fn parse(path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
+    let refuse = |problem: Problem| ConfigError {
+        file: path.to_path_buf(),
+        line: None,
+        whose: Whose::Nobody,
+        problem: Box::new(problem),
+    };
+    let bytes = read_bounded(path).map_err(|cause| {
+        refuse(match cause {
+            Unreadable::Io(cause) => Problem::Unreadable { cause },
+            Unreadable::TooLarge(size) => Problem::TooLarge { size, max: FILE_BYTES_MAX },
+        })
+    })?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| refuse(Problem::Syntax { cause: error.to_string() }))?;
+    parse_text(text, path, files)
+}
+
+fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
     let refuse = |line: Option<u64>, whose: Whose, problem: Box<Problem>| ConfigError {
         file: path.to_path_buf(),
         line,
         whose,
         problem,
     };
-    let bytes = read_bounded(path).map_err(|cause| {
-        let problem = match cause {
-            Unreadable::Io(cause) => Problem::Unreadable { cause },
-            Unreadable::TooLarge(size) => Problem::TooLarge { size, max: FILE_BYTES_MAX },
-        };
-        refuse(None, Whose::Nobody, Box::new(problem))
-    })?;
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|error| refuse(None, Whose::Nobody, Box::new(Problem::Syntax { cause: error.to_string() })))?;
     let raw: RawConfig = serde_saphyr::from_str(text).map_err(|error| {
         let (line, problem) = syntax(&error);
         refuse(line, Whose::Nobody, Box::new(problem))

@@ -12,13 +12,15 @@ mod load;
 mod policies;
 mod policy;
 mod raw;
+#[cfg(test)]
+mod reference;
 mod reload;
 mod shared;
 #[cfg(test)]
 mod tests;
 
 pub use error::{ConfigError, PolicyProblem, Problem};
-pub use load::load;
+pub use load::{load, load_text};
 pub use policy::{
     Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig, Strategy,
     unfit,

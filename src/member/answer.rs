@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use prometheus_client::metrics::counter::Counter;
 use tokio::{
     sync::OwnedSemaphorePermit,
     time::{Sleep, sleep},
@@ -31,6 +32,8 @@ pub(super) struct Held {
     pub(super) vitals: Arc<Vitals>,
     pub(super) lease: Lease,
     pub(super) permit: Option<OwnedSemaphorePermit>,
+    /// Counts its bytes.
+    pub(super) bytes: Option<Counter>,
     /// How long it may stall while somebody waits for more; a watch may for ever.
     pub(super) stall_max: Option<Duration>,
 }
@@ -52,7 +55,7 @@ impl UpResponseBody {
     /// Frees what was held; the connection is kept only after a clean end.
     fn release(&mut self, failure: Option<Failure>) -> Option<UpstreamError> {
         self.stall = None;
-        let Held { member, vitals, lease, permit, stall_max: _ } = self.held.take()?;
+        let Held { member, vitals, lease, permit, bytes: _, stall_max: _ } = self.held.take()?;
         drop(permit);
         let Some(failure) = failure else {
             lease.finish();
@@ -83,6 +86,10 @@ impl Body for UpResponseBody {
             Poll::Ready(Some(Ok(frame))) => {
                 // The clock runs only while somebody waits: a slow reader is not a stalled member.
                 this.stall = None;
+                let counter = this.held.as_ref().and_then(|held| held.bytes.as_ref());
+                if let (Some(counter), Some(data)) = (counter, frame.data_ref()) {
+                    counter.inc_by(data.len() as u64);
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {

@@ -79,11 +79,21 @@ impl Dialer {
         let deadline = Instant::now() + self.connect_max;
         let tcp = timeout_at(deadline, self.reach()).await;
         let tcp = tcp.map_err(|_| Failure::ConnectTimeout(self.connect_max))??;
-        let opened = timeout_at(deadline, self.open(tcp, tls)).await;
+        let opened = timeout_at(deadline, self.open_by(tcp, tls)).await;
         opened.map_err(|_| Failure::HandshakeTimeout(self.connect_max))?
     }
 
-    async fn open(&self, tcp: TcpStream, tls: Arc<rustls::ClientConfig>) -> Result<Opened, Failure> {
+    /// Speaks TLS, and the HTTP version that is agreed on by it.
+    pub(super) async fn open(&self, tcp: TcpStream) -> Result<Opened, Failure> {
+        self.open_by(tcp, Arc::clone(&self.credentials.tls)).await
+    }
+
+    /// The same, and HTTP/1.1 whatever else the member speaks: HTTP/2 has no upgrades.
+    pub(super) async fn open_http1(&self, tcp: TcpStream) -> Result<Opened, Failure> {
+        self.open_by(tcp, Arc::clone(&self.credentials.tls_http1)).await
+    }
+
+    async fn open_by(&self, tcp: TcpStream, tls: Arc<rustls::ClientConfig>) -> Result<Opened, Failure> {
         if self.credentials.base.scheme_str() != Some("https") {
             return self.http1(TokioIo::new(tcp)).await;
         }
@@ -94,7 +104,8 @@ impl Dialer {
         if http2 { self.http2(TokioIo::new(tls)).await } else { self.http1(TokioIo::new(tls)).await }
     }
 
-    async fn reach(&self) -> Result<TcpStream, Failure> {
+    /// Connects, through the proxy if there is one.
+    pub(super) async fn reach(&self) -> Result<TcpStream, Failure> {
         let base = self.credentials.base.clone();
         let Some(proxy) = self.credentials.proxy.clone() else {
             return connector().oneshot(base.clone()).await.map(TokioIo::into_inner).map_err(|e| unreached(&base, e));

@@ -9,6 +9,7 @@ mod access;
 mod answer;
 pub mod catalog;
 pub mod cause;
+pub mod checkup;
 mod dial;
 pub mod error;
 pub mod health;
@@ -55,6 +56,7 @@ pub use {
     error::{Blame, Failure, Retry, UpstreamError},
     health::Health,
     impersonate::{ImpersonateError, impersonate, strip},
+    probe::LastError,
     registry::{Registry, RegistryError},
     upstream::{Class, UpResponseBody, collect},
 };
@@ -199,6 +201,21 @@ impl Member {
     /// Counts what comes to nothing with it.
     pub fn meter(&self) -> &Meter {
         self.vitals.meter()
+    }
+
+    /// How long its last probe waited for an answer.
+    pub fn latency(&self) -> Option<std::time::Duration> {
+        self.vitals.latency()
+    }
+
+    /// What came to nothing with it last.
+    pub fn last_error(&self) -> Option<LastError> {
+        self.vitals.last_error()
+    }
+
+    /// Notes what came to nothing with it.
+    fn note(&self, text: &str) {
+        self.vitals.note(text);
     }
 
     /// How long it has owed an answer to a probe, and answered nobody else either.

@@ -34,6 +34,15 @@ const PROBE_GAP: Duration = Duration::from_millis(200);
 /// A failing `/readyz` lists its checks.
 const READYZ_BYTES_MAX: usize = 64 << 10;
 
+/// What came to nothing last.
+#[derive(Clone, Debug)]
+pub struct LastError {
+    /// One sentence.
+    pub text: Arc<str>,
+    /// When.
+    pub at: Instant,
+}
+
 /// The health machine, shared by whoever feeds it.
 pub(super) struct Vitals {
     machine: Mutex<Machine>,
@@ -41,6 +50,8 @@ pub(super) struct Vitals {
     nudge: Notify,
     meter: Arc<Meter>,
     outages: AtomicU64,
+    latency_micros: AtomicU64,
+    last_error: Mutex<Option<LastError>>,
     /// When it was asked what it has not answered since; nor has it answered anything else.
     asked: Mutex<Option<Instant>>,
 }
@@ -54,6 +65,8 @@ impl Vitals {
             nudge: Notify::new(),
             meter,
             outages: AtomicU64::new(0),
+            latency_micros: AtomicU64::new(0),
+            last_error: Mutex::default(),
             asked: Mutex::default(),
         })
     }
@@ -77,6 +90,27 @@ impl Vitals {
         if output.probe_now {
             self.nudge.notify_one();
         }
+    }
+
+    /// Notes what came to nothing, for operators to read.
+    pub(super) fn note(&self, text: &str) {
+        *self.last_error.lock() = Some(LastError { text: text.into(), at: Instant::now() });
+    }
+
+    /// What came to nothing last, if anything did.
+    pub(super) fn last_error(&self) -> Option<LastError> {
+        self.last_error.lock().clone()
+    }
+
+    /// How long the last probe waited for its answer.
+    pub(super) fn latency(&self) -> Option<Duration> {
+        let micros = self.latency_micros.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
+    fn answered_after(&self, latency: Duration) {
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).max(1);
+        self.latency_micros.store(micros, Ordering::Relaxed);
     }
 
     /// It is being asked for its health.
@@ -104,6 +138,9 @@ impl Vitals {
     pub(super) fn failed(&self, failure: &Failure) {
         if let Some(cause) = Cause::of_failure(failure) {
             self.meter.failed(cause);
+            if cause != Cause::Down {
+                self.note(&failure.to_string());
+            }
         }
         match failure {
             Failure::Credential(_)
@@ -210,7 +247,10 @@ async fn probe(member: &Member) -> (Input, Option<Cause>) {
 
 fn failed(member: &Member, error: &UpstreamError) -> (Input, Option<Cause>) {
     let cause = Cause::of_failure(&error.failure);
-    cause.into_iter().for_each(|cause| member.meter().failed(cause));
+    if let Some(cause) = cause {
+        member.meter().failed(cause);
+        member.vitals.note(&error.cause());
+    }
     let certain = matches!(error.failure, Failure::Refused(_) | Failure::Resolve { .. } | Failure::Credential(_));
     if matches!(error.failure, Failure::HeadTimeout(_) | Failure::BodyTimeout(_)) {
         // The connection may be dead and the member alive: the next probe opens another one.
@@ -223,7 +263,9 @@ fn failed(member: &Member, error: &UpstreamError) -> (Input, Option<Cause>) {
 async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, UpstreamError> {
     let mut request = Request::new(empty());
     *request.uri_mut() = Uri::from_static("/readyz");
+    let asked = Instant::now();
     let response = member.upstream.probe(request).await?;
+    member.vitals.answered_after(asked.elapsed());
     let code = response.status();
     let body = collect(response.into_body(), READYZ_BYTES_MAX).await?;
     Cause::of_status(code).into_iter().for_each(|cause| member.meter().failed(cause));
@@ -236,6 +278,7 @@ async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, Upstr
         StatusCode::FORBIDDEN => "it does not let kubefold read /readyz (403)".into(),
         _ => unready(code, &body).into(),
     };
+    member.vitals.note(&said);
     Ok(Some((code, said)))
 }
 

@@ -223,6 +223,7 @@ impl Reflector {
         // What failed on its way was counted there.
         if !matches!(error, SessionError::Upstream(_) | SessionError::Down(_)) && Some(cause) != error.counted() {
             self.member.meter().failed(cause);
+            self.member.note(&format!("{}: {error}", self.store.spec().label()));
         }
         if self.state.tell(cause) {
             let (member, kind) = (self.member.name(), self.store.spec().label());

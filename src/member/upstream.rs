@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use http::{HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
@@ -29,6 +30,7 @@ use crate::{
         pool::{Lease, Pool, STREAMS_MAX},
         probe::Vitals,
     },
+    observe::{RequestClass, audit},
     wire::body::Body,
 };
 
@@ -151,6 +153,12 @@ impl Upstream {
         request: Request<UpBody>,
         class: Class,
     ) -> Result<Response<UpResponseBody>, UpstreamError> {
+        let class_of = RequestClass::of(request.method(), request.uri().path(), request.uri().query());
+        let began = Instant::now();
+        let mut request = request;
+        if let Some(id) = audit::current() {
+            request.headers_mut().insert(audit::AUDIT_ID, id);
+        }
         let settings = self.settings.load_full();
         let permit = self.admit(&settings, class).map_err(|failure| self.fail(failure))?;
         let answered = self.exchange(request, class, head_max(&settings.deadlines, class)).await;
@@ -159,7 +167,8 @@ impl Upstream {
         if let Some(cause) = Cause::of_anybodys(response.status()) {
             self.vitals.meter().failed(cause);
         }
-        Ok(self.answer(response, lease, class, Some(permit)))
+        let bytes = self.vitals.meter().answered(class_of, response.status().as_u16(), began.elapsed());
+        Ok(self.answer(response, lease, class, Some((permit, bytes))))
     }
 
     /// As [`Self::send`], for probes: without a permit, so that a busy member is not taken for a dead one, and
@@ -181,13 +190,14 @@ impl Upstream {
         response: Response<Incoming>,
         lease: Lease,
         class: Class,
-        permit: Option<OwnedSemaphorePermit>,
+        counted: Option<(OwnedSemaphorePermit, Counter)>,
     ) -> Response<UpResponseBody> {
         let stall_max = match class {
             Class::Read | Class::Write => Some(self.settings.load().deadlines.read),
             Class::Watch | Class::Stream => None,
         };
-        let held = Held { member: self.name.clone(), vitals: self.vitals.clone(), lease, permit, stall_max };
+        let (permit, bytes) = counted.unzip();
+        let held = Held { member: self.name.clone(), vitals: self.vitals.clone(), lease, permit, bytes, stall_max };
         response.map(|body| UpResponseBody::new(body, held))
     }
 
@@ -218,7 +228,10 @@ impl Upstream {
             match sent {
                 Ok(response) => return Ok((response, lease)),
                 Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
+                    Some(unsent) => {
+                        self.vitals.meter().retried();
+                        request = unsent;
+                    }
                     None => return Err(broken(error.into_error())),
                 },
             }
@@ -392,7 +405,7 @@ fn head_max(deadlines: &Deadlines, class: Class) -> Option<Duration> {
 }
 
 /// `base` with its path before that of `asked`, whose bytes stay as they are.
-fn target(base: &Uri, asked: &Uri) -> Result<Uri, Failure> {
+pub(super) fn target(base: &Uri, asked: &Uri) -> Result<Uri, Failure> {
     let unfit = || Failure::Request(format!("no path: {asked}").into());
     let path = asked.path_and_query().ok_or_else(unfit)?;
     let prefix = base.path().trim_end_matches('/');
@@ -406,7 +419,7 @@ fn target(base: &Uri, asked: &Uri) -> Result<Uri, Failure> {
 }
 
 /// Writes the target as the connection's HTTP version wants it.
-fn address(request: &mut Request<UpBody>, target: &Uri, http2: bool) {
+pub(super) fn address(request: &mut Request<UpBody>, target: &Uri, http2: bool) {
     request.headers_mut().remove(header::HOST);
     *request.version_mut() = http::Version::default();
     if http2 {

@@ -4,7 +4,7 @@
 //! and no label ever names an object. Source: the OpenMetrics 1.0 text format, which Prometheus takes since 2.5.
 
 use http::{HeaderValue, Response, header};
-use prometheus_client::{encoding::text::encode, registry::Registry};
+use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
 
 use crate::wire::{
     body::{Body, full},
@@ -21,7 +21,10 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { registry: Registry::with_prefix("kubefold") }
+        let mut registry = Registry::with_prefix("kubefold");
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "Which kubefold this is", build);
+        Self { registry }
     }
 }
 

@@ -2,13 +2,20 @@
 //!
 //! May name: `wire`.
 
+pub mod audit;
+mod class;
 mod metrics;
+mod traffic;
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-pub use metrics::Metrics;
+pub use {
+    class::{RESOURCES, RequestClass, resource_class},
+    metrics::Metrics,
+    traffic::{Party, Traffic},
+};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +36,7 @@ pub fn init(format: LogFormat) {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let result = match format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).try_init(),
     };
     // The only failure is that somebody else has set it up: then it is set up.
     drop(result);

@@ -6,7 +6,10 @@ use tokio::time::Instant;
 
 use crate::{
     config::MemberName,
-    member::{Member, stores::Stores},
+    member::{
+        Member,
+        stores::{StoreFigures, Stores},
+    },
     store::Remarks,
     wire::{
         body::{Body, full},
@@ -19,7 +22,7 @@ use crate::{
 pub const STATUS_PATH: &str = "/kubefold/v1/status";
 
 /// The fleet as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetStatus {
     /// Every configured member, in order.
@@ -35,7 +38,7 @@ pub struct FleetStatus {
 }
 
 /// One member.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberStatus {
     /// Its name.
@@ -53,12 +56,40 @@ pub struct MemberStatus {
     /// Its Kubernetes version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// How long its last probe waited for an answer. Units: milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_millis: Option<f64>,
+    /// Kinds that are followed in it.
+    #[serde(default)]
+    pub stores: usize,
+    /// Its objects in them.
+    #[serde(default)]
+    pub objects: usize,
+    /// What they cost to hold. Units: bytes.
+    #[serde(default)]
+    pub bytes: usize,
+    /// How long the kind that is furthest behind has not been followed; 0: all are current. Units: seconds.
+    #[serde(default)]
+    pub lag_seconds: u64,
+    /// What came to nothing last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<PastError>,
     /// The UID of its cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The configuration declares it absent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
+}
+
+/// Something that came to nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PastError {
+    /// What, in one sentence.
+    pub message: String,
+    /// How long ago. Units: seconds.
+    pub age_seconds: u64,
 }
 
 /// One kind that is followed.
@@ -157,8 +188,9 @@ fn status(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> FleetSta
     // Of a resource that is followed in several versions.
     differing.dedup();
     doubled.dedup();
+    let figures = stores.figures();
     FleetStatus {
-        members: members.iter().map(|member| member_status(stores, member)).collect(),
+        members: members.iter().map(|member| member_status(stores, &figures, member)).collect(),
         kinds,
         unfinished: unfinished.iter().map(|one| unfinished_write(one, now_unix)).collect(),
         differing,
@@ -166,8 +198,10 @@ fn status(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> FleetSta
     }
 }
 
-fn member_status(stores: &Stores, member: &Member) -> MemberStatus {
-    let health = member.health();
+fn member_status(stores: &Stores, figures: &[StoreFigures], member: &Member) -> MemberStatus {
+    let (health, following) = (member.health(), stores.following(member.name()));
+    let held = figures.iter().filter_map(|store| store.held.get(member.name()));
+    let (objects, bytes) = held.fold((0, 0), |(objects, bytes), held| (objects + held.objects, bytes + held.bytes));
     let server = stores.member_catalog(member.name()).and_then(|catalog| catalog.server.clone());
     let version = server.and_then(|server| server.document.get("gitVersion")?.as_str().map(str::to_owned));
     MemberStatus {
@@ -177,6 +211,14 @@ fn member_status(stores: &Stores, member: &Member) -> MemberStatus {
         cause: health.cause().map(ToString::to_string),
         since_seconds: health.age(Instant::now()).map(|age| age.as_secs()),
         version,
+        latency_millis: member.latency().map(|latency| (latency.as_secs_f64() * 1e5).round() / 100.0),
+        stores: following.stores,
+        objects,
+        bytes,
+        lag_seconds: following.lag.as_secs(),
+        last_error: member
+            .last_error()
+            .map(|last| PastError { message: last.text.to_string(), age_seconds: last.at.elapsed().as_secs() }),
         cluster: member.cluster_uid().map(|uid| uid.to_string()),
         absent: member.config().absent,
     }

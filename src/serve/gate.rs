@@ -10,10 +10,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    observe::audit,
     serve::{
         authenticate::Identity,
         headers,
         health::{self, Check, HealthPath, Readiness},
+        traffic::{Came, Served},
     },
     wire::{
         body::{Body, empty},
@@ -39,12 +41,18 @@ pub struct Gate<H> {
     handler: Arc<H>,
     readiness: Arc<dyn Readiness>,
     draining: CancellationToken,
+    served: Served,
 }
 
 impl<H: Handler> Gate<H> {
     /// Puts a gate before a handler. Once `draining` is cancelled kubefold is no longer ready.
     pub fn new(handler: Arc<H>, readiness: Arc<dyn Readiness>, draining: CancellationToken) -> Self {
-        Self { handler, readiness, draining }
+        Self { handler, readiness, draining, served: Served::default() }
+    }
+
+    /// Has what passes counted.
+    pub fn counting(self, served: Served) -> Self {
+        Self { served, ..self }
     }
 
     /// Answers one request of a connection whose client is `identity`. Never fails and never panics.
@@ -52,7 +60,9 @@ impl<H: Handler> Gate<H> {
         let started = Instant::now();
         let audit_id = headers::audit_id(request.headers_mut());
         let (method, class) = (request.method().clone(), path_class(request.uri().path()));
-        let mut response = match AssertUnwindSafe(self.admit(request, identity)).catch_unwind().await {
+        let came = Came::of(request.method(), request.uri().path(), request.uri().query());
+        let admitted = audit::scoped(audit_id.clone(), self.admit(request, identity));
+        let mut response = match AssertUnwindSafe(admitted).catch_unwind().await {
             Ok(response) => response,
             Err(panic) => {
                 tracing::error!(audit = ?audit_id, panic = panic_text(&*panic), "a request's handler panicked");
@@ -69,7 +79,8 @@ impl<H: Handler> Gate<H> {
         } else {
             tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
         }
-        response.headers_mut().insert(headers::AUDIT_ID, audit_id);
+        response.headers_mut().insert(audit::AUDIT_ID, audit_id);
+        let response = self.served.answered(&came, started.elapsed(), response);
         // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
         if method == http::Method::HEAD { response.map(|_| empty()) } else { response }
     }

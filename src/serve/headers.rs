@@ -4,11 +4,9 @@
 
 use http::{HeaderMap, HeaderName, header};
 
-use crate::wire::status::Status;
+use crate::{observe::audit::AUDIT_ID, wire::status::Status};
 
 const AUDIT_ID_MAX: usize = 64;
-/// Carries one request's identity through logs of kubefold and of every member.
-pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// Headers of one hop, whether or not `Connection` names them (RFC 9110 section 7.6.1).
 const HOP_BY_HOP: [HeaderName; 9] = [

@@ -14,9 +14,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 pub mod tls;
+mod traffic;
 
 pub use gate::{Gate, Handler};
-pub use headers::AUDIT_ID;
 pub use listener::{Limits, ListenError, Listener};
 pub use published::{Published, PublishedError};
 pub use state::{StateDir, StateError};
+pub use traffic::Served;

@@ -79,6 +79,8 @@ pub struct FleetStore {
     retained_since: AtomicU64,
     /// No member serves the kind any more: watches end.
     ended: AtomicBool,
+    /// Watches that were told 410.
+    expired: AtomicU64,
     /// Hears of identities that changed, so that other stores are dressed anew.
     on_identities: OnIdentities,
 }
@@ -111,6 +113,7 @@ impl FleetStore {
             retained: Mutex::default(),
             retained_since: AtomicU64::new(u64::MAX),
             ended: AtomicBool::new(false),
+            expired: AtomicU64::new(0),
             on_identities: Box::new(on_identities),
         }
     }
@@ -428,6 +431,7 @@ impl FleetStore {
         // Between this kind's head and the last revision of all nothing of this kind happened: whatever takes a revision
         // holds the lock until it is logged.
         if revision < inner.log.floor() || revision > inner.head.max(inner.shared.revisions.last()) {
+            self.expired.fetch_add(1, Ordering::Relaxed);
             return Err(Expired { floor: inner.log.floor() });
         }
         Ok(self.place(revision, inner.log.offset_at(revision)))
@@ -461,6 +465,9 @@ impl FleetStore {
         } else {
             *cursor.place.moved.lock() = Instant::now();
         }
+        if matches!(outcome, ReadAfter::Expired) {
+            self.expired.fetch_add(1, Ordering::Relaxed);
+        }
         outcome
     }
 
@@ -479,6 +486,11 @@ impl FleetStore {
     /// Says how many watchers there are.
     pub fn watchers(&self) -> usize {
         self.places.lock().iter().filter(|place| place.strong_count() > 0).count()
+    }
+
+    /// Says how many watches began before, or fell behind, what the log reaches.
+    pub fn expired(&self) -> u64 {
+        self.expired.load(Ordering::Relaxed)
     }
 
     /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.

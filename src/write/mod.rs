@@ -44,6 +44,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::MemberName,
+    observe::audit,
     wire::warning::Warnings,
     write::{
         fleet::Fleet,
@@ -145,7 +146,7 @@ impl<F: Fleet> Writer<F> {
     ) -> Result<Warnings, Reply> {
         let this = self.clone();
         let delete = async move { collection::delete_collection(&this, &request, &selected).await };
-        self.tasks.spawn(delete).await.unwrap_or_else(|error| {
+        self.tasks.spawn(audit::carried(delete)).await.unwrap_or_else(|error| {
             tracing::error!(%error, "a deletion of a collection broke off");
             Err(Reply::internal("the deletion broke off; list what is left"))
         })
@@ -173,7 +174,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     async fn run(&self, write: impl Future<Output = Reply> + Send + 'static) -> Reply {
-        match self.tasks.spawn(write).await {
+        match self.tasks.spawn(audit::carried(write)).await {
             Ok(reply) => reply,
             Err(error) => {
                 tracing::error!(%error, "a write broke off; the journal finishes it");

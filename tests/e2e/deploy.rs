@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     objects::{config_map, namespace},
-    support::{FleetFile, Kubefold, MemberOptions, Testbed},
+    support::{FleetFile, Kubefold, MemberOptions, Testbed, program},
 };
 
 /// A credential that may only read and impersonate serves the fleet view, the member view and writes as the caller.
@@ -41,10 +41,46 @@ async fn least_privilege_is_enough() {
         );
     }
     let fleet = Kubefold::start(&file).await;
+    // What it needs is what it has.
+    let config = fleet.config();
+    let doctor =
+        tokio::process::Command::new(program()).args(["doctor", "--config"]).arg(&config).output().await.unwrap();
+    assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
     let listed = fleet.kubectl(&["-n", "shop", "get", "configmaps", "-o", "name"]).await;
     assert!(listed.ok().contains("configmap/settings@east") && listed.stdout.contains("configmap/settings@west"));
     fleet.kubectl(&["-n", "shop", "create", "deployment", "web", "--image=web:1", "--replicas=2"]).await.ok();
     let parts = fleet.kubectl_in("fleet-east", &["-n", "shop", "get", "deployment", "web", "-o", "name"]).await;
     assert_eq!(parts.ok().trim(), "deployment.apps/web");
     fleet.kubectl(&["-n", "shop", "delete", "deployment", "web"]).await.ok();
+}
+
+/// Every field of every manifest is one that Kubernetes knows, and the pod may run where pods are restricted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kube_apiserver_takes_the_manifests() {
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let east = &bed["east"];
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
+    let kustomize = format!("{folder}/kustomize");
+    // A namespace that is not there takes no dry run.
+    let applied = east.kubectl(&["apply", "--server-side", "--validate=strict", "-k", &kustomize]).await;
+    assert_eq!(applied.ok().lines().count(), 6, "{applied}");
+    assert!(!applied.stderr.contains("Warning"), "{applied}");
+    let rbac = format!("{folder}/member-rbac.yaml");
+    let dry = east.kubectl(&["apply", "--dry-run=server", "--validate=strict", "-f", &rbac]).await;
+    assert_eq!(dry.ok().lines().count(), 4, "{dry}");
+
+    let path = "/apis/apps/v1/namespaces/kubefold/deployments/kubefold";
+    let deployment = east.api().await.get(path).await;
+    let template = &deployment["spec"]["template"];
+    let mut pod =
+        json!({"kind": "Pod", "apiVersion": "v1", "metadata": template["metadata"], "spec": template["spec"]});
+    pod["metadata"]["name"] = json!("kubefold");
+    let pods = "/api/v1/namespaces/kubefold/pods?dryRun=All&fieldValidation=Strict";
+    let answer = east.request(http::Method::POST, pods, pod.to_string()).await;
+    assert!(answer.status.is_success() && answer.warnings().is_empty(), "{answer}");
+    let (labels, selector) = (&template["metadata"]["labels"], &deployment["spec"]["selector"]["matchLabels"]);
+    let service = east.api().await.get("/api/v1/namespaces/kubefold/services/kubefold").await;
+    assert_eq!((labels, &service["spec"]["selector"]), (selector, selector), "the Service finds the pod");
+    let secret = east.api().await.get("/api/v1/namespaces/kubefold/secrets/kubefold-fleet").await;
+    assert_eq!(template["spec"]["volumes"][0]["secret"]["secretName"], secret["metadata"]["name"]);
 }

@@ -12,11 +12,13 @@
 
 mod absence;
 mod calm;
+mod cli;
 mod clients;
 mod config;
 mod deploy;
 mod differential;
 mod discovery;
+mod docs;
 mod fanout;
 mod fault;
 mod fault_definitions;
@@ -29,6 +31,7 @@ mod list_watch;
 mod member_view;
 mod membership;
 mod objects;
+mod observe;
 mod openapi;
 mod query;
 mod read;

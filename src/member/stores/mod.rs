@@ -5,6 +5,7 @@
 
 mod definitions;
 mod feeds;
+mod figures;
 mod marks;
 mod parts;
 mod poll;
@@ -41,6 +42,7 @@ use marks::Marks;
 use proof::Flight;
 
 pub use {
+    figures::{Following, Held, StoreFigures},
     marks::Marking,
     proof::{Scope, Unproven},
     ready::{Ready, UNKNOWN_WAIT_MAX},
@@ -64,6 +66,7 @@ pub struct Stores {
     /// What unfinished writes say of objects of any version, for stores that begin later, too.
     behind: Mutex<HashMap<ObjectName, Behind>>,
     telling: Mutex<()>,
+    counted: figures::Counted,
     tasks: TaskTracker,
     cancel: CancellationToken,
     this: Weak<Self>,
@@ -128,6 +131,7 @@ impl Stores {
             withheld: Mutex::default(),
             behind: Mutex::default(),
             telling: Mutex::default(),
+            counted: figures::Counted::default(),
             tasks,
             cancel,
             this: this.clone(),

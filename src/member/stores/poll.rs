@@ -73,7 +73,7 @@ impl Stores {
                 was_reachable = is_reachable;
             }
         };
-        until.run_until_cancelled(welcoming).await;
+        Box::pin(until.run_until_cancelled(welcoming)).await;
     }
 
     /// Asks a member now what it serves, as something was written that may have changed it.

@@ -185,7 +185,7 @@ fn a_child_is_one_by_its_own_word_and_its_controllers() {
         (EAST, Doc { owner: None, rv: 22, ..it.clone() }),
         // Its place is another.
         (EAST, Doc { inherited: Some(Marker { namespace: "b".into(), ..marker.clone() }), rv: 23, ..it.clone() }),
-        (EAST, Doc { inherited: Some(Marker { kind: "Job".into(), ..marker.clone() }), rv: 24, ..it.clone() }),
+        (EAST, Doc { inherited: Some(Marker { kind: "Job".into(), ..marker }), rv: 24, ..it.clone() }),
         // Widgets are made by whom their members know.
         (EAST, Doc { kind: Kind::Widgets, ..it.clone() }),
     ];
@@ -196,7 +196,7 @@ fn a_child_is_one_by_its_own_word_and_its_controllers() {
     fleet.news(REPLICA_SETS);
     // Adopted, and given up.
     fleet.is(EAST, &Doc { rv: 25, ..it.clone() });
-    fleet.is(EAST, &Doc { owner: None, rv: 26, ..it.clone() });
+    fleet.is(EAST, &Doc { owner: None, rv: 26, ..it });
     assert_eq!(
         fleet.news(REPLICA_SETS),
         ["ADDED a/web-1", "DELETED a/web-1@east", "DELETED a/web-1", "ADDED a/web-1@east"]

@@ -342,7 +342,7 @@ impl World {
             let owners: Vec<&Doc> = etcd.objects[0].values().filter(|owner| owner.namespace == doc.namespace).collect();
             if let Some(owner) = owners.get(usize::from(what) % owners.len().max(1)) {
                 doc.owner = Some((owner.name, owner.uid.clone()));
-                if doc.kind == Kind::ReplicaSets && what % 4 > 0 {
+                if doc.kind == Kind::ReplicaSets && !what.is_multiple_of(4) {
                     doc.inherited.clone_from(&owner.marker);
                 }
             }

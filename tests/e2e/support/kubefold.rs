@@ -298,7 +298,7 @@ impl Kubefold {
 
 /// The program under test: what `KUBEFOLD_BIN` says, or what cargo built for this test. An example has no build of its
 /// own, and takes the one that lies above it in the target directory.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let told = std::env::var_os("KUBEFOLD_BIN").map(PathBuf::from);
     let built = || option_env!("CARGO_BIN_EXE_kubefold").map(PathBuf::from);
     let above = || std::env::current_exe().ok()?.ancestors().nth(2).map(|target| target.join("kubefold"));

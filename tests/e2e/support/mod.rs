@@ -53,7 +53,7 @@ pub(crate) use {
     gateway::Gateway,
     informer::Informer,
     kubectl::{Kubectl, Output},
-    kubefold::{FleetFile, Kubefold},
+    kubefold::{FleetFile, Kubefold, program},
     member::{Member, MemberOptions},
     metrics::{Metrics, node_metrics, pod_metrics},
     port::Port,

@@ -73,7 +73,7 @@ fn pods() -> Kinds {
             pod("pulling", json!({}), main(waiting("ImagePullBackOff"), waiting("ErrImagePull"))),
             pod("half", json!({}), main(ended(0, 0, "Completed"), running.clone())),
             pod("failed-half", json!({}), main(ended(0, 0, "Completed"), ended(3, 0, "Error"))),
-            pod("signal", json!({}), main(ended(0, 9, ""), running.clone())),
+            pod("signal", json!({}), main(ended(0, 9, ""), running)),
             pod("code", json!({}), main(ended(7, 0, ""), ended(8, 0, ""))),
             pod("init-waiting", inits.clone(), init(waiting("PodInitializing"))),
             pod("init-crashing", inits.clone(), init(waiting("CrashLoopBackOff"))),

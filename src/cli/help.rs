@@ -1,0 +1,85 @@
+//! What `--help` says behind the flags: examples, and what exit codes mean.
+
+pub(super) const ROOT: &str = "\
+Examples:
+  # From a kubeconfig to a served fleet
+  kubefold init --from-kubeconfig ~/.kube/config
+  kubefold doctor --config clusters.yaml
+  kubefold serve --config clusters.yaml --state-dir ./state
+
+  # In another terminal
+  kubefold kubeconfig --state-dir ./state > fleet.kubeconfig
+  kubectl --kubeconfig fleet.kubeconfig get pods -A
+
+Results go to standard output, everything else to standard error. Colours are for terminals only; NO_COLOR turns them off.
+
+Exit codes:
+  0   done
+  1   it failed: one sentence on standard error says what, where and what to do
+  64  the flags or the configuration are wrong; nothing was done";
+
+pub(super) const SERVE: &str = "\
+Examples:
+  # On this machine alone
+  kubefold serve --config clusters.yaml --state-dir ./state
+
+  # For others, under a name
+  kubefold serve --config clusters.yaml --state-dir /var/lib/kubefold --listen 0.0.0.0:6443 \\
+    --external-url https://fleet.example.com:6443
+
+SIGHUP reads the configuration again, as a change of the file does. SIGTERM and SIGINT end it once answers under way are done;
+a second one ends it at once.";
+
+pub(super) const KUBECONFIG: &str = "\
+Examples:
+  kubefold kubeconfig --state-dir ./state > fleet.kubeconfig
+
+  # Where kubefold is reached by another name
+  kubefold kubeconfig --state-dir ./state --server https://fleet.example.com:6443
+
+Contexts: fleet (all members as one API), fleet-lenient, fleet-strict, and fleet-MEMBER (that member's own API).";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  kubefold status --state-dir ./state
+
+  # By a kubeconfig, for a program
+  kubefold status --kubeconfig fleet.kubeconfig -o json
+
+A member's LAG is how long the kind that is furthest behind has not been followed; 0s is current. A member that is down is
+no failure of this command: the exit code is 0.";
+
+pub(super) const DOCTOR: &str = "\
+Examples:
+  kubefold doctor --config clusters.yaml
+  kubefold doctor --config clusters.yaml --member east -o json
+
+It asks the members itself and needs no kubefold that runs. It changes nothing in them. The exit code is 1 if a check failed.";
+
+pub(super) const PLAN: &str = "\
+Examples:
+  kubefold plan -f web.yaml --state-dir ./state
+  kubectl create deployment web --image=nginx --dry-run=client -o yaml | kubefold plan -f - --kubeconfig fleet.kubeconfig";
+
+pub(super) const RELEASE: &str = "\
+Examples:
+  # What would be done
+  kubefold release --config clusters.yaml --dry-run
+
+  # kubefold has ended for good
+  kubefold release --config clusters.yaml --state-dir ./state";
+
+pub(super) const INIT: &str = "\
+Examples:
+  kubefold init --from-kubeconfig ~/.kube/config
+
+  # Two contexts, to look at first
+  kubefold init --from-kubeconfig ~/.kube/config --context prod-east --context prod-west --to -";
+
+pub(super) const COMPLETION: &str = "\
+Examples:
+  # In this shell
+  source <(kubefold completion bash)
+
+  # In every one
+  kubefold completion zsh > \"${fpath[1]}/_kubefold\"";

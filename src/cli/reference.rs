@@ -1,0 +1,43 @@
+//! `docs/cli.md` out of the commands themselves.
+
+use clap::CommandFactory;
+
+use crate::cli::Cli;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cli.md");
+const HEAD: &str = "\
+# Command line
+
+What every command says to `--help`. Results go to standard output, everything else to standard error; `-o json` and `-o yaml` give a
+program the whole answer. Colours are for terminals only, and `NO_COLOR` turns them off.
+
+| exit code | means |
+|---|---|
+| 0 | done |
+| 1 | it failed: one sentence on standard error says what, where and what to do. `doctor`: a check failed |
+| 64 | the flags or the configuration are wrong; nothing was done |
+
+`KUBEFOLD_DOCS=write cargo test --lib cli::reference` makes this page again.
+";
+
+fn page() -> String {
+    let mut root = Cli::command().term_width(110).disable_help_subcommand(true);
+    root.build();
+    let mut out = HEAD.to_owned();
+    for command in root.get_subcommands_mut() {
+        let help = command.render_help().to_string();
+        let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+        out.push_str(&format!("\n## {}\n\n```text\n{}\n```\n", command.get_name(), help.join("\n").trim_end()));
+    }
+    out
+}
+
+#[test]
+fn the_page_says_what_help_says() {
+    let page = page();
+    if std::env::var_os("KUBEFOLD_DOCS").is_some() {
+        std::fs::write(PAGE, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(written == page, "docs/cli.md is not what --help says; KUBEFOLD_DOCS=write makes it anew");
+}

@@ -1,0 +1,116 @@
+//! What is counted about requests of clients, as they pass the gate.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Response};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use prometheus_client::{encoding::EncodeLabelSet, metrics::counter::Counter, registry::Registry};
+
+use crate::{
+    observe::{RequestClass, Traffic},
+    wire::{
+        body::{Body, BodyError},
+        mode::Mode,
+    },
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct View {
+    view: &'static str,
+}
+
+/// Counts requests of clients.
+#[derive(Clone, Debug, Default)]
+pub struct Served(Traffic<View>);
+
+/// A request as it came in.
+pub(super) struct Came {
+    view: View,
+    class: RequestClass,
+}
+
+impl Came {
+    pub(super) fn of(method: &Method, path: &str, query: Option<&str>) -> Self {
+        let path = Mode::split(path).1;
+        let behind =
+            path.strip_prefix("/clusters/").map(|rest| rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"));
+        let (view, path) = behind.map_or(("fleet", path), |rest| ("member", rest));
+        Self { view: View { view }, class: RequestClass::of(method, path, query) }
+    }
+}
+
+impl Served {
+    /// Registers what is counted.
+    pub fn register(&self, exported: &mut Registry) {
+        self.0.register(exported, "response");
+    }
+
+    /// Counts an answer, and its body as it goes out.
+    pub(super) fn answered(&self, came: &Came, after: Duration, response: Response<Body>) -> Response<Body> {
+        let bytes = self.0.answered(&came.view, came.class, response.status().as_u16(), after);
+        match response.body().size_hint().exact() {
+            // Whole already: counted at once, and not wrapped.
+            Some(size) => {
+                bytes.inc_by(size);
+                response
+            }
+            None => response.map(|body| Counted { body, bytes }.boxed_unsync()),
+        }
+    }
+}
+
+/// A body whose bytes are counted as they go.
+struct Counted {
+    body: Body,
+    bytes: Counter,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            self.bytes.inc_by(data.len() as u64);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_counts_for_the_view_that_it_came_through() {
+        for (path, view, resource) in [
+            ("/api/v1/pods", "fleet", "pods"),
+            ("/views/lenient/api/v1/pods", "fleet", "pods"),
+            ("/clusters/east/api/v1/pods", "member", "pods"),
+            ("/clusters/east", "member", "other"),
+        ] {
+            let came = Came::of(&Method::GET, path, None);
+            assert_eq!((came.view.view, came.class.resource), (view, resource), "{path}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The command line, as an operator meets it: the real program, before real members.
+
+use std::{fs, path::Path, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    objects::{config_map, namespace},
+    support::{FleetFile, Kubefold, MemberOptions, Port, Testbed, eventually, program},
+};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// What a command said: exit code, standard output, standard error.
+async fn run(args: &[&str], folder: &Path) -> (Option<i32>, String, String) {
+    let mut command = tokio::process::Command::new(program());
+    let said = command.args(args).current_dir(folder).kill_on_drop(true).output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (said.status.code(), text(said.stdout), text(said.stderr))
+}
+
+fn findings<'v>(report: &'v Value, member: &str) -> Vec<(&'v str, &'v str, &'v str)> {
+    let members = report["members"].as_array().unwrap();
+    let member = members.iter().find(|one| one["name"] == member).unwrap();
+    let text = |finding: &'v Value, key: &str| finding[key].as_str().unwrap_or_default();
+    let findings = member["findings"].as_array().unwrap().iter();
+    findings.map(|one| (text(one, "check"), text(one, "result"), text(one, "detail"))).collect()
+}
+
+/// Of each member that is ill in another way, the layer that is ill is named, and what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_names_the_layer_that_is_ill() {
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let east = &bed["east"];
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (ca, closed) = (file("ca", &east.ca_pem()), Port::reserve());
+    let own = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
+    let other_ca = file("other-ca", &own.cert.pem());
+    east.kubectl(&["create", "serviceaccount", "nobody"]).await.ok();
+    let weak = file("weak", east.kubectl(&["create", "token", "nobody"]).await.ok());
+    let wrong = file("wrong", "no-token");
+    let server =
+        |url: &str, ca: &str, token: &str| format!("server: {url}\ncertificateAuthority: {ca}\ntokenFile: {token}");
+    let url = east.server_url();
+    let fleet = FleetFile::default()
+        .member(east, 1)
+        .written("twin", &format!("kubeconfig: {}", east.kubeconfig().display()))
+        .written("unnamed", &server("https://no-such-host.invalid:6443", &ca, &weak))
+        .written("refused", &server(&format!("https://{}", closed.addr()), &ca, &weak))
+        .written("stranger", &server(&url, &other_ca, &weak))
+        .written("unknown", &server(&url, &ca, &wrong))
+        .written("weak", &server(&url, &ca, &weak));
+    file("clusters.yaml", &fleet.text());
+
+    let (code, out, error) = run(&["doctor", "--config", "clusters.yaml", "-o", "json"], folder.path()).await;
+    assert_eq!(code, Some(1), "{out}{error}");
+    assert!(error.contains("not everything is well with twin, unnamed, refused, stranger, unknown, weak"), "{error}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    for (check, result, detail) in findings(&report, "east") {
+        assert_eq!(result, "ok", "{check}: {detail}");
+    }
+    let ill = |member: &str| {
+        let ill = findings(&report, member).into_iter().filter(|(_, result, _)| *result == "failed");
+        ill.map(|(check, _, detail)| (check, detail)).collect::<Vec<_>>()
+    };
+    let says = |member: &str, check: &str, detail: &str| {
+        let found = ill(member);
+        assert!(found.iter().any(|one| one.0 == check && one.1.contains(detail)), "{member}: {found:?}");
+    };
+    says("twin", "identity", "the same cluster as east");
+    says("unnamed", "dns", "no-such-host.invalid");
+    says("refused", "tcp", "connection refused");
+    says("stranger", "tls", "unknown authority");
+    says("unknown", "authentication", "401");
+    says("weak", "authorization", "list every resource");
+    // What rests on a layer that is ill is not tried.
+    assert_eq!(findings(&report, "refused").iter().filter(|one| one.1 == "skipped").count(), 7);
+
+    let (code, out, _) = run(&["doctor", "--config", "clusters.yaml", "--member", "weak"], folder.path()).await;
+    assert_eq!(code, Some(1));
+    assert!(out.contains("\nWhat to do:\n") && out.contains("apply -f deploy/member-rbac.yaml"), "{out}");
+    assert!(!out.contains('\u{1b}'), "colours are for terminals: {out}");
+    let (code, out, _) = run(&["doctor", "--config", "clusters.yaml", "--member", "east"], folder.path()).await;
+    assert!(code == Some(0) && out.ends_with("\nall is well\n"), "{out}");
+    let (code, out, error) = run(&["doctor", "--config", "none.yaml"], folder.path()).await;
+    assert!(code == Some(64) && out.is_empty() && error.lines().count() == 1, "{error}");
+}
+
+/// A file that `init` made is served as it is, and is never written over.
+#[tokio::test(flavor = "multi_thread")]
+async fn init_makes_a_file_that_is_served() {
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = bed["east"].kubeconfig();
+    let from = ["init", "--from-kubeconfig", kubeconfig.to_str().unwrap()];
+    let with = |more: &[&'static str]| [&from[..], more].concat();
+    let (code, shown, error) = run(&with(&["--to", "-"]), folder.path()).await;
+    assert!(code == Some(0) && error.is_empty(), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "standard output alone");
+    let (code, out, error) = run(&from, folder.path()).await;
+    assert!(code == Some(0) && out.is_empty() && error.contains("next: kubefold doctor"), "{error}");
+    assert_eq!(fs::read_to_string(folder.path().join("clusters.yaml")).unwrap(), shown);
+    let (code, _, error) = run(&from, folder.path()).await;
+    assert!(code == Some(1) && error.contains("exists and is not overwritten"), "{error}");
+    let (code, _, error) = run(&with(&["--context", "nowhere", "--to", "-"]), folder.path()).await;
+    assert!(code == Some(1) && error.contains("has no context \"nowhere\"; its contexts are east"), "{error}");
+    let (code, out, error) = run(&["doctor", "--config", "clusters.yaml"], folder.path()).await;
+    assert_eq!(code, Some(0), "{out}{error}");
+
+    // Scripts that shells read, and a reader that goes away.
+    let (_, script, _) = run(&["completion", "bash"], folder.path()).await;
+    fs::write(folder.path().join("completion"), &script).unwrap();
+    let bash =
+        tokio::process::Command::new("bash").args(["-n", "completion"]).current_dir(folder.path()).status().await;
+    assert!(bash.unwrap().success() && script.contains("doctor"));
+    for shell in ["zsh", "fish", "powershell"] {
+        let (code, script, _) = run(&["completion", shell], folder.path()).await;
+        assert!(code == Some(0) && script.contains("kubeconfig"), "{shell}");
+    }
+    assert_eq!(run(&["completion", "tcsh"], folder.path()).await.0, Some(64));
+}
+
+/// `status` says of each member what an operator looks for first, also of one that is down.
+#[tokio::test(flavor = "multi_thread")]
+async fn status_tells_of_each_member() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    namespace(&bed["east"], "shop").await;
+    for name in ["a", "b", "c"] {
+        let api = bed["east"].api().await;
+        api.create("/api/v1/namespaces/shop/configmaps", &config_map(name, json!({"key": "value"}))).await;
+    }
+    fleet.kubectl(&["get", "configmaps", "-A"]).await.ok();
+    let status = async || {
+        let said = fleet.command(&["status", "-o", "json"]).await;
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        serde_json::from_slice::<Value>(&said.stdout).unwrap()
+    };
+    eventually(SOON, async || {
+        let status = status().await;
+        let east = &status["members"][0];
+        let counted = east["objects"].as_u64() >= Some(3) && east["bytes"].as_u64() > Some(500);
+        (counted && east["latencyMillis"].as_f64() > Some(0.0)).then_some(()).ok_or_else(|| status.to_string())
+    })
+    .await;
+    let calm = status().await;
+    assert_eq!((&calm["members"][1]["lagSeconds"], &calm["members"][1]["state"]), (&json!(0), &json!("ready")));
+    assert!(calm["members"][1]["version"].as_str().unwrap().starts_with("v1."));
+
+    bed["west"].kill();
+    eventually(SOON, async || {
+        let status = status().await;
+        let west = &status["members"][1];
+        let told = west["reachable"] == false && west["lagSeconds"].as_u64() >= Some(1);
+        let error = west["lastError"]["message"].as_str().unwrap_or_default();
+        (told && error.contains("connection refused")).then_some(()).ok_or_else(|| status.to_string())
+    })
+    .await;
+    let shown = fleet.command(&["status"]).await;
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let west = shown.lines().find(|line| line.starts_with("west")).unwrap();
+    assert!(west.contains("down") && west.contains("now: connection refused"), "{shown}");
+    let yaml = fleet.command(&["status", "-o", "yaml"]).await;
+    assert!(String::from_utf8(yaml.stdout).unwrap().starts_with("members:\n"));
+}
