@@ -98,6 +98,11 @@ impl Entry {
         self.slice(self.key_len, self.key_len + self.json_len)
     }
 
+    /// The same as text, and where `metadata` lies in it.
+    pub fn text_and_metadata(&self) -> (&str, Range<usize>) {
+        (text(self.json()), self.metadata.start as usize..self.metadata.end as usize)
+    }
+
     /// The labels' JSON, if it has any.
     pub fn labels(&self) -> Option<&str> {
         self.part(&self.labels)

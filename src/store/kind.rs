@@ -54,7 +54,28 @@ const JOINS: &[Joins] = &[
         nodes: &[],
         volumes: &[],
     },
-    Joins { group: "", resource: "pods", objects: &[], nodes: &[&["spec", "nodeName"]], volumes: &[] },
+    Joins {
+        group: "",
+        resource: "pods",
+        objects: &[],
+        nodes: &[
+            &["spec", "nodeName"],
+            // Names of nodes: Kubernetes knows no other field there.
+            &[
+                "spec",
+                "affinity",
+                "nodeAffinity",
+                "requiredDuringSchedulingIgnoredDuringExecution",
+                "nodeSelectorTerms",
+                "*",
+                "matchFields",
+                "*",
+                "values",
+                "*",
+            ],
+        ],
+        volumes: &[],
+    },
     Joins {
         group: "",
         resource: "endpoints",

@@ -3,6 +3,7 @@
 mod commit;
 mod draft;
 mod event;
+mod pins;
 mod rehearsal;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::{
 };
 
 pub(super) use draft::Draft;
+pub(super) use pins::{Pin, pins};
 
 /// Why a name did not get its object. One that is taken may be minted anew.
 struct Stop {

@@ -389,6 +389,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_amended_body_is_on_disk_and_nothing_else_of_the_entry_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(directory.path()).unwrap();
+        let a = journal.begin(entry("a", Verb::Create)).await.unwrap();
+        let b = journal.begin(entry("b", Verb::Create)).await.unwrap();
+        let done = Step::Done { uid: Some("w".into()) };
+        journal.step(a.id, &member("west"), done.clone()).await;
+        let stands = |journal: &Journal, body: &str| {
+            let open = journal.open_entries();
+            let bodies: Vec<_> = open.iter().map(|entry| (entry.id, entry.body.as_str())).collect();
+            assert_eq!(bodies, [(a.id, body), (b.id, b.body.as_str())]);
+            assert_eq!((&open[0].targets[1].step, &open[0].caller), (&done, &a.caller));
+            assert_eq!(journal.behind(&a.key, "u"), [member("east")]);
+        };
+        let mut journal = journal;
+        for body in ["{\"a\":2}", "{\"a\":3}"] {
+            journal.amend(Entry { body: body.to_owned(), ..a.clone() }).await;
+            stands(&journal, body);
+            drop(journal);
+            journal = Journal::open(directory.path()).unwrap();
+            stands(&journal, body);
+        }
+        // What is closed stays closed, and what never was does not come to be.
+        journal.finish(a.id).await;
+        journal.amend(Entry { body: "{}".to_owned(), ..a }).await;
+        journal.amend(Entry { id: b.id + 1, body: "{}".to_owned(), ..b.clone() }).await;
+        drop(journal);
+        let left: Vec<_> = Journal::open(directory.path()).unwrap().open_entries();
+        assert_eq!(left.iter().map(|entry| entry.id).collect::<Vec<_>>(), [b.id]);
+    }
+
+    #[tokio::test]
     async fn a_torn_end_costs_the_torn_record_alone() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path()).unwrap();

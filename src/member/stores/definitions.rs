@@ -17,7 +17,7 @@ use crate::{
         stores::{Running, Stores},
     },
     store::{Part, key},
-    wire::{body::empty, resource::Gvr},
+    wire::{body::empty, mode::Mode, resource::Gvr},
 };
 
 /// How long discovery waits for a kind whose definition says that it is served.
@@ -127,6 +127,14 @@ impl Stores {
             tokio::time::sleep(AGAIN_AFTER).await;
         }
         known.fetch_max(head, Ordering::AcqRel);
+    }
+
+    /// The definition of a custom resource, as the fleet view shows it.
+    pub async fn definition_of(&self, gvr: &Gvr) -> Option<String> {
+        let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        let ready = self.ready_in(&definitions, None, Mode::Lenient).await.ok()?;
+        let entry = ready.store().get(&key("", &format!("{}.{}", gvr.resource, gvr.group)))?;
+        Some(String::from_utf8_lossy(entry.json()).into_owned())
     }
 
     /// Says whether the kinds of new definitions stand in some member's OpenAPI document, so that they stand in the fleet's.

@@ -31,7 +31,10 @@ use crate::{
     },
     placement::policy::Rules,
     store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Shared},
-    wire::{resource::Gvr, status::Status},
+    wire::{
+        resource::{EVENT_GROUPS, Gvr},
+        status::Status,
+    },
 };
 
 use marks::Marks;
@@ -199,6 +202,15 @@ impl Stores {
     /// The store of a kind if it runs.
     pub fn peek(&self, gvr: &Gvr) -> Option<Arc<Running>> {
         self.running.lock().get(gvr).map(Arc::clone)
+    }
+
+    /// The running stores of all versions and groups in which a resource is served, its own first.
+    pub fn twins(&self, gvr: &Gvr) -> Vec<Arc<Running>> {
+        let catalogue = self.catalogue();
+        let groups = if gvr.is_event() { EVENT_GROUPS.to_vec() } else { vec![&*gvr.group] };
+        let versions = groups.into_iter().flat_map(|group| catalogue.versions_of(group, &gvr.resource));
+        let others = versions.map(|resource| &resource.gvr).filter(|other| *other != gvr);
+        [gvr].into_iter().chain(others).filter_map(|gvr| self.peek(gvr)).collect()
     }
 
     /// Has a key not shown until [`Self::show`]: what an earlier process left of a write there is nobody's to see before

@@ -20,6 +20,9 @@ use crate::{
     },
 };
 
+/// What a refusal in the rehearsal leaves.
+const NOTHING_MADE: &str = " (nothing was made)";
+
 /// Members that are counted as behind, and why: they get their parts later.
 pub(super) type Behind = Vec<(MemberName, String)>;
 
@@ -49,7 +52,7 @@ pub(super) async fn rehearse<F: Fleet>(
                 if !name_taken && !taken.is_empty() {
                     continue;
                 }
-                let hint = if name_taken { held_by(entry, &taken) } else { String::new() };
+                let hint = if name_taken { held_by(entry, &taken) } else { NOTHING_MADE.to_owned() };
                 return Err(Stop { reply: refusal(member, code, &body, &hint), name_taken });
             }
             Outcome::NotSent(cause) | Outcome::Unknown(cause) => silent.push((member.clone(), cause)),

@@ -4,6 +4,7 @@ mod faults;
 mod forward;
 mod late;
 mod scripted;
+mod storm;
 mod strategies;
 mod update;
 mod update_parts;

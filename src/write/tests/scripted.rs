@@ -39,6 +39,8 @@ pub(super) enum Fault {
     BrokenLanded,
     /// Somebody deletes the object in the member just before.
     Vanished,
+    /// Somebody changes the object in this member (empty: in the one that is asked) just before, at this place.
+    Touched(&'static str, &'static str),
     /// No byte is sent.
     NotSent,
     /// The answer is lost; the member did it.
@@ -363,10 +365,8 @@ impl Fleet for Scripted {
                     world.crashed = true;
                     None
                 }
-                None | Some(Fault::Vanished) => {
-                    if fault.is_some() {
-                        world.members.get_mut(member).unwrap().objects.clear();
-                    }
+                None | Some(Fault::Vanished | Fault::Touched(..)) => {
+                    world.meddle(member, fault);
                     let (code, body) = world.serve(member, &call);
                     Some(Answer::Answered {
                         code,

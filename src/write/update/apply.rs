@@ -9,6 +9,7 @@ use crate::{
         fold::FoldKind,
         marker::MARKER_KEY,
         merge::{What, difference},
+        overrides::applied,
     },
     write::{
         fleet::Fleet,
@@ -16,7 +17,6 @@ use crate::{
         update::{
             disown::owns_alone,
             draft::{Plan, overrides_in},
-            dress::Dress,
             part::Held,
             scale::SCALE,
             shares::{Asked, Total, divided, marker_of},
@@ -111,8 +111,9 @@ impl<F: Fleet> Work<'_, F> {
         }
         if self.manner.subresource.is_empty() {
             let own = overrides_in(self.policy(marker_of(&self.home.document).as_ref()).as_ref(), &part.member);
-            body = Dress { key: self.key, member: &part.member, own: &own, homes: &own }.dressed(&body, &own);
             let manager = values(&self.query, "fieldManager").next().unwrap_or_default();
+            let (kind, owns) = (&self.key.gvk, |path: &[&str]| owns_alone(&part.document, &manager, path));
+            body = applied(body, &part.document, &own, (&kind.group, &kind.kind), owns);
             mark(&part.document, &manager, &mut body);
             if !is_home {
                 self.own_last_applied(part, &mut body);

@@ -1,5 +1,7 @@
 //! One part's update: its member's document, what changes in it, and the request that makes it.
 
+use std::slice;
+
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -120,9 +122,20 @@ pub(super) fn document(key: &Key, json: &[u8]) -> Option<Value> {
 /// A part's document with changes made. Gives what it did not take, too.
 pub(super) fn changed<'c>(before: &Value, changes: &'c [Change], how: Take) -> (Value, Vec<&'c Change>) {
     let mut after = before.clone();
-    let left = take(changes, how, &mut after);
+    let (noted, left): (Vec<_>, Vec<_>) = take(changes, how, &mut after).into_iter().partition(|left| is_note(left));
+    for note in noted {
+        take(slice::from_ref(note), Take::Always, &mut after);
+    }
     keep_marker(before, &mut after);
     (after, left)
+}
+
+/// Says whether a change is of kubectl's own note of what it applied. A server-side apply has each server write its part's
+/// share into it, so that nobody edited a part where that differs.
+///
+/// Source: kubernetes/apimachinery `pkg/util/managedfields/internal/lastappliedupdater.go`.
+fn is_note(change: &Change) -> bool {
+    change.fields().eq(["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"])
 }
 
 /// Whatever a client wants, a part stays a part.

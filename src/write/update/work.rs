@@ -33,6 +33,8 @@ use crate::{
 
 /// What a refusal in the rehearsal leaves.
 pub(super) const NOTHING_CHANGED: &str = " (nothing was changed)";
+/// How often a write looks again at a home of which the status alone has changed. Units: looks.
+const REFRESHES_MAX: u32 = 32;
 /// How many places a warning names at most.
 const PATHS_MAX: usize = 3;
 
@@ -74,6 +76,7 @@ pub(super) struct Work<'a, F: Fleet> {
     pub(super) without_status: bool,
     /// Updates of the object that are not finished everywhere.
     pub(super) earlier: Vec<Entry>,
+    refreshes_left: u32,
 }
 
 /// What the rehearsal showed.
@@ -116,6 +119,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             without_status: !matches!(request.subresource.as_str(), "status" | "approval")
                 && writer.fleet.serves(key, "status"),
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
+            refreshes_left: REFRESHES_MAX,
             warnings: Warnings::default(),
             home,
             dry,
@@ -312,6 +316,10 @@ impl<'a, F: Fleet> Work<'a, F> {
 
     /// Reads the home anew. Where its status alone has changed, that is no conflict: the write goes on.
     pub(super) async fn refresh(&mut self, plan: &mut Plan) -> Result<(), Stop> {
+        if self.refreshes_left == 0 {
+            return Err(stale(self.key).into());
+        }
+        self.refreshes_left -= 1;
         let body = match self.writer.look(self.key, &self.home).await {
             Ok(Some(body)) => body,
             Ok(None) => {
