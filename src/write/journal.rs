@@ -81,6 +81,7 @@ struct Open {
     entry: Entry,
     bytes: usize,
     begun_at: u64,
+    began: Instant,
     /// No byte of the entry's mutations was sent later. For one that was read from disk: when it was read.
     last_byte: Instant,
 }
@@ -99,7 +100,7 @@ impl Journal {
                 Record::Begun(begun) => {
                     let Begun { entry, begun_at } = *begun;
                     next = next.max(entry.id.saturating_add(1));
-                    open.insert(entry.id, Open { entry, bytes, begun_at, last_byte: now });
+                    open.insert(entry.id, Open { entry, bytes, begun_at, began: now, last_byte: now });
                 }
                 Record::Step { id, member, step } => {
                     if let Some(open) = open.get_mut(&id) {
@@ -144,7 +145,8 @@ impl Journal {
                 }
             }
             let bytes = entry.size();
-            inner.open.insert(entry.id, Open { entry: entry.clone(), bytes, begun_at, last_byte: Instant::now() });
+            let now = Instant::now();
+            inner.open.insert(entry.id, Open { entry: entry.clone(), bytes, begun_at, began: now, last_byte: now });
             drop(inner);
             tell(&this, &entry.key, &entry.uid);
             Ok(entry)
@@ -239,6 +241,11 @@ impl Journal {
     /// One unfinished write, and since when no byte of it was sent.
     pub fn open_entry(&self, id: u64) -> Option<(Entry, Instant)> {
         self.0.lock().open.get(&id).map(|open| (open.entry.clone(), open.last_byte))
+    }
+
+    /// When an unfinished write began; of one that was read from disk: when it was read.
+    pub fn began(&self, id: u64) -> Option<Instant> {
+        self.0.lock().open.get(&id).map(|open| open.began)
     }
 
     /// The unfinished create of that name, whichever object it makes.

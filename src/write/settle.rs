@@ -14,10 +14,10 @@ use crate::{
     write::{
         GONE_WITHIN, LANDS_WITHIN, Writer,
         delete::delete_step,
-        fleet::Fleet,
+        fleet::{Fleet, Part},
         journal::{Entry, EntryTarget, Step, Verb},
         options::of_part,
-        steps::{Found, Outcome, Removed, removed},
+        steps::{Found, Outcome, Removed, Seen, removed},
     },
 };
 
@@ -112,13 +112,11 @@ impl<F: Fleet> Writer<F> {
                     Settled::Open
                 }
             }
-            Verb::Delete if matches!(home.step, Step::Done { .. }) => {
-                self.delete_others(&entry, others, landed, wake).await
-            }
+            Verb::Delete if matches!(home.step, Step::Done { .. }) => self.delete_others(&entry, others).await,
             Verb::Delete => {
                 let stands = |found: &Found| matches!(found, Found::Part { deleting: false, .. });
                 let found = self.find_landed(&entry, home, landed, wake, |found| !stands(found)).await;
-                self.settle_delete(&entry, home, others, found, wake).await
+                self.settle_delete(&entry, home, others, found).await
             }
         }
     }
@@ -148,15 +146,7 @@ impl<F: Fleet> Writer<F> {
         Settled::Closed
     }
 
-    async fn settle_delete(
-        &self,
-        entry: &Entry,
-        home: &EntryTarget,
-        others: &[EntryTarget],
-        found: Found,
-        wake: &Notify,
-    ) -> Settled {
-        let landed = Instant::now() + LANDS_WITHIN;
+    async fn settle_delete(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
         match found {
             Found::Part { deleting: true, body, .. } => self.fleet.ingest(&entry.key, &home.member, &body).await,
             Found::Absent => self.wait_gone(entry, home, home.own_uid.as_deref()).await,
@@ -173,25 +163,27 @@ impl<F: Fleet> Writer<F> {
             }
         }
         self.journal.step(entry.id, &home.member, Step::Done { uid: None }).await;
-        self.delete_others(entry, others, landed, wake).await
+        self.delete_others(entry, others).await
     }
 
-    async fn delete_others(&self, entry: &Entry, others: &[EntryTarget], landed: Instant, wake: &Notify) -> Settled {
+    async fn delete_others(&self, entry: &Entry, others: &[EntryTarget]) -> Settled {
         let mut open = false;
         for target in others.iter().filter(|target| !matches!(target.step, Step::Done { .. })) {
-            open |= !self.delete_part(entry, target, landed, wake).await;
+            open |= !self.delete_part(entry, target).await;
         }
         if open { Settled::Open } else { self.close(entry).await }
     }
 
     /// Deletes a part that is behind. Says whether that is done.
-    async fn delete_part(&self, entry: &Entry, target: &EntryTarget, landed: Instant, wake: &Notify) -> bool {
-        let found = match &target.own_uid {
-            Some(_) => self.find(entry, target).await,
-            // What an unfinished create sent there may land still.
-            None => self.find_landed(entry, target, landed, wake, |found| !matches!(found, Found::Absent)).await,
-        };
-        let uid = match found {
+    async fn delete_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        // What an unfinished create sent there was sent before the delete began.
+        let landed = self.journal.began(entry.id).is_none_or(|began| Instant::now() >= began + LANDS_WITHIN);
+        let uid = match self.find(entry, target).await {
+            Found::Absent if target.own_uid.is_none() && !landed => return false,
+            Found::Part { .. } if self.is_made_anew(entry, target) => {
+                self.journal.step(entry.id, &target.member, Step::Done { uid: None }).await;
+                return true;
+            }
             // A part that was made anew since is not the one that was deleted.
             Found::Part { uid, .. } if target.own_uid.as_ref().is_none_or(|own| *own == uid) => uid,
             Found::Part { .. } | Found::Absent | Found::Elsewhere => {
@@ -216,6 +208,14 @@ impl<F: Fleet> Writer<F> {
         let done = matches!(step, Step::Done { .. });
         self.journal.step(entry.id, &target.member, step).await;
         done
+    }
+
+    /// Says whether a shared object, of whose part there is no UID to know it by, stands again: elsewhere it is not on its way
+    /// out, or is about to be made.
+    fn is_made_anew(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        let stands = |part: &Part| part.member != target.member && !Seen::of(&part.json).deleting;
+        let is_made = || self.journal.open_create(&entry.key).is_some_and(|create| create.uid != entry.uid);
+        entry.shared && target.own_uid.is_none() && (self.fleet.parts(&entry.key).iter().any(stands) || is_made())
     }
 
     /// Waits (bounded) until the store knows that a part is gone, so that its key is not shown in between.

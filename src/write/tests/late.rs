@@ -164,6 +164,26 @@ async fn a_delete_takes_what_lands_late_of_a_create() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delete_does_not_take_what_was_made_anew() {
+    for kind in [CONFIG_MAP, NAMESPACE] {
+        let (fleet, _directory, process) = fresh();
+        down(&fleet, "east", true);
+        let create = || of(kind, request("", &body(&json!({"a": "1"}))));
+        assert_eq!(process.writer.create(create()).await.code, 201);
+        let delete = of(kind, Request { method: Method::DELETE, ..request("", &Value::Null) });
+        assert_eq!(process.writer.delete(delete, "web".into()).await.code, 200);
+        down(&fleet, "east", false);
+        // The delete looks for what may stand in east still.
+        let again = process.writer.create(create()).await;
+        assert_eq!(again.code, 201, "{}", message(&again));
+        process.settled().await;
+        sleep(Duration::from_secs(100)).await;
+        assert_eq!(labels(&fleet), both(&json!({"a": "1"})), "{kind:?}");
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kill_in_an_update_does_not_have_a_shared_object_made_as_it_was() {
     for (fault, value) in [(Fault::CrashBefore, "1"), (Fault::CrashAfter, "2"), (Fault::CrashLate, "2")] {
         let (fleet, directory, process) = fresh();

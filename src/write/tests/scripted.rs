@@ -112,26 +112,18 @@ impl Scripted {
             (member(name), cluster)
         });
         let world = World { members: members.collect(), ..World::default() };
-        Self {
-            world: Arc::new(Mutex::new(world)),
-            killed: Arc::default(),
-            held: Arc::default(),
-            withheld: Arc::default(),
-            behind: Arc::default(),
-        }
+        Self::of(Arc::new(Mutex::new(world)))
+    }
+
+    fn of(world: Arc<Mutex<World>>) -> Self {
+        let (killed, held, withheld, behind) = Default::default();
+        Self { world, killed, held, withheld, behind }
     }
 
     /// The same world, as a fresh process finds it.
     pub(super) fn restarted(&self) -> Self {
-        let mut world = self.world.lock();
-        world.crashed = false;
-        Self {
-            world: self.world.clone(),
-            killed: Arc::default(),
-            held: Arc::default(),
-            withheld: Arc::default(),
-            behind: Arc::default(),
-        }
+        self.world.lock().crashed = false;
+        Self::of(self.world.clone())
     }
 
     /// The fleet's parts of `name`: member and replicas.
@@ -557,18 +549,16 @@ impl Fleet for Scripted {
     fn parts(&self, key: &Key) -> Vec<Part> {
         let mut world = self.world.lock();
         world.land();
-        let part = |world: &World, member: MemberName, object: &Value| Part {
+        let part = |(member, object): (MemberName, Value)| Part {
             cluster_uid: world.members[&member].uid.clone(),
             member,
             uid: object["metadata"]["uid"].as_str().unwrap().into(),
             resource_version: object["metadata"]["resourceVersion"].as_str().unwrap().into(),
             json: Bytes::from(object.to_string()),
         };
-        if self.shared_uid(key).is_some() {
-            let held = world.holders(key).into_iter();
-            return held.map(|(member, object)| part(&world, member, &object)).collect();
-        }
-        world.marked(key).into_iter().map(|(_, member, object)| part(&world, member, &object)).collect()
+        let marked = || world.marked(key).into_iter().map(|(_, member, object)| (member, object)).collect();
+        let held = if self.shared_uid(key).is_some() { world.holders(key) } else { marked() };
+        held.into_iter().map(part).collect()
     }
 
     async fn ingest(&self, _key: &Key, _member: &MemberName, body: &Document) {
