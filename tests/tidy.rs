@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["placement"],
     &["store"],
     &["member"],
-    &["discovery", "read", "write"],
+    &["discovery", "read", "write", "stream"],
     &["route"],
     &["serve"],
     &["app"],

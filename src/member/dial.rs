@@ -62,19 +62,33 @@ impl Dialer {
     ///
     /// Cancel: safe; the half-open connection is closed.
     pub(super) async fn dial(&self) -> Result<Opened, Failure> {
+        self.dial_with(self.credentials.tls.clone()).await
+    }
+
+    /// Connects for one request over HTTP/1.1, after which the connection may be upgraded.
+    ///
+    /// Cancel: safe; the half-open connection is closed.
+    pub(super) async fn dial_once(&self) -> Result<http1::SendRequest<Body>, Failure> {
+        match self.dial_with(self.credentials.tls_http1.clone()).await? {
+            Opened::Http1(sender) => Ok(sender),
+            Opened::Http2(..) => Err(Failure::Answer("it speaks HTTP/2 where HTTP/1.1 was agreed on".into())),
+        }
+    }
+
+    async fn dial_with(&self, tls: Arc<rustls::ClientConfig>) -> Result<Opened, Failure> {
         let deadline = Instant::now() + self.connect_max;
         let tcp = timeout_at(deadline, self.reach()).await;
         let tcp = tcp.map_err(|_| Failure::ConnectTimeout(self.connect_max))??;
-        let opened = timeout_at(deadline, self.open(tcp)).await;
+        let opened = timeout_at(deadline, self.open(tcp, tls)).await;
         opened.map_err(|_| Failure::HandshakeTimeout(self.connect_max))?
     }
 
-    async fn open(&self, tcp: TcpStream) -> Result<Opened, Failure> {
+    async fn open(&self, tcp: TcpStream, tls: Arc<rustls::ClientConfig>) -> Result<Opened, Failure> {
         if self.credentials.base.scheme_str() != Some("https") {
             return self.http1(TokioIo::new(tcp)).await;
         }
         let name = self.server_name()?;
-        let tls = TlsConnector::from(self.credentials.tls.clone()).connect(name, tcp).await;
+        let tls = TlsConnector::from(tls).connect(name, tcp).await;
         let tls = tls.map_err(|error| Failure::Tls { source: Arc::new(error) })?;
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         if http2 { self.http2(TokioIo::new(tls)).await } else { self.http1(TokioIo::new(tls)).await }
@@ -143,7 +157,7 @@ impl Dialer {
         let handshake = http1::Builder::new().handshake(io).await;
         let (sender, connection) = handshake.map_err(|error| Failure::Connect { source: Arc::new(error) })?;
         Tasks { tracker: self.tasks.clone(), cancel: self.cancel.clone() }.execute(async move {
-            if let Err(error) = connection.await {
+            if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(error = &error as &dyn Error, "a connection to a member ended");
             }
         });

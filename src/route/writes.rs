@@ -52,11 +52,6 @@ impl Router {
                 Err(self.not_built(info))
             }
             ("create", "") => self.create(target, (asked, method), body).await,
-            // Streams, which are no requests with one answer each.
-            (_, "attach" | "exec" | "log" | "portforward" | "proxy") => {
-                drain(body).await;
-                Err(self.not_built(info))
-            }
             ("deletecollection", "") => self.delete_collection(target, (asked, method), body).await,
             ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
             _ => Err(self.not_built(info)),

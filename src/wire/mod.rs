@@ -13,6 +13,7 @@ pub mod media;
 pub mod mode;
 pub mod protobuf;
 pub mod resource;
+pub mod reword;
 pub mod scan;
 pub mod selector;
 pub mod splice;

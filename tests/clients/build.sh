@@ -32,7 +32,7 @@ part() {
   mv "$root/building.$name" "$part"
 }
 
-build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/informer ./cmd/leader ./cmd/operator); }
+build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/events ./cmd/informer ./cmd/leader ./cmd/operator); }
 build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v4/cmd/helm); }
 build_kubectl_newest() { kubectl go "$1" ./cmd/kubectl; }
 build_kubectl_oldest() { kubectl kubectl-oldest "$1" .; }
@@ -67,9 +67,9 @@ if [[ ! -d $all ]]; then
   new=$root/building.all
   rm -rf "$new"
   mkdir -p "$new/bin"
-  part go go/go.mod go/go.sum go/cmd/{informer,leader,operator}/*.go
+  part go go/go.mod go/go.sum go/cmd/{events,informer,leader,operator}/*.go
   ln -s "$part/informer" "$new/bin/go"
-  ln -s "$part/leader" "$part/operator" "$new/bin/"
+  ln -s "$part/events" "$part/leader" "$part/operator" "$new/bin/"
   part helm helm/go.mod helm/go.sum
   ln -s "$part/helm" "$new/bin/helm"
   part kubectl_newest go/go.mod go/go.sum go/cmd/kubectl/main.go

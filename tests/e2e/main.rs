@@ -33,6 +33,7 @@ mod openapi;
 mod query;
 mod read;
 mod shared_objects;
+mod streams;
 mod support;
 mod table;
 mod testbed;

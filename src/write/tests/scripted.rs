@@ -39,6 +39,8 @@ pub(super) enum Fault {
     BrokenLanded,
     /// Somebody deletes the object in the member just before.
     Vanished,
+    /// Somebody changes the object in this member (empty: in the one that is asked) just before, at this place.
+    Touched(&'static str, &'static str),
     /// No byte is sent.
     NotSent,
     /// The answer is lost; the member did it.
@@ -371,10 +373,8 @@ impl Fleet for Scripted {
                     world.crashed = true;
                     None
                 }
-                None | Some(Fault::Vanished) => {
-                    if fault.is_some() {
-                        world.members.get_mut(member).unwrap().objects.clear();
-                    }
+                None | Some(Fault::Vanished | Fault::Touched(..)) => {
+                    world.meddle(member, fault);
                     let (code, body) = world.serve(member, &call);
                     Some(Answer::Answered {
                         code,
@@ -508,7 +508,9 @@ impl Fleet for Scripted {
             return Some(Visible { uid, revision, body: object.to_string().into(), deleting });
         }
         if let Some(uid) = self.shared_uid(key) {
-            let (_, object) = world.holders(key).into_iter().next()?;
+            let (_, mut object) = world.holders(key).into_iter().next()?;
+            object["metadata"]["uid"] = uid.clone().into();
+            object["metadata"]["resourceVersion"] = "7".into();
             let deleting = object["metadata"]["deletionTimestamp"].is_string();
             return Some(Visible { uid, revision: 7, body: object.to_string().into(), deleting });
         }
@@ -555,14 +557,18 @@ impl Fleet for Scripted {
     fn parts(&self, key: &Key) -> Vec<Part> {
         let mut world = self.world.lock();
         world.land();
-        let part = |(_, member, object): (Marker, MemberName, Value)| Part {
+        let part = |world: &World, member: MemberName, object: &Value| Part {
             cluster_uid: world.members[&member].uid.clone(),
             member,
             uid: object["metadata"]["uid"].as_str().unwrap().into(),
             resource_version: object["metadata"]["resourceVersion"].as_str().unwrap().into(),
             json: Bytes::from(object.to_string()),
         };
-        world.marked(key).into_iter().map(part).collect()
+        if self.shared_uid(key).is_some() {
+            let held = world.holders(key).into_iter();
+            return held.map(|(member, object)| part(&world, member, &object)).collect();
+        }
+        world.marked(key).into_iter().map(|(_, member, object)| part(&world, member, &object)).collect()
     }
 
     async fn ingest(&self, _key: &Key, _member: &MemberName, body: &Document) {

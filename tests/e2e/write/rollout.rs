@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use crate::support::{FleetFile, Informer, Kubefold, MemberOptions, Testbed};
 
 const MEMBERS: [&str; 3] = ["east", "west", "north"];
 
@@ -43,6 +43,7 @@ async fn a_rollout_is_done_when_its_last_part_is() {
     assert!(done.ok().contains("successfully rolled out"), "{}", done.stdout);
     what_belongs_to_it_is_found(&bed, &fleet, &api).await;
     an_autoscaler_in_a_member_is_not_fought(&bed, &api).await;
+    recorders_tell_of_it(&bed, &fleet).await;
 }
 
 /// `describe`, `rollout history`, `get all` and owner references lead from the placed object to what it is made of.
@@ -89,6 +90,41 @@ async fn an_autoscaler_in_a_member_is_not_fought(bed: &Testbed, api: &Api) {
     })
     .await;
     assert_eq!(part(&bed["west"], "web").await.unwrap()["spec"]["replicas"], json!(5));
+}
+
+/// client-go's two recorders, of which each makes an event and then patches it, about a placed and about a native object.
+async fn recorders_tell_of_it(bed: &Testbed, fleet: &Kubefold) {
+    bed["west"].kubectl(&["create", "deployment", "alone", "--image=a", "--replicas=0"]).await.ok();
+    eventually(SOON, async || fleet.kubectl(&["get", "deployments", "-o", "name"]).await.holds("alone@west")).await;
+    for name in ["web", "alone@west"] {
+        let recorders = Informer::of("events", &fleet.kubeconfig(), &[&format!("--deployment={name}")]);
+        eventually(PODS * 2, async || match recorders.events_of("DONE").is_empty() {
+            false => Ok(()),
+            true => Err(recorders.errors()),
+        })
+        .await;
+        let told = fleet.kubectl(&["events", "--for", &format!("deployment/{name}")]).await;
+        assert!(told.ok().contains("Counted") && told.stdout.contains("InSeries"), "{told}");
+        let described = fleet.kubectl(&["describe", "deployment", name]).await;
+        assert!(described.ok().contains("by the older recorder"), "{described}");
+        // They lie where their object does, and lead to it there.
+        let own = name.split('@').next().unwrap();
+        let mut holders = Vec::new();
+        for member in bed.members() {
+            let list = member.request(Method::GET, "/api/v1/namespaces/default/events", "").await.ok();
+            let about = |event: &&Value| {
+                event["involvedObject"]["name"] == own && ["Counted", "InSeries"].contains(&text(event, "/reason"))
+            };
+            let held: Vec<&Value> = list["items"].as_array().unwrap().iter().filter(about).collect();
+            if held.is_empty() {
+                continue;
+            }
+            let uid = part(member, own).await.unwrap()["metadata"]["uid"].clone();
+            assert!(held.iter().all(|event| event["involvedObject"]["uid"] == uid), "{held:?}");
+            holders.push(member.name());
+        }
+        assert!(holders.len() == 1 && (name == "web" || holders == ["west"]), "{name}: {holders:?}");
+    }
 }
 
 /// How many replicas each member's part has of the image.
@@ -154,4 +190,5 @@ async fn restart_undo_pause_and_resume_reach_every_part() {
     let annotations = &shown["metadata"]["annotations"];
     assert!(annotations["kubefold.io/differs"].is_null() && annotations["kubefold.io/behind"].is_null(), "{shown}");
     assert!(!shown.to_string().contains(MARKER), "{shown}");
+    habits::of_people(&bed, &fleet, &api).await;
 }
