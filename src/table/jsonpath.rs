@@ -221,7 +221,7 @@ fn filter<'t>(text: &'t str, nodes: &mut Vec<Node>, count: &mut usize) -> Option
     let is_operator = |c: char| "!<>=".contains(c);
     let split = condition.find(is_operator).filter(|at| *at > 0).and_then(|at| {
         let (left, after) = condition.split_at_checked(at)?;
-        let len = after.find(|c| !is_operator(c)).filter(|_| true)?;
+        let len = after.find(|c| !is_operator(c))?;
         let (operator, right) = after.split_at_checked(len)?;
         Some((left, operator, right))
     });

@@ -126,7 +126,8 @@ impl Printer {
                 Ok(())
             }
         };
-        if printed.is_err() || cells.count() != self.count {
+        // Of addresses a kube-apiserver has one cell more than columns.
+        if printed.is_err() || cells.count() < self.count {
             // An object that is not what its kind says: a row has as many cells as there are columns all the same.
             cells.restart(start);
             cells.text(&object.name());

@@ -281,7 +281,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Map<'a>(pub(super) Vec<(Text<'a>, Text<'a>)>);
 
-impl<'a> Map<'a> {
+impl Map<'_> {
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name.as_str() == key).map(|(_, value)| value.as_str())
     }

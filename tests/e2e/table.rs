@@ -20,6 +20,9 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const GADGETS: &str = "/apis/e2e.kubefold.io/v1/namespaces/shop/gadgets";
 const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 
+/// Annotations that stand for fields of older versions: a kube-apiserver leaves them out of rows.
+const OF_OLD_VERSIONS: [&str; 2] = ["deprecated.daemonset.template.", "autoscaling.alpha.kubernetes.io/"];
+
 /// Requests for certificates, which hold a real one.
 fn requests() -> Vec<Value> {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -82,6 +85,7 @@ fn plain(value: &Value) -> Value {
         Value::Object(all) => {
             let kept = all.iter().filter(|(key, _)| {
                 !key.starts_with("kubefold.io/")
+                    && !OF_OLD_VERSIONS.iter().any(|old| key.starts_with(old))
                     && !["resourceVersion", "continue", "managedFields"].contains(&key.as_str())
             });
             let entries = kept.map(|(key, value)| (key.clone(), plain(value)));
@@ -106,7 +110,11 @@ async fn agree(theirs: &Api, ours: &Api, path: &str, our_path: &str, accept: &st
             assert_eq!(message(&ours), message(&theirs), "{path}");
             return Ok(());
         }
-        let (ours, theirs) = (without_cluster(ours.json()), plain(&theirs.json()));
+        let (ours, mut theirs) = (without_cluster(ours.json()), plain(&theirs.json()));
+        // Of some kinds a list without objects has no rows at all.
+        if theirs["rows"].is_null() {
+            theirs["rows"] = json!([]);
+        }
         for (at, row) in theirs["rows"].as_array().unwrap().iter().enumerate() {
             if ours["rows"][at] != *row {
                 return Err(format!("{path}: {}\nand the member: {row}", ours["rows"][at]));
@@ -213,10 +221,10 @@ async fn a_table_takes_every_form_that_a_member_gives_it() {
     agree(&theirs, &ours, MAPS, MAPS, &format!("{},application/json", table_of("v1"))).await;
     // A list's own metadata is the fleet's.
     let page = ask(&ours, &format!("{MAPS}?limit=2"), TABLE).await.ok();
-    assert_eq!(page["metadata"]["remainingItemCount"], 4, "{page}");
+    assert_eq!(page["metadata"]["remainingItemCount"], 3, "{page}");
     let next = page["metadata"]["continue"].as_str().unwrap();
     let rest = ask(&ours, &format!("{MAPS}?limit=9&continue={next}"), TABLE).await.ok();
-    assert_eq!(rest["rows"].as_array().unwrap().len(), 4);
+    assert_eq!(rest["rows"].as_array().unwrap().len(), 3);
     assert_eq!(rest["metadata"]["resourceVersion"], page["metadata"]["resourceVersion"]);
     // YAML is an encoding of it like JSON.
     let yaml = ask(&ours, &format!("{MAPS}/map-1%40east"), "application/yaml;as=Table;v=v1;g=meta.k8s.io").await;

@@ -8,7 +8,7 @@ use serde_json::Error;
 use crate::table::{
     cells::Cells,
     kinds::{Print, joined, with_more},
-    object::{List, Map, Object, Text},
+    object::{Count, List, Map, Object, Text},
     selector::{Selector, labels, selector},
 };
 
@@ -212,7 +212,7 @@ struct Ingress<'a> {
 struct IngressSpec<'a> {
     ingress_class_name: Option<Text<'a>>,
     rules: List<Rule<'a>>,
-    tls: crate::table::object::Count,
+    tls: Count,
 }
 
 #[derive(Default, Deserialize)]

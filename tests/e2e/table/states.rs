@@ -1,5 +1,7 @@
 //! Objects of every kind in many states: where they go, and what they are. A status is written through `/status`.
 
+#![allow(clippy::too_many_lines, reason = "lists of data")]
+
 use serde_json::{Value, json};
 
 const OLD: &str = "2021-03-04T05:06:07Z";
@@ -85,7 +87,7 @@ fn pods() -> Kinds {
             pod("done", json!({}), phase("Succeeded", "")),
             pod("evicted", json!({}), phase("Failed", "Evicted")),
             pod("scheduling-gated", json!({"schedulingGates": [{"name": "example.com/wait"}]}), json!({})),
-            doomed("doomed", phase("Running", "")),
+            doomed("doom", phase("Running", "")),
             doomed("doomed-lost", phase("Running", "NodeLost")),
             doomed("doomed-done", phase("Succeeded", "")),
         ],
