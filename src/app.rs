@@ -107,7 +107,9 @@ impl App {
         tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
 
         let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let registry = Arc::new(Registry::new(tasks.clone(), draining.clone()));
+        // Connections to members outlive the answers that go through them.
+        let members = CancellationToken::new();
+        let registry = Arc::new(Registry::new(tasks.clone(), members.clone()));
         registry.apply(&config)?;
         let shared = shared(&config, &state)?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
@@ -127,7 +129,11 @@ impl App {
         let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer, metrics));
         let readiness = move || checks(&registry);
         let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone()).counting(served);
-        tasks.spawn(listener.serve(gate, draining.clone()));
+        let serving = listener.serve(gate, draining.clone());
+        tasks.spawn(async move {
+            serving.await;
+            members.cancel();
+        });
         let nudge = reloads.nudge();
         let following = follow(reloads, stores, published, Arc::clone(&state));
         let until = draining.clone();

@@ -14,6 +14,8 @@ pub mod read;
 pub mod route;
 pub mod serve;
 pub mod store;
+pub mod stream;
+pub mod table;
 pub mod wire;
 pub mod write;
 

@@ -7,11 +7,11 @@ use std::{fs, path::Path, path::PathBuf};
 /// Rooms, lowest first. A room may name itself and rooms on earlier lines, nothing else.
 const LAYERS: &[&[&str]] = &[
     &["wire"],
-    &["config", "observe"],
+    &["config", "observe", "table"],
     &["placement"],
     &["store"],
     &["member"],
-    &["discovery", "read", "write"],
+    &["discovery", "read", "write", "stream"],
     &["route"],
     &["serve"],
     &["app"],

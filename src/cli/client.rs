@@ -89,7 +89,10 @@ impl Connection {
                 Kubeconfig::read().context("cannot read a kubeconfig; name one with --kubeconfig or --state-dir")?
             }
         };
-        Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")
+        let mut config = Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")?;
+        // A person waits, and is told better at once why kubefold says 503.
+        config.default_retry = false;
+        Ok(config)
     }
 }
 

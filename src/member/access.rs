@@ -31,6 +31,8 @@ pub(super) struct Credentials {
     pub(super) base: Uri,
     /// Trust and client certificate; ALPN offers HTTP/2 and 1.1.
     pub(super) tls: Arc<rustls::ClientConfig>,
+    /// The same without HTTP/2, in which nothing can be upgraded.
+    pub(super) tls_http1: Arc<rustls::ClientConfig>,
     /// The name to verify, when not the host's.
     pub(super) server_name: Option<String>,
     /// An `http` or `socks5` proxy on the way.
@@ -55,6 +57,8 @@ impl Credentials {
         }
         let mut tls = config.rustls_client_config().map_err(|error| refuse(error.to_string()))?;
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let mut tls_http1 = tls.clone();
+        tls_http1.alpn_protocols = vec![b"http/1.1".to_vec()];
         let layer = config.auth_layer().map_err(|error| refuse(error.to_string()))?;
         let authorizer = layer.map(|layer| {
             // kube's layer wraps a whole client; here the client only hands back the header.
@@ -67,6 +71,7 @@ impl Credentials {
             from_plugin: config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some(),
             base: config.cluster_url,
             tls: Arc::new(tls),
+            tls_http1: Arc::new(tls_http1),
             server_name: config.tls_server_name,
             proxy: config.proxy_url,
             authorizer,

@@ -62,10 +62,24 @@ impl Dialer {
     ///
     /// Cancel: safe; the half-open connection is closed.
     pub(super) async fn dial(&self) -> Result<Opened, Failure> {
+        self.dial_with(self.credentials.tls.clone()).await
+    }
+
+    /// Connects for one request over HTTP/1.1, after which the connection may be upgraded.
+    ///
+    /// Cancel: safe; the half-open connection is closed.
+    pub(super) async fn dial_once(&self) -> Result<http1::SendRequest<Body>, Failure> {
+        match self.dial_with(self.credentials.tls_http1.clone()).await? {
+            Opened::Http1(sender) => Ok(sender),
+            Opened::Http2(..) => Err(Failure::Answer("it speaks HTTP/2 where HTTP/1.1 was agreed on".into())),
+        }
+    }
+
+    async fn dial_with(&self, tls: Arc<rustls::ClientConfig>) -> Result<Opened, Failure> {
         let deadline = Instant::now() + self.connect_max;
         let tcp = timeout_at(deadline, self.reach()).await;
         let tcp = tcp.map_err(|_| Failure::ConnectTimeout(self.connect_max))??;
-        let opened = timeout_at(deadline, self.open(tcp)).await;
+        let opened = timeout_at(deadline, self.open_by(tcp, tls)).await;
         opened.map_err(|_| Failure::HandshakeTimeout(self.connect_max))?
     }
 
@@ -76,9 +90,7 @@ impl Dialer {
 
     /// The same, and HTTP/1.1 whatever else the member speaks: HTTP/2 has no upgrades.
     pub(super) async fn open_http1(&self, tcp: TcpStream) -> Result<Opened, Failure> {
-        let mut tls = rustls::ClientConfig::clone(&self.credentials.tls);
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        self.open_by(tcp, Arc::new(tls)).await
+        self.open_by(tcp, Arc::clone(&self.credentials.tls_http1)).await
     }
 
     async fn open_by(&self, tcp: TcpStream, tls: Arc<rustls::ClientConfig>) -> Result<Opened, Failure> {
@@ -156,7 +168,7 @@ impl Dialer {
         let handshake = http1::Builder::new().handshake(io).await;
         let (sender, connection) = handshake.map_err(|error| Failure::Connect { source: Arc::new(error) })?;
         Tasks { tracker: self.tasks.clone(), cancel: self.cancel.clone() }.execute(async move {
-            if let Err(error) = connection.await {
+            if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(error = &error as &dyn Error, "a connection to a member ended");
             }
         });

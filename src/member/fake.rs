@@ -138,9 +138,9 @@ pub(super) fn config(name: &str, access: ServerAccess) -> MemberConfig {
 pub(super) fn member(config: &MemberConfig) -> Arc<Member> {
     // As `main` does once.
     let _again = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let census = Arc::new(Census::default());
+    let shared = (Arc::new(Census::default()), Arc::default());
     let metrics = crate::member::metrics::MemberMetrics::default();
-    Member::new(crate::member::MemberId(0), config, census, &metrics, TaskTracker::new(), CancellationToken::new())
+    Member::new(crate::member::MemberId(0), config, shared, &metrics, TaskTracker::new(), CancellationToken::new())
 }
 
 /// A CA and a server identity of it, for 127.0.0.1.

@@ -98,6 +98,24 @@ pub fn strip(headers: &mut HeaderMap) {
     for name in names {
         headers.remove(name);
     }
+    strip_bearer_protocol(headers);
+}
+
+/// A page in a browser can set no header: it hides its token among the protocols that it would speak.
+///
+/// Source: kubernetes/apiserver `pkg/authentication/request/websocket/protocol.go`.
+fn strip_bearer_protocol(headers: &mut HeaderMap) {
+    const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+    let said: Vec<HeaderValue> = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().cloned().collect();
+    if !said.iter().any(|value| value.as_bytes().windows(BEARER.len()).any(|at| at == BEARER.as_bytes())) {
+        return;
+    }
+    let words = said.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let kept: Vec<&str> = words.map(str::trim).filter(|word| !word.starts_with(BEARER)).collect();
+    headers.remove(header::SEC_WEBSOCKET_PROTOCOL);
+    if let Some(kept) = HeaderValue::from_str(&kept.join(", ")).ok().filter(|kept| !kept.is_empty()) {
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, kept);
+    }
 }
 
 /// Removes what is about one connection, in either direction.
@@ -195,6 +213,22 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["accept", "impersonate-group", "impersonate-user"]);
         assert_eq!(all(&sent, "impersonate-user"), ["jane"]);
+    }
+
+    #[test]
+    fn a_token_among_the_protocols_of_a_websocket_is_gone() {
+        let protocol = |said: &[&'static str]| {
+            let pairs: Vec<_> = said.iter().map(|value| ("sec-websocket-protocol", *value)).collect();
+            let mut sent = headers(&pairs);
+            impersonate(&mut sent, &caller()).unwrap();
+            all(&sent, "sec-websocket-protocol")
+        };
+        assert_eq!(
+            protocol(&["base64url.bearer.authorization.k8s.io.c2VjcmV0, v5.channel.k8s.io"]),
+            ["v5.channel.k8s.io"]
+        );
+        assert_eq!(protocol(&["v5.channel.k8s.io, v4.channel.k8s.io"]), ["v5.channel.k8s.io, v4.channel.k8s.io"]);
+        assert!(protocol(&["base64url.bearer.authorization.k8s.io.c2VjcmV0"]).is_empty());
     }
 
     #[test]

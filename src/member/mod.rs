@@ -20,7 +20,9 @@ mod pool;
 mod probe;
 pub(crate) mod reflector;
 mod registry;
+mod seats;
 pub mod stores;
+mod tunnel;
 pub mod upstream;
 pub mod view;
 
@@ -36,14 +38,18 @@ use http::{Request, Response};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::config::{MemberConfig, MemberName};
+use crate::{
+    config::{MemberConfig, MemberName},
+    wire::upgrade::UpgradeAsked,
+};
 use {
     cause::Cause,
     health::Input,
     identity::{Census, Identity},
     metrics::{MemberMetrics, Meter},
     probe::Vitals,
-    upstream::{UpBody, Upstream},
+    seats::Seats,
+    upstream::{UpBody, Upgrade, Upstream},
 };
 
 pub use {
@@ -69,6 +75,7 @@ pub struct Member {
     identity: Identity,
     census: Arc<Census>,
     twin: watch::Sender<Option<MemberName>>,
+    seats: Arc<Seats>,
     cancel: CancellationToken,
 }
 
@@ -76,7 +83,7 @@ impl Member {
     fn new(
         id: MemberId,
         config: &MemberConfig,
-        census: Arc<Census>,
+        (census, seats): (Arc<Census>, Arc<Seats>),
         metrics: &MemberMetrics,
         tasks: TaskTracker,
         cancel: CancellationToken,
@@ -91,6 +98,7 @@ impl Member {
             identity: Identity::new(),
             census,
             twin: watch::Sender::new(None),
+            seats,
             cancel,
         })
     }
@@ -127,9 +135,23 @@ impl Member {
         if let Some(down) = self.down() {
             return Err(UpstreamError::new(&self.name, Failure::Down(down)));
         }
+        let is_read = class == Class::Read || (class == Class::Stream && request.method().is_safe());
         tokio::select! {
             answer = self.upstream.send(request, class) => answer,
-            down = self.goes_down(), if class == Class::Read => Err(UpstreamError::new(&self.name, Failure::Down(down))),
+            down = self.goes_down(), if is_read => Err(UpstreamError::new(&self.name, Failure::Down(down))),
+        }
+    }
+
+    /// Sends one request that asks for another protocol.
+    ///
+    /// Errors: at once if the member is down, or as soon as it goes down. Cancel: safe.
+    async fn upgrade(&self, request: Request<UpBody>, asked: &UpgradeAsked) -> Result<Upgrade, UpstreamError> {
+        if let Some(down) = self.down() {
+            return Err(UpstreamError::new(&self.name, Failure::Down(down)));
+        }
+        tokio::select! {
+            answer = self.upstream.upgrade(request, asked) => answer,
+            down = self.goes_down() => Err(UpstreamError::new(&self.name, Failure::Down(down))),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::{
     member::{
         Class, Failure, Health, Member, UpResponseBody, UpstreamError, cause::Cause, collect, metrics::ListReason,
     },
+    placement::marker::MARKER_KEY,
     store::{FleetStore, SLICE_ITEMS_MAX},
     wire::{
         body::empty,
@@ -49,6 +50,12 @@ const DEFINITION_BYTES_MAX: usize = 4 << 20;
 const SESSION_MIN: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
 const WATCH_SECONDS: u64 = 300;
+
+/// An object's metadata alone; all of it where a server does not know that.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// The same of a list's items.
+pub(super) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Why a reflector does not follow its member now.
 #[derive(Clone, Debug)]
@@ -119,8 +126,8 @@ impl ReflectorState {
 pub(super) struct Reflector {
     pub(super) member: Arc<Member>,
     pub(super) store: Arc<FleetStore>,
-    /// Only objects with this label are followed, if it is given.
-    pub(super) label: Option<&'static str>,
+    /// Only parts are followed, by what of them says who they are.
+    pub(super) of_parts: bool,
     pub(super) state: Arc<ReflectorState>,
     pub(super) cancel: CancellationToken,
 }
@@ -327,7 +334,7 @@ impl Reflector {
         }
         let request = Request::builder()
             .uri(format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}.{}", gvr.resource, gvr.group))
-            .header(header::ACCEPT, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+            .header(header::ACCEPT, METADATA)
             .body(empty())
             .ok()?;
         let response =
@@ -477,12 +484,19 @@ impl Reflector {
     }
 
     async fn ask(&self, query: &str, class: Class) -> Result<http::Response<UpResponseBody>, SessionError> {
-        let selected =
-            self.label.map(|label| format!("&labelSelector={}", utf8_percent_encode(label, NON_ALPHANUMERIC)));
+        let spec = self.store.spec();
+        // Children bear no label.
+        let selected = (self.of_parts && !spec.has_children())
+            .then(|| format!("&labelSelector={}", utf8_percent_encode(MARKER_KEY, NON_ALPHANUMERIC)));
+        let accept = match (self.of_parts, query.starts_with("?watch")) {
+            (false, _) => "application/json",
+            (true, false) => METADATA_LIST,
+            (true, true) => METADATA,
+        };
         let request = Request::builder()
             .method(Method::GET)
-            .uri(format!("{}{query}{}", self.store.spec().gvr.path(), selected.unwrap_or_default()))
-            .header(header::ACCEPT, "application/json")
+            .uri(format!("{}{query}{}", spec.gvr.path(), selected.unwrap_or_default()))
+            .header(header::ACCEPT, accept)
             .header(header::USER_AGENT, concat!("kubefold/", env!("CARGO_PKG_VERSION"), " reflector"))
             .body(empty())
             .map_err(|error| UpstreamError::new(self.member.name(), Failure::Request(error.to_string().into())))?;

@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::Config,
-    member::{Member, MemberId, identity::Census, metrics::MemberMetrics, probe},
+    member::{Member, MemberId, identity::Census, metrics::MemberMetrics, probe, seats::Seats},
 };
 
 /// Process-wide, so that an id never means two members, whatever registries there were.
@@ -32,6 +32,7 @@ pub struct Registry {
     changes: watch::Sender<u64>,
     census: Arc<Census>,
     metrics: MemberMetrics,
+    seats: Arc<Seats>,
     tasks: TaskTracker,
     cancel: CancellationToken,
     applying: Mutex<()>,
@@ -46,6 +47,7 @@ impl Registry {
             changes: watch::Sender::new(0),
             census: Arc::default(),
             metrics: MemberMetrics::default(),
+            seats: Arc::default(),
             tasks,
             cancel,
             applying: Mutex::new(()),
@@ -98,8 +100,8 @@ impl Registry {
                 continue;
             }
             let cancel = self.cancel.child_token();
-            let census = Arc::clone(&self.census);
-            let member = Member::new(next_id()?, wanted, census, &self.metrics, self.tasks.clone(), cancel);
+            let shared = (Arc::clone(&self.census), Arc::clone(&self.seats));
+            let member = Member::new(next_id()?, wanted, shared, &self.metrics, self.tasks.clone(), cancel);
             added.push(member.clone());
             after.push(member);
         }

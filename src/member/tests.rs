@@ -2,6 +2,7 @@
 
 mod access;
 mod registry;
+mod upgrade;
 
 use std::{
     sync::{
@@ -193,17 +194,6 @@ async fn redirects_are_refused_and_a_304_passes() {
         assert!(text(refused).await.contains("member east: attempted to redirect"));
     }
     assert_eq!(pass_body(&member, &jane(), get("/"), "/304").await.status(), 304);
-}
-
-#[tokio::test]
-async fn upgrades_are_refused_with_a_word_about_when() {
-    let fake = Fake::http2(mirror()).await;
-    let mut request = get("/");
-    request.headers_mut().insert("upgrade", HeaderValue::from_static("websocket"));
-    request.headers_mut().insert("connection", HeaderValue::from_static("upgrade"));
-    let refused = pass_body(&fake.member(), &jane(), request, "/api/v1/namespaces/a/pods/b/exec").await;
-    assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
-    assert!(text(refused).await.contains("exec, attach and port-forward come later"));
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 //! Nothing is ever sent twice. A request that finds its connection closed before a byte of it left takes
 //! another one; whatever else goes wrong is the caller's to judge, with [`UpstreamError::may_have_arrived`].
 
+mod upgrade;
+
 use std::{error::Error as _, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
@@ -32,7 +34,10 @@ use crate::{
     wire::body::Body,
 };
 
-pub use crate::member::answer::{UpResponseBody, collect};
+pub use crate::member::{
+    answer::{UpResponseBody, collect},
+    upstream::upgrade::Upgrade,
+};
 
 /// What is sent to a member: any bytes, whole or streamed.
 pub type UpBody = Body;
@@ -101,6 +106,8 @@ struct Session {
     fingerprint: Mutex<Fingerprint>,
     requests: Arc<Pool>,
     watches: Arc<Pool>,
+    /// For connections that are upgraded, and belong to no pool.
+    dialer: Dialer,
     cancel: CancellationToken,
     opened: Instant,
 }
@@ -292,6 +299,7 @@ impl Upstream {
         Ok(Arc::new(Session {
             requests: Pool::new(dialer(), request_connections_max, "requests"),
             watches: Pool::new(dialer(), WATCH_CONNECTIONS_MAX, "watches"),
+            dialer: dialer(),
             credentials,
             fingerprint: Mutex::new(fingerprint),
             cancel,

@@ -3,19 +3,27 @@
 //! Bytes pass in both directions as they come: nothing is buffered, a slow side slows the other, and
 //! whoever goes away takes the other half with it.
 
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body::Body as _;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::{body::Incoming, upgrade::Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     member::{
         Class, Member,
         impersonate::{impersonate, strip_hop_by_hop},
+        seats::Seat,
+        tunnel::{End, join},
+        upstream::Upgrade,
     },
     wire::{
-        body::{Body, BodyError},
+        body::{Body, BodyError, empty},
         caller::Caller,
         status::{Reason, Status},
+        upgrade::{OnceUpgraded, UpgradeAsked},
     },
 };
 
@@ -28,6 +36,8 @@ pub async fn pass(member: &Member, caller: &Caller, request: Request<Incoming>, 
 }
 
 /// As [`pass`], for a body of any kind.
+///
+/// A request for another protocol becomes a tunnel if the member agrees; its answer bears [`OnceUpgraded`] then.
 pub async fn pass_body(member: &Member, caller: &Caller, request: Request<Body>, rest: &str) -> Response<Body> {
     match forward(member, caller, request, rest).await {
         Ok(response) => response,
@@ -41,9 +51,13 @@ async fn forward(
     request: Request<Body>,
     rest: &str,
 ) -> Result<Response<Body>, Box<Status>> {
-    refuse_upgrade(request.method(), request.headers())?;
+    if *request.method() == Method::CONNECT {
+        return Err(Status::method_not_allowed("CONNECT is for proxies of another kind").into());
+    }
     let uri = target(rest)?;
+    let moved = Moved::new(request.uri().path(), uri.path());
     let class = classify(request.method(), &uri);
+    let asked = request.extensions().get::<UpgradeAsked>().cloned();
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
     *request.method_mut() = parts.method;
@@ -52,14 +66,75 @@ async fn forward(
     impersonate(request.headers_mut(), caller).map_err(Status::from)?;
     // kubefold's own server has answered it when the body is read.
     request.headers_mut().remove(header::EXPECT);
-    let response = member.send(request, class).await.map_err(|error| error.status())?;
-    refuse_redirect(member, response.status(), response.headers())?;
+    let seat = match class {
+        Class::Stream => Some(member.seats.take(member.name(), &caller.user)?),
+        _ if asked.is_some() => Some(member.seats.take(member.name(), &caller.user)?),
+        _ => None,
+    };
+    let response = match asked {
+        None => member.send(request, class).await.map_err(|error| error.status())?,
+        // Its bytes would be taken for the other protocol's by whoever did not expect them.
+        Some(_) if !request.body().is_end_stream() => {
+            return Err(Status::bad_request("a request for another protocol must have no body").into());
+        }
+        Some(asked) => {
+            // Rare, and holds a TLS handshake: boxed.
+            match Box::pin(member.upgrade(request, &asked)).await.map_err(|error| error.status())? {
+                Upgrade::Refused(response) => response,
+                Upgrade::Opened { head, connection, cut } => return Ok(opened(head, *connection, cut, (member, seat))),
+            }
+        }
+    };
+    if response.status().is_informational() {
+        let message =
+            format!("member {}: it answered {} to what asked for nothing else", member.name(), response.status());
+        return Err(Status::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message).into());
+    }
     let (mut parts, body) = response.into_parts();
+    moved.redirect(member, parts.status, &mut parts.headers)?;
     strip_hop_by_hop(&mut parts.headers);
     // The version is the connection's, and this one was the member's.
     parts.version = http::Version::default();
     parts.extensions.clear();
-    Ok(Response::from_parts(parts, body.map_err(BodyError::from).boxed_unsync()))
+    let body = body.map_err(move |error| {
+        // Held until the body ends, which may be after hours.
+        let _held = &seat;
+        BodyError::from(error)
+    });
+    Ok(Response::from_parts(parts, body.boxed_unsync()))
+}
+
+/// The answer 101, and what is to be done with the connection once it is out.
+fn opened(
+    head: Response<()>,
+    upstream: Upgraded,
+    cut: CancellationToken,
+    (member, seat): (&Member, Option<Seat>),
+) -> Response<Body> {
+    let (mut parts, ()) = head.into_parts();
+    let protocol = parts.headers.get(header::UPGRADE).cloned();
+    strip_hop_by_hop(&mut parts.headers);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    parts.headers.extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
+    parts.version = http::Version::default();
+    parts.extensions.clear();
+    let member = member.name().clone();
+    let tunnel = move |client| -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let joined = join(TokioIo::new(client), TokioIo::new(upstream));
+            match cut.run_until_cancelled(joined).await {
+                Some(End::Closed) => tracing::debug!(%member, "a stream ended"),
+                Some(End::Broken(error)) => tracing::debug!(%member, %error, "a stream broke"),
+                Some(End::Idle) => tracing::info!(%member, "a stream was ended: nothing had moved in it for too long"),
+                None => tracing::debug!(%member, "a stream was cut: its member is gone from the configuration"),
+            }
+            drop(seat);
+        })
+    };
+    let mut response = Response::from_parts(parts, empty());
+    response.extensions_mut().insert(OnceUpgraded::new(tunnel));
+    response
 }
 
 /// The path and query as the client wrote them. Segments that mean another folder are refused: behind a server
@@ -71,11 +146,14 @@ fn target(rest: &str) -> Result<Uri, Box<Status>> {
         path => path.to_owned(),
     };
     let uri = Uri::try_from(rest).map_err(|error| Status::bad_request(format!("invalid path: {error}")))?;
-    let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
-    if !uri.path().starts_with('/') || uri.authority().is_some() || uri.path().split('/').any(dots) {
+    if !uri.path().starts_with('/') || uri.authority().is_some() || uri.path().split('/').any(is_dots) {
         return Err(Status::bad_request("invalid path: segments `.` and `..` are not allowed").into());
     }
     Ok(uri)
+}
+
+fn is_dots(segment: &str) -> bool {
+    matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
 }
 
 /// The kind of a request, from its method and path, as a kube-apiserver tells long-running ones.
@@ -106,30 +184,52 @@ fn classify(method: &Method, uri: &Uri) -> Class {
     }
 }
 
-fn refuse_upgrade(method: &Method, headers: &HeaderMap) -> Result<(), Box<Status>> {
-    let wanted = headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
-    // An upgrade to HTTP/2 may be ignored (RFC 9113 section 3.1).
-    let wanted: Vec<_> = wanted.filter(|protocol| !protocol.eq_ignore_ascii_case("h2c")).collect();
-    if wanted.is_empty() && *method != Method::CONNECT {
-        return Ok(());
-    }
-    Err(Status::method_not_allowed(format!(
-        "kubefold does not pass upgrades ({}) yet: exec, attach and port-forward come later; use the member's own kubeconfig for them",
-        wanted.join(", ")
-    ))
-    .into())
+/// The path of a proxied application, split behind `proxy`: what follows is the application's, raw, and may be empty.
+pub fn proxied(path: &str) -> Option<(&str, &str)> {
+    let segments: Vec<&str> = path.splitn(9, '/').collect();
+    let named = match segments.as_slice() {
+        ["", "api", "v1", "nodes", name, "proxy", ..] => (!name.is_empty()).then_some(6),
+        ["", "api", "v1", "namespaces", namespace, "pods" | "services", name, "proxy", ..] => {
+            (!namespace.is_empty() && !name.is_empty()).then_some(8)
+        }
+        _ => None,
+    };
+    let head: usize = segments.iter().take(named?).map(|segment| segment.len() + 1).sum();
+    path.split_at_checked(head - 1)
 }
 
-/// A redirect would lead the client, credentials in hand, to wherever the member says.
-///
-/// Source: kubernetes/apimachinery `pkg/util/proxy/upgradeaware.go` (CVE-2022-3172, CVE-2020-8559).
-fn refuse_redirect(member: &Member, code: StatusCode, headers: &HeaderMap) -> Result<(), Box<Status>> {
-    if !code.is_redirection() || !headers.contains_key(header::LOCATION) {
-        return Ok(());
+/// Where a proxied application stands for the client, and where for its member.
+struct Moved(Option<(String, String)>);
+
+impl Moved {
+    fn new(shown: &str, own: &str) -> Self {
+        let moved = proxied(own).and_then(|(head, tail)| Some((shown.strip_suffix(tail)?.to_owned(), head.to_owned())));
+        Self(moved)
     }
-    let name = member.name();
-    let message = format!("member {name}: attempted to redirect this request ({code}), which is not permitted");
-    Err(Status::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message).into())
+
+    /// Lets a redirect pass only within a proxied application, where a kube-apiserver has put it under its own path. Any
+    /// other would lead the client, credentials in hand, to wherever the member says. None is followed.
+    ///
+    /// Source: kubernetes/apimachinery `pkg/util/proxy/upgradeaware.go` (CVE-2022-3172, CVE-2020-8559), `transport.go`.
+    fn redirect(&self, member: &Member, code: StatusCode, headers: &mut HeaderMap) -> Result<(), Box<Status>> {
+        if !code.is_redirection() || !headers.contains_key(header::LOCATION) {
+            return Ok(());
+        }
+        let within = self.0.as_ref().and_then(|(shown, own)| {
+            let location = headers.get(header::LOCATION)?.to_str().ok()?;
+            let tail = location.strip_prefix(own.as_str())?;
+            let inside = tail.is_empty() || tail.starts_with(['/', '?', '#']);
+            let dots = tail.split(['/', '?', '#']).any(is_dots);
+            HeaderValue::try_from(format!("{shown}{tail}")).ok().filter(|_| inside && !dots)
+        });
+        let Some(within) = within else {
+            let name = member.name();
+            let message = format!("member {name}: attempted to redirect this request ({code}), which is not permitted");
+            return Err(Status::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message).into());
+        };
+        headers.insert(header::LOCATION, within);
+        Ok(())
+    }
 }
 
 /// A failure as a response. Only a 429, where nothing was sent, may be repeated by a client.

@@ -1,8 +1,12 @@
 //! The marker: what tells a part of a placed object from a native object.
 //!
 //! A label `kubefold.io/placement: <uid>`, to find parts by, and an annotation of the same key that names its bearer and
-//! the members. It is static: nothing in it ages. Kubernetes copies annotations (a Deployment's to its ReplicaSets), and
-//! people copy whole manifests; so a marker counts only on the object that it names, in the member and cluster it names.
+//! the members. It is static: nothing in it ages. People copy whole manifests, so a marker counts only on the object that
+//! it names, in the member and cluster it names.
+//!
+//! Kubernetes copies annotations, but no labels, to what it makes of a workload: a Deployment's to its ReplicaSets, a
+//! StatefulSet's or DaemonSet's to its ControllerRevisions. Such a copy says whose child an object is, where the bearer that
+//! it names is the object's controller: [`Marker::of_child`].
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -43,12 +47,28 @@ pub struct Marker {
     pub made: usize,
     /// The policy that the object named: a later scale goes by it.
     pub policy: Option<String>,
+    /// It is not written on the object: it is what a copy of its controller's marker makes of it.
+    pub is_child: bool,
 }
 
-/// The annotation's JSON. The UID stands in the label alone, so that the two cannot disagree.
+/// Who controls an object: the `ownerReference` that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controller<'a> {
+    /// API group; empty is core.
+    pub group: &'a str,
+    /// Kind.
+    pub kind: &'a str,
+    /// Own name, in the object's namespace.
+    pub name: &'a str,
+}
+
+/// The annotation's JSON. The label has the UID, too: where the two disagree there is no marker.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written<'a> {
+    /// Markers of earlier versions lack it, and so say nothing of children.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    uid: Option<Cow<'a, str>>,
     #[serde(borrow)]
     group: Cow<'a, str>,
     #[serde(borrow)]
@@ -78,6 +98,46 @@ impl Marker {
         if uuid::Uuid::parse_str(&uid).ok()?.as_hyphenated().to_string() != uid {
             return None;
         }
+        let (noted, marker) = Self::noted(annotations)?;
+        noted.is_none_or(|noted| noted == uid).then_some(Self { uid, ..marker })
+    }
+
+    /// The marker of a child, `kind` and `name`, by the copy of its controller's that it bears as an annotation.
+    ///
+    /// All children of one placed object that have one name are one object in the fleet, as its parts are. Whether the copy
+    /// counts is what [`Marker::bears`] says of the controller, here, and of the child's own place.
+    pub fn of_child(
+        annotations_json: Option<&str>,
+        (group, kind, name): (&str, &str, &str),
+        controller: Controller<'_>,
+    ) -> Option<Self> {
+        let (uid, marker) = Self::noted(annotations_json?)?;
+        let placement = uuid::Uuid::parse_str(&uid?).ok()?;
+        let is_of =
+            marker.group == controller.group && marker.kind == controller.kind && marker.name == controller.name;
+        is_of.then(|| Self {
+            uid: uuid::Uuid::new_v5(&placement, format!("{group}/{kind}/{name}").as_bytes()).to_string(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            made: marker.members.len(),
+            policy: None,
+            is_child: true,
+            ..marker
+        })
+    }
+
+    /// The UID of the visible object in its `life`: a child that its controller made again, after all parts of it were gone,
+    /// is another object.
+    pub fn visible_uid(&self, life: u32) -> Cow<'_, str> {
+        match uuid::Uuid::parse_str(&self.uid) {
+            Ok(uid) if life > 0 => uuid::Uuid::new_v5(&uid, &life.to_be_bytes()).to_string().into(),
+            Ok(_) | Err(_) => Cow::Borrowed(&self.uid),
+        }
+    }
+
+    /// What the annotation says: the UID, if it does, and a marker without one.
+    fn noted(annotations: &str) -> Option<(Option<String>, Self)> {
         let json = text_of(annotations)?;
         let written: Written<'_> = serde_json::from_str(&json).ok()?;
         let members = written
@@ -90,8 +150,8 @@ impl Marker {
         if distinct.len() != members.len() || !distinct.contains(&member) {
             return None;
         }
-        Some(Self {
-            uid,
+        let marker = Self {
+            uid: String::new(),
             group: written.group.into_owned(),
             kind: written.kind.into_owned(),
             namespace: written.namespace.into_owned(),
@@ -100,7 +160,9 @@ impl Marker {
             made: written.made.unwrap_or(members.len()),
             members,
             policy: written.policy.map(Cow::into_owned),
-        })
+            is_child: false,
+        };
+        Some((written.uid.map(Cow::into_owned), marker))
     }
 
     /// Says whether this marker counts on the object that was found bearing it.
@@ -135,6 +197,7 @@ impl Marker {
     /// The annotation's value as a JSON string.
     pub(crate) fn annotation_json(&self) -> Vec<u8> {
         let written = Written {
+            uid: Some(Cow::Borrowed(&self.uid)),
             group: Cow::Borrowed(&self.group),
             kind: Cow::Borrowed(&self.kind),
             namespace: Cow::Borrowed(&self.namespace),
@@ -182,6 +245,7 @@ mod tests {
             members: vec![(member("east"), "c-e".into()), (member("west"), "c-w".into())],
             made: 2,
             policy: None,
+            is_child: false,
         }
     }
 
@@ -227,6 +291,39 @@ mod tests {
         assert!(!m.bears("apps", "Deployment", "default", "web-2", &member("west"), "c-w"));
         assert!(!m.bears("apps", "Deployment", "default", "web", &member("east"), "c-e"), "copied between members");
         assert!(!m.bears("apps", "Deployment", "default", "web", &member("west"), "c-new"), "another cluster");
+    }
+
+    #[test]
+    fn a_copy_says_whose_child_an_object_is() {
+        let (labels, annotations) = maps(&marker());
+        let of = |annotations: &str, group: &str, kind: &str, name: &str| {
+            Marker::of_child(Some(annotations), ("apps", "ReplicaSet", "web-1"), Controller { group, kind, name })
+        };
+        let child = of(&annotations, "apps", "Deployment", "web").unwrap();
+        assert!(child.bears("apps", "ReplicaSet", "default", "web-1", &member("west"), "c-w"));
+        assert!(!child.bears("apps", "ReplicaSet", "default", "web-1", &member("east"), "c-e"));
+        let of_east = maps(&Marker { member: member("east"), ..marker() }).1;
+        assert_eq!(of(&of_east, "apps", "Deployment", "web").unwrap().uid, child.uid, "one object");
+        assert_ne!(child.uid, UID);
+        for (group, kind, name) in
+            [("", "Deployment", "web"), ("apps", "StatefulSet", "web"), ("apps", "Deployment", "db")]
+        {
+            assert_eq!(of(&annotations, group, kind, name), None);
+        }
+        // A marker of before the annotation had the UID is one still, and has no children.
+        let old = annotations.replace(&format!(r#"\"uid\":\"{UID}\","#), "");
+        assert!(old.len() < annotations.len());
+        assert_eq!(of(&old, "apps", "Deployment", "web"), None);
+        assert_eq!(Marker::read(Some(&labels), Some(&old)), Some(marker()));
+        // Label and annotation of two placements are no marker.
+        assert_eq!(Marker::read(Some(&labels), Some(&annotations.replace("6f1c", "6f1d"))), None);
+    }
+
+    #[test]
+    fn each_life_of_a_child_has_its_own_uid() {
+        let marker = marker();
+        let uids: BTreeSet<_> = (0..3).map(|life| marker.visible_uid(life)).collect();
+        assert!(uids.len() == 3 && uids.contains(UID));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One step into a document.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// A field of an object.
     Field(String),
@@ -173,8 +173,9 @@ pub fn merge_patch(before: &Value, after: &Value) -> Value {
 /// The keys of lists by the name of their field, as Kubernetes merges them; the first whose keys every item has and no two
 /// share. Everything else is one value.
 ///
-/// Source: `x-kubernetes-patch-merge-key` and `x-kubernetes-list-map-keys` in the OpenAPI document of Kubernetes 1.36.
-const LISTS: &[(&str, &[&[&str]])] = &[
+/// Source: `x-kubernetes-patch-merge-key` and `x-kubernetes-list-map-keys` in the OpenAPI document of Kubernetes 1.36, to
+/// which `tests/e2e/write/denied.rs` compares them.
+pub const LISTS: &[(&str, &[&[&str]])] = &[
     ("addresses", &[&["type"]]),
     ("claims", &[&["name"]]),
     ("conditions", &[&["type"]]),
@@ -186,17 +187,31 @@ const LISTS: &[(&str, &[&[&str]])] = &[
     ("initContainers", &[&["name"]]),
     ("matchConditions", &[&["name"]]),
     ("ownerReferences", &[&["uid"]]),
+    ("podGroupTemplates", &[&["name"]]),
     ("ports", &[&["containerPort", "protocol"], &["containerPort"], &["port", "protocol"], &["port"]]),
     ("resourceClaims", &[&["name"]]),
     ("schedulingGates", &[&["name"]]),
     ("secrets", &[&["name"]]),
     ("taints", &[&["key", "effect"], &["key"]]),
     ("topologySpreadConstraints", &[&["topologyKey", "whenUnsatisfiable"]]),
+    ("variables", &[&["name"]]),
     ("volumeDevices", &[&["devicePath"]]),
     ("volumeMounts", &[&["mountPath"]]),
     ("volumes", &[&["name"]]),
     ("webhooks", &[&["name"]]),
 ];
+
+/// Where a list of that field has the item that is the same as this one. `None` where the list's items have no keys, too.
+pub fn position_of(field: &str, item: &Value, list: &[Value]) -> Option<usize> {
+    let (_, choices) = LISTS.iter().find(|(name, _)| *name == field)?;
+    let key = choices.iter().find_map(|keys| key_of(item, keys))?;
+    list.iter().position(|item| has_key(item, &key))
+}
+
+/// Says whether the items of that field's lists have keys.
+pub fn is_keyed(field: &str) -> bool {
+    LISTS.iter().any(|(name, _)| *name == field)
+}
 
 /// Lists of texts in which order means nothing.
 const SETS: &[&str] = &["finalizers"];

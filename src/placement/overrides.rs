@@ -1,10 +1,17 @@
 //! How the part in one member differs from the others: a JSON patch, and another registry for its images.
 
-use serde_json::Value;
+use std::slice;
+
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, jsonptr::PointerBuf};
+use serde_json::{Value, json};
 
 use crate::{
     config::{MemberName, Overrides},
-    placement::{marker::OWN_PREFIX, scheduling::pod_spec},
+    placement::{
+        marker::OWN_PREFIX,
+        merge::{is_keyed, position_of},
+        scheduling::pod_spec,
+    },
 };
 
 /// Docker's own registry has names of one word, and of two, without a registry before them.
@@ -53,6 +60,82 @@ pub fn overridden(
     serde_json::to_vec(&object).map_err(|error| wrong(error.to_string()))
 }
 
+/// Applies overrides to what a client applies to a part, which need not say everything: each operation for itself, and in
+/// the list items that the part has where the operation points at. One that finds no place says nothing, unless the client
+/// alone `owns` what it made.
+pub fn applied(
+    mut body: Value,
+    part: &Value,
+    overrides: &Overrides,
+    (group, kind): (&str, &str),
+    owns: impl Fn(&[&str]) -> bool,
+) -> Value {
+    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(group, kind)) {
+        let spec = path.iter().try_fold(&mut body, |at, key| at.get_mut(*key));
+        spec.into_iter().for_each(|spec| move_images(spec, registry));
+    }
+    for operation in overrides.patch.iter().flat_map(|patch| &patch.0) {
+        let tokens: Vec<String> = operation.path().tokens().map(|token| token.decoded().into_owned()).collect();
+        let mut after = body.clone();
+        let here = place(&tokens, part, &body, matches!(operation, PatchOperation::Add(_)));
+        let made = here
+            .and_then(|here| moved(operation, &here))
+            .is_some_and(|operation| json_patch::patch(&mut after, slice::from_ref(&operation)).is_ok());
+        if let (false, PatchOperation::Add(add)) = (made, operation) {
+            let path: Vec<&str> = tokens.iter().map(String::as_str).collect();
+            if owns(&path) {
+                let nested = path.iter().rev().fold(add.value.clone(), |value, field| json!({*field: value}));
+                json_patch::merge(&mut after, &nested);
+            }
+        }
+        if kept(&body, group, kind) == kept(&after, group, kind) {
+            body = after;
+        }
+    }
+    body
+}
+
+/// Where an operation on the part is one on what is applied.
+fn place(tokens: &[String], part: &Value, body: &Value, adds: bool) -> Option<Vec<String>> {
+    let (mut of_part, mut of_body, mut field) = (Some(part), Some(body), "");
+    let mut out = Vec::with_capacity(tokens.len());
+    for (at, token) in tokens.iter().enumerate() {
+        let mut here = token.clone();
+        if let Some(list) = of_body.and_then(Value::as_array)
+            && is_keyed(field)
+        {
+            here = if adds && at + 1 == tokens.len() {
+                "-".to_owned()
+            } else {
+                let item = of_part?.get(token.parse::<usize>().ok()?)?;
+                position_of(field, item, list)?.to_string()
+            };
+        }
+        (of_part, of_body) = (step(of_part, token), step(of_body, &here));
+        field = token;
+        out.push(here);
+    }
+    Some(out)
+}
+
+fn step<'v>(value: Option<&'v Value>, token: &str) -> Option<&'v Value> {
+    match value? {
+        Value::Array(list) => list.get(token.parse::<usize>().ok()?),
+        value => value.get(token),
+    }
+}
+
+/// The same operation elsewhere. Those of two places stay as they are.
+fn moved(operation: &PatchOperation, tokens: &[String]) -> Option<PatchOperation> {
+    let path = PointerBuf::from_tokens(tokens);
+    Some(match operation.clone() {
+        PatchOperation::Add(add) => PatchOperation::Add(AddOperation { path, ..add }),
+        PatchOperation::Remove(_) => PatchOperation::Remove(RemoveOperation { path }),
+        PatchOperation::Replace(replace) => PatchOperation::Replace(ReplaceOperation { path, ..replace }),
+        PatchOperation::Move(_) | PatchOperation::Copy(_) | PatchOperation::Test(_) => return None,
+    })
+}
+
 /// What no override may change.
 fn kept(object: &Value, group: &str, kind: &str) -> Vec<(String, Option<Value>)> {
     let fixed = ["/apiVersion", "/kind", "/metadata/name", "/metadata/generateName", "/metadata/namespace"];
@@ -81,8 +164,11 @@ fn move_images(spec: &mut Value, registry: &str) {
     }
 }
 
-/// The image with its registry replaced, or put before it where none is written.
+/// The image with its registry replaced, or put before it where none is written. One that is from there already stays.
 fn from_registry(image: &str, registry: &str) -> String {
+    if image.strip_prefix(registry).is_some_and(|rest| rest.starts_with('/')) {
+        return image.to_owned();
+    }
     let path = match image.split_once('/') {
         Some((first, rest)) if first.contains(['.', ':']) || first == LOCALHOST || has_upper(first) => rest,
         _ => image,
@@ -137,6 +223,8 @@ mod tests {
             ("localhost:5000/a/b", "mirror.example/x/a/b"),
             ("Host/app", "mirror.example/x/app"),
             ("[::1]:5000/app@sha256:aa", "mirror.example/x/app@sha256:aa"),
+            ("mirror.example/x/lib/nginx:1", "mirror.example/x/lib/nginx:1"),
+            ("mirror.example/xy/nginx:1", "mirror.example/x/xy/nginx:1"),
         ] {
             assert_eq!(from_registry(image, "mirror.example/x"), moved);
         }
@@ -174,6 +262,41 @@ mod tests {
             let error = applied(&web(), &patch(json!([{"op": "remove", "path": path}])), DEPLOYMENT).unwrap_err();
             assert!(error.ends_with(&format!("it changes {what}")), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_applied_is_dressed_as_far_as_it_says_something() {
+        let patch = json!([
+            {"op": "add", "path": "/metadata/annotations/note", "value": "w"},
+            {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "west:9"},
+            {"op": "add", "path": "/spec/template/spec/containers/-", "value": {"name": "side", "image": "s"}},
+        ]);
+        let what = overrides(Some(patch), Some("mirror.example"));
+        let part = applied_whole(&what);
+        let spec = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        let dress =
+            |body: Value, owned: &[&str]| super::applied(body, &part, &what, DEPLOYMENT, |path: &[&str]| path == owned);
+        // In another order, and without what the patch adds to.
+        let said = dress(spec(json!([{"name": "d", "image": "d:1"}, {"name": "c", "image": "app:2"}])), &[]);
+        let side = json!({"name": "side", "image": "s"});
+        let want = json!([{"name": "d", "image": "mirror.example/d:1"}, {"name": "c", "image": "west:9"}, side]);
+        assert_eq!(said, spec(want));
+        // Of the container that the patch is about nothing is said.
+        let said = dress(spec(json!([{"name": "d", "image": "d:1"}])), &[]);
+        assert_eq!(said, spec(json!([{"name": "d", "image": "mirror.example/d:1"}, side])));
+        assert_eq!(dress(json!({"spec": {"paused": true}}), &[]), json!({"spec": {"paused": true}}));
+        // Left out, it would be taken away.
+        let said = dress(json!({"spec": {"paused": true}}), &["metadata", "annotations", "note"]);
+        assert_eq!(said, json!({"metadata": {"annotations": {"note": "w"}}, "spec": {"paused": true}}));
+        let counted = overrides(Some(json!([{"op": "add", "path": "/spec/replicas", "value": 9}])), None);
+        let body = json!({"spec": {"replicas": 2}});
+        assert_eq!(super::applied(body.clone(), &part, &counted, DEPLOYMENT, |_: &[&str]| true), body);
+    }
+
+    fn applied_whole(what: &Overrides) -> Value {
+        let mut whole = web();
+        whole["metadata"]["annotations"] = json!({});
+        applied(&whole, what, DEPLOYMENT).unwrap()
     }
 
     #[test]

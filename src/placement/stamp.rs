@@ -119,6 +119,7 @@ mod tests {
             members: vec![(east, "c-e".into())],
             made: 1,
             policy: None,
+            is_child: false,
         }
     }
 

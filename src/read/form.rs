@@ -1,4 +1,4 @@
-//! What of an object is shown: all of it, or its metadata alone.
+//! What of an object is shown: all of it, its metadata alone, or a row of cells.
 //!
 //! A form says how an object, a list's head, an item and a bookmark are written; get, list and watch are the same for
 //! all. Every form is made of an entry's final bytes.
@@ -8,9 +8,13 @@ use std::io::Write as _;
 use http::StatusCode;
 
 use crate::{
+    read::table::{Table, Tables},
     store::{Entry, KindSpec, Revision},
     wire::{
-        accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1, PARTIAL_OBJECT_V1BETA1, Transform},
+        accept::{
+            PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1, PARTIAL_OBJECT_V1BETA1, TABLE_V1,
+            TABLE_V1BETA1, Transform,
+        },
         locate::Paths,
         media::is_built_in,
         status::{Reason, Status},
@@ -19,25 +23,38 @@ use crate::{
 
 /// The conversions that every endpoint of a resource takes, as a kube-apiserver: what does not fit the endpoint is
 /// refused later, in other words.
-pub(super) const OFFERS: &[Transform<'static>] =
-    &[PARTIAL_OBJECT, PARTIAL_OBJECT_V1BETA1, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1];
+pub(super) const OFFERS: &[Transform<'static>] = &[
+    TABLE_V1,
+    TABLE_V1BETA1,
+    PARTIAL_OBJECT,
+    PARTIAL_OBJECT_V1BETA1,
+    PARTIAL_OBJECT_LIST,
+    PARTIAL_OBJECT_LIST_V1BETA1,
+];
 
 /// How objects are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Form {
     /// As they are.
     Whole,
     /// `PartialObjectMetadata` of this version of `meta.k8s.io`.
     Metadata(&'static str),
+    /// As rows of a `Table`.
+    Table(Box<Table>),
 }
 
 impl Form {
     /// The form of single objects: those of a get, of a write's answer, of a watch's events.
     ///
-    /// Errors: 406 if it is one for lists.
-    pub(super) fn of_object(transform: Option<Transform<'static>>, spec: &KindSpec) -> Result<Self, Status> {
+    /// Errors: 406 if it is one for lists; 400 for a parameter that is not understood.
+    pub(super) fn of_object(
+        transform: Option<Transform<'static>>,
+        spec: &KindSpec,
+        tables: &Tables,
+    ) -> Result<Self, Status> {
         match transform {
             None => Ok(Self::Whole),
+            Some(wanted) if wanted.kind == TABLE_V1.kind => Ok(Self::Table(tables.table(wanted.version, spec)?.into())),
             Some(wanted) if wanted.kind == PARTIAL_OBJECT.kind => Ok(Self::Metadata(wanted.version)),
             Some(wanted) => Err(unfit(wanted, "not a list", go_type(spec, ""))),
         }
@@ -45,20 +62,26 @@ impl Form {
 
     /// The form of a list.
     ///
-    /// Errors: 406 if it is one for objects.
-    pub(super) fn of_list(transform: Option<Transform<'static>>, spec: &KindSpec) -> Result<Self, Status> {
+    /// Errors: 406 if it is one for objects; 400 for a parameter that is not understood.
+    pub(super) fn of_list(
+        transform: Option<Transform<'static>>,
+        spec: &KindSpec,
+        tables: &Tables,
+    ) -> Result<Self, Status> {
         match transform {
             None => Ok(Self::Whole),
+            Some(wanted) if wanted.kind == TABLE_V1.kind => Ok(Self::Table(tables.table(wanted.version, spec)?.into())),
             Some(wanted) if wanted.kind == PARTIAL_OBJECT_LIST.kind => Ok(Self::Metadata(wanted.version)),
             Some(wanted) => Err(unfit(wanted, "a list", go_type(spec, "List"))),
         }
     }
 
     /// Appends an object as of `revision`, under the name that the answer echoes, if it echoes one.
-    pub(super) fn object(self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    pub(super) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
         match (self, echo) {
             (Self::Whole, None) => entry.write_at(revision, out),
             (Self::Whole, Some(name)) => entry.write_named(name, revision, out),
+            (Self::Table(table), echo) => table.object(entry, echo, revision, out),
             (Self::Metadata(version), None) => {
                 begin_partial(version, out);
                 entry.write_metadata_at(revision, out);
@@ -73,37 +96,75 @@ impl Form {
     }
 
     /// Appends an object as an item of a list.
-    pub(super) fn item(self, entry: &Entry, echo: Option<&str>, out: &mut Vec<u8>) {
+    pub(super) fn item(&self, entry: &Entry, echo: Option<&str>, out: &mut Vec<u8>) {
         match (self, echo) {
             (Self::Whole, None) => entry.write_item(out),
+            (Self::Table(table), echo) => table.row(entry, echo, entry.revision, out),
             _ => self.object(entry, echo, entry.revision, out),
         }
     }
 
     /// Appends a document that is no entry: a part of a placed object, the answer to a write.
-    pub(super) fn document(self, json: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
         match self {
             Self::Whole => out.extend_from_slice(json.trim_ascii_end()),
+            Self::Table(_) if is_status(json) => out.extend_from_slice(json.trim_ascii_end()),
+            Self::Table(table) => table.document(json.trim_ascii_end(), spec, out),
             Self::Metadata(version) => partial(json, version, out),
         }
     }
 
     /// Appends `"kind":"PodList","apiVersion":"v1"`.
-    pub(super) fn list_type(self, spec: &KindSpec, out: &mut Vec<u8>) {
+    pub(super) fn list_type(&self, spec: &KindSpec, out: &mut Vec<u8>) {
         self.type_meta(spec, "List", out);
     }
 
-    /// Appends `"kind":"Pod","apiVersion":"v1"`, of a bookmark.
-    pub(super) fn object_type(self, spec: &KindSpec, out: &mut Vec<u8>) {
-        self.type_meta(spec, "", out);
+    /// Appends `"items":[`, or what a Table has there.
+    pub(super) fn begin_items(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Table(table) => table.begin_rows(out),
+            Self::Whole | Self::Metadata(_) => out.extend_from_slice(b"\"items\":["),
+        }
     }
 
-    fn type_meta(self, spec: &KindSpec, suffix: &str, out: &mut Vec<u8>) {
+    /// Appends an empty object with this metadata.
+    pub(super) fn bookmark(&self, spec: &KindSpec, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
+        if let Self::Table(table) = self {
+            return table.bookmark(metadata, revision, out);
+        }
+        out.push(b'{');
+        self.type_meta(spec, "", out);
+        out.extend_from_slice(b",\"metadata\":");
+        out.extend_from_slice(metadata.as_bytes());
+        out.push(b'}');
+    }
+
+    /// The form of what follows the first event of a watch.
+    pub(super) fn of_later_events(self) -> Self {
+        match self {
+            Self::Table(table) => Self::Table(Box::new(table.without_columns())),
+            other => other,
+        }
+    }
+
+    /// Puts the objects of a list in the order in which they are shown, if that is not the store's.
+    pub(super) fn order(&self, spec: &KindSpec) -> Option<&Table> {
+        match self {
+            Self::Table(table) if table.is_sorted(spec) => Some(table),
+            _ => None,
+        }
+    }
+
+    fn type_meta(&self, spec: &KindSpec, suffix: &str, out: &mut Vec<u8>) {
         // Writing to memory has no way to fail.
         let _infallible = match self {
             Self::Whole => {
                 let (kind, api_version) = (&spec.gvk.kind, spec.gvr.api_version());
                 write!(out, "\"kind\":\"{kind}{suffix}\",\"apiVersion\":\"{api_version}\"")
+            }
+            Self::Table(table) => {
+                table.type_meta(out);
+                Ok(())
             }
             Self::Metadata(version) => {
                 write!(out, "\"kind\":\"PartialObjectMetadata{suffix}\",\"apiVersion\":\"meta.k8s.io/{version}\"")
@@ -121,7 +182,7 @@ fn begin_partial(version: &str, out: &mut Vec<u8>) {
 /// Appends the metadata of a document; of a `Status`, and of what has none, the document as it is.
 fn partial(json: &[u8], version: &str, out: &mut Vec<u8>) {
     let json = json.trim_ascii_end();
-    if json.starts_with(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\",") {
+    if is_status(json) {
         return out.extend_from_slice(json);
     }
     let mut found = Vec::new();
@@ -135,6 +196,11 @@ fn partial(json: &[u8], version: &str, out: &mut Vec<u8>) {
         }
         None => out.extend_from_slice(json),
     }
+}
+
+/// A `Status` is shown as it is in every form.
+fn is_status(json: &[u8]) -> bool {
+    json.starts_with(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\",")
 }
 
 /// 406 in the words of a kube-apiserver, which names the type of its own code.
@@ -168,15 +234,17 @@ mod tests {
     #[test]
     fn a_form_that_does_not_fit_is_refused_as_a_kube_apiserver_refuses_it() {
         let pods = spec("", "pods", "Pod");
-        assert_eq!(Form::of_list(None, &pods), Ok(Form::Whole));
-        assert_eq!(Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods), Ok(Form::Metadata("v1")));
+        let tables = Tables::default();
+        assert!(matches!(Form::of_list(None, &pods, &tables), Ok(Form::Whole)));
+        assert!(matches!(Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods, &tables), Ok(Form::Metadata("v1"))));
+        assert!(matches!(Form::of_object(Some(TABLE_V1), &pods, &tables), Ok(Form::Table(_))));
         assert_eq!(
-            Form::of_list(Some(PARTIAL_OBJECT), &pods).unwrap_err().message,
+            Form::of_list(Some(PARTIAL_OBJECT), &pods, &tables).unwrap_err().message,
             "you requested PartialObjectMetadata, but the requested object is a list (*core.PodList)"
         );
         let roles = spec("rbac.authorization.k8s.io", "roles", "Role");
         assert_eq!(
-            Form::of_object(Some(PARTIAL_OBJECT_LIST), &roles).unwrap_err().message,
+            Form::of_object(Some(PARTIAL_OBJECT_LIST), &roles, &tables).unwrap_err().message,
             "you requested PartialObjectMetadataList, but the requested object is not a list (*rbac.Role)"
         );
         assert_eq!(go_type(&spec("example.com", "as", "A"), "List"), "*unstructured.UnstructuredList");

@@ -56,7 +56,7 @@ pub(super) async fn get(
         return match shown(stores, &ready, target, only)? {
             Some(answer) => {
                 remark(stores, &ready, target, &answer, &mut warnings);
-                Ok(answer.response(target, form?, warnings))
+                Ok(answer.response(target, form?, ready.store().spec(), warnings))
             }
             None => Err(not_found(ready.store(), target)),
         };
@@ -104,7 +104,7 @@ async fn pinned(
     match shown(stores, ready, target, Some(name))? {
         Some(answer) => {
             remark(stores, ready, target, &answer, &mut warnings);
-            Ok(answer.response(target, form?, warnings))
+            Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
         None => Err(not_found(ready.store(), target)),
     }
@@ -145,7 +145,7 @@ async fn plain(
     match shown(stores, ready, target, None)? {
         Some(answer) => {
             remark(stores, ready, target, &answer, &mut warnings);
-            Ok(answer.response(target, form?, warnings))
+            Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
         None => Err(not_found(ready.store(), target)),
     }
@@ -284,7 +284,7 @@ fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberNa
 }
 
 impl Answer {
-    fn response(self, target: &Target, form: Form, warnings: Warnings) -> Response<Body> {
+    fn response(self, target: &Target, form: Form, spec: &KindSpec, warnings: Warnings) -> Response<Body> {
         let mut out = Vec::new();
         match self {
             Self::Entry(entry) => {
@@ -294,7 +294,7 @@ impl Answer {
             Self::Part(part, revision) => {
                 let mut whole = Vec::new();
                 write_part(&part, &target.name, revision, &mut whole);
-                form.document(&whole, &mut out);
+                form.document(&whole, spec, &mut out);
             }
         }
         out.push(b'\n');

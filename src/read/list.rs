@@ -45,11 +45,14 @@ pub(super) fn list(
     let spec = store.spec();
     let token = options.token.as_ref();
     let snapshot = snapshot(store, options, token, last)?;
-    let Some(limit) = options.limit else {
+    let Some(limit) = options.limit.or_else(|| form.order(spec).map(|_| PAGE_ITEMS_MAX)) else {
         let after = token.map(|token| token.after.clone()).unwrap_or_default();
         return Ok(whole(spec, snapshot, filter, form, after));
     };
-    let page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
+    let mut page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
+    if let Some(table) = form.order(spec) {
+        table.sort(&mut page.items);
+    }
     Ok(page.response(store, &snapshot, filter, form))
 }
 
@@ -110,7 +113,7 @@ fn expired(store: &FleetStore, token: &ContinueToken) -> Status {
 /// `{"kind":"PodList",...,"items":[`
 fn write_head(
     spec: &KindSpec,
-    form: Form,
+    form: &Form,
     revision: Revision,
     next: Option<&str>,
     remaining: Option<u64>,
@@ -127,7 +130,8 @@ fn write_head(
             let _infallible = write!(out, ",\"remainingItemCount\":{remaining}");
         }
     }
-    out.extend_from_slice(b"},\"items\":[");
+    out.extend_from_slice(b"},");
+    form.begin_items(out);
 }
 
 /// The objects of one page, and where the next one begins.
@@ -163,7 +167,7 @@ impl Page {
             ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), self.remaining).encode()
         });
         let mut out = Vec::with_capacity(CHUNK_BYTES);
-        write_head(spec, form, snapshot.revision, next.as_deref(), self.remaining, &mut out);
+        write_head(spec, &form, snapshot.revision, next.as_deref(), self.remaining, &mut out);
         let body = PageBody { out, items: self.items.into_iter(), filter, form, first: true, done: false };
         json_response(body.boxed_unsync())
     }
@@ -208,7 +212,7 @@ impl http_body::Body for PageBody {
 /// A whole list, straight from the snapshot: one chunk is all the memory that it takes.
 fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, form: Form, after: String) -> Response<Body> {
     let mut head = Vec::with_capacity(256);
-    write_head(spec, form, snapshot.revision, None, None, &mut head);
+    write_head(spec, &form, snapshot.revision, None, None, &mut head);
     let walk = Walk { snapshot, filter, form, after: after.into_bytes(), first: true };
     let state = (Some(head), Some(walk));
     let chunks = futures::stream::unfold(state, |(head, walk)| async move {

@@ -1,6 +1,6 @@
 //! The fleet view, read: get, list and watch.
 //!
-//! May name: `wire`, `config`, `observe`, `placement`, `store`, `member`.
+//! May name: `wire`, `config`, `observe`, `table`, `placement`, `store`, `member`.
 
 mod answer;
 mod filter;
@@ -11,6 +11,7 @@ mod list;
 mod live;
 mod options;
 mod resolve;
+mod table;
 mod watch;
 mod websocket;
 
@@ -26,8 +27,9 @@ use crate::{
         filter::Filter,
         form::{Form, OFFERS},
         fresh::{Need, prove, scope_of},
-        options::Options,
+        options::{At, Options},
         resolve::{Named, resolve},
+        table::Tables,
         watch::Surroundings,
     },
     store::{Entry, KindSpec},
@@ -80,6 +82,12 @@ impl Asked<'_> {
         media::negotiate(self.headers, Some(self.query), OFFERS)
     }
 
+    /// A Table is read by people: who sees a warning is not told the less for a member that is unknown.
+    fn for_people(self, wanted: Wanted) -> Self {
+        let is_lenient = self.mode == Mode::Whole && Tables::are_wanted(wanted.transform);
+        Self { mode: if is_lenient { Mode::Lenient } else { self.mode }, ..self }
+    }
+
     /// The answer to a write, in the form and encoding that were negotiated for it.
     ///
     /// Errors: 406 for a form that does not fit: the write is done all the same, as with a kube-apiserver.
@@ -88,16 +96,18 @@ impl Asked<'_> {
         response: Response<Body>,
         wanted: Wanted,
         spec: &KindSpec,
+        stores: &Stores,
     ) -> Result<Response<Body>, Status> {
         if wanted.transform.is_none() || !response.status().is_success() {
             return Ok(self.encoded(response, wanted.encoding).await);
         }
-        let form = Form::of_object(wanted.transform, spec)?;
+        let tables = Tables::of(stores, &spec.gvr, wanted.transform, *self).await;
+        let form = Form::of_object(wanted.transform, spec, &tables)?;
         let (head, body) = response.into_parts();
         let broken = |error| Status::internal(format!("the answer broke off: {error}"));
         let json = body.collect().await.map_err(broken)?.to_bytes();
         let mut out = Vec::with_capacity(json.len());
-        form.document(&json, &mut out);
+        form.document(&json, spec, &mut out);
         out.push(b'\n');
         Ok(self.encoded(Response::from_parts(head, full(out)), wanted.encoding).await)
     }
@@ -129,7 +139,8 @@ impl Reader {
     /// Errors: as a kube-apiserver, and 503 while a member that decides is unknown.
     pub async fn get(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
-        let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec);
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
         let response = get::get(&self.stores, target, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
     }
@@ -167,17 +178,23 @@ impl Reader {
         if watch && wanted.encoding.media != Media::Json {
             return Err(media::no_stream());
         }
-        let ready = self.prepare(target, &options, watch, asked).await.map_err(ask_again)?;
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        if watch {
+            tables.included()?;
+        }
+        let ready = self.prepare(target, &options, watch, asked.for_people(wanted)).await.map_err(ask_again)?;
         let spec = ready.store().spec();
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
         let mut response = if watch {
             let is_strict = asked.mode == Mode::Strict;
-            let form = Form::of_object(wanted.transform, spec).ok();
-            let around = Surroundings { last, stale: self.stale(&ready), is_strict, drain: self.drain.clone(), form };
+            let form = Form::of_object(wanted.transform, spec, &tables).ok();
+            let known = self.known(&target.gvr, &options);
+            let around =
+                Surroundings { last, known, stale: self.stale(&ready), is_strict, drain: self.drain.clone(), form };
             watch::watch(ready.store(), &options, filter, around)
         } else {
-            let form = Form::of_list(wanted.transform, spec)?;
+            let form = Form::of_list(wanted.transform, spec, &tables)?;
             let response = list::list(ready.store(), &options, filter, form, last)?;
             asked.encoded(response, wanted.encoding).await
         };
@@ -211,7 +228,8 @@ impl Reader {
             return Err(Status::unavailable(message).about(&target.gvr.group, &target.gvr.resource, ""));
         }
         let filter = self.filter(target, &options, &ready)?;
-        let form = Form::of_list(wanted.transform, ready.store().spec())?;
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        let form = Form::of_list(wanted.transform, ready.store().spec(), &tables)?;
         let last = self.stores.shared().revisions.last();
         let (response, entries) = list::collected(ready.store(), &options, filter, form, last)?;
         Ok((ready, response, entries))
@@ -255,6 +273,17 @@ impl Reader {
             filter.echo = Some(name);
         }
         Ok(filter)
+    }
+
+    /// The object that a watch's revision told of, where it was given out for another version of the kind: each version
+    /// tells of it at a revision of its own, and to a kube-apiserver they are one.
+    fn known(&self, gvr: &Gvr, options: &Options) -> Option<Arc<Entry>> {
+        let At::Revision(revision) = options.at else { return None };
+        if options.send_initial_events == Some(true) {
+            return None;
+        }
+        let twins = self.stores.twins(gvr);
+        twins.iter().skip(1).find_map(|twin| twin.store.told_at(revision))
     }
 
     fn stale(&self, ready: &Ready) -> watch::Stale {

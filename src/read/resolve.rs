@@ -12,7 +12,7 @@ use crate::{
 pub(super) enum Named {
     /// It is a visible name.
     Visible(Arc<Entry>),
-    /// It is short for the one native object of that name that has a controller.
+    /// It is short for the one native object of that name that has a controller, or for the one event.
     Shorthand(Arc<Entry>),
     /// It is nothing.
     Nothing,
@@ -30,9 +30,13 @@ pub(super) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> R
     if naming.split(&target.name).is_some() || (spec.namespaced && target.namespace.is_empty()) {
         return Ok(Named::Nothing);
     }
+    let is_event = spec.gvr.is_event();
+    if let Some(entry) = recorded(naming, store, target).filter(|_| is_event) {
+        return Ok(Named::Shorthand(entry));
+    }
     let natives = store.natives(&plain);
-    let mut controlled = natives.iter().filter(|entry| has_controller(entry));
-    match (controlled.next(), controlled.next()) {
+    let mut meant = natives.iter().filter(|entry| is_event || has_controller(entry));
+    match (meant.next(), meant.next()) {
         (None, _) => Ok(Named::Nothing),
         (Some(one), None) => Ok(Named::Shorthand(Arc::clone(one))),
         (Some(_), Some(_)) => {
@@ -45,6 +49,20 @@ pub(super) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> R
             ))
         }
     }
+}
+
+/// An event by the name that its recorder gave it, after its object: `web-0@east.17f0` is `web-0.17f0@east`. The newer of
+/// client-go's recorders patches by the name that it gave, whatever the answer to its create was called.
+///
+/// Source: kubernetes/client-go `tools/events/event_broadcaster.go` `recordToSink`.
+fn recorded(naming: &Naming, store: &FleetStore, target: &Target) -> Option<Arc<Entry>> {
+    let (object, rest) = target.name.rsplit_once('@')?;
+    rest.match_indices('.').find_map(|(at, _)| {
+        let (member, suffix) = rest.split_at_checked(at)?;
+        let visible = format!("{object}{suffix}@{member}");
+        naming.split(&visible)?;
+        store.get(&key(&target.namespace, &visible))
+    })
 }
 
 /// 404 that lists the natives of that name, so that people find what they mean and `kubectl apply` creates rather than

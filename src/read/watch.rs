@@ -46,6 +46,8 @@ pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 pub(super) struct Surroundings {
     /// The latest revision given out, for any kind.
     pub(super) last: Revision,
+    /// An object that the client knows by another version of the kind: that it is there is no news.
+    pub(super) known: Option<Arc<Entry>>,
     pub(super) stale: Stale,
     /// Ends the watch when a member is not current any more.
     pub(super) is_strict: bool,
@@ -63,7 +65,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, stale, is_strict, drain, form } = around;
+    let Surroundings { last, known, stale, is_strict, drain, form } = around;
     let (initial, cursor) = match begin(store, options, last) {
         Ok(begun) => begun,
         Err(status) => return error_response(&status),
@@ -79,20 +81,23 @@ pub(super) fn watch(
         store: Arc::clone(store),
         cursor,
         filter,
-        form: form.unwrap_or(Form::Whole),
+        form: form.clone().unwrap_or(Form::Whole),
         initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
         next_bookmark: next_bookmark(options.bookmarks, now, deadline),
         deadline,
+        known,
         stale,
         is_strict,
         next_look: now + STRICT_EVERY,
         drain,
         records: Vec::new(),
+        has_told: false,
         over: seconds == 0,
     };
+    let fits = form.is_some();
     let chunks = futures::stream::unfold(watcher, move |mut watcher| async move {
-        let chunk = watcher.next_chunk().await.filter(|_| form.is_some())?;
+        let chunk = watcher.next_chunk().await.filter(|_| fits)?;
         Some((Ok::<_, BodyError>(Frame::data(chunk)), watcher))
     });
     json_response(StreamBody::new(chunks).boxed_unsync())
@@ -160,11 +165,14 @@ struct Watcher {
     end_bookmark: bool,
     next_bookmark: Option<Instant>,
     deadline: Instant,
+    known: Option<Arc<Entry>>,
     stale: Stale,
     is_strict: bool,
     next_look: Instant,
     drain: CancellationToken,
     records: Vec<Arc<Record>>,
+    /// An event went out.
+    has_told: bool,
     over: bool,
 }
 
@@ -255,7 +263,8 @@ impl Watcher {
         let mut initial = self.initial.take()?;
         let mut out = Vec::with_capacity(CHUNK_BYTES);
         let mut full = None;
-        for entry in initial.snapshot.range(&self.filter.namespace, &initial.after) {
+        let namespace = self.filter.namespace.clone();
+        for entry in initial.snapshot.range(&namespace, &initial.after) {
             if self.filter.matches(entry) {
                 self.frame(EventType::Added, entry, entry.revision, &mut out);
             }
@@ -305,20 +314,33 @@ impl Watcher {
                 (Some(previous), false) => Some((EventType::Deleted, previous)),
                 (None, false) => None,
             },
+            EventType::Added if self.is_known(&record.entry) => None,
             other => now.then_some((other, &*record.entry)),
         }
     }
 
-    fn frame(&self, event_type: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+    fn is_known(&self, entry: &Entry) -> bool {
+        self.known.as_ref().is_some_and(|known| known.key() == entry.key() && known.uid() == entry.uid())
+    }
+
+    fn frame(&mut self, event_type: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(event_type.as_str().as_bytes());
         out.extend_from_slice(b"\",\"object\":");
         self.form.object(entry, self.filter.echo.as_deref(), revision, out);
         out.extend_from_slice(b"}\n");
+        self.told_one();
+    }
+
+    /// Only the first event of a watch tells what is the same for all.
+    fn told_one(&mut self) {
+        if !std::mem::replace(&mut self.has_told, true) {
+            self.form = std::mem::replace(&mut self.form, Form::Whole).of_later_events();
+        }
     }
 
     /// An empty object of the watched kind: reflectors look at the kind before the event's type.
-    fn bookmark(&self, initial_events_end: bool) -> Vec<u8> {
+    fn bookmark(&mut self, initial_events_end: bool) -> Vec<u8> {
         let spec = self.store.spec();
         let stale = (self.stale)();
         let mut annotations = Vec::new();
@@ -333,9 +355,11 @@ impl Watcher {
         } else {
             format!(",\"annotations\":{{{}}}", annotations.join(","))
         };
-        let mut out = b"{\"type\":\"BOOKMARK\",\"object\":{".to_vec();
-        self.form.object_type(spec, &mut out);
-        let metadata = format!("\"metadata\":{{\"resourceVersion\":\"{}\"{annotations}}}", self.cursor.revision);
-        [out.as_slice(), b",", metadata.as_bytes(), b"}}\n"].concat()
+        let mut out = b"{\"type\":\"BOOKMARK\",\"object\":".to_vec();
+        let metadata = format!("{{\"resourceVersion\":\"{}\"{annotations}}}", self.cursor.revision);
+        self.form.bookmark(spec, &metadata, self.cursor.revision, &mut out);
+        out.extend_from_slice(b"}\n");
+        self.told_one();
+        out
     }
 }

@@ -6,7 +6,10 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::wire::{mode::Mode, selector::FieldSelector};
+use crate::{
+    member::view::proxied,
+    wire::{mode::Mode, selector::FieldSelector},
+};
 
 /// Path segments at most; Kubernetes' own paths have fewer than ten.
 const SEGMENTS_MAX: usize = 64;
@@ -43,7 +46,8 @@ pub enum PathError {
 
 impl View {
     /// Splits a member's prefix off. `rest` keeps raw bytes, dots and encoded slashes included: the member alone reads it,
-    /// with the caller's own rights, and a service proxy's paths may hold anything.
+    /// with the caller's own rights, and a service proxy's paths may hold anything. So may they in the fleet view: what
+    /// follows `proxy` is not looked at.
     ///
     /// Errors: a member's name that is no text; a path of the fleet view that is no path.
     pub fn of(path_and_query: &str) -> Result<Self, PathError> {
@@ -51,7 +55,7 @@ impl View {
         // Behind a view's prefix is the fleet alone: a member's own API has no members to leave out.
         let inner = path_and_query.strip_prefix("/clusters/");
         let Some(inner) = inner else {
-            segments(rest.split('?').next().unwrap_or_default())?;
+            segments(without_tail(rest.split('?').next().unwrap_or_default()))?;
             return Ok(Self::Fleet(mode));
         };
         let end = inner.find(['/', '?']).unwrap_or(inner.len());
@@ -183,6 +187,11 @@ impl RequestInfo {
             self.name = name;
         }
     }
+}
+
+/// A path up to `proxy`: what follows is a proxied application's.
+pub(super) fn without_tail(path: &str) -> &str {
+    proxied(path).map_or(path, |(head, _)| head)
 }
 
 /// The decoded segments of a path, empty ones left out.

@@ -1,11 +1,12 @@
 //! Reads what a request is about, and picks who answers it.
 //!
-//! May name: `discovery`, `read`, `write`, `member`, and what is below them.
+//! May name: `discovery`, `read`, `write`, `stream`, `member`, and what is below them.
 
 mod body;
 mod info;
 pub mod plan;
 pub mod status;
+mod streams;
 mod writes;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::{
     read::{Asked, Reader, Target, over_websocket},
     route::{body::drain, status::STATUS_PATH},
     store::unix_micros,
+    stream::is_stream,
     wire::{
         body::Body,
         caller::Caller,
@@ -37,6 +39,7 @@ use crate::{
     write::{Writer, live::LiveFleet, unbuilt::not_built},
 };
 
+use info::without_tail;
 pub use info::{PathError, RequestInfo, View};
 
 /// Until reads from the store are authorized per member, only this group may see the fleet view.
@@ -158,7 +161,9 @@ impl Router {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let is_catalogue = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
-        if is_catalogue {
+        if parts.uri.path() == "/openapi/v2" {
+            Box::pin(self.stores.definitions_are_described()).await;
+        } else if is_catalogue {
             Box::pin(self.stores.definitions_are_served()).await;
         }
         if is_openapi_path(parts.uri.path()) {
@@ -182,8 +187,8 @@ impl Router {
         if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalogue()) {
             return Ok(response);
         }
-        let info =
-            RequestInfo::of(&parts.method, path, query).map_err(|error| Status::bad_request(error.to_string()))?;
+        let info = RequestInfo::of(&parts.method, without_tail(path), query)
+            .map_err(|error| Status::bad_request(error.to_string()))?;
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(Status::no_such_path());
         }
@@ -212,8 +217,12 @@ impl Router {
             None => {}
         }
         let watches = info.verb == "watch";
-        if watches && !info.subresource.is_empty() {
+        // `/api/v1/proxy/...` is long gone.
+        if (watches && !info.subresource.is_empty()) || info.verb == "proxy" {
             return Err(Status::no_such_path());
+        }
+        if is_stream(&gvr, &info.subresource) {
+            return Box::pin(self.stream(info, known, (mode, caller), parts, body)).await;
         }
         // A path with `watch` in it is for reading.
         let routed = known.is_none_or(|resource| has_route(info, resource));

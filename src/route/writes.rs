@@ -52,11 +52,6 @@ impl Router {
                 Err(self.not_built(info))
             }
             ("create", "") => self.create(target, (asked, method), body).await,
-            // Streams, which are no requests with one answer each.
-            (_, "attach" | "exec" | "log" | "portforward" | "proxy") => {
-                drain(body).await;
-                Err(self.not_built(info))
-            }
             ("deletecollection", "") => self.delete_collection(target, (asked, method), body).await,
             ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
             _ => Err(self.not_built(info)),
@@ -108,7 +103,7 @@ impl Router {
         if response.status().is_success() {
             remark(&ready, target, &name, &mut response);
         }
-        asked.written(response, wanted, ready.store().spec()).await
+        asked.written(response, wanted, ready.store().spec(), &self.stores).await
     }
 
     /// A write to one object by its name, or to a subresource of it.
@@ -173,7 +168,7 @@ impl Router {
             Aim::Native { own, member } if is_read => self.writer.read(&request, &own, &member).await.into_response(),
             Aim::Native { own, member } => self.writer.forward(request, own, member).await.into_response(),
         };
-        asked.written(response, wanted, ready.store().spec()).await
+        asked.written(response, wanted, ready.store().spec(), &self.stores).await
     }
 
     /// A read of a subresource that is no view of the whole object: live, as a write to it.

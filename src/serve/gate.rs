@@ -21,7 +21,7 @@ use crate::{
         body::{Body, empty},
         mode::Mode,
         status::{Reason, Status},
-        upgrade::WebSocketAsked,
+        upgrade::{UpgradeAsked, WebSocketAsked},
     },
 };
 
@@ -100,6 +100,9 @@ impl<H: Handler> Gate<H> {
         }
         request.extensions_mut().insert(caller.clone());
         if let Some(asked) = WebSocketAsked::by(request.headers()) {
+            request.extensions_mut().insert(asked);
+        }
+        if let Some(asked) = UpgradeAsked::by(request.headers()) {
             request.extensions_mut().insert(asked);
         }
         if let Err(status) = headers::clean(request.headers_mut()) {

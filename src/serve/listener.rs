@@ -9,6 +9,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use rustls::pki_types::UnixTime;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -76,6 +77,8 @@ impl Default for Limits {
 
 /// How long a client over the connection limit should wait.
 const OVER_LIMIT_RETRY: Duration = Duration::from_secs(1);
+/// Times that the kernel asks a silent client before its connection is closed.
+const KEEPALIVE_RETRIES: u32 = 3;
 /// Waits after a failed accept: without it, a process without file handles would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -182,6 +185,9 @@ impl<H: Handler> Server<H> {
     ) {
         // Answers are written whole: waiting for more to send would only add delay.
         drop(stream.set_nodelay(true));
+        // HTTP/1.1 has no pings, and what a connection was upgraded to may have none: the kernel asks instead.
+        let keepalive = TcpKeepalive::new().with_time(self.limits.ping_every).with_interval(self.limits.ping_timeout);
+        drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES)));
         // A handshake holds nothing worth waiting for once draining began.
         let handshake = tokio::select! {
             handshake = timeout(self.limits.handshake, self.acceptor.accept(stream)) => handshake,

@@ -118,6 +118,17 @@ impl FleetStore {
         }
     }
 
+    /// The same for a store that is read by nobody: it keeps of the parts who they are, and of natives nothing.
+    pub fn of_parts(
+        spec: Arc<KindSpec>,
+        shared: Shared,
+        on_identities: impl Fn(&[Referent]) + Send + Sync + 'static,
+    ) -> Self {
+        let mut store = Self::new(spec, shared, on_identities);
+        store.inner.get_mut().parts_only = true;
+        store
+    }
+
     /// What kind it holds.
     pub fn spec(&self) -> &KindSpec {
         &self.spec
@@ -424,6 +435,11 @@ impl FleetStore {
             return Err(Expired { floor: inner.log.floor() });
         }
         Ok(self.place(revision, inner.log.offset_at(revision)))
+    }
+
+    /// The object that the event of that very revision was about.
+    pub fn told_at(&self, revision: Revision) -> Option<Arc<Entry>> {
+        self.inner.read().log.at(revision).map(|record| Arc::clone(&record.entry))
     }
 
     /// Begins a watch at the objects of now: nothing is missed between the two.

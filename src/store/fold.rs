@@ -1,6 +1,6 @@
 //! Objects that are one in the fleet and several in the members: shared ones and placed ones.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -64,6 +64,8 @@ pub(super) struct Fold {
     /// Members whose part is shown as a native: those of a second placement under this key, and while a writer holds the
     /// key those that were natives until now.
     exposed: Vec<MemberName>,
+    /// Of a child: the first part in each member in this life of the whole, by its own UID.
+    founders: Vec<(MemberName, String)>,
 }
 
 impl Fold {
@@ -168,6 +170,7 @@ impl Sequencer {
             None => self.folds.entry(key.to_owned()).or_default(),
         };
         fold.put(part, order.members());
+        self.judge_life(key);
         self.refold(key);
     }
 
@@ -184,6 +187,7 @@ impl Sequencer {
             let native = self.native_key(key, member);
             self.remove_visible(native.as_bytes());
         }
+        self.judge_life(key);
         self.refold(key);
     }
 
@@ -258,13 +262,15 @@ impl Sequencer {
     }
 
     fn identify(&mut self, key: &str, chosen: &[Part], losers: &[Part]) {
+        let visible = chosen.first().and_then(|home| home.marker.as_ref()).map(|marker| self.visible_uid(key, marker));
+        let visible: Arc<str> = visible.unwrap_or_default().as_ref().into();
         for part in chosen {
             let Some(marker) = &part.marker else { continue };
             let referent = self.referent(key, &part.member);
             let identity = Identity {
                 own_uid: part.uid.as_str().into(),
-                visible_uid: marker.uid.as_str().into(),
-                is_alone: marker.members.len() == 1,
+                visible_uid: Arc::clone(&visible),
+                is_alone: marker.members.len() == 1 && !marker.is_child,
             };
             if self.shared.identities.set(&referent, identity) {
                 self.changed.push(referent);
@@ -314,6 +320,35 @@ impl Sequencer {
         }
     }
 
+    /// The UID that is shown of a placed object, or of a child of one.
+    pub(super) fn visible_uid<'m>(&self, key: &str, marker: &'m Marker) -> Cow<'m, str> {
+        if !marker.is_child {
+            return Cow::Borrowed(&marker.uid);
+        }
+        marker.visible_uid(self.shared.identities.child_life(&self.life_key(key)))
+    }
+
+    /// Follows the lives of a child. One lives on while any part of it does that was the first in its member; after that,
+    /// what its controllers made again under the name is another object.
+    fn judge_life(&mut self, key: &str) {
+        let Some(fold) = self.folds.get_mut(key) else { return };
+        let is_child = |part: &Part| part.marker.as_ref().is_some_and(|marker| marker.is_child);
+        let now =
+            || fold.parts.iter().filter(|part| is_child(part)).map(|part| (part.member.clone(), part.uid.clone()));
+        let lives = fold.founders.is_empty() || now().any(|part| fold.founders.contains(&part));
+        if lives {
+            let newcomers: Vec<_> =
+                now().filter(|(member, _)| !fold.founders.iter().any(|(founder, _)| founder == member)).collect();
+            fold.founders.extend(newcomers);
+            return;
+        }
+        fold.founders = now().collect();
+        // Of two stores of a kind the one that is read decides.
+        if !self.parts_only {
+            self.shared.identities.raise_child_life(&self.life_key(key));
+        }
+    }
+
     fn is_shared_key(&self, key: &str) -> bool {
         let (namespace, name) = if self.spec.namespaced { key.split_once('/').unwrap_or(("", key)) } else { ("", key) };
         self.shared.naming.is_shared(&self.spec.gvr.group, &self.spec.gvr.resource, namespace, name)
@@ -358,10 +393,11 @@ impl Sequencer {
         edits.put(facts.resource_version_at.clone(), |out| push_revision(revision, out));
         match &body.marker {
             Some(marker) => {
+                let uid = self.visible_uid(key, marker);
                 let views: Vec<PartView<'_>> =
                     chosen.iter().map(|part| PartView { member: &part.member, json: &part.document }).collect();
                 // A body that was read a line above is an object.
-                for edit in fold_behind(&views, self.fold_kind(), &marker.uid, behind).unwrap_or_default() {
+                for edit in fold_behind(&views, self.fold_kind(), &uid, behind).unwrap_or_default() {
                     edits.add(&edit);
                 }
             }

@@ -81,6 +81,8 @@ const GONE_MAX: usize = 10_000;
 pub struct Identities {
     parts: RwLock<Parts>,
     lives: Mutex<HashMap<String, u32>>,
+    /// The same of children of placed objects.
+    child_lives: Mutex<ChildLives>,
     kinds: Mutex<Kinds>,
     /// Rises whenever some member's objects of one kind refer to another kind for the first time.
     references: AtomicU64,
@@ -88,6 +90,14 @@ pub struct Identities {
     news: Notify,
     /// Who is asked of what is not known here.
     under: Option<Arc<Self>>,
+}
+
+/// How often children have lived before. Bounded: those that were forgotten bear their first UID again.
+#[derive(Debug, Default)]
+struct ChildLives {
+    by_key: HashMap<String, u32>,
+    /// Keys, the one that was counted first in front.
+    order: VecDeque<String>,
 }
 
 /// Kinds whose parts must be known.
@@ -237,6 +247,28 @@ impl Identities {
     /// Counts one life more, as its last holder is gone.
     pub fn raise_life(&self, resource_and_key: &str) {
         *self.lives.lock().entry(resource_and_key.to_owned()).or_default() += 1;
+    }
+
+    /// How often a child of a placed object has lived before, since kubefold started.
+    pub fn child_life(&self, resource_and_key: &str) -> u32 {
+        let life = self.child_lives.lock().by_key.get(resource_and_key).copied();
+        life.or_else(|| Some(self.under.as_ref()?.child_life(resource_and_key))).unwrap_or_default()
+    }
+
+    /// Counts one life more of a child.
+    pub fn raise_child_life(&self, resource_and_key: &str) {
+        let mut lives = self.child_lives.lock();
+        if let Some(life) = lives.by_key.get_mut(resource_and_key) {
+            *life += 1;
+            return;
+        }
+        lives.by_key.insert(resource_and_key.to_owned(), 1);
+        lives.order.push_back(resource_and_key.to_owned());
+        if lives.order.len() > GONE_MAX
+            && let Some(oldest) = lives.order.pop_front()
+        {
+            lives.by_key.remove(&oldest);
+        }
     }
 
     /// All lives, for the state directory.

@@ -1,20 +1,23 @@
 //! How one document of a member enters the store: compared with what is held, dressed, and put where it belongs.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     config::MemberName,
-    placement::{marker::Marker, print::Print},
+    placement::{
+        marker::{Controller, MARKER_KEY, Marker},
+        print::Print,
+    },
     store::{
         dress::{BadObject, Facts, Note, Wardrobe},
         entry::{Draft, Edits, Entry, Holders, Slot},
         fold::Part,
         identities::Referent,
-        kind::KindSpec,
+        kind::{KindSpec, id},
         revision::Revision,
         sequencer::{Ingested, Scratch, Sequencer, Source},
     },
-    wire::locate::Found,
+    wire::{locate::Found, resource::split_api_version, splice::push_string},
 };
 
 /// Annotation that names the member of a native object.
@@ -56,6 +59,22 @@ impl<'a> Incoming<'a> {
             return self.text.into();
         }
         ["{", self.lead, self.text.get(1..).unwrap_or_default()].concat().into()
+    }
+
+    /// As much of the document as says who the object is.
+    fn identity(&self) -> Arc<str> {
+        let (facts, mut out) = (&self.facts, b"{\"metadata\":{\"name\":".to_vec());
+        push_string(&facts.name, &mut out);
+        if !facts.namespace.is_empty() {
+            out.extend_from_slice(b",\"namespace\":");
+            push_string(&facts.namespace, &mut out);
+        }
+        out.extend_from_slice(b",\"uid\":");
+        push_string(facts.uid, &mut out);
+        out.extend_from_slice(b",\"resourceVersion\":");
+        push_string(&facts.member_rv.to_string(), &mut out);
+        out.extend_from_slice(b"}}");
+        String::from_utf8(out).unwrap_or_default().into()
     }
 
     fn is_whole(&self, whole: &str) -> bool {
@@ -155,7 +174,7 @@ impl Sequencer {
         if self.is_gone(incoming, &scratch.own_key) {
             return false;
         }
-        let class = self.class(incoming);
+        let class = self.class(incoming, &scratch.found);
         let is_part =
             !self.folds.is_empty() && self.folds.get(&scratch.own_key).is_some_and(|fold| fold.part(&member).is_some());
         let (mut verdict, seen) = if is_part {
@@ -182,6 +201,9 @@ impl Sequencer {
                     self.part_turns_native(&scratch.own_key, &member, incoming.facts.uid);
                 } else if verdict != Verdict::Newer && !self.shared.identities.is_empty() {
                     self.is_no_part(incoming, &member, &mut scratch.referent);
+                }
+                if self.parts_only {
+                    return true;
                 }
                 if is_reborn || is_part || self.shared.naming.is_plain() {
                     self.make_way(&scratch.native_key, incoming.facts.uid);
@@ -243,13 +265,14 @@ impl Sequencer {
     fn part(&self, incoming: &Incoming<'_>, member: &MemberName, seen: u32, marker: Option<Marker>) -> Part {
         let facts = &incoming.facts;
         let gvr = &self.spec.gvr;
-        let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1);
+        // What a controller made is no author's.
+        let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1 && !marker.is_child);
         let print = is_compared
             .then(|| Print::of(incoming.text, &gvr.group, &gvr.resource, self.shared.naming.mask()))
             .flatten();
         Part {
             member: member.clone(),
-            document: incoming.whole(),
+            document: if self.parts_only { incoming.identity() } else { incoming.whole() },
             uid: facts.uid.to_owned(),
             member_rv: facts.member_rv,
             incarnation: self.members.get(incoming.at).map_or(0, |state| state.incarnation),
@@ -261,22 +284,55 @@ impl Sequencer {
         }
     }
 
-    fn class(&self, incoming: &Incoming<'_>) -> Class {
+    fn class(&self, incoming: &Incoming<'_>, found: &[Found]) -> Class {
         let naming = &self.shared.naming;
-        let (gvr, gvk, facts) = (&self.spec.gvr, &self.spec.gvk, &incoming.facts);
+        let (gvr, facts) = (&self.spec.gvr, &incoming.facts);
         if naming.is_shared(&gvr.group, &gvr.resource, &facts.namespace, &facts.name) {
             return Class::Folded(None);
         }
         if naming.split(&facts.name).is_some() {
             return Class::Native;
         }
-        let Some(marker) = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text)) else {
-            return Class::Native;
-        };
-        let bears = self.members.get(incoming.at).is_some_and(|member| {
-            marker.bears(&gvk.group, &gvk.kind, &facts.namespace, &facts.name, &member.name, &member.cluster_uid)
+        let marker = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text))
+            .or_else(|| self.child_marker(incoming, found));
+        let marker = marker.filter(|marker| {
+            let gvk = &self.spec.gvk;
+            self.members.get(incoming.at).is_some_and(|member| {
+                marker.bears(&gvk.group, &gvk.kind, &facts.namespace, &facts.name, &member.name, &member.cluster_uid)
+            })
         });
-        if bears { Class::Folded(Some(marker)) } else { Class::Native }
+        marker.map_or(Class::Native, |marker| Class::Folded(Some(marker)))
+    }
+
+    /// The marker of what the controller of a placed object made. Where names are plain there is nothing to fold.
+    fn child_marker(&self, incoming: &Incoming<'_>, found: &[Found]) -> Option<Marker> {
+        /// The fields of an owner reference that decide.
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Owner<'a> {
+            #[serde(borrow)]
+            api_version: Cow<'a, str>,
+            #[serde(borrow)]
+            kind: Cow<'a, str>,
+            #[serde(borrow)]
+            name: Cow<'a, str>,
+            #[serde(default)]
+            controller: bool,
+        }
+        let (spec, facts) = (&self.spec, &incoming.facts);
+        if spec.parents.is_empty() || self.shared.naming.is_plain() {
+            return None;
+        }
+        let annotations = facts.annotations(incoming.text)?;
+        memchr::memmem::find(annotations.as_bytes(), MARKER_KEY.as_bytes())?;
+        let owners = found.iter().filter(|item| item.id == id::OWNER);
+        let owners = owners.filter_map(|item| incoming.text.get(item.range.clone()));
+        let mut owners = owners.filter_map(|json| serde_json::from_str::<Owner<'_>>(json).ok());
+        let owner = owners.find(|owner| owner.controller)?;
+        let (group, _) = split_api_version(&owner.api_version)?;
+        let is_parent = *group == *spec.gvk.group && spec.parents.contains(&owner.kind.as_ref());
+        let controller = is_parent.then(|| Controller { group, kind: &owner.kind, name: &owner.name })?;
+        Marker::of_child(Some(annotations), (&spec.gvk.group, &spec.gvk.kind, &facts.name), controller)
     }
 
     /// Compares with the native object that is held, and says which list saw that. Only a list sees: a live answer may be

@@ -27,6 +27,9 @@ pub(super) mod id {
     /// References that are a bare name.
     pub(in crate::store) const NODE: u16 = 20;
     pub(in crate::store) const VOLUME: u16 = 21;
+    /// The service account of a token Secret, and its UID.
+    pub(in crate::store) const ACCOUNT: u16 = 22;
+    pub(in crate::store) const ACCOUNT_UID: u16 = 23;
 }
 
 /// A path of keys; `*` is every element of an array.
@@ -51,7 +54,28 @@ const JOINS: &[Joins] = &[
         nodes: &[],
         volumes: &[],
     },
-    Joins { group: "", resource: "pods", objects: &[], nodes: &[&["spec", "nodeName"]], volumes: &[] },
+    Joins {
+        group: "",
+        resource: "pods",
+        objects: &[],
+        nodes: &[
+            &["spec", "nodeName"],
+            // Names of nodes: Kubernetes knows no other field there.
+            &[
+                "spec",
+                "affinity",
+                "nodeAffinity",
+                "requiredDuringSchedulingIgnoredDuringExecution",
+                "nodeSelectorTerms",
+                "*",
+                "matchFields",
+                "*",
+                "values",
+                "*",
+            ],
+        ],
+        volumes: &[],
+    },
     Joins {
         group: "",
         resource: "endpoints",
@@ -89,6 +113,19 @@ const JOINS: &[Joins] = &[
     },
 ];
 
+/// Whose children are objects of their own, one in each member, that fold as their owner does: Kubernetes names them after
+/// the owner and what they hold, and copies its annotations to them.
+///
+/// Source: kubernetes `pkg/controller/deployment/sync.go` `getNewReplicaSet`; `pkg/controller/statefulset/stateful_set_utils.go`
+/// `newRevision`; `pkg/controller/daemon/update.go` `snapshot`.
+const CHILDREN: [(&str, &str, &[&str]); 2] =
+    [("apps", "replicasets", &["Deployment"]), ("apps", "controllerrevisions", &["StatefulSet", "DaemonSet"])];
+
+/// The kinds, of the same group, whose children objects of that resource may be.
+fn parents(group: &str, resource: &str) -> &'static [&'static str] {
+    CHILDREN.iter().find(|(g, r, _)| *g == group && *r == resource).map_or(&[], |(_, _, parents)| parents)
+}
+
 /// One kind as a store holds it.
 #[derive(Debug)]
 pub struct KindSpec {
@@ -100,6 +137,8 @@ pub struct KindSpec {
     pub namespaced: bool,
     /// `"kind":"Pod","apiVersion":"v1",`: how a built-in kind's document begins, but for items of lists.
     pub(super) type_meta: String,
+    /// The kinds, of its own group, whose children its objects may be.
+    pub(super) parents: &'static [&'static str],
     pub(super) paths: Paths,
 }
 
@@ -108,7 +147,13 @@ impl KindSpec {
     pub fn new(gvr: Gvr, gvk: Gvk, namespaced: bool) -> Self {
         let type_meta = format!("\"kind\":\"{}\",\"apiVersion\":\"{}\",", gvk.kind, gvk.api_version());
         let paths = paths(&gvr);
-        Self { gvr, gvk, namespaced, type_meta, paths }
+        let parents = parents(&gvr.group, &gvr.resource);
+        Self { gvr, gvk, namespaced, type_meta, parents, paths }
+    }
+
+    /// Says whether objects of it may be children of placed objects: those bear no label by which they could be asked for.
+    pub fn has_children(&self) -> bool {
+        !self.parents.is_empty()
     }
 
     /// `v1/pods`: how tokens and logs name the kind.
@@ -134,7 +179,15 @@ fn paths(gvr: &Gvr) -> Paths {
         (id::DELETION, &["metadata", "deletionTimestamp"]),
         (id::CREATION, &["metadata", "creationTimestamp"]),
     ];
-    let mut paths = Paths::new(COMMON.iter().copied());
+    let has_account = (&*gvr.group, &*gvr.resource) == ("", "secrets");
+    let common = COMMON.iter().filter(|(number, _)| !has_account || *number != id::ANNOTATIONS);
+    let mut paths = Paths::new(common.copied());
+    if has_account {
+        // Its annotations are looked into.
+        paths.mark(id::ANNOTATIONS, &["metadata", "annotations"]);
+        paths.add(id::ACCOUNT, &["metadata", "annotations", "kubernetes.io/service-account.name"]);
+        paths.add(id::ACCOUNT_UID, &["metadata", "annotations", "kubernetes.io/service-account.uid"]);
+    }
     paths.mark(id::METADATA, &["metadata"]);
     reference(&mut paths, id::OWNER, &["metadata", "ownerReferences", "*"]);
     for joins in JOINS.iter().filter(|joins| *joins.group == *gvr.group && *joins.resource == *gvr.resource) {

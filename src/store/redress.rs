@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use aho_corasick::AhoCorasick;
+
 use crate::store::{
     entry::Slot,
     identities::{GroupKind, Referent},
@@ -79,10 +81,10 @@ impl Sequencer {
             // What JSON may write in another way is not searched for: then every object is looked at.
             let is_plain =
                 |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._:@".contains(byte));
-            let search_all = !names.iter().all(|name| is_plain(name));
-            let names_one = |json: &[u8]| names.iter().any(|name| memchr::memmem::find(json, name).is_some());
-            let touched: Vec<Slot> =
-                member.natives.iter().filter(|slot| search_all || names_one(slot.0.json())).cloned().collect();
+            // All names at once: a first list may bring hundreds, and a store hold thousands of objects.
+            let search = names.iter().all(|name| is_plain(name)).then(|| AhoCorasick::new(&names).ok()).flatten();
+            let names_one = |json: &[u8]| search.as_ref().is_none_or(|search| search.is_match(json));
+            let touched: Vec<Slot> = member.natives.iter().filter(|slot| names_one(slot.0.json())).cloned().collect();
             for slot in touched {
                 self.redress_native(at, &slot);
             }

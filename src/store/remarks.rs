@@ -74,7 +74,9 @@ impl Sequencer {
 
     fn behind_of(&self, key: &str, chosen: &[&Part]) -> Vec<MemberName> {
         let Some((uid, members)) = self.behind.get(key) else { return Vec::new() };
-        let is_it = chosen.first().is_some_and(|home| home.marker.as_ref().is_none_or(|marker| marker.uid == *uid));
+        let is_it = chosen
+            .first()
+            .is_some_and(|home| home.marker.as_ref().is_none_or(|marker| self.visible_uid(key, marker) == *uid));
         if is_it { self.in_order(members.clone()) } else { Vec::new() }
     }
 
@@ -92,7 +94,8 @@ impl Sequencer {
         let Some((home, marker)) = chosen.first().and_then(|home| Some((home, home.marker.as_ref()?))) else {
             return out;
         };
-        if home.deleting {
+        // A controller makes a child when and where it likes.
+        if home.deleting || marker.is_child {
             return out;
         }
         // Those listed after them had a share of 0.
@@ -112,7 +115,7 @@ impl Sequencer {
 /// Parts that are not what the home is, but for those that are behind. Shared objects are each member's own affair.
 fn edited(chosen: &[&Part], behind: &[MemberName]) -> Vec<MemberName> {
     let Some((home, others)) = chosen.split_first() else { return Vec::new() };
-    if home.marker.is_none() || home.deleting {
+    if home.deleting || home.marker.as_ref().is_none_or(|marker| marker.is_child) {
         return Vec::new();
     }
     let is_edited = |part: &&&Part| {

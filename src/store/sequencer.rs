@@ -103,6 +103,8 @@ pub struct Shared {
 pub(super) struct Sequencer {
     pub(super) spec: Arc<KindSpec>,
     pub(super) shared: Shared,
+    /// It is read by nobody, and knows who the parts are and nothing else.
+    pub(super) parts_only: bool,
     pub(super) objects: OrdSet<Slot>,
     pub(super) counts: Counts,
     pub(super) log: Log,
@@ -137,6 +139,7 @@ impl Sequencer {
             spec,
             log: Log::new(shared.log_limits.clone()),
             shared,
+            parts_only: false,
             objects: OrdSet::new(),
             counts: Counts::new(),
             head: Revision(0),

@@ -2,6 +2,7 @@
 
 mod cases;
 mod history;
+mod localized;
 mod model;
 mod proofs;
 mod property;

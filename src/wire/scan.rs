@@ -6,33 +6,34 @@
 use std::ops::Range;
 
 /// What is wrong with the text, at [`Scanner::at`].
-pub(super) type Fault = &'static str;
+pub type Fault = &'static str;
 
 const CUT_OFF: Fault = "a value that does not end";
 
 /// A place in a text, between two tokens.
-pub(super) struct Scanner<'a> {
+pub struct Scanner<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    /// Begins at the start of a text.
+    pub fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 
     /// How far it came, in bytes.
-    pub(super) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.at
     }
 
     /// Goes back to a place that [`Self::at`] gave.
-    pub(super) fn back_to(&mut self, at: usize) {
+    pub fn back_to(&mut self, at: usize) {
         self.at = at;
     }
 
     /// The first byte of the next token; `None` is the end.
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub fn peek(&mut self) -> Option<u8> {
         loop {
             let next = self.text.as_bytes().get(self.at).copied();
             if !next.is_some_and(is_space) {
@@ -43,7 +44,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over `token` if it is next.
-    pub(super) fn eat(&mut self, token: u8) -> bool {
+    pub fn eat(&mut self, token: u8) -> bool {
         let is_next = self.peek() == Some(token);
         self.at += usize::from(is_next);
         is_next
@@ -52,7 +53,7 @@ impl<'a> Scanner<'a> {
     /// Steps over a comma, or over the `end` of the object or array.
     ///
     /// Shape: says whether another member follows.
-    pub(super) fn goes_on(&mut self, end: u8) -> Result<bool, Fault> {
+    pub fn goes_on(&mut self, end: u8) -> Result<bool, Fault> {
         if self.eat(b',') {
             return Ok(true);
         }
@@ -60,7 +61,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over a key and its colon, and gives the key with its quotes.
-    pub(super) fn key(&mut self) -> Result<&'a str, Fault> {
+    pub fn key(&mut self) -> Result<&'a str, Fault> {
         if self.peek() != Some(b'"') {
             return Err("no key where one belongs");
         }
@@ -69,7 +70,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Steps over one value and says where it lies.
-    pub(super) fn value(&mut self) -> Result<Range<usize>, Fault> {
+    pub fn value(&mut self) -> Result<Range<usize>, Fault> {
         let first = self.peek().ok_or(CUT_OFF)?;
         let (bytes, start) = (self.text.as_bytes(), self.at);
         self.at = match first {

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use hyper::upgrade::Upgraded;
 use parking_lot::Mutex;
 
@@ -19,6 +19,35 @@ impl WebSocketAsked {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let upgrades = text(header::CONNECTION).to_ascii_lowercase().contains("upgrade");
         (upgrades && text(header::UPGRADE).eq_ignore_ascii_case("websocket")).then_some(Self)
+    }
+}
+
+/// In a request's extensions: the client asked for another protocol, in these words. As with [`WebSocketAsked`], the
+/// headers are gone.
+#[derive(Clone, Debug)]
+pub struct UpgradeAsked(HeaderValue);
+
+impl UpgradeAsked {
+    /// Reads it off a request's headers. An upgrade to HTTP/2 in the clear may be ignored (RFC 9113 section 3.1), and is.
+    pub fn by(headers: &HeaderMap) -> Option<Self> {
+        let connection = headers.get_all(header::CONNECTION).iter();
+        let mut words = connection.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        if !words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade")) {
+            return None;
+        }
+        let wanted = headers.get(header::UPGRADE).filter(|value| !value.is_empty())?;
+        (!wanted.as_bytes().eq_ignore_ascii_case(b"h2c")).then(|| Self(wanted.clone()))
+    }
+
+    /// As a header.
+    pub fn header(&self) -> &HeaderValue {
+        &self.0
+    }
+
+    /// Says whether a protocol that a server switched to is among those that were asked for.
+    pub fn names(&self, protocol: &HeaderValue) -> bool {
+        let mut wanted = self.0.as_bytes().split(|byte| *byte == b',');
+        wanted.any(|word| word.trim_ascii().eq_ignore_ascii_case(protocol.as_bytes().trim_ascii()))
     }
 }
 
@@ -43,5 +72,34 @@ impl OnceUpgraded {
 impl fmt::Debug for OnceUpgraded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnceUpgraded")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_is_asked_for_by_both_headers() {
+        let asked = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            UpgradeAsked::by(&headers)
+        };
+        let both = asked(&[("connection", "keep-alive"), ("connection", "x, Upgrade"), ("upgrade", "SPDY/3.1")]);
+        let both = both.unwrap();
+        assert!(both.names(&HeaderValue::from_static("spdy/3.1")));
+        assert!(!both.names(&HeaderValue::from_static("websocket")));
+        for none in [
+            &[("connection", "upgrade")][..],
+            &[("upgrade", "websocket")],
+            &[("connection", "upgrades"), ("upgrade", "websocket")],
+            &[("connection", "upgrade"), ("upgrade", "h2c")],
+            &[("connection", "upgrade"), ("upgrade", "")],
+        ] {
+            assert!(asked(none).is_none(), "{none:?}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         options::{Options, of_part},
         reply::{Reply, refusal, taken, unknown_outcome, unsettled},
         request::Request,
-        steps::{Outcome, Removed, removed},
+        steps::{Outcome, Removed, Seen, removed},
     },
 };
 
@@ -141,9 +141,10 @@ fn entry_of<F: Fleet>(
         targets,
         listed: Vec::new(),
         policy: None,
-        // Its parts bear no marker, by which they would be known again.
-        shared: writer.fleet.shared_uid(key).is_some(),
+        // Its parts bear no marker, by which they would be known again; nor do those of a child.
+        shared: parts.first().is_none_or(|home| Seen::of(&home.json).marker.is_none()),
         applied: false,
+        amended: None,
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use crate::write::journal::record::{Entry, EntryTarget, Listed, Step, Verb};
+pub use crate::write::journal::record::{Amended, Before, Entry, EntryTarget, Listed, Step, Verb};
 use crate::{
     config::MemberName,
     write::{
@@ -81,6 +81,7 @@ struct Open {
     entry: Entry,
     bytes: usize,
     begun_at: u64,
+    began: Instant,
     /// No byte of the entry's mutations was sent later. For one that was read from disk: when it was read.
     last_byte: Instant,
 }
@@ -99,7 +100,7 @@ impl Journal {
                 Record::Begun(begun) => {
                     let Begun { entry, begun_at } = *begun;
                     next = next.max(entry.id.saturating_add(1));
-                    open.insert(entry.id, Open { entry, bytes, begun_at, last_byte: now });
+                    open.insert(entry.id, Open { entry, bytes, begun_at, began: now, last_byte: now });
                 }
                 Record::Step { id, member, step } => {
                     if let Some(open) = open.get_mut(&id) {
@@ -111,6 +112,9 @@ impl Journal {
                 }
             }
         }
+        // An entry remembers by number which others it has taken in.
+        let remembered = open.values().filter_map(|open| open.entry.amended.as_ref()).flat_map(|amended| &amended.by);
+        next = remembered.fold(next, |next, id| next.max(id.saturating_add(1)));
         file.compact(open.values().map(Open::record))?;
         Ok(Self(Arc::new(Mutex::new(Inner { file, open, next, observer: None }))))
     }
@@ -141,7 +145,8 @@ impl Journal {
                 }
             }
             let bytes = entry.size();
-            inner.open.insert(entry.id, Open { entry: entry.clone(), bytes, begun_at, last_byte: Instant::now() });
+            let now = Instant::now();
+            inner.open.insert(entry.id, Open { entry: entry.clone(), bytes, begun_at, began: now, last_byte: now });
             drop(inner);
             tell(&this, &entry.key, &entry.uid);
             Ok(entry)
@@ -154,14 +159,17 @@ impl Journal {
         self.note(Record::Step { id, member: member.clone(), step }).await;
     }
 
-    /// Gives an open entry another body. When it returns, that is on disk.
-    pub async fn amend(&self, id: u64, body: String) {
+    /// Gives an open entry the body, the values and the amendment of this one. When it returns, that is on disk.
+    pub async fn amend(&self, amended: Entry) {
         let this = self.0.clone();
         let noted: Result<(), JournalError> = blocking(move || {
             let mut inner = this.lock();
             let Inner { file, open, .. } = &mut *inner;
-            let Some(open) = open.get_mut(&id) else { return Ok(()) };
-            open.entry.body = body;
+            let Some(open) = open.get_mut(&amended.id) else { return Ok(()) };
+            (open.entry.body, open.entry.amended) = (amended.body, amended.amended);
+            for (target, amended) in open.entry.targets.iter_mut().zip(amended.targets) {
+                target.values = amended.values;
+            }
             open.bytes = open.entry.size();
             file.append(&[open.record()], true)?;
             drop(inner);
@@ -233,6 +241,11 @@ impl Journal {
     /// One unfinished write, and since when no byte of it was sent.
     pub fn open_entry(&self, id: u64) -> Option<(Entry, Instant)> {
         self.0.lock().open.get(&id).map(|open| (open.entry.clone(), open.last_byte))
+    }
+
+    /// When an unfinished write began; of one that was read from disk: when it was read.
+    pub fn began(&self, id: u64) -> Option<Instant> {
+        self.0.lock().open.get(&id).map(|open| open.began)
     }
 
     /// The unfinished create of that name, whichever object it makes.
@@ -348,6 +361,7 @@ mod tests {
             policy: Some("shop".into()),
             shared: false,
             applied: false,
+            amended: None,
         }
     }
 
@@ -372,6 +386,38 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let next = Journal::open(directory.path()).unwrap().begin(entry("c", Verb::Create)).await.unwrap();
         assert!(next.id > b.id);
+    }
+
+    #[tokio::test]
+    async fn an_amended_body_is_on_disk_and_nothing_else_of_the_entry_changes() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(directory.path()).unwrap();
+        let a = journal.begin(entry("a", Verb::Create)).await.unwrap();
+        let b = journal.begin(entry("b", Verb::Create)).await.unwrap();
+        let done = Step::Done { uid: Some("w".into()) };
+        journal.step(a.id, &member("west"), done.clone()).await;
+        let stands = |journal: &Journal, body: &str| {
+            let open = journal.open_entries();
+            let bodies: Vec<_> = open.iter().map(|entry| (entry.id, entry.body.as_str())).collect();
+            assert_eq!(bodies, [(a.id, body), (b.id, b.body.as_str())]);
+            assert_eq!((&open[0].targets[1].step, &open[0].caller), (&done, &a.caller));
+            assert_eq!(journal.behind(&a.key, "u"), [member("east")]);
+        };
+        let mut journal = journal;
+        for body in ["{\"a\":2}", "{\"a\":3}"] {
+            journal.amend(Entry { body: body.to_owned(), ..a.clone() }).await;
+            stands(&journal, body);
+            drop(journal);
+            journal = Journal::open(directory.path()).unwrap();
+            stands(&journal, body);
+        }
+        // What is closed stays closed, and what never was does not come to be.
+        journal.finish(a.id).await;
+        journal.amend(Entry { body: "{}".to_owned(), ..a }).await;
+        journal.amend(Entry { id: b.id + 1, body: "{}".to_owned(), ..b.clone() }).await;
+        drop(journal);
+        let left: Vec<_> = Journal::open(directory.path()).unwrap().open_entries();
+        assert_eq!(left.iter().map(|entry| entry.id).collect::<Vec<_>>(), [b.id]);
     }
 
     #[tokio::test]

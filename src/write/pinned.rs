@@ -1,7 +1,7 @@
 //! `x@east`: a create of any kind that names its member. One target, so the member's answer is the answer.
 
 use bytes::Bytes;
-use http::Method;
+use http::{Method, StatusCode};
 
 use crate::{
     config::MemberName,
@@ -11,8 +11,9 @@ use crate::{
         Writer,
         fleet::{Answer, Call, Fleet},
         names::unpin,
-        reply::{Reply, forwarded, unknown_outcome, warning_text},
+        reply::{Reply, forwarded, refusal, unknown_outcome, warning_text},
         request::{Request, with_dry_run},
+        steps::Seen,
     },
 };
 
@@ -57,6 +58,11 @@ pub(super) async fn create<F: Fleet>(
         }
     };
     if !code.is_success() {
+        let said = Seen::of(&body).message.unwrap_or_default();
+        if code == StatusCode::NOT_FOUND && said == format!("namespaces {:?} not found", key.namespace) {
+            // The fleet may well have it.
+            return Err(refusal(member, code, &body, "").warned(warnings));
+        }
         return Err(forwarded(member, code, &body, &key, visible).warned(warnings));
     }
     let mut stored = None;

@@ -7,15 +7,15 @@ use crate::{
     config::MemberName,
     wire::{
         body::{Body, full},
-        locate::{Found, Paths},
-        splice::{Edit, splice, string},
+        locate::Paths,
+        reword::renamed,
         status::{Reason, Status},
         warning::Warnings,
     },
     write::fleet::Key,
 };
 
-pub(super) use crate::wire::warning::warning_text;
+pub(super) use crate::wire::{reword::reworded, warning::warning_text};
 
 /// The answer to a write. With a 5xx it never bears `Retry-After`: client-go would repeat the write (`rest/with_retry.go`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,52 +87,11 @@ pub(super) fn refusal(member: &MemberName, code: StatusCode, body: &Bytes, told:
 
 /// The refusal of a write with one target: the member's own, with the name that the client used.
 pub(super) fn forwarded(member: &MemberName, code: StatusCode, body: &Bytes, own: &Key, visible: &str) -> Reply {
-    let (quoted, shown) = (format!("\"{}\"", own.name), format!("\"{visible}\""));
-    let Some(body) = reworded(body, |message| message.replace(&quoted, &shown)) else {
+    let Some(body) = renamed(body, &own.name, visible) else {
         return Status::new(code, reason(code), format!("member {member}: {}", plain(code, body))).into();
-    };
-    let mut found = Vec::new();
-    let path = Paths::new([(0, ["details", "name"].as_slice())]);
-    let text = std::str::from_utf8(&body).unwrap_or_default();
-    let named = path.locate(text, &mut found).ok().and_then(|()| found.into_iter().next());
-    let body = match named {
-        Some(at) if text.get(at.range.clone()) == Some(quoted.as_str()) => {
-            let mut out = Vec::with_capacity(body.len() + visible.len());
-            splice(&body, &mut [Edit::new(at.range, string(visible))], &mut out);
-            out.into()
-        }
-        _ => body,
     };
     Reply { code, warnings: Warnings::default(), body }
 }
-
-/// A `Status` with its message changed; `None` if it is no JSON object with a message.
-///
-/// So are those of its causes, where it is about a field: of a 422 kubectl shows nothing else.
-pub(super) fn reworded(body: &Bytes, change: impl Fn(&str) -> String) -> Option<Bytes> {
-    let text = std::str::from_utf8(body).ok()?;
-    let mut found = Vec::new();
-    let paths: [(u16, &[&str]); 3] =
-        [(MESSAGE, &["message"]), (CAUSE, &["details", "causes", "*", "message"]), (REASON, &["reason"])];
-    Paths::new(paths).locate(text, &mut found).ok()?;
-    let raw = |at: &Found| text.get(at.range.clone()).unwrap_or_default();
-    if !found.iter().any(|at| at.id == MESSAGE) {
-        return None;
-    }
-    let invalid = found.iter().any(|at| at.id == REASON && raw(at) == "\"Invalid\"");
-    let mut edits = Vec::new();
-    for at in found.iter().filter(|at| at.id == MESSAGE || at.id == CAUSE && invalid) {
-        let message: String = serde_json::from_str(raw(at)).ok()?;
-        edits.push(Edit::new(at.range.clone(), string(&change(&message))));
-    }
-    let mut out = Vec::with_capacity(body.len() + 64);
-    splice(body, &mut edits, &mut out);
-    Some(out.into())
-}
-
-const MESSAGE: u16 = 0;
-const CAUSE: u16 = 1;
-const REASON: u16 = 2;
 
 /// How much of a body that is no `Status` is quoted.
 const PLAIN_CHARS_MAX: usize = 256;

@@ -14,10 +14,10 @@ use crate::{
     write::{
         GONE_WITHIN, LANDS_WITHIN, Writer,
         delete::delete_step,
-        fleet::Fleet,
+        fleet::{Fleet, Part},
         journal::{Entry, EntryTarget, Step, Verb},
         options::of_part,
-        steps::{Found, Outcome, Removed, removed},
+        steps::{Found, Outcome, Removed, Seen, removed},
     },
 };
 
@@ -176,7 +176,14 @@ impl<F: Fleet> Writer<F> {
 
     /// Deletes a part that is behind. Says whether that is done.
     async fn delete_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        // What an unfinished create sent there was sent before the delete began.
+        let landed = self.journal.began(entry.id).is_none_or(|began| Instant::now() >= began + LANDS_WITHIN);
         let uid = match self.find(entry, target).await {
+            Found::Absent if target.own_uid.is_none() && !landed => return false,
+            Found::Part { .. } if self.is_made_anew(entry, target) => {
+                self.journal.step(entry.id, &target.member, Step::Done { uid: None }).await;
+                return true;
+            }
             // A part that was made anew since is not the one that was deleted.
             Found::Part { uid, .. } if target.own_uid.as_ref().is_none_or(|own| *own == uid) => uid,
             Found::Part { .. } | Found::Absent | Found::Elsewhere => {
@@ -201,6 +208,14 @@ impl<F: Fleet> Writer<F> {
         let done = matches!(step, Step::Done { .. });
         self.journal.step(entry.id, &target.member, step).await;
         done
+    }
+
+    /// Says whether a shared object, of whose part there is no UID to know it by, stands again: elsewhere it is not on its way
+    /// out, or is about to be made.
+    fn is_made_anew(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        let stands = |part: &Part| part.member != target.member && !Seen::of(&part.json).deleting;
+        let is_made = || self.journal.open_create(&entry.key).is_some_and(|create| create.uid != entry.uid);
+        entry.shared && target.own_uid.is_none() && (self.fleet.parts(&entry.key).iter().any(stands) || is_made())
     }
 
     /// Waits (bounded) until the store knows that a part is gone, so that its key is not shown in between.

@@ -35,7 +35,8 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Judges an answer to a mutation. A 5xx is no word on it: a kube-apiserver gives 500 and 504 for what etcd may still do.
+    /// Judges an answer to a mutation. A 5xx is no word on it: a kube-apiserver gives 500 and 504 for what etcd may still
+    /// do. Some say why nothing can have come of it.
     fn of(answer: Answer, warnings: &mut Warnings) -> Self {
         match answer {
             Answer::Answered { code, warnings: said, body } => {
@@ -44,6 +45,9 @@ impl Outcome {
                     Self::Done { code, body }
                 } else if code.is_server_error() {
                     let words = Seen::of(&body).message.unwrap_or_default();
+                    if NEVER_STORED.iter().any(|never| words.starts_with(never)) {
+                        return Self::Refused { code, body };
+                    }
                     Self::Unknown(format!("it answered {code} {words}").trim_end().to_owned())
                 } else {
                     Self::Refused { code, body }
@@ -75,6 +79,12 @@ impl Outcome {
     }
 }
 
+/// How a 5xx begins that is about what comes before anything is stored.
+///
+/// Source: etcd `api/v3rpc/rpctypes/error.go` `ErrGRPCRequestTooLarge`; kubernetes/apiserver
+/// `pkg/util/webhook/error.go` `ErrCallingWebhook`: admission comes before storage.
+const NEVER_STORED: [&str; 2] = ["etcdserver: request is too large", "Internal error occurred: failed calling webhook"];
+
 /// The few values of an answer that steps branch on.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -86,7 +96,7 @@ pub(super) struct Seen {
     pub(super) message: Option<String>,
     /// `reason` of a `Status`.
     pub(super) reason: Option<String>,
-    marker: Option<Marker>,
+    pub(super) marker: Option<Marker>,
 }
 
 impl Seen {
@@ -154,6 +164,7 @@ impl Entry {
             members: targets.chain(listed).collect(),
             made: self.targets.len(),
             policy: self.policy.clone(),
+            is_child: false,
         }
     }
 }
@@ -319,5 +330,33 @@ pub(super) fn removed(outcome: &Outcome) -> Removed {
             Removed::Left(format!("it answered {code} {}", Seen::of(body).message.unwrap_or_default()))
         }
         Outcome::NotSent(cause) | Outcome::Unknown(cause) => Removed::Left(cause.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::status::Status;
+
+    #[test]
+    fn a_5xx_is_an_unknown_outcome_unless_it_says_that_nothing_was_stored() {
+        for (message, known) in [
+            ("etcdserver: request is too large", true),
+            ("Internal error occurred: failed calling webhook \"a.b.c\": no route to host", true),
+            ("etcdserver: request timed out", false),
+            ("Timeout: failed calling webhook", false),
+            ("", false),
+        ] {
+            let status = Status::internal(message);
+            let body = Document { bytes: status.to_json(), incarnation: 1 };
+            let answer = Answer::Answered { code: status.code, warnings: Vec::new(), body };
+            match Outcome::of(answer, &mut Warnings::default()) {
+                Outcome::Refused { code, .. } => assert!(known && code == status.code, "{message}"),
+                Outcome::Unknown(cause) => {
+                    assert!(!known && cause.starts_with("it answered 500"), "{message}: {cause}")
+                }
+                other => panic!("{message}: {other:?}"),
+            }
+        }
     }
 }

@@ -15,7 +15,8 @@ say() { echo "clients: $*" >&2; }
 digest() { cat "$@" | sha256sum | cut -c1-16; }
 
 versions=$(go version; rustc --version; node --version; python3 --version) || { say "needs go, rustc, node and python3"; exit 1; }
-sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock}
+sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} helm3/go.{mod,sum}
+  kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock}
   kube-rs/src/*.rs node/package-lock.json node/main.mjs python/requirements.txt python/main.py)
 all=$root/all-$(digest "${sources[@]}" <(echo "$versions"))
 
@@ -32,8 +33,9 @@ part() {
   mv "$root/building.$name" "$part"
 }
 
-build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/informer ./cmd/leader ./cmd/operator); }
+build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/events ./cmd/informer ./cmd/leader ./cmd/operator); }
 build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v4/cmd/helm); }
+build_helm3() { (cd helm3 && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v3/cmd/helm); }
 build_kubectl_newest() { kubectl go "$1" ./cmd/kubectl; }
 build_kubectl_oldest() { kubectl kubectl-oldest "$1" .; }
 kubectl() {
@@ -67,11 +69,13 @@ if [[ ! -d $all ]]; then
   new=$root/building.all
   rm -rf "$new"
   mkdir -p "$new/bin"
-  part go go/go.mod go/go.sum go/cmd/{informer,leader,operator}/*.go
+  part go go/go.mod go/go.sum go/cmd/{events,informer,leader,operator}/*.go
   ln -s "$part/informer" "$new/bin/go"
-  ln -s "$part/leader" "$part/operator" "$new/bin/"
+  ln -s "$part/events" "$part/leader" "$part/operator" "$new/bin/"
   part helm helm/go.mod helm/go.sum
   ln -s "$part/helm" "$new/bin/helm"
+  part helm3 helm3/go.mod helm3/go.sum
+  ln -s "$part/helm" "$new/bin/helm3"
   part kubectl_newest go/go.mod go/go.sum go/cmd/kubectl/main.go
   ln -s "$part/kubectl" "$new/bin/kubectl-newest"
   part kubectl_oldest kubectl-oldest/*

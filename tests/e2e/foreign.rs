@@ -75,6 +75,26 @@ async fn helm_installs_upgrades_rolls_back_and_uninstalls() {
     }
 }
 
+/// Helm 3 counts the ready pods of a Deployment's one new ReplicaSet.
+#[tokio::test(flavor = "multi_thread")]
+async fn helm_3_waits_for_pods_of_all_members() {
+    let (_bed, fleet) = fleet().await;
+    let helm = fleet.as_admin().by(client("helm3"));
+    let chart = path("chart");
+    let api = fleet.api().await;
+    let ready = async || {
+        let web = api.get(&format!("{DEPLOYMENTS}/shop")).await;
+        (web["spec"]["replicas"].as_i64().unwrap(), web["status"]["updatedReplicas"].as_i64().unwrap_or_default())
+    };
+    helm.run(&["install", "shop", &chart, "--wait", "--timeout=90s"]).await.ok();
+    assert_eq!(ready().await, (4, 4));
+    helm.run(&["upgrade", "shop", &chart, "--wait", "--timeout=90s", "--set=image=shop:2,replicas=9"]).await.ok();
+    assert_eq!(ready().await.0, 9);
+    helm.run(&["rollback", "shop", "1", "--wait", "--timeout=90s"]).await.ok();
+    assert_eq!(ready().await.0, 4);
+    helm.run(&["uninstall", "shop", "--wait", "--timeout=90s"]).await.ok();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kustomizations_are_applied_and_what_they_lack_is_pruned() {
     let (bed, fleet) = fleet().await;

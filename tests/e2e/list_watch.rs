@@ -196,8 +196,8 @@ async fn fallbacks(api: &Api) {
     assert_eq!(json_too.headers[header::CONTENT_TYPE], "application/json");
     let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
     let list = ask(api, Method::GET, SHOP, kubectl).await;
-    assert_eq!((list.status, &list.json()["kind"]), (StatusCode::OK, &json!("ConfigMapList")));
-    for accept in ["application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v1;g=meta.k8s.io", "text/html"] {
+    assert_eq!((list.status, &list.json()["kind"]), (StatusCode::OK, &json!("Table")));
+    for accept in ["application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v2;g=meta.k8s.io", "text/html"] {
         for path in [SHOP.to_owned(), format!("{SHOP}/x@east"), format!("{SHOP}?watch=1")] {
             let refused = ask(api, Method::GET, &path, accept).await;
             assert_eq!(refused.status, StatusCode::NOT_ACCEPTABLE, "{accept}: {refused}");

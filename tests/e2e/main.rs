@@ -36,6 +36,8 @@ mod openapi;
 mod query;
 mod read;
 mod shared_objects;
+mod streams;
 mod support;
+mod table;
 mod testbed;
 mod write;

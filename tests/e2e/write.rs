@@ -2,10 +2,13 @@
 
 mod alike;
 mod behind;
+mod children;
 mod crash;
 mod create;
 mod delete;
+mod denied;
 mod forward;
+mod habits;
 mod kinds;
 mod logical;
 mod outage;

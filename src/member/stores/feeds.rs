@@ -46,7 +46,7 @@ impl Stores {
             let reflector = Reflector {
                 member: Arc::clone(member),
                 store: Arc::clone(&running.store),
-                label: running.label,
+                of_parts: running.of_parts,
                 state: Arc::clone(&state),
                 cancel: cancel.clone(),
             };

@@ -32,7 +32,10 @@ use crate::{
     },
     placement::policy::Rules,
     store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Shared},
-    wire::{resource::Gvr, status::Status},
+    wire::{
+        resource::{EVENT_GROUPS, Gvr},
+        status::Status,
+    },
 };
 
 use marks::Marks;
@@ -79,13 +82,15 @@ type Behind = (String, Vec<MemberName>);
 pub struct Running {
     /// The store.
     pub store: Arc<FleetStore>,
-    /// It follows objects with this label only, and is read by nobody.
-    label: Option<&'static str>,
+    /// It follows parts alone, and is read by nobody.
+    of_parts: bool,
     /// Up to which of [`Identities::references`](crate::store::Identities::references) all that its objects refer to is
     /// known.
     known_at: AtomicU64,
     /// Of definitions: up to which fleet revision what they define is known to be served.
     known_definitions: AtomicU64,
+    /// The same of OpenAPI v2.
+    described_definitions: AtomicU64,
     feeds: Mutex<HashMap<MemberName, Feed>>,
     /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
     /// not meet the old removal.
@@ -203,6 +208,15 @@ impl Stores {
         self.running.lock().get(gvr).map(Arc::clone)
     }
 
+    /// The running stores of all versions and groups in which a resource is served, its own first.
+    pub fn twins(&self, gvr: &Gvr) -> Vec<Arc<Running>> {
+        let catalogue = self.catalogue();
+        let groups = if gvr.is_event() { EVENT_GROUPS.to_vec() } else { vec![&*gvr.group] };
+        let versions = groups.into_iter().flat_map(|group| catalogue.versions_of(group, &gvr.resource));
+        let others = versions.map(|resource| &resource.gvr).filter(|other| *other != gvr);
+        [gvr].into_iter().chain(others).filter_map(|gvr| self.peek(gvr)).collect()
+    }
+
     /// Has a key not shown until [`Self::show`]: what an earlier process left of a write there is nobody's to see before
     /// it is whole or gone. For stores that have not begun.
     pub fn withhold(&self, gvr: &Gvr, key: String) {
@@ -270,13 +284,13 @@ impl Stores {
                 unknown.join("; ")
             )));
         };
-        let running = self.make(resource, None);
+        let running = self.make(resource, false);
         all.insert(gvr.clone(), Arc::clone(&running));
         self.feed(&running);
         Ok(running)
     }
 
-    fn make(&self, resource: &MergedResource, label: Option<&'static str>) -> Arc<Running> {
+    fn make(&self, resource: &MergedResource, of_parts: bool) -> Arc<Running> {
         let spec =
             KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), resource.scope == catalog::Scope::Namespaced);
         let this = self.this.clone();
@@ -285,20 +299,24 @@ impl Stores {
                 stores.redress(changed);
             }
         };
-        let store = Arc::new(FleetStore::new(Arc::new(spec), Shared::clone(&self.shared.load()), tell));
+        let (spec, shared) = (Arc::new(spec), Shared::clone(&self.shared.load()));
+        let store =
+            if of_parts { FleetStore::of_parts(spec, shared, tell) } else { FleetStore::new(spec, shared, tell) };
+        let store = Arc::new(store);
         let withheld = self.withheld.lock();
         for ((of, key), (uid, members)) in &*self.behind.lock() {
             if *of == resource.gvr.qualified() {
                 store.set_behind(key, uid, members);
             }
         }
-        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr && label.is_none()).map(|(_, key)| key);
+        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr && !of_parts).map(|(_, key)| key);
         let withheld = keys.map(|key| (key.clone(), store.hold(key))).collect();
         Arc::new(Running {
             store,
-            label,
+            of_parts,
             known_at: AtomicU64::new(u64::MAX),
             known_definitions: AtomicU64::new(0),
+            described_definitions: AtomicU64::new(0),
             feeds: Mutex::default(),
             leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),

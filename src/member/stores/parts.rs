@@ -5,7 +5,9 @@
 //! and cost too much: 200 kinds of 200 members are 40,000 watches and everything the fleet holds in memory. Three things
 //! make it cheap. Only kinds that some object refers to, or that were placed, are asked for: some twenty in practice. They
 //! are asked for by the marker's label, so that what comes is the parts and nothing else: of most kinds in most members an
-//! empty list and a silent watch. And where a kind is read anyway, its store does it.
+//! empty list and a silent watch. And where a kind is read anyway, its store does it. Children of placed objects (ReplicaSets)
+//! bear no label: of their kinds all objects are asked for, by their metadata alone, and of those that are no children
+//! nothing is kept.
 //!
 //! A reference to a kind is found where the document is taken in. A first answer waits until the kinds that its store
 //! refers to are in; on a watch that is open the first reference to a kind may be shown as a native's until they are, and
@@ -25,7 +27,6 @@ use crate::{
         Member,
         stores::{Running, Stores, UNKNOWN_WAIT_MAX},
     },
-    placement::marker::MARKER_KEY,
     store::GroupKind,
 };
 
@@ -49,7 +50,7 @@ impl Stores {
         if let Some(running) = parts.get(kind).filter(|running| !running.store.is_ended()) {
             return Some(Arc::clone(running));
         }
-        let running = self.make(resource, Some(MARKER_KEY));
+        let running = self.make(resource, true);
         parts.insert(kind.clone(), Arc::clone(&running));
         self.feed(&running);
         Some(running)
@@ -158,7 +159,7 @@ impl Stores {
         let successor = match parts.get(&kind) {
             Some(known) => Arc::clone(known),
             None => {
-                let made = self.make(resource, Some(MARKER_KEY));
+                let made = self.make(resource, true);
                 parts.insert(kind, Arc::clone(&made));
                 self.feed(&made);
                 made

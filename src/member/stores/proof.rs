@@ -21,6 +21,7 @@ use crate::{
     config::MemberName,
     member::{
         Class, Failure, Member, UpstreamError, collect,
+        reflector::METADATA_LIST,
         stores::{Running, Stores, marks::Place},
     },
     store::{FleetStore, HeldVersion, TooManyGone, key},
@@ -42,8 +43,6 @@ const METADATA_ITEMS: usize = 2000;
 const PAGE_ITEMS: usize = 500;
 /// Largest page that is taken.
 const PAGE_BYTES_MAX: usize = 1 << 30;
-
-const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// What a read is about.
 #[derive(Clone, Debug, Default)]
@@ -267,7 +266,7 @@ impl Proof<'_> {
         let (mut token, mut told) = (String::new(), Vec::new());
         let mut revision;
         loop {
-            let body = self.page(METADATA, METADATA_ITEMS, &token).await?;
+            let body = self.page(METADATA_LIST, METADATA_ITEMS, &token).await?;
             let (meta, items) = split(&body)?;
             revision = meta.resource_version.parse().map_err(|_| ProofError::Revision(meta.resource_version))?;
             for item in items {

@@ -25,6 +25,7 @@ use crate::{
         answer::json_response,
         form::Form,
         options::{Options, query_value},
+        table::Tables,
     },
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
     wire::{
@@ -90,7 +91,8 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let live = Live::new(self, resource, target, asked);
-        let form = Form::of_object(wanted.transform, &live.spec);
+        let tables = Tables::of(&self.stores, &resource.gvr, wanted.transform, asked).await;
+        let form = Form::of_object(wanted.transform, &live.spec, &tables);
         Ok(asked.encoded(live.get(form).await?, wanted.encoding).await)
     }
 
@@ -106,7 +108,8 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let live = Live::new(self, resource, target, asked);
-        let form = Form::of_list(wanted.transform, &live.spec)?;
+        let tables = Tables::of(&self.stores, &resource.gvr, wanted.transform, asked).await;
+        let form = Form::of_list(wanted.transform, &live.spec, &tables)?;
         Ok(asked.encoded(live.list(form).await?, wanted.encoding).await)
     }
 }
@@ -207,15 +210,15 @@ impl<'a> Live<'a> {
         let what = self.resource.gvr.qualified();
         round.missing.iter().for_each(|why| round.warnings.add(&format!("{why}; its {what} are left out")));
         round.objects.sort_unstable_by(|a, b| a.key().cmp(b.key()));
-        let mut response = json_response(full(self.write(&round, &options, form)));
+        let mut response = json_response(full(self.write(&round, &options, &form)));
         round.warnings.write_to(response.headers_mut());
         Ok(response)
     }
 
-    fn write(&self, round: &Round, options: &Options, form: Form) -> Vec<u8> {
+    fn write(&self, round: &Round, options: &Options, form: &Form) -> Vec<u8> {
         let mut out = vec![b'{'];
         match &round.type_meta {
-            Some((kind, api_version)) if form == Form::Whole => {
+            Some((kind, api_version)) if matches!(form, Form::Whole) => {
                 out.extend_from_slice(b"\"kind\":");
                 push_string(kind, &mut out);
                 out.extend_from_slice(b",\"apiVersion\":");
@@ -223,7 +226,8 @@ impl<'a> Live<'a> {
             }
             _ => form.list_type(&self.spec, &mut out),
         }
-        out.extend_from_slice(b",\"metadata\":{},\"items\":[");
+        out.extend_from_slice(b",\"metadata\":{},");
+        form.begin_items(&mut out);
         // As for a get: whoever asked for a plain name gets that name.
         let asked_for = options.fields.name().filter(|name| self.naming().split(name).is_none() && self.is_short());
         for (at, entry) in round.objects.iter().enumerate() {

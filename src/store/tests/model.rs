@@ -59,6 +59,8 @@ pub(super) struct Doc {
     pub(super) replicas: u64,
     pub(super) owner: Option<(&'static str, String)>,
     pub(super) marker: Option<Marker>,
+    /// The copy of its owner's marker, of a child.
+    pub(super) inherited: Option<Marker>,
 }
 
 pub(super) const LABELS: [&str; 4] = ["", r#""app":"web""#, r#""a":"}","b":"\u003c""#, r#" "x" : "y" "#];
@@ -88,7 +90,23 @@ impl Doc {
             made: members.len(),
             members,
             policy: None,
+            is_child: false,
         });
+    }
+
+    /// The marker that counts if it names the object's place, and the annotation's own if it is a child's.
+    fn counts(&self) -> Option<Marker> {
+        let Some(parent) = &self.inherited else { return self.marker.clone() };
+        let is_owners = self.owner.as_ref().is_some_and(|(name, _)| *name == parent.name);
+        let placement = uuid::Uuid::parse_str(&parent.uid).unwrap();
+        let name = format!("apps/ReplicaSet/{}", self.name);
+        is_owners.then(|| Marker {
+            uid: uuid::Uuid::new_v5(&placement, name.as_bytes()).to_string(),
+            kind: "ReplicaSet".into(),
+            name: self.name.into(),
+            is_child: true,
+            ..parent.clone()
+        })
     }
 
     pub(super) fn key(&self) -> (&'static str, &'static str) {
@@ -137,9 +155,11 @@ impl Doc {
         if !LABELS[self.labels].is_empty() {
             labels.push(LABELS[self.labels].into());
         }
-        if let Some(marker) = &self.marker {
+        if let Some(marker) = self.inherited.as_ref().or(self.marker.as_ref()) {
             let text = |json: Vec<u8>| String::from_utf8(json).unwrap();
-            labels.push(format!(r#""kubefold.io/placement":{}"#, text(marker.label_json())));
+            if self.inherited.is_none() {
+                labels.push(format!(r#""kubefold.io/placement":{}"#, text(marker.label_json())));
+            }
             let mine = format!(r#""kubefold.io/placement":{}"#, text(marker.annotation_json()));
             annotations = Some(match annotations.as_deref() {
                 None | Some("{}" | "{ }" | "null") => format!("{{{mine}}}"),
@@ -241,6 +261,7 @@ pub(super) fn expected(
     members: &[Option<Etcd>; 3],
     kind: Kind,
     shared_uid: impl Fn(&str) -> String,
+    child_life: impl Fn(&str) -> u32,
 ) -> BTreeMap<String, Expected> {
     let mut out = BTreeMap::new();
     let mut by_key: BTreeMap<(&str, &str), Vec<(usize, &Doc)>> = BTreeMap::new();
@@ -254,7 +275,8 @@ pub(super) fn expected(
         let chosen = chosen(members, &parts);
         let key = |name: &str| if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
         if !chosen.is_empty() {
-            out.insert(key(name), folded(members, &chosen, &shared_uid(name)));
+            let lives = (&*shared_uid(name), child_life(&key(name)));
+            out.insert(key(name), folded(members, &chosen, lives));
         }
         for (at, doc) in docs.iter().filter(|(at, _)| !chosen.iter().any(|(other, _)| other == at)) {
             out.insert(key(&format!("{name}@{}", MEMBERS[*at])), native(members, *at, doc));
@@ -278,7 +300,7 @@ fn is_folded(members: &[Option<Etcd>; 3], at: usize, doc: &Doc) -> bool {
     }
     let cluster = members[at].as_ref().map(|etcd| etcd.cluster_uid.clone()).unwrap_or_default();
     !splits
-        && doc.marker.as_ref().is_some_and(|marker| {
+        && doc.counts().is_some_and(|marker| {
             marker.name == doc.name
                 && marker.kind == *doc.kind.spec().gvk.kind
                 && marker.members.contains(&(member(at), cluster))
@@ -297,20 +319,20 @@ fn chosen<'a>(_: &[Option<Etcd>; 3], parts: &[(usize, &'a Doc)]) -> Vec<(usize, 
         out.insert(0, body);
         return out;
     }
-    let uid = |doc: &Doc| doc.marker.as_ref().unwrap().uid.clone();
+    let uid = |doc: &Doc| doc.counts().unwrap().uid;
     let home = |wanted: &str| {
         let of: Vec<_> = parts.iter().filter(|(_, doc)| uid(doc) == wanted).collect();
-        let order = &of[0].1.marker.as_ref().unwrap().members;
+        let order = of[0].1.counts().unwrap().members;
         order.iter().find_map(|(name, _)| of.iter().find(|(at, _)| member(*at) == *name)).unwrap().1.created
     };
     let winner = parts.iter().map(|(_, doc)| (home(&uid(doc)), uid(doc))).min().unwrap().1;
     let mut out: Vec<(usize, &Doc)> = parts.iter().copied().filter(|(_, doc)| uid(doc) == winner).collect();
-    let order: Vec<_> = out[0].1.marker.as_ref().unwrap().members.iter().map(|(name, _)| name.clone()).collect();
+    let order: Vec<_> = out[0].1.counts().unwrap().members.iter().map(|(name, _)| name.clone()).collect();
     out.sort_by_key(|(at, _)| order.iter().position(|name| *name == member(*at)));
     out
 }
 
-fn folded(members: &[Option<Etcd>; 3], chosen: &[(usize, &Doc)], shared_uid: &str) -> Expected {
+fn folded(members: &[Option<Etcd>; 3], chosen: &[(usize, &Doc)], lives: (&str, u32)) -> Expected {
     let (home, body) = chosen[0];
     let mut value = body.value();
     let clusters: Vec<&str> = chosen.iter().map(|(at, _)| MEMBERS[*at]).collect();
@@ -321,14 +343,17 @@ fn folded(members: &[Option<Etcd>; 3], chosen: &[(usize, &Doc)], shared_uid: &st
     }
     let owner_is_gone = refer(members, home, body, &mut value);
     if body.kind == Kind::Namespaces {
-        value["metadata"]["uid"] = json!(shared_uid);
+        value["metadata"]["uid"] = json!(lives.0);
         return Expected { value, owner_is_gone, original: None };
     }
-    value["metadata"]["uid"] = json!(body.marker.as_ref().unwrap().uid);
-    let labels = value["metadata"]["labels"].as_object_mut().unwrap();
-    labels.shift_remove("kubefold.io/placement");
-    if labels.is_empty() {
-        value["metadata"].as_object_mut().unwrap().shift_remove("labels");
+    let marker = body.counts().unwrap();
+    let life = if marker.is_child { lives.1 } else { 0 };
+    value["metadata"]["uid"] = json!(marker.visible_uid(life));
+    let metadata = value["metadata"].as_object_mut().unwrap();
+    let labels = metadata.get_mut("labels").and_then(Value::as_object_mut);
+    // A child's were as they are.
+    if labels.is_some_and(|labels| labels.shift_remove("kubefold.io/placement").is_some() && labels.is_empty()) {
+        metadata.shift_remove("labels");
     }
     let sum = |of: fn(&Doc) -> u64| json!(chosen.iter().map(|(_, doc)| of(doc)).sum::<u64>());
     value["metadata"]["generation"] = sum(|doc| doc.generation);

@@ -152,7 +152,8 @@ fn is_the_union(world: &World) {
     for kind in KINDS {
         let life = |name: &str| world.shared.identities.life(&format!("/namespaces/{name}"));
         let uid = |name: &str| world.shared.naming.shared_uid("", "namespaces", name, life(name)).unwrap();
-        let wanted = expected(&world.members, kind, uid);
+        let child_life = |key: &str| world.shared.identities.child_life(&format!("apps/replicasets/{key}"));
+        let wanted = expected(&world.members, kind, uid, child_life);
         let snapshot = world.stores[kind as usize].snapshot();
         let shown: BTreeMap<String, &Entry> = snapshot
             .objects

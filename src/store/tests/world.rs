@@ -287,6 +287,7 @@ impl World {
             replicas: number % 4,
             owner: None,
             marker: None,
+            inherited: None,
         }
     }
 
@@ -306,15 +307,18 @@ impl World {
             }
             2 => {
                 self.members[target.member].as_mut()?.delete(kind, key);
-                let marker = doc.marker.clone();
+                let (marker, owner, inherited) = (doc.marker, doc.owner, doc.inherited);
                 doc = self.born(target);
                 doc.marker = marker.filter(|_| what > 128);
+                if inherited.is_some() && what > 128 {
+                    (doc.owner, doc.inherited) = (owner, inherited);
+                }
             }
             3 => doc.deleting = true,
             4 => doc.labels = (doc.labels + 1) % LABELS.len(),
             5 => doc.annotations = (doc.annotations + 1) % ANNOTATIONS.len(),
             6 => doc.replicas += 1,
-            7 => doc.marker = None,
+            7 => (doc.marker, doc.inherited) = (None, None),
             8 => {}
             _ => self.decorate(&mut doc, target, what),
         }
@@ -338,6 +342,9 @@ impl World {
             let owners: Vec<&Doc> = etcd.objects[0].values().filter(|owner| owner.namespace == doc.namespace).collect();
             if let Some(owner) = owners.get(usize::from(what) % owners.len().max(1)) {
                 doc.owner = Some((owner.name, owner.uid.clone()));
+                if doc.kind == Kind::ReplicaSets && !what.is_multiple_of(4) {
+                    doc.inherited.clone_from(&owner.marker);
+                }
             }
         }
     }

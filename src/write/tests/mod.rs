@@ -2,7 +2,9 @@
 
 mod faults;
 mod forward;
+mod late;
 mod scripted;
+mod storm;
 mod strategies;
 mod update;
 mod update_parts;
@@ -133,7 +135,7 @@ async fn a_name_in_use_is_refused_and_the_member_named() {
     fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.clear();
     assert_eq!(process.writer.create(request("", &web(3))).await.code, 201);
     let again = process.writer.create(request("", &web(3))).await;
-    assert_eq!(message(&again), "deployments.apps \"web\" already exists");
+    assert_eq!(message(&again), "deployments.apps \"web\" already exists in members west, east");
 }
 
 #[tokio::test(start_paused = true)]

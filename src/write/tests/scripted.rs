@@ -39,6 +39,8 @@ pub(super) enum Fault {
     BrokenLanded,
     /// Somebody deletes the object in the member just before.
     Vanished,
+    /// Somebody changes the object in this member (empty: in the one that is asked) just before, at this place.
+    Touched(&'static str, &'static str),
     /// No byte is sent.
     NotSent,
     /// The answer is lost; the member did it.
@@ -110,26 +112,18 @@ impl Scripted {
             (member(name), cluster)
         });
         let world = World { members: members.collect(), ..World::default() };
-        Self {
-            world: Arc::new(Mutex::new(world)),
-            killed: Arc::default(),
-            held: Arc::default(),
-            withheld: Arc::default(),
-            behind: Arc::default(),
-        }
+        Self::of(Arc::new(Mutex::new(world)))
+    }
+
+    fn of(world: Arc<Mutex<World>>) -> Self {
+        let (killed, held, withheld, behind) = Default::default();
+        Self { world, killed, held, withheld, behind }
     }
 
     /// The same world, as a fresh process finds it.
     pub(super) fn restarted(&self) -> Self {
-        let mut world = self.world.lock();
-        world.crashed = false;
-        Self {
-            world: self.world.clone(),
-            killed: Arc::default(),
-            held: Arc::default(),
-            withheld: Arc::default(),
-            behind: Arc::default(),
-        }
+        self.world.lock().crashed = false;
+        Self::of(self.world.clone())
     }
 
     /// The fleet's parts of `name`: member and replicas.
@@ -371,10 +365,8 @@ impl Fleet for Scripted {
                     world.crashed = true;
                     None
                 }
-                None | Some(Fault::Vanished) => {
-                    if fault.is_some() {
-                        world.members.get_mut(member).unwrap().objects.clear();
-                    }
+                None | Some(Fault::Vanished | Fault::Touched(..)) => {
+                    world.meddle(member, fault);
                     let (code, body) = world.serve(member, &call);
                     Some(Answer::Answered {
                         code,
@@ -508,7 +500,9 @@ impl Fleet for Scripted {
             return Some(Visible { uid, revision, body: object.to_string().into(), deleting });
         }
         if let Some(uid) = self.shared_uid(key) {
-            let (_, object) = world.holders(key).into_iter().next()?;
+            let (_, mut object) = world.holders(key).into_iter().next()?;
+            object["metadata"]["uid"] = uid.clone().into();
+            object["metadata"]["resourceVersion"] = "7".into();
             let deleting = object["metadata"]["deletionTimestamp"].is_string();
             return Some(Visible { uid, revision: 7, body: object.to_string().into(), deleting });
         }
@@ -555,14 +549,16 @@ impl Fleet for Scripted {
     fn parts(&self, key: &Key) -> Vec<Part> {
         let mut world = self.world.lock();
         world.land();
-        let part = |(_, member, object): (Marker, MemberName, Value)| Part {
+        let part = |(member, object): (MemberName, Value)| Part {
             cluster_uid: world.members[&member].uid.clone(),
             member,
             uid: object["metadata"]["uid"].as_str().unwrap().into(),
             resource_version: object["metadata"]["resourceVersion"].as_str().unwrap().into(),
             json: Bytes::from(object.to_string()),
         };
-        world.marked(key).into_iter().map(part).collect()
+        let marked = || world.marked(key).into_iter().map(|(_, member, object)| (member, object)).collect();
+        let held = if self.shared_uid(key).is_some() { world.holders(key) } else { marked() };
+        held.into_iter().map(part).collect()
     }
 
     async fn ingest(&self, _key: &Key, _member: &MemberName, body: &Document) {

@@ -33,6 +33,8 @@ use crate::{
 
 /// What a refusal in the rehearsal leaves.
 pub(super) const NOTHING_CHANGED: &str = " (nothing was changed)";
+/// How often a write looks again at a home of which the status alone has changed. Units: looks.
+const REFRESHES_MAX: u32 = 32;
 /// How many places a warning names at most.
 const PATHS_MAX: usize = 3;
 
@@ -73,7 +75,8 @@ pub(super) struct Work<'a, F: Fleet> {
     /// The status is not this write's.
     pub(super) without_status: bool,
     /// Updates of the object that are not finished everywhere.
-    earlier: Vec<Entry>,
+    pub(super) earlier: Vec<Entry>,
+    refreshes_left: u32,
 }
 
 /// What the rehearsal showed.
@@ -116,6 +119,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             without_status: !matches!(request.subresource.as_str(), "status" | "approval")
                 && writer.fleet.serves(key, "status"),
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
+            refreshes_left: REFRESHES_MAX,
             warnings: Warnings::default(),
             home,
             dry,
@@ -179,9 +183,13 @@ impl<'a, F: Fleet> Work<'a, F> {
     async fn plan(&mut self) -> Result<Plan, Stop> {
         let wanted = wanted::read(self.request, self.key, &self.visible, &self.shown)?;
         self.manner.managed_fields.clone_from(&wanted.managed_fields);
+        self.hold_owners(&wanted.after).await?;
+        let is_coming = !divided(self.key).is_empty() && !self.coming().is_empty();
         let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
-            Total::read(&wanted.after, *field).filter(|_| is != was)
+            // What parts will have that are still to be made is not in the sum that is shown.
+            let is_told = is_coming && wanted::names(self.request, field);
+            Total::read(&wanted.after, *field).filter(|_| is != was || is_told)
         };
         let totals: Vec<Total> = divided(self.key).iter().filter_map(total).collect();
         Ok(Box::pin(self.draft(&wanted, None, &totals)).await)
@@ -192,6 +200,7 @@ impl<'a, F: Fleet> Work<'a, F> {
         let mut patch = wanted::object(&self.request.body)?;
         let (revision, uid) = wanted::strip(&mut patch);
         wanted::judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
+        self.hold_owners(&patch).await?;
         let mut totals = Vec::new();
         for field in divided(self.key) {
             let Some(asked) = wanted::take_at(&mut patch, field.path) else { continue };
@@ -307,6 +316,10 @@ impl<'a, F: Fleet> Work<'a, F> {
 
     /// Reads the home anew. Where its status alone has changed, that is no conflict: the write goes on.
     pub(super) async fn refresh(&mut self, plan: &mut Plan) -> Result<(), Stop> {
+        if self.refreshes_left == 0 {
+            return Err(stale(self.key).into());
+        }
+        self.refreshes_left -= 1;
         let body = match self.writer.look(self.key, &self.home).await {
             Ok(Some(body)) => body,
             Ok(None) => {

@@ -164,8 +164,7 @@ pub(super) const RULES: &[Rule] = &[
         told: "",
     },
     Rule { id: "protobuf", requests: &["application/vnd.kubernetes.protobuf"], aspects: REFUSAL, said: "", told: "" },
-    Rule { id: "tables", requests: &["as=Table"], aspects: REFUSAL, said: "", told: "" },
-    Rule { id: "subresources", requests: &["/log$", "/proxy/"], aspects: REFUSAL, said: "", told: "" },
+    Rule { id: "cluster-column", requests: &["as=Table"], aspects: &["body", "events"], said: "", told: "" },
     Rule {
         id: "discovery-forms",
         requests: &["/api [accept", "/apis [accept", "/api/v1 [accept", "/apis/apps [accept", "/version [accept"],

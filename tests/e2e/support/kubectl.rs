@@ -67,10 +67,7 @@ impl Kubectl {
 
     /// Runs to the end with a text on stdin, as for `apply -f -`.
     pub(crate) async fn run_with_input(&self, args: &[&str], input: &str) -> Output {
-        let mut command = tokio::process::Command::new(&self.program);
-        command.args(self.arguments(args)).env("HOME", &self.home).env_remove("KUBECONFIG").kill_on_drop(true);
-        command.envs(self.environment.iter().cloned());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = self.command(args);
         let run = async {
             let mut child = command.spawn().expect("run kubectl");
             let mut stdin = child.stdin.take().expect("a pipe");
@@ -90,6 +87,15 @@ impl Kubectl {
         }
     }
 
+    /// One that a test starts, feeds and reads itself: all of its streams are pipes.
+    pub(crate) fn command(&self, args: &[&str]) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(self.arguments(args)).env("HOME", &self.home).env_remove("KUBECONFIG").kill_on_drop(true);
+        command.envs(self.environment.iter().cloned());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
     /// Starts one that runs on, as `get --watch` does; its [`Process::output`] grows.
     pub(crate) fn start(&self, args: &[&str]) -> Process {
         static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -98,6 +104,7 @@ impl Kubectl {
         Process::spawn_with("kubectl", &self.program, &arguments, &log, move |command| {
             let stderr = std::fs::OpenOptions::new().append(true).open(stderr).expect("the log");
             command.env("HOME", &self.home).env_remove("KUBECONFIG").stderr(stderr);
+            command.envs(self.environment.iter().cloned());
         })
     }
 

@@ -115,14 +115,14 @@ async fn one_object(fleet: &Kubefold, api: &Api) {
     assert_eq!(whole.ok(), "2", "a part can be read by its own name");
 }
 
-/// ReplicaSets and Pods are their members' own, and their owner is the Deployment that the fleet shows.
+/// Its ReplicaSets are one, Pods are their members' own, and owners are what the fleet shows.
 async fn natives_lead_to_it(fleet: &Kubefold, api: &Api, shown: &Value) {
     let owner = |object: &Value| object["metadata"]["ownerReferences"][0].clone();
     let sets = api.get("/apis/apps/v1/namespaces/default/replicasets").await;
     let sets = sets["items"].as_array().unwrap();
-    let mut of: Vec<_> = sets.iter().map(|set| text(set, "/metadata/name").split_once('@').unwrap().1).collect();
-    of.sort_unstable();
-    assert_eq!(of, ["east", "west"], "one ReplicaSet in each, and none of them a part");
+    assert!(sets.len() == 1 && !text(&sets[0], "/metadata/name").contains('@'), "{sets:?}");
+    assert_eq!(sets[0]["metadata"]["annotations"]["kubefold.io/clusters"], "west,east");
+    assert_eq!(sets[0]["spec"]["replicas"], 3);
     for set in sets {
         assert_eq!((&owner(set)["name"], &owner(set)["uid"]), (&json!("web"), &shown["metadata"]["uid"]));
     }

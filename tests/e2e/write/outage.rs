@@ -5,7 +5,7 @@ use http::Method;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::*;
+use super::{plan::planned, *};
 use crate::support::{Admission, FleetFile, Held, Kubefold, MemberOptions, Relay, Testbed, Verdict, Which};
 
 /// A kube-apiserver may work on a write for so long, and kubefold waits as long before it takes absence for an answer.
@@ -229,6 +229,9 @@ async fn down(stage: &Stage) {
     let warnings = told.warnings().join("\n");
     assert!(warnings.contains("member west is down") && warnings.contains("without it"), "{warnings}");
 
+    let (good, out, error) = planned(&stage.fleet, &deployment("plan", 7), &[]).await;
+    let row = out.lines().find(|line| line.starts_with("west ")).unwrap_or_else(|| panic!("{out}{error}"));
+    assert!(good && row.contains("down") && !row.contains("yes"), "the plan says what the create did: {out}");
     let told = stage.delete("behind").await;
     told.ok();
     let warnings = told.warnings().join("\n");
@@ -263,6 +266,9 @@ async fn unknown(stage: &Stage) {
     refused(&told, 503, "ServiceUnavailable", &["west"]);
     assert_eq!(stage.shares("unpromised").await, split(&[]));
     refused(&unreached, 503, "ServiceUnavailable", &["west"]);
+    let (good, out, error) = planned(&stage.fleet, &deployment("plan", 7), &[]).await;
+    let said = "the deployments of west have not been read since kubefold started";
+    assert!(!good && out.is_empty() && error.contains(said), "{out}{error}");
     stage.west.0.restore().await;
     stage.noticed("west", "ready").await;
     stage.create("unpromised").await.ok();

@@ -30,7 +30,7 @@ fn file(bed: &Testbed, policies: &str) -> FleetFile {
 }
 
 /// Plans one object with the command; its result, standard output and standard error.
-async fn planned(fleet: &Kubefold, object: &Value, flags: &[&str]) -> (bool, String, String) {
+pub(super) async fn planned(fleet: &Kubefold, object: &Value, flags: &[&str]) -> (bool, String, String) {
     let manifest = fleet.state_dir().with_file_name("manifest.json");
     std::fs::write(&manifest, object.to_string()).unwrap();
     let args: Vec<&str> = ["plan", "-f", manifest.to_str().unwrap()].into_iter().chain(flags.iter().copied()).collect();
@@ -40,7 +40,7 @@ async fn planned(fleet: &Kubefold, object: &Value, flags: &[&str]) -> (bool, Str
 }
 
 /// The member and number of every part that a plan tells of.
-async fn told(fleet: &Kubefold, object: &Value) -> BTreeMap<String, i64> {
+pub(super) async fn told(fleet: &Kubefold, object: &Value) -> BTreeMap<String, i64> {
     let (good, out, error) = planned(fleet, object, &["-o", "json"]).await;
     assert!(good, "{error}");
     let plan: Value = serde_json::from_str(&out).unwrap();

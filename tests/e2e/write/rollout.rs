@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use crate::support::{FleetFile, Informer, Kubefold, MemberOptions, Testbed};
 
 const MEMBERS: [&str; 3] = ["east", "west", "north"];
 
@@ -43,18 +43,17 @@ async fn a_rollout_is_done_when_its_last_part_is() {
     assert!(done.ok().contains("successfully rolled out"), "{}", done.stdout);
     what_belongs_to_it_is_found(&bed, &fleet, &api).await;
     an_autoscaler_in_a_member_is_not_fought(&bed, &api).await;
+    recorders_tell_of_it(&bed, &fleet).await;
 }
 
 /// `describe`, `rollout history`, `get all` and owner references lead from the placed object to what it is made of.
 async fn what_belongs_to_it_is_found(bed: &Testbed, fleet: &Kubefold, api: &Api) {
     let described = fleet.kubectl(&["describe", "deployment", "web"]).await;
     let described = described.ok();
-    for name in MEMBERS {
-        let sets = names(&bed[name], "/apis/apps/v1/namespaces/default/replicasets").await;
-        assert!(described.contains(&format!("{}@{name}", sets[0])), "no {sets:?} of {name} in: {described}");
-    }
+    let set = names(&bed["east"], "/apis/apps/v1/namespaces/default/replicasets").await.remove(0);
     assert!(described.contains("6 desired | 6 updated | 6 total | 6 available | 0 unavailable"), "{described}");
-    assert!(described.contains("NewReplicaSet:") && described.contains("ScalingReplicaSet"), "{described}");
+    assert!(described.contains(&format!("NewReplicaSet:   {set} (6/6 replicas created)")), "{described}");
+    assert!(described.contains("OldReplicaSets:  <none>") && described.contains("ScalingReplicaSet"), "{described}");
     let history = fleet.kubectl(&["rollout", "history", "deployment/web"]).await;
     let revisions: Vec<_> =
         history.ok().lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).collect();
@@ -63,7 +62,8 @@ async fn what_belongs_to_it_is_found(bed: &Testbed, fleet: &Kubefold, api: &Api)
     let uid = api.get(&format!("{DEPLOYMENTS}/web")).await["metadata"]["uid"].clone();
     let sets = api.get("/apis/apps/v1/namespaces/default/replicasets?labelSelector=app%3Dweb").await;
     let sets = sets["items"].as_array().unwrap();
-    assert!(sets.len() == 3 && sets.iter().all(|set| set["metadata"]["ownerReferences"][0]["uid"] == uid), "{sets:?}");
+    assert!(sets.len() == 1 && sets[0]["metadata"]["ownerReferences"][0]["uid"] == uid, "{sets:?}");
+    assert_eq!((text(&sets[0], "/metadata/name"), &sets[0]["status"]["readyReplicas"]), (&*set, &json!(6)));
     let pods = api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb").await;
     let pods = pods["items"].as_array().unwrap();
     let owned = pods.iter().filter(|pod| {
@@ -73,7 +73,7 @@ async fn what_belongs_to_it_is_found(bed: &Testbed, fleet: &Kubefold, api: &Api)
     assert_eq!((pods.len(), owned.count()), (6, 6), "{pods:?}");
     let all = fleet.kubectl(&["get", "all"]).await;
     assert_eq!(all.ok().matches("deployment.apps/web ").count(), 1, "{}", all.stdout);
-    assert_eq!((all.stdout.matches("replicaset.apps/web-").count(), all.stdout.matches("pod/web-").count()), (3, 6));
+    assert_eq!((all.stdout.matches("replicaset.apps/web-").count(), all.stdout.matches("pod/web-").count()), (1, 6));
 }
 
 /// Somebody scales a part in its member: the sum follows, and stays.
@@ -89,6 +89,41 @@ async fn an_autoscaler_in_a_member_is_not_fought(bed: &Testbed, api: &Api) {
     })
     .await;
     assert_eq!(part(&bed["west"], "web").await.unwrap()["spec"]["replicas"], json!(5));
+}
+
+/// client-go's two recorders, of which each makes an event and then patches it, about a placed and about a native object.
+async fn recorders_tell_of_it(bed: &Testbed, fleet: &Kubefold) {
+    bed["west"].kubectl(&["create", "deployment", "alone", "--image=a", "--replicas=0"]).await.ok();
+    eventually(SOON, async || fleet.kubectl(&["get", "deployments", "-o", "name"]).await.holds("alone@west")).await;
+    for name in ["web", "alone@west"] {
+        let recorders = Informer::of("events", &fleet.kubeconfig(), &[&format!("--deployment={name}")]);
+        eventually(PODS * 2, async || match recorders.events_of("DONE").is_empty() {
+            false => Ok(()),
+            true => Err(recorders.errors()),
+        })
+        .await;
+        let told = fleet.kubectl(&["events", "--for", &format!("deployment/{name}")]).await;
+        assert!(told.ok().contains("Counted") && told.stdout.contains("InSeries"), "{told}");
+        let described = fleet.kubectl(&["describe", "deployment", name]).await;
+        assert!(described.ok().contains("by the older recorder"), "{described}");
+        // They lie where their object does, and lead to it there.
+        let own = name.split('@').next().unwrap();
+        let mut holders = Vec::new();
+        for member in bed.members() {
+            let list = member.request(Method::GET, "/api/v1/namespaces/default/events", "").await.ok();
+            let about = |event: &&Value| {
+                event["involvedObject"]["name"] == own && ["Counted", "InSeries"].contains(&text(event, "/reason"))
+            };
+            let held: Vec<&Value> = list["items"].as_array().unwrap().iter().filter(about).collect();
+            if held.is_empty() {
+                continue;
+            }
+            let uid = part(member, own).await.unwrap()["metadata"]["uid"].clone();
+            assert!(held.iter().all(|event| event["involvedObject"]["uid"] == uid), "{held:?}");
+            holders.push(member.name());
+        }
+        assert!(holders.len() == 1 && (name == "web" || holders == ["west"]), "{name}: {holders:?}");
+    }
 }
 
 /// How many replicas each member's part has of the image.
@@ -154,4 +189,5 @@ async fn restart_undo_pause_and_resume_reach_every_part() {
     let annotations = &shown["metadata"]["annotations"];
     assert!(annotations["kubefold.io/differs"].is_null() && annotations["kubefold.io/behind"].is_null(), "{shown}");
     assert!(!shown.to_string().contains(MARKER), "{shown}");
+    habits::of_people(&bed, &fleet, &api).await;
 }

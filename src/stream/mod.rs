@@ -1,0 +1,102 @@
+//! The fleet view, streamed: logs, exec, attach, port-forward, and applications behind `proxy`.
+//!
+//! All of them are one member's, and pass as its member view would pass them ([`view`]): only the name in the path is
+//! another, and in what the member refuses.
+//!
+//! May name: `wire`, `config`, `observe`, `placement`, `store`, `member`.
+
+mod identifier;
+mod refusal;
+
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::{
+    member::{Member, view},
+    stream::refusal::in_visible_names,
+    wire::{body::Body, caller::Caller, resource::Gvr, status::Status},
+};
+
+pub use identifier::Identifier;
+
+/// What a path may hold as it is (RFC 3986, section 3.3), as Go writes it: a redirect of the member's is compared with it.
+const SEGMENT: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b'=');
+
+/// The subresources of the core group that are streams.
+const SUBRESOURCES: [(&str, &[&str]); 3] =
+    [("pods", &["attach", "exec", "log", "portforward", "proxy"]), ("services", &["proxy"]), ("nodes", &["proxy"])];
+
+/// Says whether a subresource is a stream.
+pub fn is_stream(gvr: &Gvr, subresource: &str) -> bool {
+    let streams = SUBRESOURCES.iter().find(|(resource, _)| *resource == &*gvr.resource);
+    gvr.group.is_empty() && streams.is_some_and(|(_, subresources)| subresources.contains(&subresource))
+}
+
+/// What is streamed, and for whom its name is which.
+#[derive(Clone, Debug)]
+pub struct Stream<'a> {
+    /// `pods`, `services` or `nodes`.
+    pub gvr: &'a Gvr,
+    /// Empty for nodes.
+    pub namespace: &'a str,
+    /// The name as it was asked for.
+    pub visible: &'a Identifier,
+    /// The name in the member.
+    pub own: &'a str,
+    /// `log`, `exec`, ...
+    pub subresource: &'a str,
+}
+
+/// Passes a request to the member that has the object, as `caller`. Its URI is the client's.
+///
+/// Cancel: safe; the request to the member is reset. An answer 101 bears what is to be done with the connection.
+pub async fn pass(member: &Member, caller: &Caller, request: Request<Body>, stream: &Stream<'_>) -> Response<Body> {
+    let mut request = request;
+    let tail = view::proxied(request.uri().path()).map_or("", |(_, tail)| tail).to_owned();
+    let path = stream.path(&tail, request.uri());
+    let is_proxy = stream.subresource == "proxy";
+    if !is_proxy {
+        read_refusals(request.headers_mut());
+    }
+    let response = Box::pin(view::pass_body(member, caller, request, &path)).await;
+    in_visible_names(response, stream.own, &stream.visible.name, is_proxy).await
+}
+
+impl Stream<'_> {
+    fn path(&self, tail: &str, asked: &Uri) -> String {
+        let collection = match self.namespace {
+            "" => self.gvr.path(),
+            namespace => self.gvr.path_in(&utf8_percent_encode(namespace, &SEGMENT).to_string()),
+        };
+        let own = self.visible.with_name(self.own);
+        let own = utf8_percent_encode(&own, &SEGMENT);
+        let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
+        format!("{collection}/{own}/{}{tail}{query}", self.subresource)
+    }
+}
+
+/// What a member refuses is read, for the names in it: it must not come as protobuf. The stream itself has no media type
+/// of Kubernetes'.
+fn read_refusals(headers: &mut HeaderMap) {
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accepts.contains("protobuf") || accepts.contains("cbor") || accepts.contains("yaml") {
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
+    }
+    // A compressed stream would come in gulps, and a compressed refusal could not be read.
+    headers.remove(header::ACCEPT_ENCODING);
+}
+
+/// 400 for a name that is none.
+fn no_identifier(text: &str) -> Status {
+    Status::bad_request(format!("invalid name {text:?}: it is <name>, <name>:<port> or <scheme>:<name>:<port>"))
+}

@@ -1,0 +1,212 @@
+//! What the controllers of a placed workload make under one name is one object in the fleet: clients that judge a rollout
+//! by its new ReplicaSet, or go back by its revisions, see what they would see in one cluster.
+
+use http::Method;
+use serde_json::json;
+
+use super::*;
+use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+
+const MEMBERS: [&str; 3] = ["east", "west", "north"];
+const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
+
+async fn start(bed: &Testbed, settings: &str) -> Kubefold {
+    let file = MEMBERS.iter().fold(FleetFile::default(), |file, name| file.member(&bed[name], 1));
+    Kubefold::start(&file.settings(settings)).await
+}
+
+/// The revisions that `rollout history` tells.
+async fn history(fleet: &Kubefold, of: &str) -> Vec<String> {
+    let told = fleet.kubectl(&["rollout", "history", of]).await.ok().to_owned();
+    let lines = told.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+    lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+async fn done(fleet: &Kubefold, what: &str) {
+    fleet.kubectl(&["rollout", "status", what, "--timeout=60s"]).await.ok();
+}
+
+/// The image of a workload's part in each member.
+async fn images(bed: &Testbed, path: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    for name in MEMBERS {
+        let part = in_member(&bed[name], path).await.unwrap();
+        out.push(text(&part, "/spec/template/spec/containers/0/image").to_owned());
+    }
+    out
+}
+
+/// Names and UIDs of what a list shows.
+async fn shown(api: &Api, path: &str) -> Vec<(String, String)> {
+    let list = api.get(path).await;
+    let both = |item: &Value| (text(item, "/metadata/name").to_owned(), text(item, "/metadata/uid").to_owned());
+    list["items"].as_array().unwrap().iter().map(both).collect()
+}
+
+/// The members of a folded object, in the order of the alphabet.
+fn holders(object: &Value) -> Vec<&str> {
+    let mut members: Vec<_> = text(object, "/metadata/annotations/kubefold.io~1clusters").split(',').collect();
+    members.sort_unstable();
+    members
+}
+
+/// The ReplicaSets, the one with fewer replicas first: its name, and what is wanted, there and ready.
+async fn sets(fleet: &Kubefold, api: &Api) -> Vec<(String, [i64; 3])> {
+    let printed = fleet.kubectl(&["get", "replicasets", "--no-headers"]).await;
+    let list = api.get(SETS).await;
+    let mut sets = Vec::new();
+    for set in list["items"].as_array().unwrap() {
+        assert_eq!(holders(set), ["east", "north", "west"]);
+        let number = |at: &str| set.pointer(at).and_then(Value::as_i64).unwrap_or_default();
+        let numbers = ["/spec/replicas", "/status/replicas", "/status/readyReplicas"].map(number);
+        sets.push((text(set, "/metadata/name").to_owned(), numbers));
+    }
+    let rows: Vec<_> = printed.ok().lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(rows, sets.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), "kubectl shows the same");
+    sets.sort_by_key(|(_, numbers)| numbers[0]);
+    sets
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_is_undone_and_described_by_replica_sets_that_are_one_each() {
+    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
+    let fleet = start(&bed, "").await;
+    let web = format!("{DEPLOYMENTS}/web");
+    let api = fleet.api().await;
+    fleet.kubectl(&["create", "deployment", "web", "--image=web:1", "--replicas=6"]).await.ok();
+    done(&fleet, "deployment/web").await;
+    fleet.kubectl(&["set", "image", "deployment/web", "web=web:2"]).await.ok();
+    done(&fleet, "deployment/web").await;
+    assert_eq!(history(&fleet, "deployment/web").await, ["1", "2"]);
+    for (image, revisions) in [("web:1", ["2", "3"]), ("web:2", ["3", "4"]), ("web:1", ["4", "5"])] {
+        let told = fleet.kubectl(&["rollout", "undo", "deployment/web"]).await;
+        assert_eq!(told.ok().trim(), "deployment.apps/web rolled back");
+        done(&fleet, "deployment/web").await;
+        assert_eq!(images(&bed, &web).await, [image; 3]);
+        assert_eq!(history(&fleet, "deployment/web").await, revisions);
+    }
+    let both = sets(&fleet, &api).await;
+    let [(old, none), (new, all)] = &both[..] else { panic!("{both:?}") };
+    assert_eq!((none, all), (&[0; 3], &[6; 3]));
+    let described = fleet.kubectl(&["describe", "deployment", "web"]).await.ok().to_owned();
+    assert!(described.contains(&format!("NewReplicaSet:   {new} (6/6 replicas created)")), "{described}");
+    assert!(described.contains(&format!("OldReplicaSets:  {old} (0/0 replicas created)")), "{described}");
+    owners_lead_to_them(&fleet, &api).await;
+
+    let before = shown(&api, SETS).await;
+    bed["west"].pause();
+    assert_eq!(shown(&api, SETS).await, before, "an outage renames nothing");
+    bed["west"].resume();
+    fleet.restart().await;
+    assert_eq!(shown(&fleet.api().await, SETS).await, before, "nor does a restart");
+    owners_lead_to_them(&fleet, &fleet.api().await).await;
+    they_are_written_whole(&bed, &fleet, (old, new)).await;
+}
+
+/// From a pod to its ReplicaSet to its Deployment, by name and UID.
+async fn owners_lead_to_them(fleet: &Kubefold, api: &Api) {
+    let deployment = api.get(&format!("{DEPLOYMENTS}/web")).await["metadata"]["uid"].clone();
+    let pods = api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb").await;
+    let pods = pods["items"].as_array().unwrap();
+    assert_eq!(pods.len(), 6, "{pods:?}");
+    for pod in pods {
+        let owner = &pod["metadata"]["ownerReferences"][0];
+        let path = "jsonpath={.metadata.uid} {.metadata.ownerReferences[0].uid}";
+        let set = fleet.kubectl(&["get", "replicaset", text(owner, "/name"), "-o", path]).await;
+        assert_eq!(set.ok(), format!("{} {}", text(owner, "/uid"), deployment.as_str().unwrap()), "{pod}");
+    }
+}
+
+/// A write to one by its plain name is one to all parts; none of them gets the label of a placed object's part.
+async fn they_are_written_whole(bed: &Testbed, fleet: &Kubefold, (old, new): (&str, &str)) {
+    let uids = async |name: &str| {
+        let mut uids = Vec::new();
+        for member in MEMBERS {
+            let set = in_member(&bed[member], &format!("{SETS}/{name}")).await;
+            uids.push(set.map(|set| text(&set, "/metadata/uid").to_owned()));
+        }
+        uids
+    };
+    fleet.kubectl(&["annotate", "replicaset", new, "note=x"]).await.ok();
+    for member in MEMBERS {
+        let set = in_member(&bed[member], &format!("{SETS}/{new}")).await.unwrap();
+        assert_eq!(set["metadata"]["annotations"]["note"], "x", "{set}");
+        assert!(set["metadata"]["labels"][MARKER].is_null(), "{set}");
+    }
+    let scaled = ["scale", "replicaset", new, "--replicas=9", "--dry-run=server"];
+    assert!(fleet.kubectl(&scaled).await.ok().contains("scaled (server dry run)"));
+    let of_west = format!("{new}@west");
+    let part = fleet.kubectl(&["get", "replicaset", &of_west, "-o", "jsonpath={.spec.replicas}"]).await;
+    assert_eq!(part.ok(), "2", "a part can be read by its own name");
+    let refused = fleet.kubectl(&["annotate", "replicaset", &of_west, "note=y"]).await;
+    assert!(refused.refused().contains("write to"), "{refused}");
+
+    fleet.kubectl(&["delete", "replicaset", old, "--timeout=60s"]).await.ok();
+    assert_eq!(uids(old).await, [None, None, None]);
+    // The current one is made again by each Deployment's controller: for whoever waits it is another.
+    let before = uids(new).await;
+    fleet.kubectl(&["delete", "replicaset", new, "--timeout=60s"]).await.ok();
+    let api = fleet.api().await;
+    eventually(PODS, async || {
+        let now = uids(new).await;
+        let sets = shown(&api, SETS).await;
+        let ready = api.get(&format!("{DEPLOYMENTS}/web")).await["status"]["readyReplicas"] == 6;
+        let is_again = now.iter().zip(&before).all(|(now, before)| now.is_some() && now != before);
+        let pods = api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb").await;
+        let lead = |pod: &Value| text(pod, "/metadata/ownerReferences/0/uid") == sets[0].1;
+        let is_whole = sets.len() == 1 && pods["items"].as_array().unwrap().iter().all(lead);
+        if is_again && ready && is_whole { Ok(()) } else { Err(format!("{now:?} {sets:?} {pods}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daemon_sets_and_stateful_sets_go_back_by_revisions_that_are_one_each() {
+    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
+    let fleet = start(&bed, "policies:\n- name: spread\n  strategy: divide").await;
+    let api = fleet.api().await;
+    let of = |kind: &str, name: &str, more: Value| {
+        let mut object = deployment(name, 3);
+        object["kind"] = json!(kind);
+        object["metadata"]["annotations"] = more["annotations"].clone();
+        let spec = object["spec"].as_object_mut().unwrap();
+        spec.extend(more["spec"].as_object().unwrap().clone());
+        spec.retain(|_, value| !value.is_null());
+        object
+    };
+    let agent = of("DaemonSet", "agent", json!({"annotations": {}, "spec": {"replicas": null}}));
+    let db = of(
+        "StatefulSet",
+        "db",
+        json!({"annotations": {"kubefold.io/placement-policy": "spread"},
+               "spec": {"serviceName": "db", "podManagementPolicy": "Parallel"}}),
+    );
+    for (resource, object) in [("daemonsets", agent), ("statefulsets", db)] {
+        let path = format!("/apis/apps/v1/namespaces/default/{resource}");
+        api.request(Method::POST, &path, object.to_string()).await.ok();
+        let name = text(&object, "/metadata/name");
+        let what = format!("{resource}/{name}");
+        done(&fleet, &what).await;
+        fleet.kubectl(&["set", "image", &what, "web=web:2"]).await.ok();
+        done(&fleet, &what).await;
+        assert_eq!(history(&fleet, &what).await, ["1", "2"], "{resource}");
+        for (image, revisions) in [("web:1", ["2", "3"]), ("web:2", ["3", "4"])] {
+            let told = fleet.kubectl(&["rollout", "undo", &what]).await;
+            assert!(told.ok().contains("rolled back"), "{told}");
+            done(&fleet, &what).await;
+            assert_eq!(images(&bed, &format!("{path}/{name}")).await, [image; 3]);
+            eventually(SOON, async || {
+                let told = history(&fleet, &what).await;
+                if told == revisions { Ok(()) } else { Err(format!("{told:?}")) }
+            })
+            .await;
+        }
+    }
+    let list = api.get(REVISIONS).await;
+    let list = list["items"].as_array().unwrap();
+    assert_eq!(list.len(), 4, "{list:?}");
+    for revision in list {
+        assert_eq!(holders(revision), ["east", "north", "west"], "{revision}");
+    }
+}
