@@ -15,7 +15,7 @@ use std::{
 use crate::support::{MemberOptions, Port, Process, Testbed, binary, eventually, program};
 
 /// Commands that are not run, by page and beginning, and why.
-const NOT_RUN: [(&str, &str, &str); 3] = [
+const NOT_RUN: [(&str, &str, &str); 4] = [
     ("README.md", "scripts/play", "starts three clusters of its own; scripts/test runs it"),
     ("README.md", "scripts/test", "is what runs this"),
     (
