@@ -13,6 +13,7 @@ mod logical;
 mod outage;
 mod pinned;
 mod plan;
+mod policies;
 mod refused;
 mod release;
 mod rollout;
