@@ -18,6 +18,8 @@ const DEFAULTS: &[(&str, &str, &str, &str)] = &[
     ("", "services", "default", "kubernetes"),
     ("", "endpoints", "default", "kubernetes"),
     ("discovery.k8s.io", "endpointslices", "default", "kubernetes"),
+    // Made of the server's own flags, as are the addresses of the service `kubernetes`.
+    ("networking.k8s.io", "servicecidrs", "", "kubernetes"),
     ("rbac.authorization.k8s.io", "clusterroles", "", "system:*"),
     ("rbac.authorization.k8s.io", "clusterroles", "", "cluster-admin"),
     ("rbac.authorization.k8s.io", "clusterroles", "", "admin"),

@@ -159,6 +159,26 @@ pub fn pod_spec(group: &str, kind: &str) -> Option<&'static [&'static str]> {
 }
 
 impl PodRequirements {
+    /// The nodes that it names: its own, and those of its affinity's fields.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        let own = (!self.node_name.is_empty()).then_some(&self.node_name);
+        let terms = self.affinity.node_affinity.required.iter().flat_map(|selector| &selector.node_selector_terms);
+        let values = terms.flat_map(|term| &term.match_fields).filter(|wanted| wanted.operator == "In");
+        own.into_iter().chain(values.flat_map(|wanted| &wanted.values)).map(String::as_str)
+    }
+
+    /// Changes the names of nodes in it.
+    pub fn rename_nodes(&mut self, rename: impl Fn(&str) -> Option<String>) {
+        let terms =
+            self.affinity.node_affinity.required.iter_mut().flat_map(|selector| &mut selector.node_selector_terms);
+        let values = terms.flat_map(|term| &mut term.match_fields).flat_map(|wanted| &mut wanted.values);
+        for name in values.chain([&mut self.node_name]) {
+            if let Some(renamed) = rename(name) {
+                *name = renamed;
+            }
+        }
+    }
+
     /// Reads the pod spec of an object; `None` of a kind that makes no pods. One that is absent or malformed asks nothing:
     /// its member refuses it.
     ///

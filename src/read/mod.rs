@@ -26,7 +26,7 @@ use crate::{
         filter::Filter,
         form::{Form, OFFERS},
         fresh::{Need, prove, scope_of},
-        options::Options,
+        options::{At, Options},
         resolve::{Named, resolve},
         watch::Surroundings,
     },
@@ -174,7 +174,9 @@ impl Reader {
         let mut response = if watch {
             let is_strict = asked.mode == Mode::Strict;
             let form = Form::of_object(wanted.transform, spec).ok();
-            let around = Surroundings { last, stale: self.stale(&ready), is_strict, drain: self.drain.clone(), form };
+            let known = self.known(&target.gvr, &options);
+            let around =
+                Surroundings { last, known, stale: self.stale(&ready), is_strict, drain: self.drain.clone(), form };
             watch::watch(ready.store(), &options, filter, around)
         } else {
             let form = Form::of_list(wanted.transform, spec)?;
@@ -255,6 +257,17 @@ impl Reader {
             filter.echo = Some(name);
         }
         Ok(filter)
+    }
+
+    /// The object that a watch's revision told of, where it was given out for another version of the kind: each version
+    /// tells of it at a revision of its own, and to a kube-apiserver they are one.
+    fn known(&self, gvr: &Gvr, options: &Options) -> Option<Arc<Entry>> {
+        let At::Revision(revision) = options.at else { return None };
+        if options.send_initial_events == Some(true) {
+            return None;
+        }
+        let twins = self.stores.twins(gvr);
+        twins.iter().skip(1).find_map(|twin| twin.store.told_at(revision))
     }
 
     fn stale(&self, ready: &Ready) -> watch::Stale {

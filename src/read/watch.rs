@@ -46,6 +46,8 @@ pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 pub(super) struct Surroundings {
     /// The latest revision given out, for any kind.
     pub(super) last: Revision,
+    /// An object that the client knows by another version of the kind: that it is there is no news.
+    pub(super) known: Option<Arc<Entry>>,
     pub(super) stale: Stale,
     /// Ends the watch when a member is not current any more.
     pub(super) is_strict: bool,
@@ -63,7 +65,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, stale, is_strict, drain, form } = around;
+    let Surroundings { last, known, stale, is_strict, drain, form } = around;
     let (initial, cursor) = match begin(store, options, last) {
         Ok(begun) => begun,
         Err(status) => return error_response(&status),
@@ -84,6 +86,7 @@ pub(super) fn watch(
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
         next_bookmark: next_bookmark(options.bookmarks, now, deadline),
         deadline,
+        known,
         stale,
         is_strict,
         next_look: now + STRICT_EVERY,
@@ -160,6 +163,7 @@ struct Watcher {
     end_bookmark: bool,
     next_bookmark: Option<Instant>,
     deadline: Instant,
+    known: Option<Arc<Entry>>,
     stale: Stale,
     is_strict: bool,
     next_look: Instant,
@@ -305,8 +309,13 @@ impl Watcher {
                 (Some(previous), false) => Some((EventType::Deleted, previous)),
                 (None, false) => None,
             },
+            EventType::Added if self.is_known(&record.entry) => None,
             other => now.then_some((other, &*record.entry)),
         }
+    }
+
+    fn is_known(&self, entry: &Entry) -> bool {
+        self.known.as_ref().is_some_and(|known| known.key() == entry.key() && known.uid() == entry.uid())
     }
 
     fn frame(&self, event_type: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {

@@ -158,7 +158,9 @@ impl Router {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let is_catalogue = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
-        if is_catalogue {
+        if parts.uri.path() == "/openapi/v2" {
+            Box::pin(self.stores.definitions_are_described()).await;
+        } else if is_catalogue {
             Box::pin(self.stores.definitions_are_served()).await;
         }
         if is_openapi_path(parts.uri.path()) {

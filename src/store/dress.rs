@@ -214,9 +214,12 @@ impl Wardrobe<'_> {
     /// Rewrites every reference to another object: DESIGN.md section 4, joins.
     pub(super) fn references(&mut self, document: &str, facts: &Facts<'_>, found: &[Found], edits: &mut Edits) {
         let mut reference = Reference::default();
+        let mut account = Reference::default();
         for item in found {
             let range = item.range.clone();
             match item.id {
+                id::ACCOUNT => account.name = Some(range),
+                id::ACCOUNT_UID => account.uid = Some(range),
                 id::OWNER | id::OBJECT => {
                     self.reference(document, facts, &reference, edits);
                     reference = Reference { owner: item.id == id::OWNER, ..Reference::default() };
@@ -232,6 +235,23 @@ impl Wardrobe<'_> {
             }
         }
         self.reference(document, facts, &reference, edits);
+        if let (Some(name), Some(uid)) = (account.name, account.uid) {
+            self.account(document, facts, (name, uid), edits);
+        }
+    }
+
+    /// The service account of a token Secret, after its annotations were edited. Its name is no join: the Secret's own member reads it.
+    fn account(
+        &mut self,
+        document: &str,
+        facts: &Facts<'_>,
+        (name, uid): (Range<usize>, Range<usize>),
+        edits: &mut Edits,
+    ) {
+        let (name, own) = (unquote(raw_of(document, name)), unquote(raw_of(document, uid.clone())));
+        if let Some(Some(visible)) = self.folded("", "ServiceAccount", &facts.namespace, &name, Some(&own)) {
+            edits.put_value(uid.clone(), raw_of(document, uid), |out| push_string(&visible, out));
+        }
     }
 
     /// A reference that is a bare name of a cluster-scoped core kind.
@@ -256,20 +276,9 @@ impl Wardrobe<'_> {
         let stated = text(&reference.namespace);
         let namespaces = if reference.owner { [facts.namespace.as_ref(), ""] } else { [stated.as_ref(), ""] };
         for namespace in namespaces {
-            if let Some(resource) = self.naming.shared_kind(group, &kind, namespace, &name) {
-                let key = crate::store::naming::key(namespace, &name);
-                let life = self.identities.life(&format!("{group}/{resource}/{key}"));
-                let shared = self.naming.shared_uid(group, resource, &key, life);
-                Referent::write(self.member, group, &kind, namespace, &name, self.referent);
-                self.refs.insert(self.referent);
-                if let (Some(at), Some(uid), Some(_)) = (reference.uid.clone(), shared, known_uid) {
+            if let Some(visible) = self.folded(group, &kind, namespace, &name, known_uid) {
+                if let (Some(at), Some(uid), Some(_)) = (reference.uid.clone(), visible, known_uid) {
                     edits.put(at, |out| push_string(&uid, out));
-                }
-                return;
-            }
-            if let Some(identity) = self.identity(group, &kind, namespace, &name, known_uid) {
-                if let (Some(at), Some(_)) = (reference.uid.clone(), known_uid) {
-                    edits.put(at, |out| push_string(&identity, out));
                 }
                 return;
             }
@@ -278,6 +287,27 @@ impl Wardrobe<'_> {
             }
         }
         self.rename(&name, name_at, edits);
+    }
+
+    /// The visible UID of a folded object, shared or placed, that is referred to. `None`: it is none; `Some(None)`: it bears
+    /// its own.
+    fn folded(
+        &mut self,
+        group: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Option<Option<Arc<str>>> {
+        if let Some(resource) = self.naming.shared_kind(group, kind, namespace, name) {
+            let key = crate::store::naming::key(namespace, name);
+            let life = self.identities.life(&format!("{group}/{resource}/{key}"));
+            let shared = self.naming.shared_uid(group, resource, &key, life);
+            Referent::write(self.member, group, kind, namespace, name, self.referent);
+            self.refs.insert(self.referent);
+            return Some(shared.map(Arc::from));
+        }
+        self.identity(group, kind, namespace, name, uid).map(Some)
     }
 
     /// The visible UID of a placed object's part, and a note that this member's documents name it.

@@ -303,6 +303,24 @@ impl Edits {
         self.list.push((narrow(at), narrow(start..self.text.len())));
     }
 
+    /// Replaces the value at `at`, which is `raw`, also where an earlier edit has written anew the object that holds it.
+    pub(super) fn put_value(&mut self, at: Range<usize>, raw: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        let place = narrow(at.clone());
+        let Some(held) = self.list.iter().position(|(edit, _)| edit.start < place.start && place.end <= edit.end)
+        else {
+            return self.put(at, write);
+        };
+        let Some((edit, with)) = self.list.get(held).cloned() else { return };
+        let text = self.text.get(with.start as usize..with.end as usize).unwrap_or_default().to_vec();
+        let Some(found) = memchr::memmem::find(&text, raw.as_bytes()) else { return };
+        self.list.remove(held);
+        self.put(edit.start as usize..edit.end as usize, |out| {
+            out.extend_from_slice(text.get(..found).unwrap_or_default());
+            write(out);
+            out.extend_from_slice(text.get(found + raw.len()..).unwrap_or_default());
+        });
+    }
+
     pub(super) fn add(&mut self, edit: &Edit<'_>) {
         self.put(edit.at.clone(), |out| out.extend_from_slice(&edit.with));
     }

@@ -422,6 +422,11 @@ impl FleetStore {
         Ok(self.place(revision, inner.log.offset_at(revision)))
     }
 
+    /// The object that the event of that very revision was about.
+    pub fn told_at(&self, revision: Revision) -> Option<Arc<Entry>> {
+        self.inner.read().log.at(revision).map(|record| Arc::clone(&record.entry))
+    }
+
     /// Begins a watch at the objects of now: nothing is missed between the two.
     pub fn snapshot_and_cursor(&self) -> (Snapshot, Cursor) {
         let inner = self.inner.read();

@@ -27,6 +27,9 @@ pub(super) mod id {
     /// References that are a bare name.
     pub(in crate::store) const NODE: u16 = 20;
     pub(in crate::store) const VOLUME: u16 = 21;
+    /// The service account of a token Secret, and its UID.
+    pub(in crate::store) const ACCOUNT: u16 = 22;
+    pub(in crate::store) const ACCOUNT_UID: u16 = 23;
 }
 
 /// A path of keys; `*` is every element of an array.
@@ -51,7 +54,28 @@ const JOINS: &[Joins] = &[
         nodes: &[],
         volumes: &[],
     },
-    Joins { group: "", resource: "pods", objects: &[], nodes: &[&["spec", "nodeName"]], volumes: &[] },
+    Joins {
+        group: "",
+        resource: "pods",
+        objects: &[],
+        nodes: &[
+            &["spec", "nodeName"],
+            // Names of nodes: Kubernetes knows no other field there.
+            &[
+                "spec",
+                "affinity",
+                "nodeAffinity",
+                "requiredDuringSchedulingIgnoredDuringExecution",
+                "nodeSelectorTerms",
+                "*",
+                "matchFields",
+                "*",
+                "values",
+                "*",
+            ],
+        ],
+        volumes: &[],
+    },
     Joins {
         group: "",
         resource: "endpoints",
@@ -134,7 +158,15 @@ fn paths(gvr: &Gvr) -> Paths {
         (id::DELETION, &["metadata", "deletionTimestamp"]),
         (id::CREATION, &["metadata", "creationTimestamp"]),
     ];
-    let mut paths = Paths::new(COMMON.iter().copied());
+    let has_account = (&*gvr.group, &*gvr.resource) == ("", "secrets");
+    let common = COMMON.iter().filter(|(number, _)| !has_account || *number != id::ANNOTATIONS);
+    let mut paths = Paths::new(common.copied());
+    if has_account {
+        // Its annotations are looked into.
+        paths.mark(id::ANNOTATIONS, &["metadata", "annotations"]);
+        paths.add(id::ACCOUNT, &["metadata", "annotations", "kubernetes.io/service-account.name"]);
+        paths.add(id::ACCOUNT_UID, &["metadata", "annotations", "kubernetes.io/service-account.uid"]);
+    }
     paths.mark(id::METADATA, &["metadata"]);
     reference(&mut paths, id::OWNER, &["metadata", "ownerReferences", "*"]);
     for joins in JOINS.iter().filter(|joins| *joins.group == *gvr.group && *joins.resource == *gvr.resource) {

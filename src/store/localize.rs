@@ -71,10 +71,12 @@ struct Reference {
 
 impl<F: Fn(Named<'_>) -> Option<String>> Work<'_, F> {
     fn walk(&mut self, found: &[Found]) {
-        let mut reference = Reference::default();
+        let (mut reference, mut account) = (Reference::default(), Reference::default());
         for item in found {
             let range = item.range.clone();
             match item.id {
+                id::ACCOUNT => account.name = Some(range),
+                id::ACCOUNT_UID => account.uid = Some(range),
                 id::OWNER | id::OBJECT => self.reference(&std::mem::take(&mut reference)),
                 id::REF_API_VERSION => reference.api_version = Some(range),
                 id::REF_KIND => reference.kind = Some(range),
@@ -88,6 +90,19 @@ impl<F: Fn(Named<'_>) -> Option<String>> Work<'_, F> {
             }
         }
         self.reference(&reference);
+        self.account(&account);
+    }
+
+    /// The service account of a token Secret: a member deletes one whose UID is not its own account's.
+    ///
+    /// Source: kubernetes `pkg/controller/serviceaccount/tokens_controller.go`.
+    fn account(&mut self, account: &Reference) {
+        let (Some(name), Some(at)) = (&account.name, account.uid.clone()) else { return };
+        let name = self.text(Some(name));
+        let named = Named { group_version: ("", "v1"), kind: "ServiceAccount", namespace: self.namespace, name: &name };
+        if let Some(uid) = (self.own_uid)(named) {
+            self.edits.push(Edit::new(at, string(&uid)));
+        }
     }
 
     fn text(&self, range: Option<&Range<usize>>) -> Cow<'static, str> {

@@ -138,6 +138,12 @@ impl Log {
         ReadAfter::Read
     }
 
+    /// The event of that very revision.
+    pub(super) fn at(&self, revision: Revision) -> Option<&Arc<Record>> {
+        let place = self.records.partition_point(|record| record.revision < revision);
+        self.records.get(place).filter(|record| record.revision == revision)
+    }
+
     /// The revision of the newest state for which `which` says yes.
     pub(super) fn newest(&self, which: impl Fn(&Entry) -> bool) -> Option<Revision> {
         let alive = |record: &&Arc<Record>| record.event_type != EventType::Deleted && which(&record.entry);

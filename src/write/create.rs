@@ -3,6 +3,7 @@
 mod commit;
 mod draft;
 mod event;
+mod pins;
 mod rehearsal;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::{
 };
 
 pub(super) use draft::Draft;
+pub(super) use pins::{Pin, pins};
 
 /// Why a name did not get its object. One that is taken may be minted anew.
 struct Stop {
@@ -137,7 +139,11 @@ async fn place<F: Fleet>(
 /// That nothing bears the name.
 async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
     if writer.fleet.visible(key).is_some() {
-        return Err(Stop { reply: already_exists(key, ""), name_taken: true });
+        let holders: Vec<String> = writer.fleet.parts(key).iter().map(|part| part.member.to_string()).collect();
+        // To a fleet of one member nobody has to say where.
+        let several = writer.fleet.members().len() > 1 && !holders.is_empty();
+        let holds = if several { format!(" in {}", members(&holders)) } else { String::new() };
+        return Err(Stop { reply: already_exists(key, &holds), name_taken: true });
     }
     let Some(earlier) = writer.journal.open_create(key) else { return Ok(()) };
     if earlier.is_committed() {
@@ -149,6 +155,11 @@ async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
         Some(home) => Err(Stop { reply: unsettled(key, &home.member), name_taken: true }),
         None => Ok(()),
     }
+}
+
+/// `member east`, `members east, west`.
+pub(super) fn members(names: &[String]) -> String {
+    format!("{} {}", if names.len() == 1 { "member" } else { "members" }, names.join(", "))
 }
 
 /// Says whether members that are down get their parts when they are back.
@@ -183,6 +194,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         policy: plan.policy,
         shared: false,
         applied: request.content_type == APPLY_PATCH,
+        amended: None,
     }
 }
 

@@ -144,6 +144,7 @@ fn entry_of<F: Fleet>(
         // Its parts bear no marker, by which they would be known again.
         shared: writer.fleet.shared_uid(key).is_some(),
         applied: false,
+        amended: None,
     }
 }
 

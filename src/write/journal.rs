@@ -19,7 +19,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use crate::write::journal::record::{Entry, EntryTarget, Listed, Step, Verb};
+pub use crate::write::journal::record::{Amended, Before, Entry, EntryTarget, Listed, Step, Verb};
 use crate::{
     config::MemberName,
     write::{
@@ -111,6 +111,9 @@ impl Journal {
                 }
             }
         }
+        // An entry remembers by number which others it has taken in.
+        let remembered = open.values().filter_map(|open| open.entry.amended.as_ref()).flat_map(|amended| &amended.by);
+        next = remembered.fold(next, |next, id| next.max(id.saturating_add(1)));
         file.compact(open.values().map(Open::record))?;
         Ok(Self(Arc::new(Mutex::new(Inner { file, open, next, observer: None }))))
     }
@@ -154,14 +157,17 @@ impl Journal {
         self.note(Record::Step { id, member: member.clone(), step }).await;
     }
 
-    /// Gives an open entry another body. When it returns, that is on disk.
-    pub async fn amend(&self, id: u64, body: String) {
+    /// Gives an open entry the body, the values and the amendment of this one. When it returns, that is on disk.
+    pub async fn amend(&self, amended: Entry) {
         let this = self.0.clone();
         let noted: Result<(), JournalError> = blocking(move || {
             let mut inner = this.lock();
             let Inner { file, open, .. } = &mut *inner;
-            let Some(open) = open.get_mut(&id) else { return Ok(()) };
-            open.entry.body = body;
+            let Some(open) = open.get_mut(&amended.id) else { return Ok(()) };
+            (open.entry.body, open.entry.amended) = (amended.body, amended.amended);
+            for (target, amended) in open.entry.targets.iter_mut().zip(amended.targets) {
+                target.values = amended.values;
+            }
             open.bytes = open.entry.size();
             file.append(&[open.record()], true)?;
             drop(inner);
@@ -348,6 +354,7 @@ mod tests {
             policy: Some("shop".into()),
             shared: false,
             applied: false,
+            amended: None,
         }
     }
 
@@ -391,7 +398,7 @@ mod tests {
         };
         let mut journal = journal;
         for body in ["{\"a\":2}", "{\"a\":3}"] {
-            journal.amend(a.id, body.to_owned()).await;
+            journal.amend(Entry { body: body.to_owned(), ..a.clone() }).await;
             stands(&journal, body);
             drop(journal);
             journal = Journal::open(directory.path()).unwrap();
@@ -399,8 +406,8 @@ mod tests {
         }
         // What is closed stays closed, and what never was does not come to be.
         journal.finish(a.id).await;
-        journal.amend(a.id, "{}".to_owned()).await;
-        journal.amend(b.id + 1, "{}".to_owned()).await;
+        journal.amend(Entry { body: "{}".into(), ..a.clone() }).await;
+        journal.amend(Entry { id: b.id + 1, body: "{}".into(), ..a.clone() }).await;
         drop(journal);
         let left: Vec<_> = Journal::open(directory.path()).unwrap().open_entries();
         assert_eq!(left.iter().map(|entry| entry.id).collect::<Vec<_>>(), [b.id]);

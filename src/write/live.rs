@@ -24,7 +24,6 @@ use crate::{
         body::{empty, full},
         caller::Caller,
         locate::Paths,
-        resource::EVENT_GROUPS,
         splice::{Edit, ObjectEdits, splice},
     },
     write::{
@@ -54,6 +53,8 @@ type KeyLock = tokio::sync::Mutex<()>;
 pub struct LiveHold {
     // Dropped in this order: what the parts make now is shown before the next writer begins.
     fold: Option<Hold>,
+    /// The same object in other versions of the API.
+    twins: Vec<Hold>,
     /// What was shown when it was taken, and of which parts.
     whole: Option<(Visible, Vec<Part>)>,
     _key: OwnedMutexGuard<()>,
@@ -179,11 +180,16 @@ impl Fleet for LiveFleet {
         let guard = tokio::time::timeout(HOLD_WAIT_MAX, lock.lock_owned()).await.ok()?;
         // A kind that is gone has no store, and nothing to hold back.
         let running = self.stores.running(&of.gvr).ok();
-        let held = running.map(|running| running.store.hold_whole(&key(&of.namespace, &of.name)));
-        let Some((fold, entry, parts)) = held else { return Some(LiveHold { fold: None, whole: None, _key: guard }) };
+        let Some(running) = running else {
+            return Some(LiveHold { fold: None, twins: Vec::new(), whole: None, _key: guard });
+        };
+        let plain = key(&of.namespace, &of.name);
+        let (fold, entry, parts) = running.store.hold_whole(&plain);
+        let others = self.stores.twins(&of.gvr).into_iter().filter(|twin| !Arc::ptr_eq(twin, &running));
+        let twins = others.map(|twin| twin.store.hold(&plain)).collect();
         let parts: Vec<Part> = parts.into_iter().filter_map(|one| self.part(one)).collect();
         let whole = entry.filter(|entry| entry.folded && !parts.is_empty()).map(|entry| (shown(&entry), parts));
-        Some(LiveHold { fold: Some(fold), whole, _key: guard })
+        Some(LiveHold { fold: Some(fold), twins, whole, _key: guard })
     }
 
     fn whole(&self, hold: &LiveHold, _of: &Key) -> Option<(Visible, Vec<Part>)> {
@@ -195,7 +201,9 @@ impl Fleet for LiveFleet {
     }
 
     async fn release(&self, mut hold: LiveHold) -> Option<Visible> {
-        hold.fold.take().and_then(Hold::release).map(|entry| shown(&entry))
+        let shown = hold.fold.take().and_then(Hold::release).map(|entry| shown(&entry));
+        hold.twins.clear();
+        shown
     }
 
     fn withhold(&self, of: &Key) {
@@ -222,7 +230,7 @@ impl Fleet for LiveFleet {
 
     fn own_revision(&self, of: &Key, member: &MemberName, revision: u64) -> Option<u64> {
         let own = key(&of.namespace, &of.name);
-        let held = self.twins(of).into_iter().filter_map(|running| running.store.native(&own, member));
+        let held = self.stores.twins(&of.gvr).into_iter().filter_map(|running| running.store.native(&own, member));
         held.filter(|native| native.entry.revision.0 == revision).find_map(|native| native.member_rv)
     }
 
@@ -299,15 +307,6 @@ impl LiveFleet {
             resource_version: part.member_rv.to_string(),
             json: Bytes::copy_from_slice(part.document.as_bytes()),
         })
-    }
-
-    /// The stores of all versions and groups in which an object is served, its own first.
-    fn twins(&self, of: &Key) -> Vec<Arc<Running>> {
-        let catalogue = self.stores.catalogue();
-        let groups = if of.gvr.is_event() { EVENT_GROUPS.to_vec() } else { vec![&*of.gvr.group] };
-        let versions = groups.into_iter().flat_map(|group| catalogue.versions_of(group, &of.gvr.resource));
-        let others = versions.map(|resource| &resource.gvr).filter(|gvr| **gvr != of.gvr);
-        [&of.gvr].into_iter().chain(others).filter_map(|gvr| self.stores.peek(gvr)).collect()
     }
 
     /// The UID that a folded object's part has in a member.

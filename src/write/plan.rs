@@ -12,8 +12,9 @@ use crate::{
         divided::Value,
         marker::Marker,
         overrides::overridden,
-        plan::{Order, Plan, Standing, plan},
+        plan::{Order, Plan, PlanError, Standing, plan},
         policy::{Policy, Strategy, Subject},
+        scheduling::PodRequirements,
         stamp::{Stamp, stamped},
     },
     wire::{
@@ -22,7 +23,7 @@ use crate::{
     },
     write::{
         Writer,
-        create::{Draft, invalid, refuse_what_is_no_pin},
+        create::{Draft, Pin, invalid, pins, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
         reply::Reply,
         request::Request,
@@ -35,6 +36,10 @@ pub(super) struct Asked {
     pub(super) facts: Facts,
     /// The UID that every cluster's object of that name has, if it is shared.
     pub(super) shared: Option<String>,
+    /// What the body names of single members.
+    pins: Vec<Pin>,
+    /// What its pods ask of nodes, by the nodes' own names.
+    pod: Option<PodRequirements>,
 }
 
 /// Finds the policy and asks for the facts.
@@ -57,16 +62,25 @@ pub(super) async fn asked<F: Fleet>(
         policy: None,
     };
     let policy = fleet.rules().rule_for(&subject).map_err(|error| invalid(request, &key.name, &error.to_string()))?;
-    let ask = Ask {
-        key,
-        owners: &draft.owners,
-        pod: draft.pod.as_ref(),
-        scales: draft.scales.as_ref(),
-        measure: measure(&policy),
-    };
+    let pins = pins(fleet, &key.gvk, draft.json, draft.pod.as_ref());
+    let mut pod = draft.pod.clone();
+    if let Some(pod) = pod.as_mut().filter(|_| !pins.is_empty()) {
+        pod.rename_nodes(|name| Some(fleet.split(name)?.0));
+    }
+    let ask =
+        Ask { key, owners: &draft.owners, pod: pod.as_ref(), scales: draft.scales.as_ref(), measure: measure(&policy) };
     let mut facts = fleet.facts(ask).await;
     expect_namespace(writer, key, &mut facts);
-    Ok(Asked { policy, facts, shared })
+    for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
+        let names: Vec<&str> = pins.iter().map(|pin| pin.named.as_str()).collect();
+        candidate.fits = Err(format!("it does not hold {}", names.join(", ")));
+    }
+    Ok(Asked { policy, facts, shared, pins, pod })
+}
+
+/// Says whether a body names things of other members alone.
+fn is_elsewhere(pins: &[Pin], member: &MemberName) -> bool {
+    !pins.is_empty() && pins.iter().all(|pin| pin.member != *member)
 }
 
 /// A member that is down and gets the namespace when it is back gets what lies in it, too.
@@ -102,13 +116,36 @@ impl Asked {
             uid: &uid,
             policy: &self.policy,
             wholes: &draft.wholes,
-            pod: draft.pod.as_ref(),
+            pod: self.pod.as_ref(),
             sticky: self.facts.sticky.as_ref(),
             beside: self.facts.beside.as_deref(),
         };
-        plan(&order, &self.facts.candidates).map_err(|error| {
+        let planned = match plan(&order, &self.facts.candidates) {
+            Err(error @ PlanError::NoCandidate(_)) => self.waiting(&order).ok_or(error),
+            planned => planned,
+        };
+        planned.map_err(|error| {
             error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, (&key.namespace, &key.name)).into()
         })
+    }
+
+    /// The plan of what no node takes yet. A kube-apiserver makes it, its pods wait, and an autoscaler may bring the node
+    /// that they wait for: so it goes where it would go if every node took it.
+    fn waiting(&self, order: &Order<'_>) -> Option<Plan> {
+        if self.pod.iter().flat_map(PodRequirements::node_names).any(|name| name.contains('@')) {
+            // In a template nodes are named as their member names them: no node is ever called that.
+            return None;
+        }
+        let mut candidates = self.facts.candidates.clone();
+        let mut nodes = Vec::new();
+        for candidate in candidates.iter_mut().filter(|candidate| !is_elsewhere(&self.pins, &candidate.name)) {
+            if let Err(why) = std::mem::replace(&mut candidate.fits, Ok(())) {
+                nodes.push(format!("{}: {why}", candidate.name));
+            }
+        }
+        let mut plan = plan(order, &candidates).ok().filter(|_| !nodes.is_empty())?;
+        plan.warnings.push(format!("its pods wait until a node takes them; now there is none ({})", nodes.join("; ")));
+        Some(plan)
     }
 }
 

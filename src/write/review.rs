@@ -17,7 +17,7 @@ use crate::{
     write::{
         Writer,
         fleet::{Answer, Call, Fleet},
-        reply::{Reply, refusal, warning_text},
+        reply::{Reply, refusal, reworded, warning_text},
         request::Request,
     },
 };
@@ -104,6 +104,13 @@ async fn all<F: Fleet>(fleet: &F, request: &Request, targets: &[MemberName], bod
             }
             Answer::Answered { code, .. } if code == StatusCode::UNAUTHORIZED || code.is_server_error() => {
                 round.silent.push(format!("member {member} answered {code}"));
+            }
+            // The question's own fault: every member says the same.
+            Answer::Answered { code, body, .. } if code == StatusCode::UNPROCESSABLE_ENTITY => {
+                return Err(reworded(&body, str::to_owned).map_or_else(
+                    || refusal(member, code, &body, ""),
+                    |body| Reply { code, warnings: round.warnings, body },
+                ));
             }
             Answer::Answered { code, body, .. } => return Err(refusal(member, code, &body, "")),
             // Nothing is stored: a question whose answer is lost was never asked.

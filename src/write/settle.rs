@@ -112,11 +112,13 @@ impl<F: Fleet> Writer<F> {
                     Settled::Open
                 }
             }
-            Verb::Delete if matches!(home.step, Step::Done { .. }) => self.delete_others(&entry, others).await,
+            Verb::Delete if matches!(home.step, Step::Done { .. }) => {
+                self.delete_others(&entry, others, landed, wake).await
+            }
             Verb::Delete => {
                 let stands = |found: &Found| matches!(found, Found::Part { deleting: false, .. });
                 let found = self.find_landed(&entry, home, landed, wake, |found| !stands(found)).await;
-                self.settle_delete(&entry, home, others, found).await
+                self.settle_delete(&entry, home, others, found, wake).await
             }
         }
     }
@@ -146,7 +148,15 @@ impl<F: Fleet> Writer<F> {
         Settled::Closed
     }
 
-    async fn settle_delete(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
+    async fn settle_delete(
+        &self,
+        entry: &Entry,
+        home: &EntryTarget,
+        others: &[EntryTarget],
+        found: Found,
+        wake: &Notify,
+    ) -> Settled {
+        let landed = Instant::now() + LANDS_WITHIN;
         match found {
             Found::Part { deleting: true, body, .. } => self.fleet.ingest(&entry.key, &home.member, &body).await,
             Found::Absent => self.wait_gone(entry, home, home.own_uid.as_deref()).await,
@@ -163,20 +173,25 @@ impl<F: Fleet> Writer<F> {
             }
         }
         self.journal.step(entry.id, &home.member, Step::Done { uid: None }).await;
-        self.delete_others(entry, others).await
+        self.delete_others(entry, others, landed, wake).await
     }
 
-    async fn delete_others(&self, entry: &Entry, others: &[EntryTarget]) -> Settled {
+    async fn delete_others(&self, entry: &Entry, others: &[EntryTarget], landed: Instant, wake: &Notify) -> Settled {
         let mut open = false;
         for target in others.iter().filter(|target| !matches!(target.step, Step::Done { .. })) {
-            open |= !self.delete_part(entry, target).await;
+            open |= !self.delete_part(entry, target, landed, wake).await;
         }
         if open { Settled::Open } else { self.close(entry).await }
     }
 
     /// Deletes a part that is behind. Says whether that is done.
-    async fn delete_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
-        let uid = match self.find(entry, target).await {
+    async fn delete_part(&self, entry: &Entry, target: &EntryTarget, landed: Instant, wake: &Notify) -> bool {
+        let found = match &target.own_uid {
+            Some(_) => self.find(entry, target).await,
+            // What an unfinished create sent there may land still.
+            None => self.find_landed(entry, target, landed, wake, |found| !matches!(found, Found::Absent)).await,
+        };
+        let uid = match found {
             // A part that was made anew since is not the one that was deleted.
             Found::Part { uid, .. } if target.own_uid.as_ref().is_none_or(|own| *own == uid) => uid,
             Found::Part { .. } | Found::Absent | Found::Elsewhere => {

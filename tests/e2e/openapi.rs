@@ -75,6 +75,7 @@ async fn kinds_of_all_members_are_explained_and_validated() {
     united(&bed, &fleet).await;
     typed_clients_read_them(&fleet).await;
     a_new_kind_is_told_soon(&bed["north"], &fleet).await;
+    an_established_kind_is_told_at_once(&fleet).await;
     an_outage_takes_nothing_away(&bed, &fleet).await;
 }
 
@@ -205,6 +206,25 @@ async fn a_new_kind_is_told_soon(north: &Member, fleet: &Kubefold) {
         all.3 - began
     ));
     eventually(SOON, async || fleet.kubectl(&["explain", "tool.spec"]).await.holds("weight")).await;
+}
+
+/// What `kubectl wait` has seen established is in either document at the next request, however often one is made.
+async fn an_established_kind_is_told_at_once(fleet: &Kubefold) {
+    let api = fleet.api().await;
+    for kind in ["First", "Second", "Third"] {
+        api.create(CRDS, &crd(kind, "weight")).await;
+        let name = format!("{}s.e2e.kubefold.io", kind.to_lowercase());
+        fleet.kubectl(&["wait", "--for=condition=Established", &format!("crd/{name}")]).await.ok();
+        let told = get(&api, "/openapi/v2", &[("accept", "application/json")]).await;
+        let wanted = format!("io.kubefold.e2e.v1.{kind}");
+        assert!(String::from_utf8_lossy(&told.body).contains(&wanted), "{kind} is not in v2");
+        assert!(documents(&api).await.contains(&format!("v1.{kind}")), "{kind} is not in v3");
+        let object = format!(
+            r#"{{"apiVersion": "e2e.kubefold.io/v1", "kind": "{kind}", "metadata": {{"name": "x"}}, "spec": {{}}}}"#
+        );
+        fleet.as_admin().run_with_input(&["apply", "--validate=strict", "-f", "-"], &object).await.ok();
+        fleet.kubectl(&["explain", &format!("{}.spec", kind.to_lowercase())]).await.ok();
+    }
 }
 
 async fn an_outage_takes_nothing_away(bed: &Testbed, fleet: &Kubefold) {

@@ -24,10 +24,17 @@ use crate::{
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
 /// For how long a definition is new. Older ones were published long ago.
 const NEW_FOR: Duration = Duration::from_mins(2);
-/// Largest OpenAPI document of one group and version that is looked at.
+/// Largest OpenAPI document that is looked at.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// Between two looks at members' discovery while somebody waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// Which OpenAPI documents a kind has to stand in.
+#[derive(Clone, Copy)]
+enum Published {
+    V2,
+    V3,
+}
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -86,16 +93,30 @@ impl Stores {
     /// Where nobody has read definitions there is nobody who was told of one. What a member says it serves and does not is
     /// waited for once.
     pub async fn definitions_are_served(&self) {
+        self.definitions_are_published(Published::V3).await;
+    }
+
+    /// The same, and in OpenAPI v2, too, which a kube-apiserver publishes on its own.
+    pub async fn definitions_are_described(&self) {
+        self.definitions_are_published(Published::V3).await;
+        self.definitions_are_published(Published::V2).await;
+    }
+
+    async fn definitions_are_published(&self, published: Published) {
         let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         let Some(running) = self.peek(&definitions) else { return };
         let head = running.store.snapshot().revision.0;
-        if running.known_definitions.load(Ordering::Acquire) >= head {
+        let known = match published {
+            Published::V3 => &running.known_definitions,
+            Published::V2 => &running.described_definitions,
+        };
+        if known.load(Ordering::Acquire) >= head {
             return;
         }
         let deadline = Instant::now() + SERVED_WITHIN;
         while Instant::now() < deadline {
             let lacking = self.lacking(&running);
-            if lacking.is_empty() && self.are_published(&running).await {
+            if lacking.is_empty() && self.are_published(&running, published).await {
                 break;
             }
             for name in lacking {
@@ -105,17 +126,17 @@ impl Stores {
             }
             tokio::time::sleep(AGAIN_AFTER).await;
         }
-        running.known_definitions.fetch_max(head, Ordering::AcqRel);
+        known.fetch_max(head, Ordering::AcqRel);
     }
 
     /// Says whether the kinds of new definitions stand in some member's OpenAPI document, so that they stand in the fleet's.
     /// A kube-apiserver publishes those a moment later than it serves the kind.
-    async fn are_published(&self, running: &Running) -> bool {
+    async fn are_published(&self, running: &Running, published: Published) -> bool {
         for entry in running.store.snapshot().range("", b"") {
             let parts = running.store.parts(&key("", entry.name()));
             let Some(definition) = parts.first().and_then(definition).filter(Definition::is_new) else { continue };
             for gvr in definition.served() {
-                if !self.is_published(&parts, &gvr, &definition.spec.names.kind).await {
+                if !self.is_published(&parts, &gvr, &definition.spec.names.kind, published).await {
                     return false;
                 }
             }
@@ -123,9 +144,15 @@ impl Stores {
         true
     }
 
-    async fn is_published(&self, parts: &[Part], gvr: &Gvr, kind: &str) -> bool {
-        let path = format!("/openapi/v3/apis/{}/{}", gvr.group, gvr.version);
-        let wanted = format!("\"kind\":\"{kind}\"");
+    async fn is_published(&self, parts: &[Part], gvr: &Gvr, kind: &str, published: Published) -> bool {
+        let Gvr { group, version, .. } = gvr;
+        let (path, wanted) = match published {
+            Published::V3 => (format!("/openapi/v3/apis/{group}/{version}"), format!("\"kind\":\"{kind}\"")),
+            Published::V2 => (
+                "/openapi/v2".to_owned(),
+                format!("{{\"group\":\"{group}\",\"kind\":\"{kind}\",\"version\":\"{version}\"}}"),
+            ),
+        };
         for member in parts.iter().filter_map(|part| self.registry.get(part.member.as_str())) {
             let request = Request::get(&path).header(header::ACCEPT, "application/json").body(empty());
             let Ok(request) = request else { continue };

@@ -31,7 +31,10 @@ use crate::{
     },
     placement::policy::Rules,
     store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Shared},
-    wire::{resource::Gvr, status::Status},
+    wire::{
+        resource::{EVENT_GROUPS, Gvr},
+        status::Status,
+    },
 };
 
 use marks::Marks;
@@ -83,6 +86,8 @@ pub struct Running {
     known_at: AtomicU64,
     /// Of definitions: up to which fleet revision what they define is known to be served.
     known_definitions: AtomicU64,
+    /// The same of OpenAPI v2.
+    described_definitions: AtomicU64,
     feeds: Mutex<HashMap<MemberName, Feed>>,
     /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
     /// not meet the old removal.
@@ -199,6 +204,15 @@ impl Stores {
         self.running.lock().get(gvr).map(Arc::clone)
     }
 
+    /// The running stores of all versions and groups in which a resource is served, its own first.
+    pub fn twins(&self, gvr: &Gvr) -> Vec<Arc<Running>> {
+        let catalogue = self.catalogue();
+        let groups = if gvr.is_event() { EVENT_GROUPS.to_vec() } else { vec![&*gvr.group] };
+        let versions = groups.into_iter().flat_map(|group| catalogue.versions_of(group, &gvr.resource));
+        let others = versions.map(|resource| &resource.gvr).filter(|other| *other != gvr);
+        [gvr].into_iter().chain(others).filter_map(|gvr| self.peek(gvr)).collect()
+    }
+
     /// Has a key not shown until [`Self::show`]: what an earlier process left of a write there is nobody's to see before
     /// it is whole or gone. For stores that have not begun.
     pub fn withhold(&self, gvr: &Gvr, key: String) {
@@ -295,6 +309,7 @@ impl Stores {
             label,
             known_at: AtomicU64::new(u64::MAX),
             known_definitions: AtomicU64::new(0),
+            described_definitions: AtomicU64::new(0),
             feeds: Mutex::default(),
             leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),

@@ -12,7 +12,7 @@ use crate::{
     wire::{status::Status, warning::Warnings},
     write::{
         Writer,
-        create::Stop,
+        create::{Stop, members},
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget},
         reply::refusal,
@@ -40,18 +40,19 @@ pub(super) async fn rehearse<F: Fleet>(
     let is_behind = |target: &&EntryTarget| behind.iter().flatten().any(|(member, _)| *member == target.member);
     let asked: Vec<&EntryTarget> = entry.targets.iter().filter(|target| !is_behind(target)).collect();
     let outcomes = ask_all(writer, entry, &asked, warnings).await;
+    let taken: Vec<String> =
+        outcomes.iter().filter(|(_, outcome)| is_taken(outcome)).map(|(target, _)| target.member.to_string()).collect();
     let (mut bodies, mut silent) = (Vec::new(), Vec::new());
     for (target, outcome) in outcomes {
         let member = &target.member;
         match outcome {
             Outcome::Done { body, .. } => bodies.push((member.clone(), body.bytes)),
             Outcome::Refused { code, body } => {
-                let name_taken = Seen::of(&body).reason.as_deref() == Some("AlreadyExists");
-                let hint = match name_taken {
-                    true if entry.shared => String::new(),
-                    true => format!("; the fleet view shows it as {}@{member}", entry.key.name),
-                    false => NOTHING_MADE.to_owned(),
-                };
+                let name_taken = taken.first().is_some_and(|first| first == member.as_str());
+                if !name_taken && !taken.is_empty() {
+                    continue;
+                }
+                let hint = if name_taken { held_by(entry, &taken) } else { NOTHING_MADE.to_owned() };
                 return Err(Stop { reply: refusal(member, code, &body, &hint), name_taken });
             }
             Outcome::NotSent(cause) | Outcome::Unknown(cause) => silent.push((member.clone(), cause)),
@@ -69,6 +70,20 @@ pub(super) async fn rehearse<F: Fleet>(
     }
     entry.targets.sort_by_key(|target| behind.iter().flatten().any(|(member, _)| *member == target.member));
     Ok(bodies)
+}
+
+fn is_taken(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Refused { body, .. } if Seen::of(body).reason.as_deref() == Some("AlreadyExists"))
+}
+
+/// Who has the name, and how it is found there.
+fn held_by(entry: &Entry, taken: &[String]) -> String {
+    if entry.shared {
+        let others = taken.get(1..).unwrap_or_default();
+        return if others.is_empty() { String::new() } else { format!("; so it does in {}", members(others)) };
+    }
+    let shown: Vec<String> = taken.iter().map(|member| format!("{}@{member}", entry.key.name)).collect();
+    format!("; the fleet view shows it as {}", shown.join(", "))
 }
 
 /// How long a namespace's own service account is waited for.

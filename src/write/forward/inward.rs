@@ -195,7 +195,7 @@ impl<F: Fleet> To<'_, F> {
     }
 
     /// What the member's own object has in a map of `metadata` under kubefold's prefix, as JSON.
-    fn own_keys(&self, field: &str) -> Vec<(String, String)> {
+    pub(super) fn own_keys(&self, field: &str) -> Vec<(String, String)> {
         let Some(json) = self.native_map(field) else { return Vec::new() };
         let all = entries(&json).unwrap_or_default();
         let own = all.into_iter().filter(|entry| entry.name.starts_with(OWN_PREFIX));

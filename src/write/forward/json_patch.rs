@@ -88,6 +88,9 @@ impl<F: Fleet> To<'_, F> {
                 }
             }
             ["metadata", "annotations"] => self.annotations(one, has_map, out),
+            ["metadata", "labels"] if one.is(&["remove"]) && !self.own_keys("labels").is_empty() => {
+                out.push(one.with("replace", &self.with_own("labels", "{}")));
+            }
             ["metadata", "annotations", _] if one.is(&["add"]) && !*has_map => {
                 // Should the member's object have some by now, the patch is refused and not a single one lost.
                 out.push(r#"{"op":"test","path":"/metadata/annotations","value":null}"#.to_owned());
@@ -106,13 +109,16 @@ impl<F: Fleet> To<'_, F> {
     /// An operation on all annotations at once.
     fn annotations(&self, one: &Operation<'_>, has_map: &mut bool, out: &mut Vec<String>) {
         let Some(value) = one.value else {
+            if one.is(&["remove"]) && !self.own_keys("annotations").is_empty() {
+                return out.push(one.with("replace", &self.with_own("annotations", "{}")));
+            }
             if !one.is(&["remove"]) || *has_map {
                 out.push(one.raw.to_owned());
             }
             *has_map = !one.is(&["remove"]);
             return;
         };
-        let cleaned = cleaned(value);
+        let cleaned = self.with_own("annotations", value);
         match one.op.as_str() {
             // A map that holds kubefold's own alone is none in the member.
             "test" if cleaned == "{}" && !*has_map => out.push(one.with("test", "null")),
@@ -120,6 +126,14 @@ impl<F: Fleet> To<'_, F> {
             op => out.push(one.with(op, &cleaned)),
         }
         *has_map |= one.is(&["add", "replace"]);
+    }
+
+    /// A map of `metadata` with what the member's object has under kubefold's prefix, and no other of that.
+    fn with_own(&self, field: &str, value: &str) -> String {
+        let Ok(mut map) = ObjectEdits::new(value, 0) else { return value.to_owned() };
+        map.remove(|key| key.starts_with(OWN_PREFIX));
+        self.own_keys(field).into_iter().for_each(|(key, value)| map.set(&key, value.into_bytes()));
+        String::from_utf8(spliced(value, map.finish())).unwrap_or_default()
     }
 
     /// A value in the member's words, known by its place.
@@ -132,7 +146,7 @@ impl<F: Fleet> To<'_, F> {
             ["metadata", "resourceVersion"] => text(value).and_then(|said| self.own_revision(&said)).map(quoted),
             ["metadata", "uid"] => text(value).and_then(|uid| self.uid_of_part(&uid).map(str::to_owned)).map(quoted),
             ["metadata", "ownerReferences", _, "uid"] => text(value).and_then(|uid| self.own_uid(&uid)).map(quoted),
-            ["metadata", "labels"] => Some(cleaned(value)),
+            ["metadata", "labels"] => Some(self.with_own("labels", value)),
             ["metadata"] => {
                 let local = self.at_its_place(at, value);
                 let edits = self.metadata(&local, 0)?;
@@ -171,11 +185,4 @@ impl<F: Fleet> To<'_, F> {
         let local = self.localized(&[&lead, value, &tail].concat());
         local.get(lead.len()..local.len().saturating_sub(tail.len())).unwrap_or(value).to_owned()
     }
-}
-
-/// A map without kubefold's own keys.
-fn cleaned(value: &str) -> String {
-    let Ok(mut map) = ObjectEdits::new(value, 0) else { return value.to_owned() };
-    map.remove(|key| key.starts_with(OWN_PREFIX));
-    String::from_utf8(spliced(value, map.finish())).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     config::{MemberName, Overrides},
-    placement::divided::Value,
+    placement::{divided::Value, merge},
     wire::{
         caller::Caller,
         resource::{Gvk, Gvr},
@@ -93,6 +93,58 @@ pub struct Entry {
     /// On a create: by a server-side apply, so that its manager has what it says.
     #[serde(default)]
     pub applied: bool,
+    /// Where parts are still to be made: what the object became meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amended: Option<Box<Amended>>,
+}
+
+/// What an object became by updates while parts of it were to be made still. A part that lands late has what stood before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amended {
+    /// As whom the last of them was asked for.
+    pub caller: Caller,
+    /// The query of its requests.
+    pub query: String,
+    /// Its client's user agent.
+    pub user_agent: Option<String>,
+    /// The updates that the body has already, of those that are open.
+    pub by: Vec<u64>,
+    /// What stood where they changed something.
+    pub before: Vec<Before>,
+    /// What stands in `before` from there on was never sent to a member; `None`: all may have been.
+    #[serde(skip)]
+    pub unsent_from: Option<usize>,
+}
+
+/// A value that stood in the body of a part, and does not any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    /// In that part alone.
+    pub member: Option<String>,
+    /// Where.
+    pub at: Vec<merge::Step>,
+    /// What.
+    pub old: Option<serde_json::Value>,
+}
+
+impl Amended {
+    /// Notes what stood at a place, in one member's part or in all. What came there after that and was never sent stands
+    /// nowhere.
+    pub(crate) fn note(
+        &mut self,
+        (member, at): (Option<&String>, &[merge::Step]),
+        olds: [Option<serde_json::Value>; 2],
+    ) {
+        let is_place = |known: &&Before| known.member.as_ref() == member && known.at == at;
+        if self.before.iter().skip(self.unsent_from.unwrap_or(usize::MAX)).any(|known| is_place(&known)) {
+            return;
+        }
+        for old in olds {
+            if !self.before.iter().filter(is_place).any(|known| known.old == old) {
+                self.before.push(Before { member: member.cloned(), at: at.to_vec(), old });
+            }
+        }
+    }
 }
 
 /// A member of a marker that has no part.
@@ -126,6 +178,9 @@ impl Entry {
 
     /// Notes a step.
     pub(super) fn set(&mut self, member: &MemberName, step: Step) {
+        if let (Some(amended), Step::Unknown(_)) = (&mut self.amended, &step) {
+            amended.unsent_from = None;
+        }
         if let Some(target) = self.targets.iter_mut().find(|target| target.member == *member) {
             target.step = step;
         }
@@ -139,7 +194,15 @@ impl Entry {
 
     /// Units: bytes, about.
     pub(super) fn size(&self) -> usize {
-        self.body.len() + self.query.len() + 200 * (self.targets.len() + 2)
+        let amended = self.amended.as_ref().map_or(0, |amended| amended.before.iter().map(Before::size).sum());
+        self.body.len() + self.query.len() + 200 * (self.targets.len() + 2) + amended
+    }
+}
+
+impl Before {
+    /// Units: bytes, about.
+    fn size(&self) -> usize {
+        100 + self.old.as_ref().map_or(0, |old| old.to_string().len())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     wire::{locate::Paths, warning::Warnings},
     write::{
         Writer,
-        fleet::{Fleet, Owner},
+        fleet::{Document, Fleet, Owner},
         journal::{Entry, EntryTarget, Step},
         settle::Settled,
         steps::{Found, Outcome, Removed},
@@ -31,8 +31,8 @@ impl<F: Fleet> Writer<F> {
             Found::Part { deleting: true, .. } => self.close(entry).await,
             Found::Part { body, .. } => {
                 self.fleet.ingest(&entry.key, &home.member, &body).await;
-                match self.amended(entry, &body).await {
-                    Some(entry) => self.finish_parts(&entry, others).await,
+                match self.amended(entry, &[(home, &body)]).await {
+                    Some(entry) => self.finish_parts(&entry, entry.targets.get(1..).unwrap_or_default()).await,
                     None => Settled::Open,
                 }
             }
@@ -78,7 +78,7 @@ impl<F: Fleet> Writer<F> {
         if home.step == Step::Undone {
             return self.undo_parts(entry, others).await;
         }
-        let (mut stands, mut unreachable, mut absent) = (false, false, Vec::new());
+        let (mut stands, mut unreachable, mut absent) = (Vec::new(), false, Vec::new());
         let mut all = vec![(home, found)];
         for target in others {
             all.push((target, self.find(entry, target).await));
@@ -86,24 +86,26 @@ impl<F: Fleet> Writer<F> {
         for (target, found) in all {
             match found {
                 Found::Part { deleting: true, .. } => return self.close(entry).await,
-                Found::Part { uid, body, .. } => {
-                    stands = true;
-                    self.fleet.ingest(&entry.key, &target.member, &body).await;
-                    self.journal.step(entry.id, &target.member, Step::Done { uid: Some(uid) }).await;
-                }
+                Found::Part { uid, body, .. } => stands.push((target, uid, body)),
                 Found::Absent => absent.push(target.clone()),
                 Found::Unreachable(_) => unreachable = true,
                 Found::Elsewhere => self.journal.step(entry.id, &target.member, Step::Undone).await,
             }
         }
-        if unreachable {
-            // What stands nowhere that can be asked may stand there.
-            for target in absent.iter().filter(|_| stands) {
-                self.finish_part(entry, target).await;
-            }
-            return Settled::Open;
+        if stands.is_empty() {
+            // What stands nowhere that can be asked may stand elsewhere.
+            return if unreachable { Settled::Open } else { self.close(entry).await };
         }
-        if stands { self.finish_parts(entry, &absent).await } else { self.close(entry).await }
+        let homes: Vec<_> = stands.iter().map(|(target, _, body)| (*target, body)).collect();
+        let Some(entry) = self.amended(entry, &homes).await else { return Settled::Open };
+        let mut open = unreachable;
+        for (target, uid, body) in &stands {
+            open |= !self.finish_found(&entry, target, uid.clone(), body).await;
+        }
+        for target in &absent {
+            open |= !self.finish_part(&entry, target).await;
+        }
+        if open { Settled::Open } else { self.close(&entry).await }
     }
 
     async fn finish_parts(&self, entry: &Entry, parts: &[EntryTarget]) -> Settled {
@@ -125,10 +127,7 @@ impl<F: Fleet> Writer<F> {
     /// Makes a part that is missing though the home exists. Says whether it is there, or needs not be.
     async fn finish_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
         let (there, step) = match self.find(entry, target).await {
-            Found::Part { uid, body, .. } => {
-                self.fleet.ingest(&entry.key, &target.member, &body).await;
-                (true, Step::Done { uid: Some(uid) })
-            }
+            Found::Part { uid, body, .. } => return self.finish_found(entry, target, uid, &body).await,
             // What refers to others by their visible UIDs must find them there.
             Found::Absent if !self.holds_owners(entry, target).await => {
                 (false, Step::Failed("it does not hold the owner".to_owned()))
@@ -143,6 +142,20 @@ impl<F: Fleet> Writer<F> {
             Found::Elsewhere => (true, Step::Undone),
             Found::Unreachable(cause) => (false, Step::Failed(cause)),
         };
+        self.journal.step(entry.id, &target.member, step).await;
+        there
+    }
+
+    /// Takes a part in that stands. One of which nobody heard may have been made of an earlier body.
+    async fn finish_found(&self, entry: &Entry, target: &EntryTarget, uid: String, body: &Document) -> bool {
+        self.fleet.ingest(&entry.key, &target.member, body).await;
+        // The values are those that the amendment gave it.
+        let target = entry.targets.iter().find(|now| now.member == target.member).unwrap_or(target);
+        let brought = match target.step {
+            Step::Done { .. } => Ok(()),
+            _ => self.bring_late(entry, entry.amended.as_deref(), target, body).await,
+        };
+        let (there, step) = (brought.is_ok(), brought.map_or_else(Step::Failed, |()| Step::Done { uid: Some(uid) }));
         self.journal.step(entry.id, &target.member, step).await;
         there
     }

@@ -2,6 +2,7 @@
 
 mod faults;
 mod forward;
+mod late;
 mod scripted;
 mod storm;
 mod strategies;
@@ -134,7 +135,7 @@ async fn a_name_in_use_is_refused_and_the_member_named() {
     fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.clear();
     assert_eq!(process.writer.create(request("", &web(3))).await.code, 201);
     let again = process.writer.create(request("", &web(3))).await;
-    assert_eq!(message(&again), "deployments.apps \"web\" already exists");
+    assert_eq!(message(&again), "deployments.apps \"web\" already exists in members west, east");
 }
 
 #[tokio::test(start_paused = true)]
@@ -392,4 +393,9 @@ async fn a_create_whose_home_is_declared_absent_does_not_wait_for_it() {
     process.settled().await;
     assert!(process.writer.journal().open_entries().is_empty());
     assert_eq!(fleet.standing("web"), pair(&[("east", 1)]), "what stands of it stays");
+}
+
+/// What the member calls a version.
+fn own_revision(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }

@@ -146,11 +146,6 @@ impl Scripted {
     }
 }
 
-/// What the member calls a version.
-fn own_revision(object: &Value) -> Option<u64> {
-    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
-}
-
 impl World {
     /// Does what was under way and is due.
     fn land(&mut self) {
@@ -500,7 +495,7 @@ impl Fleet for Scripted {
             let mut object = world.members.get(&member(name))?.objects.get(own)?.clone();
             object["metadata"]["name"] = key.name.clone().into();
             // As far from the member's as a fleet's revision is.
-            let revision = own_revision(&object).map_or(7, |own| own + 1_000_000);
+            let revision = super::own_revision(&object).map_or(7, |own| own + 1_000_000);
             object["metadata"]["resourceVersion"] = revision.to_string().into();
             object["metadata"]["annotations"]["kubefold.io/cluster"] = name.into();
             let uid = object["metadata"]["uid"].as_str().unwrap_or("own").to_owned();
@@ -508,7 +503,9 @@ impl Fleet for Scripted {
             return Some(Visible { uid, revision, body: object.to_string().into(), deleting });
         }
         if let Some(uid) = self.shared_uid(key) {
-            let (_, object) = world.holders(key).into_iter().next()?;
+            let (_, mut object) = world.holders(key).into_iter().next()?;
+            object["metadata"]["uid"] = uid.clone().into();
+            object["metadata"]["resourceVersion"] = "7".into();
             let deleting = object["metadata"]["deletionTimestamp"].is_string();
             return Some(Visible { uid, revision: 7, body: object.to_string().into(), deleting });
         }
@@ -543,26 +540,30 @@ impl Fleet for Scripted {
 
     fn own_revision(&self, key: &Key, member: &MemberName, revision: u64) -> Option<u64> {
         let native = self.native(key, member).filter(|native| native.shown.revision == revision)?;
-        own_revision(&serde_json::from_slice(&native.json).unwrap())
+        super::own_revision(&serde_json::from_slice(&native.json).unwrap())
     }
 
     fn fleet_revision(&self, key: &Key, member: &MemberName, own: u64) -> Option<u64> {
         let native = self.native(key, member)?;
-        let held = own_revision(&serde_json::from_slice(&native.json).unwrap());
+        let held = super::own_revision(&serde_json::from_slice(&native.json).unwrap());
         (held == Some(own)).then_some(native.shown.revision)
     }
 
     fn parts(&self, key: &Key) -> Vec<Part> {
         let mut world = self.world.lock();
         world.land();
-        let part = |(_, member, object): (Marker, MemberName, Value)| Part {
+        let part = |world: &World, member: MemberName, object: &Value| Part {
             cluster_uid: world.members[&member].uid.clone(),
             member,
             uid: object["metadata"]["uid"].as_str().unwrap().into(),
             resource_version: object["metadata"]["resourceVersion"].as_str().unwrap().into(),
             json: Bytes::from(object.to_string()),
         };
-        world.marked(key).into_iter().map(part).collect()
+        if self.shared_uid(key).is_some() {
+            let held = world.holders(key).into_iter();
+            return held.map(|(member, object)| part(&world, member, &object)).collect();
+        }
+        world.marked(key).into_iter().map(|(_, member, object)| part(&world, member, &object)).collect()
     }
 
     async fn ingest(&self, _key: &Key, _member: &MemberName, body: &Document) {

@@ -24,7 +24,8 @@ fn policy(fleet: &Scripted, per_member: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("clusters.yaml");
     let text = format!(
-        "members:\n- {{name: east, inCluster: true}}\n- {{name: west, inCluster: true}}\n\
+        "members:\n- {{name: east, inCluster: true}}\n- {{name: north, inCluster: true}}\n\
+         - {{name: west, inCluster: true}}\n\
          policies:\n- name: shop\n  match: {{kinds: [Deployment]}}\n  perMember:\n{per_member}"
     );
     fs::write(&file, text).unwrap();
@@ -258,4 +259,113 @@ async fn a_lost_journal_repairs_nothing_and_a_later_write_tells_what_differs() {
     let reply = send(&process, patch(MERGE, &image("web:3"))).await;
     assert_eq!(everywhere(&fleet, IMAGE), [json!("web:1"), json!("web:3")]);
     assert!(format!("{:?}", reply.warnings).contains("keeps its own"), "{:?}", reply.warnings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_made_later_is_not_made_in_the_homes_dress() {
+    let fleet = Scripted::new(&[("east", 5), ("north", 1), ("west", 10)]);
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(fleet.clone(), &directory);
+    let patch_of_west = "patch: [{op: add, path: /metadata/labels/tier, value: edge}]";
+    policy(&fleet, &format!("    west: {{registry: mirror.example, {patch_of_west}}}\n"));
+    create(&process, &app(3)).await;
+    assert_eq!(fleet.standing("web"), pair(&[("east", 1), ("west", 2)]));
+    // Clients see it in the dress of its home, and write it back so.
+    let shown = parsed(&send(&process, patch(MERGE, &json!({"metadata": {"labels": {"own": "x"}}}))).await);
+    assert_eq!(shown.pointer(IMAGE), Some(&json!("mirror.example/web:1")));
+    let mut body = shown;
+    body["spec"]["replicas"] = 16.into();
+    let reply = send(&process, put(&body)).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    assert_eq!(fleet.standing("web"), pair(&[("east", 5), ("north", 1), ("west", 10)]));
+    let labels = |name: &str| ["tier", "own"].map(|label| at(&fleet, name, &format!("/metadata/labels/{label}")));
+    assert_eq!((at(&fleet, "north", IMAGE), labels("north")), (json!("web:1"), [Value::Null, json!("x")]));
+    assert_eq!(
+        (at(&fleet, "west", IMAGE), labels("west")),
+        (json!("mirror.example/web:1"), [json!("edge"), json!("x")])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_another_part_what_the_homes_patch_added_is_left_out() {
+    let fleet = Scripted::new(&[("east", 1), ("west", 5)]);
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(fleet.clone(), &directory);
+    policy(&fleet, "    west: {patch: [{op: add, path: /metadata/labels/tier, value: edge}]}\n");
+    create(&process, &app(1)).await;
+    send(&process, patch(MERGE, &json!({"spec": {"replicas": 6}}))).await;
+    assert_eq!(everywhere(&fleet, "/metadata/labels/tier"), [Value::Null, json!("edge")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_a_part_does_not_have_beside_it_is_refused() {
+    let owners = |name: &str| {
+        let owner = json!({"apiVersion": "v1", "kind": "Thing", "name": name, "uid": format!("uid-{name}")});
+        json!({"metadata": {"name": "web", "ownerReferences": [owner]}})
+    };
+    for content_type in [MERGE, STRATEGIC, "application/apply-patch+yaml"] {
+        let (fleet, _directory, process) = fresh();
+        create(&process, &app(3)).await;
+        let hold = |at: &str, name: &str| {
+            fleet.world.lock().members.get_mut(&member(at)).unwrap().objects.insert(name.to_owned(), json!({}));
+        };
+        hold("east", "boss");
+        let ask = |name: &str| Request { query: "fieldManager=x".into(), ..patch(content_type, &owners(name)) };
+        for (name, lacking) in [("boss", "west"), ("nobody", "west")] {
+            let reply = send(&process, ask(name)).await;
+            assert_eq!((reply.code.as_u16(), &parsed(&reply)["reason"]), (422, &json!("Invalid")), "{content_type}");
+            let why = format!("{lacking}: it does not hold the owner Thing \"{name}\"");
+            assert!(message(&reply).contains(&why), "{}", message(&reply));
+        }
+        assert!(everywhere(&fleet, "/metadata/ownerReferences").iter().all(Value::is_null));
+        hold("west", "boss");
+        let reply = send(&process, ask("boss")).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        assert!(everywhere(&fleet, "/metadata/ownerReferences").iter().all(Value::is_array));
+        // What it has already is nobody's business, wherever that is by now.
+        fleet.world.lock().members.get_mut(&member("west")).unwrap().objects.remove("boss");
+        assert_eq!(send(&process, ask("boss")).await.code, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_takes_every_part_or_none() {
+    let evict = |query: &str| {
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}});
+        Request {
+            method: http::Method::POST,
+            subresource: "eviction".into(),
+            name: "web".into(),
+            query: query.into(),
+            ..request("", &body)
+        }
+    };
+    for (query, fault, code, stand) in [
+        ("dryRun=All", None, 201, 2),
+        ("", Some((1, Fault::Refuse)), 403, 2),
+        ("", Some((1, Fault::NotSent)), 503, 2),
+        ("", None, 201, 0),
+    ] {
+        let (fleet, _directory, process) = fresh();
+        create(&process, &app(3)).await;
+        {
+            let mut world = fleet.world.lock();
+            world.calls.clear();
+            world.faults = fault.into_iter().collect();
+        }
+        let reply = send(&process, evict(query)).await;
+        assert_eq!(reply.code, code, "{}", message(&reply));
+        assert_eq!(fleet.standing("web").len(), stand, "{query} {fault:?}");
+        let told = message(&reply);
+        assert!(code == 201 || told.starts_with("member ") && told.ends_with("(nothing was evicted)"), "{told}");
+    }
+    // What is told where a part refuses after all.
+    let (fleet, _directory, process) = fresh();
+    create(&process, &app(3)).await;
+    let next = fleet.world.lock().calls.len();
+    // Two rehearsals, the first part and the look at it.
+    fleet.world.lock().faults = [(next + 4, Fault::Refuse)].into();
+    let told = message(&send(&process, evict("")).await);
+    assert!(told.contains("evicted already: "), "{told}");
+    assert_eq!(fleet.standing("web").len(), 1);
 }

@@ -8,13 +8,14 @@ use crate::{
         divided::{Field, REPLICAS},
         fold::FoldKind,
         marker::MARKER_KEY,
-        merge::difference,
+        merge::{What, difference},
         overrides::applied,
     },
     write::{
         fleet::Fleet,
         request::values,
         update::{
+            disown::owns_alone,
             draft::{Plan, overrides_in},
             part::Held,
             scale::SCALE,
@@ -32,6 +33,7 @@ impl<F: Fleet> Work<'_, F> {
         let mut patch = object(&self.request.body)?;
         let (revision, uid) = wanted::strip(&mut patch);
         judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
+        self.hold_owners(&patch).await?;
         let scale = self.manner.subresource == SCALE;
         let fields: &[Field] = if scale { &[REPLICAS] } else { divided(self.key) };
         let said = fields.iter().filter(|field| patch.pointer(field.pointer).is_some_and(|value| !value.is_null()));
@@ -43,9 +45,10 @@ impl<F: Fleet> Work<'_, F> {
         let left_out: Vec<Field> = left_out.copied().collect();
         let dropped = left_out.iter().filter(|field| owns_alone(&self.home.document, &manager, field.path));
         asked.extend(dropped.filter_map(|field| Total::read(&Value::Null, *field)));
+        let coming = if fields.is_empty() { Vec::new() } else { self.coming() };
         let waits = |field: &Field| -> u64 {
             let of = |part: &Held| self.awaited(part).pointer(field.pointer).and_then(Value::as_u64).unwrap_or(0);
-            self.parts().map(of).sum()
+            self.parts().chain(&coming).map(of).sum()
         };
         // What the parts have together already stays as they have it.
         let is_new = |total: &&Total| match &total.asked {
@@ -61,15 +64,17 @@ impl<F: Fleet> Work<'_, F> {
             Asked::Number(number) if scale => Some(number),
             _ => None,
         });
-        let of = |part: &Held, task: &PartTask, is_home: bool| {
+        let of = |part: &Held, task: &mut PartTask, is_home: bool| {
             let revision = revision.as_ref().map(|_| part.revision().to_owned());
             let alone = left_out.iter().filter(|field| owns_alone(&part.document, &manager, field.path));
             let unsaid: Vec<Field> = alone.copied().collect();
-            self.apply_body(part, &patch, task, (&said, &unsaid), (revision, is_home))
+            let path = |field: &Field| field.path.iter().map(|name| (*name).to_owned()).collect();
+            task.disowns = unsaid.iter().map(path).collect();
+            task.apply = Some(self.apply_body(part, &patch, task, (&said, &unsaid), (revision, is_home)));
         };
-        plan.home.apply = Some(of(&self.home, &plan.home, true));
+        of(&self.home, &mut plan.home, true);
         for (task, part) in plan.others.iter_mut().zip(&self.others) {
-            task.apply = Some(of(part, task, false));
+            of(part, task, false);
         }
         Ok(plan)
     }
@@ -148,27 +153,16 @@ impl<F: Fleet> Work<'_, F> {
             task.shared.clone_from(&changes);
         }
         plan.shown.clone_from(&changes);
+        // The home may be dressed by policy; a part that is made later is not made in its dress.
+        let patch: Value = serde_json::from_slice(&self.request.body).unwrap_or_default();
+        for change in &mut plan.shown {
+            let said = change.value_in(&patch);
+            if let (What::Value { new: Some(new), .. }, Some(said)) = (&mut change.what, said) {
+                *new = said;
+            }
+        }
         plan.home.shared = changes;
     }
-}
-
-/// Says whether an apply of that manager set a field, and nobody else has it: one that leaves it out takes it away.
-///
-/// Source: kubernetes-sigs/structured-merge-diff `merge/update.go` `Updater.prune`.
-fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool {
-    let managers = document.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let has = |entry: &&Value| {
-        let fields = entry.get("fieldsV1");
-        path.iter().try_fold(fields?, |at, name| at.get(format!("f:{name}"))).map(|_| ())
-    };
-    let mut owners = managers.into_iter().flatten().filter(|entry| has(entry).is_some());
-    let text = |entry: &Value, field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let its = |entry: &Value| {
-        text(entry, "manager") == manager
-            && text(entry, "operation") == "Apply"
-            && text(entry, "subresource").is_empty()
-    };
-    owners.next().is_some_and(its) && owners.next().is_none()
 }
 
 /// kubectl's own note of what it applied.
@@ -194,30 +188,5 @@ fn drop_counters(key: &crate::write::fleet::Key, body: &mut Value) {
     let summed = FoldKind::of(&key.gvr.group, &key.gvr.resource) != FoldKind::Other;
     if let Some(status) = body.get_mut("status").and_then(Value::as_object_mut) {
         status.retain(|name, value| !value.is_i64() || !(summed || name == "observedGeneration"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_field_is_dropped_by_the_apply_that_alone_has_it() {
-        let one = |manager: &str, operation: &str, subresource: &str, fields: Value| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {"f:spec": fields}});
-        let (has, other) = (json!({"f:replicas": {}}), json!({"f:paused": {}}));
-        let mine = one("ci", "Apply", "", has.clone());
-        for (managers, alone) in [
-            (vec![mine.clone(), one("kubectl", "Update", "", other.clone())], true),
-            (vec![mine, one("kubectl", "Update", "scale", has.clone())], false),
-            (vec![one("ci", "Update", "", has.clone())], false),
-            (vec![one("ci", "Apply", "scale", has)], false),
-            (vec![one("ci", "Apply", "", other)], false),
-            (vec![], false),
-        ] {
-            let document = json!({"metadata": {"managedFields": managers}});
-            assert_eq!(owns_alone(&document, "ci", REPLICAS.path), alone, "{document}");
-        }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
         reply::{Reply, refusal, unknown_outcome},
         steps::Outcome,
         update::{
+            amend::Amendment,
             draft::Plan,
             part::{Asking, Brought, Held, How, Manner, is_stale},
             scale::SCALE,
@@ -27,6 +28,7 @@ use crate::{
 use bytes::Bytes;
 use futures::future::join_all;
 use http::StatusCode;
+use serde_json::Value;
 
 /// What came of the home's write.
 enum Committed {
@@ -44,6 +46,7 @@ impl<F: Fleet> Work<'_, F> {
             holds: rehearsed.holds.clone(),
             shown: plan.shown.clone(),
             others: plan.others.clone(),
+            coming: plan.coming.clone(),
             making: self.making(plan).map(Box::new),
         };
         let targets = self.parts().map(|part| EntryTarget {
@@ -69,6 +72,7 @@ impl<F: Fleet> Work<'_, F> {
             policy: None,
             shared: marker.is_none(),
             applied: false,
+            amended: None,
         }
     }
 
@@ -90,6 +94,7 @@ impl<F: Fleet> Work<'_, F> {
             policy: marker.policy,
             shared: false,
             applied: false,
+            amended: None,
         })
     }
 
@@ -123,7 +128,7 @@ impl<F: Fleet> Work<'_, F> {
         };
         let home = self.home.clone();
         self.take_in(&home, &body).await;
-        self.writer.amend_creates(&entry, &plan.shown).await;
+        self.writer.amend(Amendment { update: &entry, changes: &plan.shown, coming: &plan.coming }).await;
         let answered = body.bytes.clone();
         if let Some((_, home)) = rehearsed.documents.first_mut() {
             *home = body.bytes;
@@ -157,7 +162,7 @@ impl<F: Fleet> Work<'_, F> {
         let member = &self.home.member;
         let outcome = match &plan.home.apply {
             None => self.writer.write_part(self.asking(), member, documents, revision, false, &mut said).await,
-            Some(body) => match self.writer.apply_part(self.asking(), &self.home, body, false, &mut said).await {
+            Some(body) => match self.apply_home(body, &plan.home.disowns, &mut said).await {
                 Brought::Asked(outcome) => outcome,
                 Brought::Same | Brought::Gone => Outcome::NotSent("it became another cluster".to_owned()),
             },
@@ -229,7 +234,11 @@ impl<F: Fleet> Work<'_, F> {
                 other => return other,
             }
         }
-        self.writer.apply_part(self.asking(), &part, body, false, said).await
+        self.writer.apply_other(self.asking(), &mut part, (body, &task.disowns), said).await
+    }
+
+    async fn apply_home(&self, body: &Value, disowns: &[Vec<String>], said: &mut Warnings) -> Brought {
+        self.writer.apply_and_disown(self.asking(), &self.home, (body, disowns), false, said).await
     }
 
     /// Brings an answer into the store. That to a `/scale` is not the object, which is read then.

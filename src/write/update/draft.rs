@@ -7,7 +7,7 @@ use crate::{
     config::{MemberName, Overrides},
     placement::{
         fold::FoldKind,
-        merge::{Change, Step, Take, What, difference},
+        merge::{Change, Step, Take, What, difference, take},
         policy::Policy,
     },
     write::{
@@ -15,9 +15,9 @@ use crate::{
         update::{
             dress::Dress,
             part::{Held, changed},
-            shares::{Missing, Total, divided, marker_of},
+            shares::{Missing, Shares, Total, divided, marker_of},
             task::PartTask,
-            wanted::{Wanted, meant, take_at},
+            wanted::{Wanted, meant, plain, take_at},
             work::Work,
         },
     },
@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) shown: Vec<Change>,
     /// The other parts', in their order.
     pub(super) others: Vec<PartTask>,
+    /// The shares of parts that earlier writes have still to make, by the member's name.
+    pub(super) coming: Vec<(String, Vec<Change>)>,
     /// The parts that are to be made.
     pub(super) missing: Vec<Missing>,
     /// What they are made of.
@@ -53,7 +55,7 @@ impl Plan {
 impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
     pub(super) async fn draft(&self, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Plan {
-        let (mut tasks, missing) = self.shares(totals).await;
+        let Shares { mut tasks, coming, missing } = self.shares(totals).await;
         let policy = self.policy(marker_of(&self.home.document).as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
@@ -78,9 +80,39 @@ impl<F: Fleet> Work<'_, F> {
             }
         }
         let document = with_all(&self.home.document, &home);
-        let body = if missing.is_empty() { None } else { Some(template(&wanted.after)) };
+        let body =
+            if missing.is_empty() { None } else { Some(template(self.undressed(&wanted.after, policy.as_ref()))) };
         let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
-        Plan { document, home, shown, others, missing, body, scale: None, guarded: wanted.guarded }
+        Plan { document, home, shown, others, coming, missing, body, scale: None, guarded: wanted.guarded }
+    }
+
+    /// The object without what a policy has its home differ in: in its dress it is shown, and no other part is to inherit it.
+    /// A part that wears none tells what stands in its place; where there is none, what the policy adds goes.
+    fn undressed(&self, shown: &Value, policy: Option<&Policy>) -> Value {
+        let homes = overrides_in(policy, &self.home.member);
+        let mut whole = shown.clone();
+        if homes.is_empty() {
+            return whole;
+        }
+        let dress = Dress { key: self.key, member: &self.home.member, own: &homes, homes: &homes };
+        let bare = self.others.iter().find(|part| overrides_in(policy, &part.member).is_empty());
+        if let Some(bare) = bare.map(|part| plain(part.document.clone())) {
+            take(&difference(&dress.dressed(&bare, &homes), &bare), Take::WhereOld, &mut whole);
+            return whole;
+        }
+        let added = homes.patch.iter().flat_map(|patch| patch.0.iter()).filter_map(|operation| match operation {
+            json_patch::PatchOperation::Add(add) => Some((add.path.to_string(), &add.value)),
+            _ => None,
+        });
+        for (path, value) in added.filter(|(path, _)| path.contains('/')) {
+            let (map, key) = path.rsplit_once('/').unwrap_or_default();
+            let key = key.replace("~1", "/").replace("~0", "~");
+            let map = whole.pointer_mut(map).and_then(Value::as_object_mut);
+            if let Some(map) = map.filter(|map| map.get(&key) == Some(value)) {
+                map.shift_remove(&key);
+            }
+        }
+        whole
     }
 
     fn changes_of(&self, part: &Held, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
@@ -117,8 +149,7 @@ pub(super) fn overrides_in(policy: Option<&Policy>, member: &MemberName) -> Over
 }
 
 /// What a part that is missing is made of: the object as it is to be, without what its members write.
-fn template(after: &Value) -> String {
-    let mut body = after.clone();
+fn template(mut body: Value) -> String {
     take_at(&mut body, &["status"]);
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         take_at(&mut body, &["metadata", field]);

@@ -3,10 +3,13 @@
 //! The change is planned on what the fleet view shows, rehearsed in every part, written to the journal, made in the home,
 //! and then in the other parts: each value only where a part still holds the old one.
 
+mod amend;
 mod apply;
 mod commit;
+mod disown;
 mod draft;
 mod dress;
+mod owners;
 mod part;
 mod scale;
 mod settle;
@@ -25,14 +28,17 @@ use serde_json::{Map, Value};
 use crate::{
     config::MemberName,
     placement::divided::REPLICAS,
-    wire::status::Status,
+    wire::{
+        status::{Cause, Status},
+        warning::Warnings,
+    },
     write::{
         Writer,
         create::create,
-        fleet::{Fleet, Key},
+        fleet::{Fleet, Key, Owner, Part, Visible},
         forward::{forward_home, paired},
-        reply::{Reply, taken, unsettled},
-        request::Request,
+        reply::{Reply, reworded, taken, unsettled},
+        request::{Request, with_dry_run},
         unbuilt::not_built,
         update::{
             scale::SCALE,
@@ -80,11 +86,80 @@ async fn of_home<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key
         paired(fleet, key).await?
     };
     let (visible, parts) = whole.ok_or_else(|| missing(writer, key))?;
-    if parts.len() > 1 && !is_token {
-        return Err(refused(writer, request, key));
-    }
-    let home = parts.into_iter().next().ok_or_else(|| missing(writer, key))?;
+    let at = match request.subresource.as_str() {
+        "token" => bound_in(writer, request, key).await,
+        _ if parts.len() < 2 => Vec::new(),
+        "eviction" => return Box::pin(evict_all(writer, request, key, (visible, parts))).await,
+        "binding" => vec![node_of(writer, request, key)?],
+        // Each part has the value that the home has, as long as nobody scales one alone.
+        _ if request.method == Method::GET => Vec::new(),
+        _ => return Err(refused(writer, request, key)),
+    };
+    let place = parts.iter().position(|part| at.contains(&part.member)).unwrap_or(0);
+    let home = parts.into_iter().nth(place).ok_or_else(|| missing(writer, key))?;
     Ok(Box::pin(forward_home(fleet, request, key, (visible, home))).await)
+}
+
+/// Evicts every part, or none: all are asked for a dry run first.
+async fn evict_all<F: Fleet>(
+    writer: &Writer<F>,
+    request: &Request,
+    key: &Key,
+    (visible, parts): (Visible, Vec<Part>),
+) -> Result<Reply, Reply> {
+    let dry = request.dry_run("CreateOptions")?;
+    let rehearsal = Request { query: with_dry_run(&request.query), ..request.clone() };
+    let ask = async |request: &Request, part: &Part, told: &str| {
+        let reply = forward_home(&writer.fleet, request, key, (visible.clone(), part.clone())).await;
+        let words = |said: &str| format!("member {}: {said}{told}", part.member);
+        let is_refusal = !reply.code.is_success();
+        let body = reworded(&reply.body, words).filter(|_| is_refusal);
+        let reply = Reply { body: body.unwrap_or_else(|| reply.body.clone()), ..reply };
+        if is_refusal { Err(reply) } else { Ok(reply) }
+    };
+    let (mut last, mut warnings) = (None, Warnings::default());
+    for part in parts.iter().filter(|_| !dry) {
+        ask(&rehearsal, part, " (nothing was evicted)").await?;
+    }
+    let mut evicted = Vec::new();
+    for part in &parts {
+        let done = if evicted.is_empty() {
+            "nothing was evicted".to_owned()
+        } else {
+            format!("evicted already: {}", evicted.join(", "))
+        };
+        let reply = ask(request, part, &format!(" ({done})")).await?;
+        warnings.merge(&reply.warnings);
+        evicted.push(part.member.to_string());
+        last = Some(reply);
+    }
+    let reply = last.ok_or_else(|| missing(writer, key))?;
+    Ok(reply.warned(warnings))
+}
+
+/// The member of the node that a pod is to be bound to: that of its parts which is there is meant.
+fn node_of<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Result<MemberName, Reply> {
+    let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let node = asked.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
+    let why = || {
+        let why = format!(
+            "target.name: Invalid value: {node:?}: the pod has parts in several members: name the node as the fleet view \
+             does, <node>@<member>"
+        );
+        Reply::from(Status::invalid(&key.gvk.group, &key.gvk.kind, &key.name, vec![Cause::of(&why)]))
+    };
+    let member = writer.fleet.split(node).map(|(_, member)| member);
+    member.filter(|member| writer.fleet.parts(key).iter().any(|part| part.member == *member)).ok_or_else(why)
+}
+
+/// The members that hold what a token is to be bound to: it is good where that is.
+async fn bound_in<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Vec<MemberName> {
+    let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let bound = asked.pointer("/spec/boundObjectRef").cloned().unwrap_or_default();
+    match serde_json::from_value::<Owner>(bound) {
+        Ok(bound) if !bound.name.is_empty() => writer.fleet.holders(&key.namespace, &bound).await,
+        _ => Vec::new(),
+    }
 }
 
 fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Reply {

@@ -69,6 +69,13 @@ impl Asking<'_> {
             subresource => format!("{object}/{subresource}"),
         }
     }
+
+    /// The query of what is no apply: `force` is for applies alone.
+    pub(super) fn unforced(&self, dry: bool) -> String {
+        let kept = self.query.split('&').filter(|pair| *pair != "force" && !pair.starts_with("force="));
+        let query = kept.collect::<Vec<_>>().join("&");
+        if dry { with_dry_run(&query) } else { query }
+    }
 }
 
 /// A part as it is known, in its member's own words.
@@ -178,7 +185,7 @@ impl<F: Fleet> Writer<F> {
         let call = Call {
             method: if whole { Method::PUT } else { Method::PATCH },
             path: asking.path(),
-            query: if dry { with_dry_run(asking.query) } else { asking.query.to_owned() },
+            query: asking.unforced(dry),
             content_type: (if whole { "application/json" } else { MERGE_PATCH }).to_owned(),
             body: Bytes::from(body.to_string()),
             user_agent: asking.user_agent.map(str::to_owned),
@@ -215,13 +222,63 @@ impl<F: Fleet> Writer<F> {
         dry: bool,
         warnings: &mut Warnings,
     ) -> Brought {
+        self.apply_and_disown(asking, part, (body, &[]), dry, warnings).await
+    }
+
+    /// The same, after which its manager does not have the fields at these paths.
+    pub(super) async fn apply_and_disown(
+        &self,
+        asking: Asking<'_>,
+        part: &Held,
+        (body, disowns): (&Value, &[Vec<String>]),
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Brought {
         if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
             return Brought::Gone;
         }
         let patch = (APPLY_PATCH, Bytes::from(body.to_string()));
         match self.send_patch(asking, &part.member, patch, dry, warnings).await {
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(&body) => Brought::Gone,
+            Outcome::Done { code, body } if !dry && !disowns.is_empty() => {
+                let body = Box::pin(self.disown(asking, &part.member, disowns, body, warnings)).await;
+                Brought::Asked(Outcome::Done { code, body })
+            }
             outcome => Brought::Asked(outcome),
+        }
+    }
+
+    /// Has the member of a part that is not the home apply what its task says. It is of the version that is known, so that it
+    /// cannot land late on what later writes made, nor make anew what somebody deleted; one that changed meanwhile is read again.
+    pub(super) async fn apply_other(
+        &self,
+        asking: Asking<'_>,
+        part: &mut Held,
+        (body, disowns): (&Value, &[Vec<String>]),
+        warnings: &mut Warnings,
+    ) -> Brought {
+        let mut tries_left = CONFLICTS_MAX;
+        loop {
+            tries_left -= 1;
+            let mut body = body.clone();
+            let metadata = body
+                .as_object_mut()
+                .map(|body| body.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())));
+            if let Some(metadata) = metadata {
+                set(metadata, "uid", part.uid.clone().into());
+                set(metadata, "resourceVersion", part.revision().into());
+            }
+            match self.apply_and_disown(asking, part, (&body, disowns), false, warnings).await {
+                Brought::Asked(Outcome::Refused { code: StatusCode::CONFLICT, body })
+                    if is_stale(&body) && tries_left > 0 => {}
+                Brought::Asked(Outcome::Refused { code: StatusCode::NOT_FOUND, .. }) => return Brought::Gone,
+                other => return other,
+            }
+            match self.read_part(asking.key, part).await {
+                Ok(Some(document)) => part.document = document,
+                Ok(None) => return Brought::Gone,
+                Err(cause) => return Brought::Asked(Outcome::NotSent(cause)),
+            }
         }
     }
 
@@ -301,8 +358,11 @@ impl<F: Fleet> Writer<F> {
 }
 
 /// Says whether a 409 is about the UID.
+///
+/// Source: kubernetes/apiserver `pkg/storage/interfaces.go`; of an apply of what is not there `pkg/endpoints/handlers/patch.go`.
 fn is_another(body: &Bytes) -> bool {
-    Seen::of(body).message.is_some_and(|said| said.contains("UID in precondition"))
+    let words = ["UID in precondition", "uid mismatch: the provided object specified uid"];
+    Seen::of(body).message.is_some_and(|said| words.iter().any(|words| said.contains(words)))
 }
 
 /// Says whether a 409 is about the revision: an apply's is about other managers, and a name's about who has it.

@@ -127,7 +127,7 @@ impl<F: Fleet> Work<'_, F> {
             return Err(self.refused_by_home(&asked).await);
         };
         let unchanged = self.shown.pointer(REPLICAS.pointer).and_then(Value::as_u64) == Some(number.into());
-        let totals = if unchanged { Vec::new() } else { vec![total] };
+        let totals = if unchanged && self.coming().is_empty() { Vec::new() } else { vec![total] };
         let mut plan = Box::pin(self.draft(&wanted, None, &totals)).await;
         plan.scale = Some(number);
         Ok(plan)

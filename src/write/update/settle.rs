@@ -13,6 +13,7 @@ use crate::{
         journal::{Entry, EntryTarget, Step},
         steps::{Found, Outcome},
         update::{
+            amend::Amendment,
             part::{Asking, Brought, Held, How, Manner, document},
             task::{Pending, Task},
         },
@@ -39,11 +40,11 @@ impl<F: Fleet> Writer<F> {
             Home::Unreachable => return false,
         };
         // kubefold may have been killed before it noted this.
-        self.amend_creates(entry, &task.live(&now)).await;
+        self.amend(Amendment { update: entry, changes: &task.live(&now), coming: &task.coming }).await;
         let mut open = false;
         for target in others.iter().filter(|target| is_open(&target.step)) {
             open |= match (&target.own_uid, &task.making) {
-                (None, Some(making)) => !self.settle_missing(entry.id, making, target).await,
+                (None, Some(making)) => !self.settle_missing(entry, making, target).await,
                 _ => !self.settle_part(entry, &task, target, &now).await,
             };
         }
@@ -83,34 +84,14 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
-    /// A create as the updates since have it, of whose home's part this is the document. `None`: one of them may land still.
-    pub(in crate::write) async fn amended(&self, create: &Entry, home: &[u8]) -> Option<Entry> {
-        let now = document(&create.key, home)?;
-        for update in self.journal.open_updates(&create.key, &create.uid) {
-            let Some(task) = Task::of(&update) else { continue };
-            let done = update.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }));
-            if !done && !holds(&task, &now) {
-                return None;
-            }
-            self.amend_creates(&update, &task.live(&now)).await;
-        }
-        self.journal.open_entry(create.id).map(|(entry, _)| entry)
-    }
-
-    /// Has the parts that a create has still to make be made as the object is now.
-    pub(super) async fn amend_creates(&self, update: &Entry, changes: &[Change]) {
-        for create in self.journal.open_creates(&update.key, &update.uid) {
-            let Ok(mut body) = serde_json::from_str::<Value>(&create.body) else { continue };
-            let changes: Vec<Change> = changes.iter().filter(|one| !one.is_within(&["status"])).cloned().collect();
-            take(&changes, Take::Always, &mut body);
-            self.journal.amend(create.id, body.to_string()).await;
-        }
-    }
-
     /// Makes a part that is missing still. Says whether nothing is left to do there.
-    async fn settle_missing(&self, id: u64, making: &Entry, target: &EntryTarget) -> bool {
+    async fn settle_missing(&self, entry: &Entry, making: &Entry, target: &EntryTarget) -> bool {
         let step = match self.find(making, target).await {
-            Found::Part { uid, .. } => Step::Done { uid: Some(uid) },
+            Found::Part { uid, body, .. } => {
+                self.fleet.ingest(&making.key, &target.member, &body).await;
+                let brought = self.bring_late(making, entry.amended.as_deref(), target, &body).await;
+                brought.map_or_else(Step::Failed, |()| Step::Done { uid: Some(uid) })
+            }
             Found::Elsewhere => Step::Undone,
             Found::Unreachable(cause) => Step::Failed(cause),
             Found::Absent => {
@@ -122,7 +103,7 @@ impl<F: Fleet> Writer<F> {
             }
         };
         let done = !is_open(&step);
-        self.journal.step(id, &target.member, step).await;
+        self.journal.step(entry.id, &target.member, step).await;
         done
     }
 
@@ -177,9 +158,12 @@ impl<F: Fleet> Writer<F> {
         (entry, task, home): (&Entry, &Task, &Value),
     ) -> Brought {
         let at = entry.targets.iter().skip(1).position(|target| target.member == part.member);
-        let applied = at.and_then(|at| task.others.get(at)).and_then(|part| part.apply.clone());
+        let its = at.and_then(|at| task.others.get(at));
+        let disowns = its.map(|part| part.disowns.clone()).unwrap_or_default();
         let mut said = Warnings::default();
-        let Some(mut body) = applied else { return self.bring(asking, part, changes, false, &mut said).await.0 };
+        let Some(mut body) = its.and_then(|part| part.apply.clone()) else {
+            return self.bring(asking, part, changes, false, &mut said).await.0;
+        };
         if !changes.is_empty() {
             let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
             let asking = Asking { manner: &manner, ..asking };
@@ -195,10 +179,7 @@ impl<F: Fleet> Writer<F> {
                 take(&[gone], Take::Always, &mut body);
             }
         }
-        if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.shift_remove("resourceVersion");
-        }
-        self.apply_part(asking, part, &body, false, &mut said).await
+        self.apply_other(asking, part, (&body, &disowns), &mut said).await
     }
 
     /// Notes that a member has made what these updates had still to do there.
@@ -214,7 +195,7 @@ impl<F: Fleet> Writer<F> {
 
 /// Says whether a home has made its changes: one of the values that came with them is there. An update that changes
 /// nothing in its home was decided when it was entered.
-fn holds(task: &Task, now: &Value) -> bool {
+pub(super) fn holds(task: &Task, now: &Value) -> bool {
     let shared = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| (change, holds.clone()));
     let own = task.home.own.iter().map(|change| (change, change.wanted()));
     let mut told = shared.chain(own).filter(|(change, holds)| change.before() != *holds).peekable();
@@ -228,7 +209,7 @@ pub(super) fn landed(mut updates: Vec<Entry>, home: &Held) -> Vec<Entry> {
     updates
 }
 
-fn is_open(step: &Step) -> bool {
+pub(super) fn is_open(step: &Step) -> bool {
     matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_))
 }
 

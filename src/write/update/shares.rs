@@ -89,21 +89,34 @@ pub(super) struct Missing {
     pub(super) overrides: Overrides,
 }
 
+/// What new totals come to.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// Of the parts, in their order.
+    pub(super) tasks: Vec<PartTask>,
+    /// Of the parts that earlier writes have still to make, by the member's name.
+    pub(super) coming: Vec<(String, Vec<Change>)>,
+    /// The parts that are to be made.
+    pub(super) missing: Vec<Missing>,
+}
+
 impl<F: Fleet> Work<'_, F> {
-    /// The parts' shares of new totals, in the order of the parts, and the parts that are to be made.
-    pub(super) async fn shares(&self, totals: &[Total]) -> (Vec<PartTask>, Vec<Missing>) {
-        let mut tasks: Vec<PartTask> = self.parts().map(|_| PartTask::default()).collect();
-        let mut missing = Vec::new();
+    /// The parts' shares of new totals.
+    pub(super) async fn shares(&self, totals: &[Total]) -> Shares {
+        let with_parts = self.parts().count();
         if totals.is_empty() {
-            return (tasks, missing);
+            return Shares { tasks: vec![PartTask::default(); with_parts], ..Shares::default() };
         }
+        let mut missing = Vec::new();
         let marker = marker_of(&self.home.document);
         let policy = self.policy(marker.as_ref());
         let candidates = self.candidates(policy.as_ref()).await;
         let told = Told { policy: policy.as_ref(), candidates: &candidates };
+        let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();
+        let mut tasks = vec![PartTask::default(); all.len()];
         for total in in_order(self.key, totals) {
             let Asked::Number(number) = &total.asked else {
-                for (task, part) in tasks.iter_mut().zip(self.parts()) {
+                for (task, part) in tasks.iter_mut().zip(&all) {
                     let Asked::Same(same) = &total.asked else { continue };
                     task.own.extend(change(
                         total.field,
@@ -113,23 +126,24 @@ impl<F: Fleet> Work<'_, F> {
                 }
                 continue;
             };
-            let mut claims: Vec<Claim> = self.parts().map(|part| self.claim(part, total.field, &told)).collect();
-            let with_parts = claims.len();
-            claims.extend(self.newcomers(marker.as_ref(), &told));
-            self.bound(&mut claims, total.field, totals, &tasks);
+            let mut claims: Vec<Claim> = all.iter().map(|part| self.claim(part, total.field, &told)).collect();
+            claims.extend(self.newcomers(marker.as_ref(), &all, &told));
+            self.bound(&mut claims, total.field, totals, all.iter().zip(&tasks));
             let numbers = divide(*number, &claims, total.field.floor, &self.visible.uid);
-            for ((task, part), number) in tasks.iter_mut().zip(self.parts()).zip(&numbers) {
+            for ((task, part), number) in tasks.iter_mut().zip(&all).zip(&numbers) {
                 let now = self.awaited(part).pointer(total.field.pointer).cloned();
                 task.own.extend(change(total.field, now, Some((*number).into())));
             }
-            for (claim, share) in claims.into_iter().zip(numbers).skip(with_parts).filter(|(_, share)| *share > 0) {
+            for (claim, share) in claims.into_iter().zip(numbers).skip(all.len()).filter(|(_, share)| *share > 0) {
                 let cluster = marker.iter().flat_map(|marker| &marker.members).find(|(name, _)| *name == claim.member);
                 let Some((_, cluster_uid)) = cluster.cloned() else { continue };
                 let overrides = claim.terms.overrides;
                 missing.push(Missing { member: claim.member, cluster_uid, field: total.field, share, overrides });
             }
         }
-        (tasks, missing)
+        let coming = tasks.split_off(with_parts).into_iter().zip(all.iter().skip(with_parts));
+        let coming = coming.map(|(task, part)| (part.member.to_string(), task.own)).collect();
+        Shares { tasks, coming, missing }
     }
 
     /// A part's document as it will be when what waits for it is done.
@@ -175,13 +189,19 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// What goes along with others has a part everywhere, and no bounds but its own: the least is never above the most.
-    fn bound(&self, claims: &mut [Claim], field: Field, totals: &[Total], tasks: &[PartTask]) {
+    fn bound<'t>(
+        &self,
+        claims: &mut [Claim],
+        field: Field,
+        totals: &[Total],
+        parts: impl Iterator<Item = (&'t Held, &'t PartTask)>,
+    ) {
         let division = Division::of(&self.key.gvk.group, &self.key.gvk.kind);
         if !division.is_some_and(Division::goes_along) {
             return;
         }
         let changes = |field: Field| totals.iter().any(|total| total.field == field);
-        for ((claim, part), task) in claims.iter_mut().zip(self.parts()).zip(tasks) {
+        for (claim, (part, task)) in claims.iter_mut().zip(parts) {
             (claim.terms, claim.max) = (Terms::default(), None);
             let mut now = self.awaited(part);
             take(&task.own, Take::Always, &mut now);
@@ -199,10 +219,10 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// The members that the marker lists and that have no part: with more to divide they may get one.
-    fn newcomers(&self, marker: Option<&Marker>, told: &Told<'_>) -> Vec<Claim> {
+    fn newcomers(&self, marker: Option<&Marker>, parts: &[Held], told: &Told<'_>) -> Vec<Claim> {
         let replicas = Division::of(&self.key.gvk.group, &self.key.gvk.kind) == Some(Division::Replicas);
         let Some(marker) = marker.filter(|_| replicas) else { return Vec::new() };
-        let listed = marker.members.iter().filter(|(name, _)| !self.parts().any(|part| part.member == *name));
+        let listed = marker.members.iter().filter(|(name, _)| !parts.iter().any(|part| part.member == *name));
         let same = |(name, cluster_uid): &&(MemberName, String)| {
             self.writer.fleet.cluster_uid(name).as_ref() == Some(cluster_uid)
         };

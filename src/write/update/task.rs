@@ -23,6 +23,9 @@ pub(super) struct Task {
     pub(super) shown: Vec<Change>,
     /// What changes in the other parts, in the order of the entry's targets.
     pub(super) others: Vec<PartTask>,
+    /// The shares of parts that earlier writes have still to make, by the member's name.
+    #[serde(default)]
+    pub(super) coming: Vec<(String, Vec<Change>)>,
     /// The create of parts whose share was 0: the targets that have no own UID.
     pub(super) making: Option<Box<Entry>>,
 }
@@ -34,6 +37,10 @@ pub(super) struct PartTask {
     pub(super) shared: Vec<Change>,
     /// Its share of what is divided.
     pub(super) own: Vec<Change>,
+    /// The paths of fields that the apply leaves out, and takes part in only for the default not to come in their place: its
+    /// manager does not have them after it.
+    #[serde(default)]
+    pub(super) disowns: Vec<Vec<String>>,
     /// What its member is to apply, in a server-side apply: the changes only say what comes of that.
     pub(super) apply: Option<Value>,
 }

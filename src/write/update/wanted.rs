@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     placement::{
+        divided::Field,
         marker::OWN_PREFIX,
         merge::{Change, What, difference},
     },
@@ -138,6 +139,19 @@ fn names_revision(request: &Request) -> bool {
             matches!(path, "" | "/metadata" | "/metadata/resourceVersion")
         }),
         _ => patch.pointer("/metadata/resourceVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty()),
+    }
+}
+
+/// Says whether a patch says what a divided field is to be.
+pub(super) fn names(request: &Request, field: &Field) -> bool {
+    let Ok(patch) = serde_json::from_slice::<Value>(&request.body) else { return false };
+    match &patch {
+        _ if request.method == Method::PUT => false,
+        Value::Array(operations) => operations.iter().any(|operation| {
+            let text = |name: &str| operation.get(name).and_then(Value::as_str).unwrap_or_default();
+            text("op") != "test" && text("path") == field.pointer
+        }),
+        _ => patch.pointer(field.pointer).is_some(),
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) struct Work<'a, F: Fleet> {
     /// The status is not this write's.
     pub(super) without_status: bool,
     /// Updates of the object that are not finished everywhere.
-    earlier: Vec<Entry>,
+    pub(super) earlier: Vec<Entry>,
     refreshes_left: u32,
 }
 
@@ -183,9 +183,13 @@ impl<'a, F: Fleet> Work<'a, F> {
     async fn plan(&mut self) -> Result<Plan, Stop> {
         let wanted = wanted::read(self.request, self.key, &self.visible, &self.shown)?;
         self.manner.managed_fields.clone_from(&wanted.managed_fields);
+        self.hold_owners(&wanted.after).await?;
+        let is_coming = !divided(self.key).is_empty() && !self.coming().is_empty();
         let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
-            Total::read(&wanted.after, *field).filter(|_| is != was)
+            // What parts will have that are still to be made is not in the sum that is shown.
+            let is_told = is_coming && wanted::names(self.request, field);
+            Total::read(&wanted.after, *field).filter(|_| is != was || is_told)
         };
         let totals: Vec<Total> = divided(self.key).iter().filter_map(total).collect();
         Ok(Box::pin(self.draft(&wanted, None, &totals)).await)
@@ -196,6 +200,7 @@ impl<'a, F: Fleet> Work<'a, F> {
         let mut patch = wanted::object(&self.request.body)?;
         let (revision, uid) = wanted::strip(&mut patch);
         wanted::judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
+        self.hold_owners(&patch).await?;
         let mut totals = Vec::new();
         for field in divided(self.key) {
             let Some(asked) = wanted::take_at(&mut patch, field.path) else { continue };

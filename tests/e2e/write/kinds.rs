@@ -35,6 +35,34 @@ async fn kubectl_creates_finds_and_deletes_every_kind() {
     generated(&fleet, &all).await;
     in_a_new_namespace(&fleet, &all).await;
     of_a_new_kind(&fleet, &all).await;
+    told_in_every_version(&fleet).await;
+}
+
+/// A revision of one version is one of every version: a watch from it does not tell again of what it stands for, and
+/// of what a write is in the middle of no version tells.
+async fn told_in_every_version(fleet: &Kubefold) {
+    let api = fleet.api().await;
+    let version = |of: &str| format!("/apis/example.com/{of}/namespaces/default/things");
+    for of in ["v1", "v1beta1"] {
+        // Both are followed from here on.
+        api.get(&version(of)).await;
+    }
+    for round in 0..3 {
+        let name = format!("twice-{round}");
+        let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}});
+        let made = api.create(&version("v1"), &thing).await;
+        let from = &made["metadata"]["resourceVersion"].as_str().unwrap();
+        let deleted = api.request(Method::DELETE, &format!("{}/{name}", version("v1")), "").await;
+        assert_eq!(deleted.status, 200, "{deleted}");
+        for of in ["v1", "v1beta1"] {
+            let fields = format!("fieldSelector=metadata.name%3D{name}");
+            let path = format!("{}?watch=1&timeoutSeconds=30&resourceVersion={from}&{fields}", version(of));
+            let mut watch = api.watch(&path).await;
+            let event = watch.next(SOON).await.unwrap();
+            let told = (event["type"].as_str(), &event["object"]["metadata"]["annotations"]["kubefold.io/behind"]);
+            assert_eq!(told, (Some("DELETED"), &Value::Null), "{of}: {event}");
+        }
+    }
 }
 
 async fn dry_runs(fleet: &Kubefold, all: &[&Member; 3]) {
@@ -182,16 +210,19 @@ async fn in_a_new_namespace(fleet: &Kubefold, all: &[&Member; 3]) {
 }
 
 async fn of_a_new_kind(fleet: &Kubefold, all: &[&Member; 3]) {
+    let version = |name: &str| {
+        json!({
+            "name": name, "served": true, "storage": name == "v1",
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+        })
+    };
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "things.example.com"},
         "spec": {
             "group": "example.com", "scope": "Namespaced",
             "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
-            }]
+            "versions": [version("v1"), version("v1beta1")]
         }
     });
     fleet.apply(&definition.to_string()).await;

@@ -1,7 +1,7 @@
 //! Creates that are refused: whole, before anything is made, and by whom.
 
 use http::{Method, Request, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::support::{Admission, FleetFile, Kubefold, MemberOptions, Testbed, Verdict, Which};
@@ -22,6 +22,48 @@ async fn what_one_member_refuses_is_made_nowhere() {
     quotas(&api, &all).await;
     policies(&api, &all, &admission).await;
     nodes(&api, &all).await;
+    owners(&api, &all).await;
+}
+
+/// An owner that a member lacks is refused to a part there: the member would collect the part.
+async fn owners(api: &Api, all: &[&Member; 3]) {
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = |name: &str, annotations: Value| {
+        let metadata = json!({"name": name, "namespace": "default", "annotations": annotations});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    };
+    let boss = api.create(maps, &map("boss", json!({"kubefold.io/place-on": "east"}))).await;
+    let chief = api.create(maps, &map("chief", json!({}))).await;
+    api.create(maps, &map("owned", json!({}))).await;
+    let by = |owner: &Value| {
+        let of = &owner["metadata"];
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": of["name"], "uid": of["uid"]}])
+    };
+    let path = format!("{maps}/owned");
+    let patch = async |content_type: &str, body: &Value| {
+        let request = Request::patch(&path).header("content-type", content_type);
+        api.send(request.body(body.to_string().into()).unwrap()).await.unwrap()
+    };
+    let body = |owner| json!({"metadata": {"ownerReferences": by(owner)}});
+    let mut whole = api.get(&path).await;
+    whole["metadata"]["ownerReferences"] = by(&boss);
+    let operation = json!([{"op": "add", "path": "/metadata/ownerReferences", "value": by(&boss)}]);
+    for told in [
+        patch("application/merge-patch+json", &body(&boss)).await,
+        patch("application/strategic-merge-patch+json", &body(&boss)).await,
+        patch("application/json-patch+json", &operation).await,
+        api.request(Method::PUT, &path, whole.to_string()).await,
+    ] {
+        refused(&told, 422, "Invalid", &["west: it does not hold the owner ConfigMap \"boss\"", "north: it does not"]);
+        assert!(!told.to_string().contains("east: it does not"), "{told}");
+    }
+    patch("application/merge-patch+json", &body(&chief)).await.ok();
+    for member in all {
+        let (part, owner) =
+            (in_member(member, &path).await.unwrap(), in_member(member, &format!("{maps}/chief")).await.unwrap());
+        assert_eq!(part["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
+    }
+    assert_eq!(api.get(&path).await["metadata"]["ownerReferences"][0]["uid"], chief["metadata"]["uid"]);
 }
 
 async fn names_in_use(api: &Api, all: &[&Member; 3]) {
@@ -39,7 +81,10 @@ async fn names_in_use(api: &Api, all: &[&Member; 3]) {
     post(api, &deployment("native", 1)).await.ok();
     assert_eq!(shares(all, "native").await, split(&[("west", 1), ("north", 1)]));
     let told = post(api, &deployment("native", 1)).await;
-    refused(&told, 409, "AlreadyExists", &["deployments.apps \"native\" already exists"]);
+    refused(&told, 409, "AlreadyExists", &["deployments.apps \"native\" already exists in member north"]);
+    let shared = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});
+    let told = api.request(Method::POST, "/api/v1/namespaces", shared.to_string()).await;
+    refused(&told, 409, "AlreadyExists", &["namespaces \"default\" already exists in members east, west, north"]);
     let dry =
         api.request(Method::POST, &format!("{DEPLOYMENTS}?dryRun=All"), deployment("native", 1).to_string()).await;
     refused(&dry, 409, "AlreadyExists", &["already exists"]);
@@ -151,7 +196,11 @@ async fn nodes(api: &Api, all: &[&Member; 3]) {
     for member in all {
         let zone = json!({"zone": member.name()});
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node", "labels": zone}});
-        member.api().await.create("/api/v1/nodes", &node).await;
+        let api = member.api().await;
+        api.create("/api/v1/nodes", &node).await;
+        // No controllers run here that would make it.
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+        api.create("/api/v1/namespaces/default/serviceaccounts", &account).await;
     }
     eventually(SOON, async || {
         let nodes = api.get("/api/v1/nodes").await["items"].as_array().unwrap().len();
@@ -169,7 +218,48 @@ async fn nodes(api: &Api, all: &[&Member; 3]) {
 
     picky["metadata"]["name"] = json!("pickier");
     picky["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "moon"});
+    // As a kube-apiserver does: an autoscaler may bring such a node.
+    let waiting = post(api, &picky).await;
+    assert_eq!(waiting.status, StatusCode::CREATED);
+    let said = waiting.warnings().join("\n");
     let why = "none of its nodes matches the node selector";
-    let each = ["east", "west", "north"].map(|member| format!("{member}: {why}"));
-    refused(&post(api, &picky).await, 422, "Invalid", &each.each_ref().map(String::as_str));
+    assert!(["east", "west", "north"].iter().all(|member| said.contains(&format!("{member}: {why}"))), "{said}");
+    assert_eq!(shares(all, "pickier").await.values().sum::<i64>(), 7);
+    on_named_nodes(api, all).await;
 }
+
+/// What names a node of one member goes to that member, whose node it is then.
+async fn on_named_nodes(api: &Api, all: &[&Member; 3]) {
+    let containers = json!([{"name": "c", "image": "c:1"}]);
+    let pod =
+        |name: &str, spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+    let fields = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node@west"]}]}]);
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": fields}});
+    let affine = pod("affine", json!({"containers": containers, "affinity": {"nodeAffinity": required}}));
+    let named = pod("named", json!({"containers": containers, "nodeName": "node@north"}));
+    let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "attached"},
+        "spec": {"attacher": "a.example.com", "nodeName": "node@north", "source": {"persistentVolumeName": "volume"}}});
+    let (pods, attachments) = ("/api/v1/namespaces/default/pods", "/apis/storage.k8s.io/v1/volumeattachments");
+    for (body, path, member, field, own) in [
+        (&affine, pods, 1, AFFINE, "node"),
+        (&named, pods, 2, "/spec/nodeName", "node"),
+        (&attachment, attachments, 2, "/spec/nodeName", "node"),
+    ] {
+        let name = body["metadata"]["name"].as_str().unwrap();
+        let made = api.create(path, body).await;
+        assert_eq!(made.pointer(field), body.pointer(field), "{made}");
+        for (at, one) in all.iter().enumerate() {
+            let there = one.api().await.get(path).await;
+            let mut items = there["items"].as_array().unwrap().iter();
+            let found = items.find(|item| item["metadata"]["name"] == name).and_then(|item| item.pointer(field));
+            assert_eq!(found, (at == member).then(|| json!(own)).as_ref(), "{name} in {}", one.name());
+        }
+    }
+    let two = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node@moon"]}]}]);
+    let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": two}});
+    let lost = pod("lost", json!({"containers": containers, "affinity": {"nodeAffinity": required}}));
+    let refusal = api.request(Method::POST, pods, lost.to_string()).await;
+    assert_eq!(refusal.status, StatusCode::UNPROCESSABLE_ENTITY, "{refusal:?}");
+}
+
+const AFFINE: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";

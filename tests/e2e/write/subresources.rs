@@ -130,14 +130,49 @@ async fn tokens(bed: &Testbed, fleet: &Kubefold, api: &Api) {
     let bound = ["create", "token", "default", "--bound-object-kind=Pod", "--bound-object-name=bound"];
     let uid = api.get(&format!("{PODS_PATH}/bound")).await["metadata"]["uid"].clone();
     let token = fleet.kubectl(&[bound.as_slice(), &["--bound-object-uid", uid.as_str().unwrap()]].concat()).await;
-    let holder = home(bed, &format!("{PODS_PATH}/bound")).await.name();
-    match holder {
-        "east" => assert_eq!(token.ok().trim().split('.').count(), 3, "{token}"),
-        _ => assert!(
-            token.refused().contains("not found"),
-            "the account's home is east, the pod is in {holder}: {token}"
-        ),
+    assert_eq!(token.ok().trim().split('.').count(), 3, "it is made where the pod is: {token}");
+    let holder = home(bed, &format!("{PODS_PATH}/bound")).await;
+    let claims = holder.kubectl(&["get", "--raw", "/api/v1/namespaces/default/pods/bound"]).await;
+    assert!(claims.ok().contains("\"name\":\"bound\""), "{claims}");
+    token_secrets(bed, fleet, api).await;
+}
+
+/// Each member's controller fills in the token of its own account, and deletes a Secret that names the UID of another.
+async fn token_secrets(bed: &Testbed, fleet: &Kubefold, api: &Api) {
+    let robot = api.get(&format!("{NAMESPACE}/serviceaccounts/robot")).await["metadata"]["uid"].clone();
+    let secret = |name: &str, annotations: Value| {
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations}})
+    };
+    let (account, uid) = ("kubernetes.io/service-account.name", "kubernetes.io/service-account.uid");
+    let secrets = format!("{NAMESPACE}/secrets");
+    api.create(&secrets, &secret("by-name", json!({account: "robot"}))).await;
+    let made = api.create(&secrets, &secret("by-uid", json!({account: "robot", uid: robot, "own": "x"}))).await;
+    assert_eq!((&made["metadata"]["annotations"][uid], &made["metadata"]["annotations"]["own"]), (&robot, &json!("x")));
+    for name in ["by-name", "by-uid"] {
+        let path = format!("{secrets}/{name}");
+        for member in MEMBERS {
+            let own = in_member(&bed[member], &format!("{NAMESPACE}/serviceaccounts/robot")).await.unwrap();
+            let filled = async || match in_member(&bed[member], &path).await {
+                Some(part) if part["data"]["token"].is_string() => Ok(part),
+                part => Err(format!("{name} in {member}: {part:?}")),
+            };
+            let part = eventually(SOON, filled).await;
+            assert_eq!(part["metadata"]["annotations"][uid], own["metadata"]["uid"], "{name} in {member}");
+        }
+        let shown = eventually(SOON, async || match api.get(&path).await {
+            shown if shown["data"]["token"].is_string() => Ok(shown),
+            shown => Err(shown.to_string()),
+        })
+        .await;
+        assert_eq!(shown["metadata"]["annotations"][uid], robot, "{shown}");
+        // What is shown may be written back.
+        let put = api.request(Method::PUT, &path, shown.to_string()).await;
+        assert_eq!(put.ok()["metadata"]["annotations"][uid], robot);
+        let part = in_member(&bed["west"], &path).await.unwrap();
+        assert_ne!(part["metadata"]["annotations"][uid], robot, "{part}");
     }
+    fleet.kubectl(&["delete", "secret", "by-name", "by-uid"]).await.ok();
 }
 
 async fn evicted(bed: &Testbed, fleet: &Kubefold, api: &Api) {

@@ -77,6 +77,7 @@ async fn a_change_is_made_in_every_part() {
     scales(&stage).await;
     edits(&stage).await;
     applies(&stage).await;
+    annotations(&stage).await;
     nobody_loses(&stage).await;
     shared_objects(&stage).await;
     behind(&stage).await;
@@ -264,6 +265,7 @@ async fn applies(stage: &Stage) {
         assert_eq!(managers.iter().filter(applied).count(), 1, "{part}");
         assert!(!managers.iter().any(|one| one["manager"] == "kubectl" && one["operation"] == "Update"), "{part}");
     }
+    unsaid(stage, &mut manifest).await;
     manifest["metadata"]["labels"]["own"] = "x".into();
     apply(&manifest, &[]).await.ok();
     manifest["metadata"]["labels"].as_object_mut().unwrap().remove("own");
@@ -290,6 +292,90 @@ async fn applies(stage: &Stage) {
     assert!(told.stderr.contains("member west"), "{told}");
     stage.kubectl(&["delete", "deployment", "applied"]).await;
     gone(&stage.api, &stage.all(), "applied").await;
+}
+
+/// An apply that leaves the number out has the default of the whole, and has it no more: a later one leaves alone what
+/// others made of it.
+async fn unsaid(stage: &Stage, manifest: &mut Value) {
+    let admin = stage.fleet.as_admin();
+    let args = ["apply", "--server-side", "-f", "-"];
+    manifest["spec"].as_object_mut().unwrap().remove("replicas");
+    admin.run_with_input(&args, &manifest.to_string()).await.ok();
+    let total = async || stage.shares("applied").await.values().sum::<i64>();
+    assert_eq!(total().await, 1);
+    for managers in stage.everywhere("applied", "/metadata/managedFields").await {
+        let has = |one: &&Value| one["fieldsV1"]["f:spec"]["f:replicas"].is_object();
+        assert_eq!(managers.as_array().unwrap().iter().filter(has).count(), 0, "{managers}");
+    }
+    stage.kubectl(&["scale", "deployment/applied", "--replicas=14"]).await;
+    admin.run_with_input(&args, &manifest.to_string()).await.ok();
+    assert_eq!(total().await, 14);
+}
+
+/// JSON patches of annotations, of which a part has one more than its author knows.
+async fn annotations(stage: &Stage) {
+    let api = &stage.api;
+    let (maps, member) = ("/api/v1/namespaces/default/configmaps", stage.bed["east"].api().await);
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes", "annotations": {"old": "1"}}});
+    member.create(maps, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "alone", "annotations": {"old": "1"}}})).await;
+    api.create(maps, &map).await;
+    let all = "/metadata/annotations";
+    for (patch_, wanted) in [
+        (json!([{"op": "add", "path": format!("{all}/x"), "value": "1"}]), json!({"old": "1", "x": "1"})),
+        (json!([{"op": "add", "path": all, "value": {"y": "1"}}]), json!({"y": "1"})),
+        (json!([{"op": "replace", "path": all, "value": {"z": "1"}}]), json!({"z": "1"})),
+        (json!([{"op": "test", "path": format!("{all}/z"), "value": "2"}]), json!({"z": "1"})),
+        (json!([{"op": "remove", "path": format!("{all}/nothing")}]), json!({"z": "1"})),
+        (json!([{"op": "remove", "path": all}, {"op": "add", "path": all, "value": {"w": "1"}}]), json!({"w": "1"})),
+        (json!([{"op": "remove", "path": all}]), Value::Null),
+        (
+            json!([{"op": "add", "path": all, "value": {}}, {"op": "add", "path": format!("{all}/x"), "value": "1"}]),
+            json!({"x": "1"}),
+        ),
+    ] {
+        let ours = patch(api, &format!("{maps}/notes"), JSON_PATCH, &patch_).await;
+        let theirs = patch(&member, &format!("{maps}/alone"), JSON_PATCH, &patch_).await;
+        assert_eq!(ours.status, theirs.status, "{patch_}: {ours}");
+        assert_eq!(member.get(&format!("{maps}/alone")).await.pointer(all).cloned().unwrap_or_default(), wanted);
+        for member in stage.all() {
+            let mut part = in_member(member, &format!("{maps}/notes")).await.unwrap();
+            let notes = part["metadata"]["annotations"].as_object_mut().unwrap();
+            assert!(notes.remove(MARKER).is_some(), "{patch_}: {} lost its marker", member.name());
+            assert_eq!(
+                Value::from(notes.clone()),
+                if wanted.is_null() { json!({}) } else { wanted.clone() },
+                "{patch_}"
+            );
+        }
+    }
+    // A controller has copied the marker to a native: that of its member's stays, whatever a client says of the others.
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "copied", "annotations": {MARKER: "copied", "old": "1"}},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}});
+    member.create(sets, &set).await;
+    let path = format!("{sets}/copied@east");
+    eventually(SOON, async || match api.request(Method::GET, &path, "").await {
+        answer if answer.status == 200 => Ok(()),
+        answer => Err(answer.to_string()),
+    })
+    .await;
+    for (patch_, wanted) in [
+        (
+            json!([{"op": "add", "path": format!("{all}/x"), "value": "1"}]),
+            json!({MARKER: "copied", "old": "1", "x": "1"}),
+        ),
+        (json!([{"op": "replace", "path": all, "value": {"y": "1"}}]), json!({MARKER: "copied", "y": "1"})),
+        (
+            json!([{"op": "test", "path": all, "value": {"y": "1", "kubefold.io/cluster": "east"}}]),
+            json!({MARKER: "copied", "y": "1"}),
+        ),
+        (json!([{"op": "remove", "path": all}]), json!({MARKER: "copied"})),
+    ] {
+        patch(api, &path, JSON_PATCH, &patch_).await.ok();
+        assert_eq!(member.get(&format!("{sets}/copied")).await["metadata"]["annotations"], wanted, "{patch_}");
+    }
 }
 
 /// Clients that compare and swap lose nothing, and neither do those that patch.

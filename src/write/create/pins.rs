@@ -1,0 +1,46 @@
+//! A body that names something of one member, `node-0@east`, can only go there.
+
+use std::borrow::Cow;
+
+use crate::{
+    config::MemberName,
+    placement::scheduling::PodRequirements,
+    wire::{locate::Paths, resource::Gvk},
+    write::fleet::Fleet,
+};
+
+type Path = &'static [&'static str];
+
+/// Where bodies name nodes, volumes and pods by a bare name: a part of the store's table of joins. What owns an object
+/// binds it, too, and is looked up by its UID.
+const PATHS: &[(&str, &str, &[Path])] = &[
+    ("", "PersistentVolumeClaim", &[&["spec", "volumeName"]]),
+    ("", "PersistentVolume", &[&["spec", "claimRef", "name"]]),
+    ("storage.k8s.io", "VolumeAttachment", &[&["spec", "nodeName"], &["spec", "source", "persistentVolumeName"]]),
+    ("discovery.k8s.io", "EndpointSlice", &[&["endpoints", "*", "nodeName"], &["endpoints", "*", "targetRef", "name"]]),
+];
+
+/// A name of one member, as the client wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::write) struct Pin {
+    /// `node-0@east`.
+    pub(in crate::write) named: String,
+    /// Whose it is.
+    pub(in crate::write) member: MemberName,
+}
+
+/// Everything of some member that a body names.
+pub(in crate::write) fn pins<F: Fleet>(fleet: &F, gvk: &Gvk, json: &str, pod: Option<&PodRequirements>) -> Vec<Pin> {
+    let mut names: Vec<Cow<'_, str>> = Vec::new();
+    if &*gvk.kind == "Pod" && gvk.group.is_empty() {
+        names.extend(pod.into_iter().flat_map(PodRequirements::node_names).map(Cow::Borrowed));
+    }
+    for (_, _, paths) in PATHS.iter().filter(|(group, kind, _)| *group == &*gvk.group && *kind == &*gvk.kind) {
+        let mut found = Vec::new();
+        let located = Paths::new(paths.iter().map(|path| (0, *path))).locate(json, &mut found);
+        let raw = found.iter().filter(|_| located.is_ok()).filter_map(|place| json.get(place.range.clone()));
+        names.extend(raw.filter_map(|raw| serde_json::from_str(raw).ok()).map(Cow::Owned));
+    }
+    let split = |name: &Cow<'_, str>| Some(Pin { named: name.to_string(), member: fleet.split(name)?.1 });
+    names.iter().filter_map(split).collect()
+}

@@ -1,0 +1,266 @@
+//! What lands late, and parts that are made later: they are made as the object is by then.
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    wire::resource::{Gvk, Gvr},
+    write::{
+        request::Request,
+        tests::{
+            Process, fresh, message, pair, parsed, request,
+            scripted::{Fault, Scripted, member},
+            update::{MERGE, down, patch, send},
+        },
+    },
+};
+use std::time::Duration;
+
+fn of(kind: (&str, &str, &str), request: Request) -> Request {
+    let (group, kind, resource) = kind;
+    let is_namespace = kind == "Namespace";
+    let namespace = if is_namespace { String::new() } else { request.namespace.clone() };
+    Request { gvr: Gvr::new(group, "v1", resource), gvk: Gvk::new(group, "v1", kind), namespace, ..request }
+}
+
+const CONFIG_MAP: (&str, &str, &str) = ("", "ConfigMap", "configmaps");
+const NAMESPACE: (&str, &str, &str) = ("", "Namespace", "namespaces");
+const BUDGET: (&str, &str, &str) = ("policy", "PodDisruptionBudget", "poddisruptionbudgets");
+
+fn body(labels: &Value) -> Value {
+    json!({"metadata": {"name": "web", "labels": labels}})
+}
+
+fn relabel(kind: (&str, &str, &str), labels: &Value) -> Request {
+    of(kind, patch(MERGE, &json!({"metadata": {"labels": labels}})))
+}
+
+/// The labels of each member's part that are not kubefold's own.
+fn labels(fleet: &Scripted) -> Vec<(String, Value)> {
+    fleet.standing("web");
+    let world = fleet.world.lock();
+    let parts = world.members.iter().filter_map(|(member, cluster)| Some((member, cluster.objects.get("web")?)));
+    let labels = parts.map(|(member, part)| {
+        let mut labels = part["metadata"]["labels"].clone();
+        labels.as_object_mut().unwrap().shift_remove("kubefold.io/placement");
+        (member.to_string(), labels)
+    });
+    labels.collect()
+}
+
+fn spec(fleet: &Scripted, field: &str) -> Vec<(String, Value)> {
+    fleet.standing("web");
+    let world = fleet.world.lock();
+    let parts = world.members.iter().filter_map(|(member, cluster)| Some((member, cluster.objects.get("web")?)));
+    parts.map(|(member, part)| (member.to_string(), part["spec"][field].clone())).collect()
+}
+
+fn both(value: &Value) -> Vec<(String, Value)> {
+    ["east", "west"].map(|name| (name.to_owned(), value.clone())).to_vec()
+}
+
+/// Makes the object, while what is sent to the other member lands 33 s later and the member is away from then on.
+async fn late(kind: (&str, &str, &str), object: &Value) -> (Scripted, tempfile::TempDir, Process, &'static str) {
+    let (fleet, directory, process) = fresh();
+    // Two rehearsals, then the part that is not the home.
+    fleet.world.lock().faults.insert(2, Fault::LostLate);
+    let reply = process.writer.create(of(kind, request("", object))).await;
+    assert_eq!(reply.code, 201, "{}", message(&reply));
+    let away = fleet.world.lock().calls[2].0.clone();
+    let away = if away.as_str() == "east" { "east" } else { "west" };
+    down(&fleet, away, true);
+    (fleet, directory, process, away)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lands_late_of_an_earlier_body_is_brought_to_the_later_one() {
+    for kind in [CONFIG_MAP, NAMESPACE] {
+        let (fleet, directory, process, away) = late(kind, &body(&json!({"a": "1", "b": "1", "c": "1"}))).await;
+        for change in [json!({"a": "2", "c": null}), json!({"a": "3", "d": "1"}), json!({"a": "4"})] {
+            let reply = send(&process, relabel(kind, &change)).await;
+            assert_eq!(reply.code, 200, "{}", message(&reply));
+        }
+        sleep(Duration::from_secs(36)).await;
+        let landed = labels(&fleet).into_iter().find(|(name, _)| name == away);
+        assert_eq!(landed.unwrap().1, json!({"a": "1", "b": "1", "c": "1"}), "it is there, as it was sent");
+        // Somebody changes what no update did.
+        let edited = |object: &mut Value| object["metadata"]["labels"]["b"] = "own".into();
+        edited(fleet.world.lock().members.get_mut(&member(away)).unwrap().objects.get_mut("web").unwrap());
+        process.cancel.cancel();
+        process.settled().await;
+        let process = Process::start(fleet.restarted(), &directory);
+        down(&fleet, away, false);
+        process.writer.replay();
+        process.settled().await;
+        let brought: Vec<Value> = labels(&fleet).into_iter().map(|(_, labels)| labels).collect();
+        for (name, held) in ["east", "west"].iter().zip(brought) {
+            let b = if *name == away { "own" } else { "1" };
+            assert_eq!(held, json!({"a": "4", "b": b, "d": "1"}), "{kind:?} in {name}");
+        }
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_body_lands_it_ends_as_the_object_is() {
+    // What is sent to the member again lands late, too: an earlier body, but not the first.
+    let (fleet, _directory, process, away) = late(CONFIG_MAP, &body(&json!({"a": "1"}))).await;
+    fleet.world.lock().faults.insert(2, Fault::LostNothing);
+    send(&process, relabel(CONFIG_MAP, &json!({"a": "2"}))).await;
+    down(&fleet, away, false);
+    // The look at the place, and the create again.
+    let next = fleet.world.lock().calls.len();
+    fleet.world.lock().faults = [(next + 1, Fault::LostLate)].into();
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(fleet.world.lock().calls.len(), next + 2);
+    down(&fleet, away, true);
+    fleet.world.lock().members.get_mut(&member(away)).unwrap().objects.clear();
+    send(&process, relabel(CONFIG_MAP, &json!({"a": "3"}))).await;
+    sleep(Duration::from_secs(60)).await;
+    down(&fleet, away, false);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(labels(&fleet), both(&json!({"a": "3"})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_that_lands_late_changes_nothing_that_came_after_it() {
+    let (fleet, _directory, process) = fresh();
+    let object = body(&json!({"a": "1"}));
+    assert_eq!(process.writer.create(of(CONFIG_MAP, request("", &object))).await.code, 201);
+    let apply = |value: &str| {
+        let patch = patch("application/apply-patch+yaml", &body(&json!({"a": value})));
+        of(CONFIG_MAP, Request { query: "fieldManager=ci".into(), ..patch })
+    };
+    {
+        let mut world = fleet.world.lock();
+        let next = world.calls.len();
+        // Two rehearsals, the home, and the other part.
+        world.faults = [(next + 3, Fault::LostLate)].into();
+    }
+    assert_eq!(send(&process, apply("2")).await.code, 200);
+    assert_eq!(send(&process, apply("3")).await.code, 200);
+    assert_eq!(labels(&fleet), both(&json!({"a": "3"})));
+    process.settled().await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(labels(&fleet), both(&json!({"a": "3"})));
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_takes_what_lands_late_of_a_create() {
+    for kind in [CONFIG_MAP, NAMESPACE] {
+        let (fleet, _directory, process, away) = late(kind, &body(&json!({"a": "1"}))).await;
+        down(&fleet, away, false);
+        let delete = of(kind, Request { method: Method::DELETE, ..request("", &Value::Null) });
+        let reply = process.writer.delete(delete, "web".into()).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        process.settled().await;
+        sleep(Duration::from_secs(60)).await;
+        assert!(fleet.standing("web").is_empty(), "{kind:?}: {:?}", fleet.standing("web"));
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_in_an_update_does_not_have_a_shared_object_made_as_it_was() {
+    for (fault, value) in [(Fault::CrashBefore, "1"), (Fault::CrashAfter, "2"), (Fault::CrashLate, "2")] {
+        let (fleet, directory, process) = fresh();
+        // East is behind, west has it.
+        down(&fleet, "east", true);
+        let reply = process.writer.create(of(NAMESPACE, request("", &body(&json!({"a": "1"}))))).await;
+        assert_eq!(reply.code, 201);
+        {
+            let mut world = fleet.world.lock();
+            world.calls.clear();
+            world.faults = [(1, fault)].into();
+        }
+        tokio::select! {
+            reply = send(&process, relabel(NAMESPACE, &json!({"a": "2"}))) => panic!("{}", message(&reply)),
+            () = fleet.killed.notified() => process.cancel.cancel(),
+        }
+        let fleet = fleet.restarted();
+        down(&fleet, "east", false);
+        let process = Process::start(fleet.clone(), &directory);
+        process.writer.replay();
+        process.settled().await;
+        assert_eq!(labels(&fleet), both(&json!({"a": value})), "{fault:?}");
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_is_behind_has_its_share_of_a_later_total() {
+    let budget = |spec: Value| json!({"metadata": {"name": "web"}, "spec": spec});
+    for (later, east, west) in [
+        (json!({"minAvailable": 6}), json!(2), json!(4)),
+        (json!({"minAvailable": 3}), json!(1), json!(2)),
+        (json!({"minAvailable": "50%"}), json!("50%"), json!("50%")),
+    ] {
+        let (fleet, directory, process) = fresh();
+        down(&fleet, "east", true);
+        let made = process.writer.create(of(BUDGET, request("", &budget(json!({"minAvailable": 3}))))).await;
+        assert_eq!(made.code, 201, "{}", message(&made));
+        assert_eq!(spec(&fleet, "minAvailable"), [("west".to_owned(), json!(2))]);
+        for spec in [json!({"minAvailable": 9}), later.clone()] {
+            let reply = send(&process, of(BUDGET, patch(MERGE, &json!({"spec": spec})))).await;
+            assert_eq!(reply.code, 200, "{}", message(&reply));
+        }
+        process.cancel.cancel();
+        process.settled().await;
+        down(&fleet, "east", false);
+        let process = Process::start(fleet.restarted(), &directory);
+        process.writer.replay();
+        process.settled().await;
+        let wanted = [("east".to_owned(), east), ("west".to_owned(), west)];
+        assert_eq!(spec(&fleet, "minAvailable"), wanted, "{later}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_lands_late_has_its_share_of_a_later_total() {
+    let budget = json!({"metadata": {"name": "web"}, "spec": {"minAvailable": 3}});
+    let (fleet, _directory, process, away) = late(BUDGET, &budget).await;
+    let swap = json!({"spec": {"minAvailable": null, "maxUnavailable": 6}});
+    assert_eq!(send(&process, of(BUDGET, patch(MERGE, &swap))).await.code, 200);
+    sleep(Duration::from_secs(36)).await;
+    down(&fleet, away, false);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(spec(&fleet, "minAvailable"), both(&Value::Null));
+    assert_eq!(spec(&fleet, "maxUnavailable"), [("east".to_owned(), json!(2)), ("west".to_owned(), json!(4))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_a_scale_up_has_still_to_make_is_made_as_the_object_is_then() {
+    for fault in [Fault::NotSent, Fault::LostLate] {
+        let fleet = Scripted::new(&[("east", 1), ("west", 5)]);
+        let directory = tempfile::tempdir().unwrap();
+        let process = Process::start(fleet.clone(), &directory);
+        let web = json!({"metadata": {"name": "web", "labels": {"a": "1"}}, "spec": {"replicas": 1}});
+        assert_eq!(process.writer.create(request("", &web)).await.code, 201);
+        assert_eq!(fleet.standing("web"), pair(&[("west", 1)]));
+        {
+            let mut world = fleet.world.lock();
+            let next = world.calls.len();
+            // Rehearsals of both, the home, and the part that is to be made.
+            world.faults = [(next + 3, fault)].into();
+        }
+        let scale = |replicas: u32| patch(MERGE, &json!({"spec": {"replicas": replicas}}));
+        let reply = send(&process, scale(6)).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        assert!(format!("{:?}", reply.warnings).contains("not changed in member east yet"), "{:?}", reply.warnings);
+        down(&fleet, "east", true);
+        assert_eq!(fleet.standing("web"), pair(&[("west", 5)]));
+        assert_eq!(parsed(&send(&process, scale(12)).await)["spec"]["replicas"], 10, "east has its two still to come");
+        send(&process, patch(MERGE, &json!({"metadata": {"labels": {"a": "2"}}}))).await;
+        sleep(Duration::from_secs(36)).await;
+        down(&fleet, "east", false);
+        process.writer.replay();
+        process.settled().await;
+        assert_eq!(fleet.standing("web"), pair(&[("east", 2), ("west", 10)]), "{fault:?}");
+        assert_eq!(labels(&fleet), both(&json!({"a": "2"})), "{fault:?}");
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
