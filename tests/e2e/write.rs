@@ -14,6 +14,7 @@ mod logical;
 mod outage;
 mod pinned;
 mod plan;
+mod policies;
 mod refused;
 mod release;
 mod rollout;

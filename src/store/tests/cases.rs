@@ -1,5 +1,7 @@
 //! The special cases, one by one.
 
+mod children;
+
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -129,109 +131,6 @@ fn placed_uid(placement: u8) -> String {
 
 fn replica_set(rv: u64, owner_uid: &str) -> Doc {
     Doc { owner: Some(("web", owner_uid.into())), ..doc(Kind::ReplicaSets, "web-1", "rs", rv) }
-}
-
-/// A child of that part, as its member's controller makes it.
-fn child(at: usize, rv: u64, order: &[usize]) -> Doc {
-    let parent = part(at, rv, 1, order);
-    let of = replica_set(rv, &parent.uid);
-    Doc { uid: format!("rs-{at}"), inherited: parent.marker, ..of }
-}
-
-#[test]
-fn what_the_controllers_of_one_placed_object_make_under_one_name_is_one_object() {
-    let mut fleet = Fleet::new();
-    let order = [WEST, EAST];
-    // In the east before anything else is known.
-    fleet.is(EAST, &Doc { replicas: 2, ..child(EAST, 20, &order) });
-    fleet.is(WEST, &Doc { replicas: 3, annotations: 4, ..child(WEST, 20, &order) });
-    assert_eq!(fleet.news(REPLICA_SETS), ["ADDED a/web-1", "MODIFIED a/web-1"]);
-    let shown = fleet.json(REPLICA_SETS, "a/web-1");
-    let uid = shown["metadata"]["uid"].clone();
-    assert_eq!((&shown["spec"]["replicas"], &shown["status"]["readyReplicas"]), (&5.into(), &5.into()));
-    assert_eq!(shown["metadata"]["annotations"]["a"], "b", "the home is the owner's");
-    assert_eq!(shown["metadata"]["annotations"]["kubefold.io/clusters"], "west,east");
-    assert!(!shown.to_string().contains("kubefold.io/placement"), "{shown}");
-    // The other part is no difference, and what lacks one is none either.
-    assert!(fleet.stores[REPLICA_SETS].remarks("a/web-1").is_empty());
-    fleet.gone(WEST, &child(WEST, 21, &order));
-    assert!(fleet.stores[REPLICA_SETS].remarks("a/web-1").is_empty());
-    assert_eq!(fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"], uid);
-    // A controller makes one again while the other lives: the same. After the last: another.
-    fleet.is(WEST, &Doc { uid: "again".into(), ..child(WEST, 22, &order) });
-    assert_eq!(fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"], uid);
-    fleet.news(REPLICA_SETS);
-    fleet.gone(EAST, &child(EAST, 23, &order));
-    assert_eq!(fleet.news(REPLICA_SETS), ["DELETED a/web-1", "ADDED a/web-1"]);
-    let second = fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"].clone();
-    assert_ne!(second, uid);
-    fleet.gone(WEST, &Doc { uid: "again".into(), ..child(WEST, 24, &order) });
-    fleet.is(EAST, &child(EAST, 25, &order));
-    assert_eq!(fleet.news(REPLICA_SETS), ["DELETED a/web-1", "ADDED a/web-1"]);
-    assert_ne!(fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"], second);
-}
-
-#[test]
-fn a_child_is_one_by_its_own_word_and_its_controllers() {
-    let mut fleet = Fleet::new();
-    let order = [EAST, WEST];
-    let it = child(EAST, 20, &order);
-    let marker = it.inherited.clone().unwrap();
-    let natives = [
-        // Copied between members.
-        (WEST, Doc { inherited: Some(marker.clone()), ..child(WEST, 21, &order) }),
-        // Another one's child, or nobody's.
-        (EAST, Doc { owner: Some(("db", "own-0".into())), ..it.clone() }),
-        (EAST, Doc { owner: None, rv: 22, ..it.clone() }),
-        // Its place is another.
-        (EAST, Doc { inherited: Some(Marker { namespace: "b".into(), ..marker.clone() }), rv: 23, ..it.clone() }),
-        (EAST, Doc { inherited: Some(Marker { kind: "Job".into(), ..marker }), rv: 24, ..it.clone() }),
-        // Widgets are made by whom their members know.
-        (EAST, Doc { kind: Kind::Widgets, ..it.clone() }),
-    ];
-    for (at, doc) in &natives {
-        fleet.is(*at, doc);
-        assert!(fleet.stores[doc.kind as usize].get("a/web-1").is_none(), "{doc:?}");
-    }
-    fleet.news(REPLICA_SETS);
-    // Adopted, and given up.
-    fleet.is(EAST, &Doc { rv: 25, ..it.clone() });
-    fleet.is(EAST, &Doc { owner: None, rv: 26, ..it });
-    assert_eq!(
-        fleet.news(REPLICA_SETS),
-        ["ADDED a/web-1", "DELETED a/web-1@east", "DELETED a/web-1", "ADDED a/web-1@east"]
-    );
-    // Where names are plain everything bears its own.
-    let fleet = Fleet::named(Names::Plain, 1);
-    fleet.is(EAST, &child(EAST, 20, &[EAST]));
-    assert_eq!(fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"], "rs-0");
-}
-
-#[test]
-fn a_store_of_parts_knows_who_they_are_and_keeps_nothing_else() {
-    let shared = shared(naming(Names::Suffixed, 3));
-    let store = FleetStore::of_parts(Kind::ReplicaSets.spec().into(), shared.clone(), |_| {});
-    let east = member(EAST);
-    store.join(&east, "cluster-0");
-    store.begin_list(&east);
-    let native = doc(Kind::ReplicaSets, "native", "n", 20);
-    let of_it = child(EAST, 20, &[EAST, WEST]);
-    assert!(store.list_slice(&east, &[&native.item(), &of_it.item()]).is_empty());
-    assert!(store.end_list(&east, 30).is_empty());
-    let referent = Referent::new(&east, "apps", "ReplicaSet", "a", "web-1");
-    assert!(shared.identities.get(referent.bytes(), Some("rs-0")).is_some());
-    assert_eq!(store.snapshot().objects.len(), 1);
-    assert!(store.parts("a/web-1")[0].document.len() < 120, "{:?}", store.parts("a/web-1"));
-    let event = |event_type, doc: &Doc| {
-        store.watch_event(&east, &Event { event_type, object: &doc.whole() }).unwrap();
-    };
-    event(EventType::Modified, &Doc { rv: 31, ..native });
-    event(EventType::Modified, &Doc { rv: 32, inherited: None, ..of_it.clone() });
-    assert_eq!((store.snapshot().objects.len(), store.position(&east)), (0, 32));
-    assert!(shared.identities.get(referent.bytes(), Some("rs-0")).is_none());
-    event(EventType::Modified, &Doc { rv: 33, ..of_it.clone() });
-    event(EventType::Deleted, &Doc { rv: 34, ..of_it });
-    assert!(store.snapshot().objects.is_empty() && store.parts("a/web-1").is_empty());
 }
 
 #[test]

@@ -394,3 +394,8 @@ async fn a_create_whose_home_is_declared_absent_does_not_wait_for_it() {
     assert!(process.writer.journal().open_entries().is_empty());
     assert_eq!(fleet.standing("web"), pair(&[("east", 1)]), "what stands of it stays");
 }
+
+/// What the member calls a version.
+fn own_revision(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}

@@ -138,11 +138,6 @@ impl Scripted {
     }
 }
 
-/// What the member calls a version.
-fn own_revision(object: &Value) -> Option<u64> {
-    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
-}
-
 impl World {
     /// Does what was under way and is due.
     fn land(&mut self) {
@@ -492,7 +487,7 @@ impl Fleet for Scripted {
             let mut object = world.members.get(&member(name))?.objects.get(own)?.clone();
             object["metadata"]["name"] = key.name.clone().into();
             // As far from the member's as a fleet's revision is.
-            let revision = own_revision(&object).map_or(7, |own| own + 1_000_000);
+            let revision = super::own_revision(&object).map_or(7, |own| own + 1_000_000);
             object["metadata"]["resourceVersion"] = revision.to_string().into();
             object["metadata"]["annotations"]["kubefold.io/cluster"] = name.into();
             let uid = object["metadata"]["uid"].as_str().unwrap_or("own").to_owned();
@@ -537,12 +532,12 @@ impl Fleet for Scripted {
 
     fn own_revision(&self, key: &Key, member: &MemberName, revision: u64) -> Option<u64> {
         let native = self.native(key, member).filter(|native| native.shown.revision == revision)?;
-        own_revision(&serde_json::from_slice(&native.json).unwrap())
+        super::own_revision(&serde_json::from_slice(&native.json).unwrap())
     }
 
     fn fleet_revision(&self, key: &Key, member: &MemberName, own: u64) -> Option<u64> {
         let native = self.native(key, member)?;
-        let held = own_revision(&serde_json::from_slice(&native.json).unwrap());
+        let held = super::own_revision(&serde_json::from_slice(&native.json).unwrap());
         (held == Some(own)).then_some(native.shown.revision)
     }
 
