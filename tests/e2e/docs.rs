@@ -19,6 +19,11 @@ const NOT_RUN: [(&str, &str, &str); 4] = [
     ("README.md", "scripts/play", "starts three clusters of its own; scripts/test runs it"),
     ("README.md", "scripts/test", "is what runs this"),
     (
+        "docs/streams.md",
+        "kubectl ",
+        "streams of programs that do not end; tests/e2e/streams.rs has them with a kubelet that answers",
+    ),
+    (
         "docs/writes.md",
         "kubefold plan -f web.yaml",
         "its policy and its third member are those of tests/e2e/write/plan.rs",
