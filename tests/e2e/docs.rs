@@ -15,13 +15,19 @@ use std::{
 use crate::support::{MemberOptions, Port, Process, Testbed, binary, eventually, program};
 
 /// Commands that are not run, by page and beginning, and why.
-const NOT_RUN: [(&str, &str, &str); 4] = [
+const NOT_RUN: [(&str, &str, &str); 6] = [
     ("README.md", "scripts/play", "starts three clusters of its own; scripts/test runs it"),
     ("README.md", "scripts/test", "is what runs this"),
     (
         "docs/streams.md",
         "kubectl ",
         "streams of programs that do not end; tests/e2e/streams.rs has them with a kubelet that answers",
+    ),
+    ("docs/writes.md", "kubectl patch service web", "a member refuses it: tests/e2e/write/denied.rs"),
+    (
+        "docs/writes.md",
+        "kubectl create configmap settings",
+        "a policy of a member refuses it: tests/e2e/write/denied.rs",
     ),
     (
         "docs/writes.md",
