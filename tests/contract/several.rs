@@ -81,8 +81,8 @@ fn judge(members: &[Target], said: &[Seen], told: &Seen, check: &Check) -> Optio
             union(members, &lists, &items(&told.raw), false)
         }
         (Body::Json(..), Body::Json(..)) if check.path.contains("{@}") => {
-            let (said, told) = (first.json()?, told.json()?);
-            (said != told).then(|| format!("{told}, and the member: {said}"))
+            let (said, told) = (first.json()?, without_cluster(told.json()?.clone()));
+            (*said != told).then(|| format!("{told}, and the member: {said}"))
         }
         _ => None,
     }
@@ -104,6 +104,20 @@ fn items(body: &Body) -> Vec<Shown<'_>> {
 fn key(object: &Value) -> String {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     object["metadata"]["namespace"].as_str().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+}
+
+/// A Table without the column that says who holds an object.
+fn without_cluster(mut body: Value) -> Value {
+    if body["kind"] != "Table" {
+        return body;
+    }
+    let Some(columns) = body["columnDefinitions"].as_array_mut() else { return body };
+    let Some(at) = columns.iter().position(|column| column["name"] == "Cluster") else { return body };
+    columns.remove(at);
+    for row in body["rows"].as_array_mut().into_iter().flatten() {
+        row["cells"].as_array_mut().unwrap().remove(at);
+    }
+    body
 }
 
 /// Promise 1, and Kubernetes' order.

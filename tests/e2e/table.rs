@@ -229,7 +229,7 @@ async fn a_table_takes_every_form_that_a_member_gives_it() {
     // YAML is an encoding of it like JSON.
     let yaml = ask(&ours, &format!("{MAPS}/map-1%40east"), "application/yaml;as=Table;v=v1;g=meta.k8s.io").await;
     assert_eq!(yaml.headers[header::CONTENT_TYPE], "application/yaml");
-    assert!(String::from_utf8_lossy(&yaml.body).contains("\n    name: map-1@east\n"), "{yaml}");
+    assert!(String::from_utf8_lossy(&yaml.body).contains("\n      name: map-1@east\n"), "{yaml}");
     let missing = ask(&ours, &format!("{MAPS}/none%40east"), TABLE).await;
     assert_eq!((missing.status, missing.json()["kind"].clone()), (StatusCode::NOT_FOUND, json!("Status")));
 }

@@ -52,7 +52,12 @@ pub(super) async fn rehearse<F: Fleet>(
                 if !name_taken && !taken.is_empty() {
                     continue;
                 }
-                let hint = if name_taken { held_by(entry, &taken) } else { NOTHING_MADE.to_owned() };
+                let hint = match code {
+                    _ if name_taken => held_by(entry, &taken),
+                    // The body's own fault: nobody would think that anything was made of it.
+                    StatusCode::BAD_REQUEST => String::new(),
+                    _ => NOTHING_MADE.to_owned(),
+                };
                 return Err(Stop { reply: refusal(member, code, &body, &hint), name_taken });
             }
             Outcome::NotSent(cause) | Outcome::Unknown(cause) => silent.push((member.clone(), cause)),

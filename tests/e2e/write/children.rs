@@ -139,7 +139,7 @@ async fn they_are_written_whole(bed: &Testbed, fleet: &Kubefold, (old, new): (&s
     let of_west = format!("{new}@west");
     let part = fleet.kubectl(&["get", "replicaset", &of_west, "-o", "jsonpath={.spec.replicas}"]).await;
     assert_eq!(part.ok(), "2", "a part can be read by its own name");
-    let refused = fleet.kubectl(&["annotate", "replicaset", &of_west, "note=y"]).await;
+    let refused = fleet.kubectl(&["annotate", "--overwrite", "replicaset", &of_west, "note=y"]).await;
     assert!(refused.refused().contains("write to"), "{refused}");
 
     fleet.kubectl(&["delete", "replicaset", old, "--timeout=60s"]).await.ok();
