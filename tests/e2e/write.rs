@@ -27,7 +27,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Api, Member, Watch, eventually};
+use crate::support::{Answer, Api, Kubefold, Member, Output, Testbed, Watch, eventually};
 
 /// For what takes a few round trips on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
@@ -52,6 +52,27 @@ fn deployment(name: &str, replicas: i64) -> Value {
             }
         }
     })
+}
+
+/// Three members and kubefold before them.
+struct Stage {
+    bed: Testbed,
+    fleet: Kubefold,
+    api: Api,
+}
+
+impl Stage {
+    fn all(&self) -> [&Member; 3] {
+        ["east", "west", "north"].map(|name| &self.bed[name])
+    }
+
+    async fn kubectl(&self, args: &[&str]) -> Output {
+        self.fleet.kubectl(args).await
+    }
+
+    async fn kubectl_with(&self, args: &[&str], input: &Value) -> Output {
+        self.fleet.as_admin().run_with_input(args, &input.to_string()).await
+    }
 }
 
 /// Creates in the fleet view, whatever comes of it.

@@ -7,6 +7,7 @@ use serde_json::Error;
 
 use crate::table::{
     cells::Cells,
+    kinds::Annotated,
     object::{List, Map, Object, Text},
 };
 
@@ -86,12 +87,6 @@ struct Amount<'a> {
     average_utilization: Option<i64>,
     average_value: Option<Text<'a>>,
     value: Option<Text<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct Annotated<'a> {
-    annotations: Map<'a>,
 }
 
 /// `printHorizontalPodAutoscaler`

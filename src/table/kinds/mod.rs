@@ -14,9 +14,13 @@ mod resource;
 mod storage;
 mod workload;
 
+use serde::Deserialize;
 use serde_json::Error;
 
-use crate::table::{cells::Cells, object::Object};
+use crate::table::{
+    cells::Cells,
+    object::{Map, Object},
+};
 
 /// Writes the cells of one object.
 pub(super) type Print = fn(&Object<'_>, &mut Cells<'_>) -> Result<(), Error>;
@@ -36,6 +40,13 @@ pub(super) fn of(group: &str, kind: &str) -> Option<Print> {
             .or_else(|| resource::of(group, kind))
             .or_else(|| cluster::of(group, kind))?,
     })
+}
+
+/// Metadata, as far as some printers read it: what was an annotation before it was a field.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Annotated<'a> {
+    annotations: Map<'a>,
 }
 
 /// Name and age.

@@ -7,7 +7,7 @@ use serde_json::Error;
 
 use crate::table::{
     cells::Cells,
-    kinds::{Print, joined, with_more},
+    kinds::{Annotated, Print, joined, with_more},
     object::{Count, List, Map, Object, Text},
     selector::{Selector, labels, selector},
 };
@@ -249,12 +249,6 @@ fn hosts(rules: &[Rule<'_>]) -> String {
         () if more => format!("{list} + {} more...", rules.len() - SHOWN_MAX),
         () => list,
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct Annotated<'a> {
-    annotations: Map<'a>,
 }
 
 #[derive(Default, Deserialize)]

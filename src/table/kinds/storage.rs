@@ -5,7 +5,7 @@ use serde_json::Error;
 
 use crate::table::{
     cells::Cells,
-    kinds::{Print, joined},
+    kinds::{Annotated, Print, joined},
     object::{Count, List, Map, Object, Text},
 };
 
@@ -24,12 +24,6 @@ pub(super) fn of(group: &str, kind: &str) -> Option<Print> {
 
 /// Where a class stood before it had a field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-
-#[derive(Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct Annotated<'a> {
-    annotations: Map<'a>,
-}
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]

@@ -53,25 +53,7 @@ spec: {policyName: sidecar}
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-struct Stage {
-    bed: Testbed,
-    fleet: Kubefold,
-    api: Api,
-}
-
 impl Stage {
-    fn all(&self) -> [&Member; 3] {
-        ["east", "west", "north"].map(|name| &self.bed[name])
-    }
-
-    async fn kubectl(&self, args: &[&str]) -> Output {
-        self.fleet.kubectl(args).await
-    }
-
-    async fn kubectl_with(&self, args: &[&str], input: &Value) -> Output {
-        self.fleet.as_admin().run_with_input(args, &input.to_string()).await
-    }
-
     /// Which members hold it.
     async fn holders(&self, path: &str) -> Vec<&str> {
         let mut holders = Vec::new();
@@ -84,7 +66,7 @@ impl Stage {
     }
 
     /// What stands at a place of the object in each member that holds it.
-    async fn values(&self, path: &str, pointer: &str) -> Vec<Value> {
+    async fn bare_values(&self, path: &str, pointer: &str) -> Vec<Value> {
         let mut values = Vec::new();
         for member in self.all() {
             if let Some(part) = in_member(member, path).await {
@@ -152,11 +134,11 @@ async fn denied(stage: &Stage) {
     let patch = r#"{"data":{"forbidden":"x"}}"#;
     let told = stage.kubectl(&["patch", "configmap", "kept", "--type=merge", "-p", patch]).await;
     printed(&told, &["(Forbidden): member west: ", "no forbidden data here (nothing was changed)"]);
-    assert_eq!(stage.values(&kept, "/data").await, vec![json!({"a": "1"}); 3]);
+    assert_eq!(stage.bare_values(&kept, "/data").await, vec![json!({"a": "1"}); 3]);
     // The first one's refusal of a delete is everybody's.
     let told = stage.kubectl(&["delete", "configmap", "kept"]).await;
     printed(&told, &["member west: ", "this one is kept (nothing was deleted)"]);
-    assert_eq!(stage.values(&kept, "/metadata/deletionTimestamp").await, vec![Value::Null; 3]);
+    assert_eq!(stage.bare_values(&kept, "/metadata/deletionTimestamp").await, vec![Value::Null; 3]);
     let shown = stage.kubectl(&["get", "configmap", "kept", "-o", "yaml"]).await;
     assert!(!shown.ok().contains("kubefold.io/differs") && !shown.stdout.contains("behind"), "{shown}");
 
@@ -173,7 +155,7 @@ async fn mutated(stage: &Stage) {
     web["metadata"]["labels"]["mutate"] = json!("yes");
     let path = format!("{DEPLOYMENTS}/mutated");
     let images = async || {
-        let parts = stage.values(&path, "/spec/template/spec/containers").await;
+        let parts = stage.bare_values(&path, "/spec/template/spec/containers").await;
         let images = |part: &Value| -> Vec<String> {
             part.as_array().unwrap().iter().map(|one| text(one, "/image").to_owned()).collect()
         };
@@ -193,7 +175,7 @@ async fn mutated(stage: &Stage) {
     web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:4");
     stage.kubectl_with(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &web).await.ok();
     assert_eq!(images().await, each("web:4"));
-    assert_eq!(stage.values(&path, "/metadata/labels/house").await, [Value::Null, json!("west"), Value::Null]);
+    assert_eq!(stage.bare_values(&path, "/metadata/labels/house").await, [Value::Null, json!("west"), Value::Null]);
     let shown = stage.api.get(&path).await;
     assert_eq!(shown["metadata"]["annotations"]["kubefold.io/differs"], "west");
 }
@@ -252,7 +234,7 @@ async fn immutable(stage: &Stage) {
         stage.kubectl(&["patch", what, "--type=merge", "-p", &patch.to_string()]).await
     };
     stage.kubectl(&["create", "service", "clusterip", "fixed", "--tcp=80"]).await.ok();
-    let addresses = async || stage.values("/api/v1/namespaces/default/services/fixed", "/spec/clusterIP").await;
+    let addresses = async || stage.bare_values("/api/v1/namespaces/default/services/fixed", "/spec/clusterIP").await;
     let before = addresses().await;
     let told = patch("service/fixed", json!({"spec": {"clusterIP": "10.0.0.77"}})).await;
     printed(&told, &["The Service \"fixed\" is invalid: spec.clusterIPs[0]: member ", " (nothing was changed)"]);
@@ -284,7 +266,7 @@ async fn immutable(stage: &Stage) {
         let told = stage.kubectl_with(args, &secret).await;
         printed(&told, &["data: member ", "field is immutable when `immutable` is set (nothing was changed)"]);
     }
-    let held = stage.values("/api/v1/namespaces/default/secrets/fixed", "/data/a").await;
+    let held = stage.bare_values("/api/v1/namespaces/default/secrets/fixed", "/data/a").await;
     assert_eq!(held, vec![json!("Yg=="); 3]);
 }
 
@@ -301,7 +283,7 @@ async fn copied(stage: &Stage) {
     let through = stage.api.get(&format!("{MAPS}/through")).await;
     assert_ne!(text(&through, "/metadata/uid"), text(&original, "/metadata/uid"));
     assert!(!through.to_string().contains(MARKER), "{through}");
-    let marks = stage.values(&format!("{MAPS}/through"), "/metadata/labels").await;
+    let marks = stage.bare_values(&format!("{MAPS}/through"), "/metadata/labels").await;
     assert_eq!(marks, vec![json!({MARKER: text(&through, "/metadata/uid")}); 3]);
     // In its own member, and in another one.
     for member in ["east", "west"] {
@@ -363,9 +345,9 @@ async fn oversized(stage: &Stage) {
     assert!(code == 500 && message.ends_with("etcdserver: request is too large (nothing was changed)"), "{message}");
     let (code, message) = send(Method::PUT, &path, KUBEFOLD_REFUSES).await;
     assert!(code == 413 && message.contains("limit is 3145728"), "{code}: {message}");
-    assert_eq!(stage.values(&path, "/spec/template/spec/containers/0/args").await, vec![json!(["x"]); 3]);
+    assert_eq!(stage.bare_values(&path, "/spec/template/spec/containers/0/args").await, vec![json!(["x"]); 3]);
     assert_eq!(send(Method::PUT, &path, 2).await.0, 200, "it can be written at once");
-    assert_eq!(stage.values(&path, "/spec/template/spec/containers/0/args").await, vec![json!(["xx"]); 3]);
+    assert_eq!(stage.bare_values(&path, "/spec/template/spec/containers/0/args").await, vec![json!(["xx"]); 3]);
 }
 
 /// A policy that makes no sense ends a start at once, and names itself.

@@ -1,7 +1,7 @@
 //! Policies end to end: what is divided, dressed, bounded and spread runs so, and stays so through every kind of change.
 
 use super::{plan::told, *};
-use crate::support::{FleetFile, Kubefold, MemberOptions, Output, Testbed};
+use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 const POLICIES: &str = r#"policies:
 - name: divided
@@ -31,25 +31,7 @@ const POLICIES: &str = r#"policies:
   partial: true
 "#;
 
-struct Stage {
-    bed: Testbed,
-    fleet: Kubefold,
-    api: Api,
-}
-
 impl Stage {
-    fn all(&self) -> [&Member; 3] {
-        ["east", "west", "north"].map(|name| &self.bed[name])
-    }
-
-    async fn kubectl(&self, args: &[&str]) -> Output {
-        self.fleet.kubectl(args).await
-    }
-
-    async fn kubectl_with(&self, args: &[&str], input: &Value) -> Output {
-        self.fleet.as_admin().run_with_input(args, &input.to_string()).await
-    }
-
     /// What stands at a place of the object in each member that holds it.
     async fn values(&self, path: &str, pointer: &str) -> Vec<(&str, Value)> {
         let mut values = Vec::new();
