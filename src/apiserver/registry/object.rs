@@ -5,7 +5,7 @@ use std::{io::Write as _, sync::Arc};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::apiserver::storage::Record;
+use crate::apiserver::{kinds::Kind, storage::Record};
 
 /// The order in which Kubernetes writes metadata.
 const METADATA: [&str; 14] = [
@@ -119,9 +119,16 @@ impl Object {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
-    /// The bytes that are stored are these.
-    pub(super) fn is_stored_as(&self, value: &Bytes) -> bool {
-        value.get(HEAD_BYTES..).is_some_and(|json| *json == *self.json)
+    /// Says whether it is stored in this version of its kind.
+    pub(super) fn is_of(&self, kind: &Kind) -> bool {
+        let rest = self.bare().strip_prefix("{\"kind\":\"").and_then(|rest| rest.strip_prefix(kind.kind.as_str()));
+        let Some(rest) = rest.and_then(|rest| rest.strip_prefix("\",\"apiVersion\":\"")) else { return false };
+        let group = if kind.group.is_empty() {
+            Some(rest)
+        } else {
+            rest.strip_prefix(kind.group.as_str()).and_then(|rest| rest.strip_prefix('/'))
+        };
+        group.and_then(|rest| rest.strip_prefix(kind.version.as_str())).is_some_and(|rest| rest.starts_with('"'))
     }
 }
 

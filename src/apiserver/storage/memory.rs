@@ -3,11 +3,7 @@
 //! A snapshot of the map costs nothing, so nobody reads under a lock. A watch is a place in the log: a slow watcher holds
 //! nobody up, it is told that what it wants has been compacted. What was before is had by taking changes back.
 
-use std::{
-    collections::VecDeque,
-    ops::Bound,
-    sync::Arc,
-};
+use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
 use futures::{
