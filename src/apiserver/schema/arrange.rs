@@ -20,8 +20,7 @@ pub fn arrange(typed: Type<'_>, value: Value) -> Value {
         },
         (Some(GoKind::Map), Value::Object(object)) => match typed.values() {
             Some(values) => {
-                let mut entries: Vec<_> =
-                    object.into_iter().map(|(key, value)| (key, arrange(values, value))).collect();
+                let mut entries: Vec<_> = object.into_iter().map(|(key, value)| (key, entry(values, value))).collect();
                 entries.sort_by(|left, right| left.0.cmp(&right.0));
                 Value::Object(entries.into_iter().collect())
             }
@@ -29,6 +28,14 @@ pub fn arrange(typed: Type<'_>, value: Value) -> Value {
         },
         (Some(kind), Value::Null) if !typed.go().is_some_and(|go| go.pointer) => zero(typed, kind),
         (_, value) => value,
+    }
+}
+
+fn entry(values: Type<'_>, value: Value) -> Value {
+    match arrange(values, value) {
+        // A map of bytes holds empty ones, never none.
+        Value::Null if values.go().is_some_and(|go| go.kind == GoKind::Bytes) => "".into(),
+        value => value,
     }
 }
 

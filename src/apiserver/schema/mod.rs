@@ -4,7 +4,9 @@
 //! types refer to each other, and to themselves. A [`Type`] is a place in it: cheap to copy, walked along a document.
 //!
 //! - [`builtin`]: the types of the built-in kinds
-//! - [`arrange`]: an object as Go prints it
+//! - [`read_body`]: an object out of a request's body, and what is wrong with it in a kube-apiserver's words
+//! - [`decode`]: reads an object of a built-in kind, as Go does; what is unknown or there twice is told
+//! - [`arrange()`]: an object as Go prints it
 //!
 //! Pure: serde_json in, serde_json out.
 
@@ -13,10 +15,20 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 mod arrange;
+mod body;
 mod builtin;
+mod decode;
+mod quantity;
+mod text;
+mod time;
 
 pub use arrange::arrange;
+pub use body::{Expected, FieldValidation, read_body};
 pub use builtin::{builtin, builtin_kind};
+pub use decode::{Decoded, decode, decode_any};
+pub use quantity::canonical_quantity;
+pub use text::{Text, go_quoted};
+pub use time::{canonical_micro_time, canonical_time};
 
 /// The types of many fields, that refer to each other.
 #[derive(Clone, Debug, Default)]
@@ -195,6 +207,11 @@ impl Types {
 }
 
 impl<'a> Type<'a> {
+    /// What is said of it.
+    pub fn node(self) -> &'a Node {
+        self.node
+    }
+
     /// The type of a field or key of an object; `None` if it has no such field, or its type is not known.
     pub fn field(self, name: &str) -> Option<Self> {
         match self.shape() {
