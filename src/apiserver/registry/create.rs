@@ -7,7 +7,10 @@ use serde_json::Value;
 use crate::{
     apiserver::{
         kinds::Kind,
-        registry::{Object, Registry, WriteOptions, Written, errors, key_of, meta, names, object::encode},
+        registry::{
+            Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode,
+        },
+        schema::arrange,
         storage::{StorageError, When},
     },
     wire::status::{Reason, Status},
@@ -50,7 +53,7 @@ impl Registry {
         if !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
             return Err(Status::internal("resourceVersion should not be set on objects to be created"));
         }
-        let (object, warnings) = self.made(kind, namespace, object).await?;
+        let (object, warnings) = Box::pin(self.made(kind, namespace, object, options)).await?;
         let name = meta::text(&object, "name").to_owned();
         let key = key_of(kind, namespace, &name);
         let release = |gone: &Value| kind.strategy.release(gone, None, &self.inner.allocator);
@@ -85,30 +88,40 @@ impl Registry {
         kind: &Kind,
         namespace: &str,
         mut object: Value,
+        options: &WriteOptions,
     ) -> Result<(Value, Vec<String>), Status> {
         let strategy = &kind.strategy;
         strategy.default(&mut object);
-        self.admit_to_namespace(kind, namespace, meta::text(&object, "name")).await?;
+        meta::wipe(&mut object);
         let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
+        if !options.applies {
+            self.track(kind, None, &mut object, options, &now);
+        }
+        self.admit_to_namespace(kind, namespace, meta::text(&object, "name")).await?;
         let others = self.others(&strategy.wants(&object)).await?;
         let context = self.context(&now, &suffix, &others);
         strategy.admit(&mut object, context).map_err(|status| *status)?;
-        meta::wipe(&mut object);
         meta::fill(&mut object, &self.inner.env);
         strategy.prepare_for_create(&mut object);
         meta::normalize(&mut object);
         let name = meta::text(&object, "name").to_owned();
-        let mut causes = strategy.validate(&object);
-        if causes.is_empty() {
-            causes = names::faults(kind, &object);
-        }
+        let mut causes = names::faults(kind, &object);
+        causes.extend(strategy.validate(&object));
         if !causes.is_empty() {
             return Err(errors::invalid(kind, &name, causes));
         }
         let warnings = strategy.warnings(&object);
         strategy.canonicalize(&mut object);
         strategy.allocate(&mut object, None, context).map_err(|causes| errors::invalid(kind, &name, causes))?;
-        Ok((object, warnings))
+        Ok((arranged(kind, object), warnings))
+    }
+}
+
+/// An object of a built-in kind as Kubernetes writes it.
+pub(super) fn arranged(kind: &Kind, object: Value) -> Value {
+    match typed(kind).filter(|typed| typed.go().is_some()) {
+        Some(typed) => arrange(typed, object),
+        None => object,
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{
     apiserver::{
         kinds::Kind,
-        registry::{Registry, errors, key_of, meta, object::encode},
+        registry::{Registry, create::arranged, errors, key_of, meta, object::encode},
         storage::{StorageError, When},
     },
     wire::status::Status,
@@ -23,7 +23,7 @@ impl Registry {
             meta::fill(&mut object, &self.inner.env);
             let (namespace, name) =
                 (meta::text(&object, "namespace").to_owned(), meta::text(&object, "name").to_owned());
-            let value = encode(&kind.strategy.to_storage(object));
+            let value = encode(&kind.strategy.to_storage(arranged(kind, object)));
             let key = key_of(kind, &namespace, &name);
             let put = self.inner.storage.put(&key, value, When::Absent).await;
             put.map_err(|error| match error {

@@ -11,11 +11,13 @@ mod delete;
 mod env;
 mod errors;
 mod fill;
+mod managed;
 mod meta;
 mod names;
 mod namespace;
 mod object;
 mod options;
+mod patch;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ pub use {
     env::{Clock, Env, SystemClock, time_text},
     object::Object,
     options::{At, DeleteOptions, ListOptions, Part, Preconditions, Selection, WriteOptions},
+    patch::{Patch, check_name},
     read::List,
     update::Written,
     watch::{Event, Events, From},

@@ -7,9 +7,14 @@ use serde_json::Value;
 use crate::{
     apiserver::{
         kinds::Kind,
+        patch::managed,
         registry::{
-            Object, Part, Preconditions, Registry, WriteOptions, create::place, delete, errors, errors::MODIFIED,
-            key_of, meta, names, object::encode,
+            Object, Part, Preconditions, Registry, WriteOptions,
+            create::{arranged, place},
+            delete, errors,
+            errors::MODIFIED,
+            key_of, meta, names,
+            object::encode,
         },
         storage::{Record, StorageError, When},
     },
@@ -118,7 +123,7 @@ impl Registry {
         meta::set_type(&mut object, kind);
         place(kind, namespace, &mut object)?;
         let key = key_of(kind, namespace, name);
-        let (object, warnings) = self.made(kind, namespace, object).await?;
+        let (object, warnings) = Box::pin(self.made(kind, namespace, object, options)).await?;
         let done = |revision| {
             let object = Object::of_value(&key, &object, revision);
             Ok(Attempt::Done(Box::new(Written { object, created: true, warnings })))
@@ -171,9 +176,16 @@ impl Registry {
         let others = self.others(&strategy.wants(&new)).await?;
         let context = self.context(&now, &suffix, &others);
         place(kind, namespace, &mut new)?;
+        strategy.default(&mut new);
+        if !options.applies {
+            self.track(kind, Some(&old), &mut new, options, &now);
+        }
         let warnings = prepared(kind, name, options.part, &mut new, &old)?;
         strategy.allocate(&mut new, Some(&old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
         meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
+        let mut new = arranged(kind, new);
+        managed::keep_times(&mut new, &old);
+        let new = new;
         let undo = || strategy.release(&new, Some(&old), &self.inner.allocator);
         let written = |revision| {
             Attempt::Done(Box::new(Written {
@@ -246,7 +258,6 @@ pub(super) fn check(kind: &Kind, name: &str, preconditions: &Preconditions, ther
 /// Errors: 422.
 fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -> Result<Vec<String>, Status> {
     let strategy = &kind.strategy;
-    strategy.default(new);
     meta::set(new, "generation", Some(meta::field(old, "generation").clone()).filter(|value| !value.is_null()));
     match part {
         Part::Whole => strategy.prepare_for_update(new, old),
