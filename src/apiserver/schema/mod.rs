@@ -222,6 +222,11 @@ impl Types {
 }
 
 impl<'a> Type<'a> {
+    /// What is said of it.
+    pub fn node(self) -> &'a Node {
+        self.node
+    }
+
     /// The type of a field or key of an object; `None` if it has no such field, or its type is not known.
     pub fn field(self, name: &str) -> Option<Self> {
         match self.shape() {
