@@ -79,14 +79,16 @@ impl<'a> Shape<'a> {
     }
 
     fn known(of: Type<'a>, open: bool) -> Self {
-        Self::Known { of, open: open || of.node().open }
+        let raw = of.go().is_some_and(|go| go.name.ends_with("RawExtension"));
+        if raw { Self::Atomic } else { Self::Known { of, open: open || of.is_open() } }
     }
 
     /// What can be said of a value; where the type allows for any, the value says.
     pub(super) fn atom(self, value: Option<&Value>) -> Atom<'a> {
         let Self::Known { of, .. } = self else { return self.any(value) };
-        match &of.node().shape {
-            schema::Shape::Any => self.any(value),
+        match of.shape() {
+            schema::Shape::Any | schema::Shape::Named(_) => self.any(value),
+            schema::Shape::Text if is_time(of) => Atom::Scalar(Scalar::Any),
             schema::Shape::Text => Atom::Scalar(Scalar::Text),
             schema::Shape::Integer | schema::Shape::Number => Atom::Scalar(Scalar::Number),
             schema::Shape::Truth => Atom::Scalar(Scalar::Truth),
@@ -98,7 +100,7 @@ impl<'a> Shape<'a> {
 
     /// Says whether the value alone says what it is, so that two values may differ in it.
     pub(super) fn is_any(self) -> bool {
-        !matches!(self, Self::Known { of, .. } if !matches!(of.node().shape, schema::Shape::Any))
+        !matches!(self, Self::Known { of, .. } if !matches!(*of.shape(), schema::Shape::Any))
     }
 
     fn any(self, value: Option<&Value>) -> Atom<'a> {
@@ -146,7 +148,7 @@ impl<'a> Map<'a> {
     /// The type of a field or key; `None`: there is no such field.
     pub(super) fn field(self, name: &str) -> Option<Shape<'a>> {
         let Shape::Known { of, open } = self.shape else { return Some(self.unnamed()) };
-        match &of.node().shape {
+        match of.shape() {
             schema::Shape::Any => Some(Shape::Deduced),
             schema::Shape::Map(_) => of.field(name).map(|of| Shape::known(of, open)),
             schema::Shape::Object(fields) => {
@@ -164,8 +166,8 @@ impl<'a> Map<'a> {
     /// Says whether the type names a field.
     pub(super) fn names(self, name: &str) -> bool {
         match self.shape {
-            Shape::Known { of, .. } => match &of.node().shape {
-                schema::Shape::Object(fields) => fields.iter().any(|(field, _)| field == name),
+            Shape::Known { of, .. } => match of.shape() {
+                schema::Shape::Object(fields) => fields.iter().any(|field| field.name == name),
                 _ => false,
             },
             _ => false,
@@ -175,12 +177,11 @@ impl<'a> Map<'a> {
     /// Says whether nothing is known of its fields.
     pub(super) fn is_untyped(self) -> bool {
         match self.shape {
-            Shape::Known { of, .. } => match &of.node().shape {
+            Shape::Known { of, .. } => match of.shape() {
                 schema::Shape::Any => true,
                 schema::Shape::Object(fields) => fields.is_empty(),
                 schema::Shape::Map(_) => {
-                    let any =
-                        |of: Type<'_>| matches!(of.node().shape, schema::Shape::Any | schema::Shape::IntegerOrText);
+                    let any = |of: Type<'_>| matches!(*of.shape(), schema::Shape::Any | schema::Shape::IntegerOrText);
                     of.field("").is_some_and(any)
                 }
                 _ => false,
@@ -266,6 +267,11 @@ impl Scalar {
             _ => Vec::new(),
         }
     }
+}
+
+/// A time is not yet read when types are looked at.
+fn is_time(of: Type<'_>) -> bool {
+    of.go().is_some_and(|go| matches!(go.kind, schema::GoKind::Time | schema::GoKind::MicroTime))
 }
 
 /// A list's items; `None` if it is no list, or null.
