@@ -65,6 +65,7 @@ impl Described<'_> {
             reset: match part {
                 Part::Whole if self.kind.has_status => &[&["status"]],
                 Part::Whole => &[],
+                Part::All => &[],
                 Part::Status if custom => &[&["spec"], &["metadata"]],
                 Part::Status => &[&["spec"]],
             },

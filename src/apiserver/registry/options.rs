@@ -18,6 +18,8 @@ pub enum Part {
     Whole,
     /// The status.
     Status,
+    /// All of it: a binding sets a node and a condition, a finalizer of a namespace its `spec.finalizers`.
+    All,
 }
 
 /// Options of a create, an update or a patch.
