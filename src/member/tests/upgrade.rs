@@ -8,9 +8,13 @@ use tokio::{
 };
 
 use super::*;
+use crate::member::seats::Kind;
 use crate::{
     config::ServerAccess,
-    wire::upgrade::{OnceUpgraded, UpgradeAsked},
+    wire::{
+        info::proxied,
+        upgrade::{OnceUpgraded, UpgradeAsked},
+    },
 };
 
 /// A member that speaks raw bytes.
@@ -196,7 +200,8 @@ async fn what_must_not_be_sent_is_not() {
     client.write_all(asks("POST", "Content-Length: 4\r\n").as_bytes()).await.unwrap();
     client.write_all(b"body").await.unwrap();
     assert!(head(&mut client).await.starts_with("http/1.1 400 "));
-    let _all: Vec<_> = (0..256).map(|_| raw.member.seats.take(raw.member.name(), "jane").ok().unwrap()).collect();
+    let _all: Vec<_> =
+        (0..256).map(|_| raw.member.seats.take(raw.member.name(), "jane", Kind::OTHER).ok().unwrap()).collect();
     let mut client = raw.client();
     client.write_all(asks("POST", "Content-Length: 0\r\n").as_bytes()).await.unwrap();
     let refused = head(&mut client).await;
@@ -260,6 +265,6 @@ fn a_proxied_path_is_split_behind_the_word() {
         ("//api/v1/nodes/n/proxy/x", None),
         ("/apis/a/v1/nodes/n/proxy/x", None),
     ] {
-        assert_eq!(view::proxied(path), split, "{path}");
+        assert_eq!(proxied(path), split, "{path}");
     }
 }

@@ -20,19 +20,14 @@ use crate::{
         catalog::{Freshness, MergedResource, Scope},
         collect, impersonate,
     },
-    read::{
-        Asked, Reader, Target,
-        answer::json_response,
-        form::Form,
-        options::{Options, query_value},
-        table::Tables,
-    },
+    read::{Asked, Reader, Target, answer::json_response, form::Form, table::Tables},
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
     wire::{
         body::{Body, empty, full},
         list::split,
         locate::Paths,
         mode::Mode,
+        options::{Options, query_value},
         splice::push_string,
         status::Status,
         warning::{Warnings, warning_text},
@@ -231,12 +226,10 @@ impl<'a> Live<'a> {
         // As for a get: whoever asked for a plain name gets that name.
         let asked_for = options.fields.name().filter(|name| self.naming().split(name).is_none() && self.is_short());
         for (at, entry) in round.objects.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
+            out.push(if at == 0 { b'[' } else { b',' });
             form.item(entry, asked_for.filter(|_| round.objects.len() == 1), &mut out);
         }
-        out.extend_from_slice(b"]}\n");
+        form.end_items(round.objects.is_empty(), &mut out);
         out
     }
 
