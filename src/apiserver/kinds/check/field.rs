@@ -73,6 +73,10 @@ impl Errors {
         self.add(at, "FieldValueDuplicate", format!("Duplicate value: {}", Shown(&value.into())));
     }
 
+    pub(in crate::apiserver::kinds) fn duplicate_because(&mut self, at: &Path, value: impl Into<Value>, why: &str) {
+        self.add(at, "FieldValueDuplicate", with(&format!("Duplicate value: {}", Shown(&value.into())), why));
+    }
+
     pub(in crate::apiserver::kinds) fn not_found(&mut self, at: &Path, value: impl Into<Value>) {
         self.add(at, "FieldValueNotFound", format!("Not found: {}", Shown(&value.into())));
     }

@@ -15,6 +15,9 @@ use super::{
 use crate::apiserver::kinds::doc::Doc;
 
 pub(in crate::apiserver::kinds) use affinity::node_taints;
+pub(super) use affinity::node_selector;
+pub(super) use probe::port;
+pub(super) use volume::host_path;
 pub(in crate::apiserver::kinds) use update::check_update;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
