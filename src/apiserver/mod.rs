@@ -14,6 +14,7 @@
 //!
 //! May name: `table`, `wire`. Rooms in it name those above them in this list only.
 
+pub mod faults;
 pub mod kinds;
 pub mod patch;
 pub mod registry;

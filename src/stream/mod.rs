@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::{
     member::{Member, view},
     stream::refusal::in_visible_names,
-    wire::{body::Body, caller::Caller, resource::Gvr, status::Status},
+    wire::{body::Body, caller::Caller, info::proxied, resource::Gvr, status::Status},
 };
 
 pub use identifier::Identifier;
@@ -62,7 +62,7 @@ pub struct Stream<'a> {
 /// Cancel: safe; the request to the member is reset. An answer 101 bears what is to be done with the connection.
 pub async fn pass(member: &Member, caller: &Caller, request: Request<Body>, stream: &Stream<'_>) -> Response<Body> {
     let mut request = request;
-    let tail = view::proxied(request.uri().path()).map_or("", |(_, tail)| tail).to_owned();
+    let tail = proxied(request.uri().path()).map_or("", |(_, tail)| tail).to_owned();
     let path = stream.path(&tail, request.uri());
     let is_proxy = stream.subresource == "proxy";
     if !is_proxy {

@@ -4,7 +4,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{apiserver::schema::Types, wire::status::Cause};
+use crate::{
+    apiserver::schema::Types,
+    wire::status::{Cause, Status},
+};
+
+mod allocator;
+
+pub use allocator::{Allocator, Refusal};
 
 /// A kind that a server serves, in one version.
 #[derive(Clone)]
@@ -25,8 +32,12 @@ pub struct Kind {
     pub categories: Vec<String>,
     /// Whether its objects lie in namespaces.
     pub namespaced: bool,
+    /// What can be done with its objects, in the order of discovery: `create`, `delete`, `deletecollection`, ...
+    pub verbs: Vec<String>,
     /// Has `/status`.
     pub has_status: bool,
+    /// All that discovery lists under it, `status` and `scale` too.
+    pub subresources: Vec<Subresource>,
     /// Has `/scale`.
     pub scale: Option<Scale>,
     /// The types of its fields, and the name of its own type among them.
@@ -35,6 +46,28 @@ pub struct Kind {
     pub type_name: String,
     /// What is special to it.
     pub strategy: Arc<dyn Strategy>,
+}
+
+impl Kind {
+    /// The group under which its objects are stored: those of both groups of events are the same.
+    pub fn stored_group(&self) -> &str {
+        if self.group == "events.k8s.io" { "" } else { &self.group }
+    }
+}
+
+/// A path under an object's own, as discovery tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subresource {
+    /// Such as `status`.
+    pub name: String,
+    /// Group, version and kind of what is read or written there; the object's own where the group is `None`.
+    pub group: Option<String>,
+    /// As `group`.
+    pub version: Option<String>,
+    /// As `group`; empty if unsaid.
+    pub kind: String,
+    /// What can be done with it.
+    pub verbs: Vec<String>,
 }
 
 /// Where the numbers of `/scale` are, as JSON paths such as `.spec.replicas`.
@@ -60,15 +93,66 @@ pub enum Propagation {
     Orphan,
 }
 
+/// What of the world a strategy may know while it judges a request. The registry fills it anew for each.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The time, such as `2026-01-01T00:00:00Z`.
+    pub now: &'a str,
+    /// Five letters as of a generated name, for names inside of the object.
+    pub suffix: &'a str,
+    /// Gives out addresses and ports.
+    pub allocator: &'a Allocator,
+    /// What [`Strategy::wants`] asked for and is there, as stored.
+    pub others: &'a [Value],
+}
+
+impl<'a> Context<'a> {
+    /// Another object that the strategy wanted.
+    pub fn other(&self, kind: &str, name: &str) -> Option<&'a Value> {
+        let says = |value: &Value, at: &str, what: &str| value.pointer(at).and_then(Value::as_str) == Some(what);
+        self.others.iter().find(|value| says(value, "/kind", kind) && says(value, "/metadata/name", name))
+    }
+}
+
+/// Other objects that a strategy wants to see before it judges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// As they are stored.
+    pub group: &'static str,
+    /// As they are stored.
+    pub plural: &'static str,
+    /// Empty if they are in none.
+    pub namespace: String,
+    /// One; `None`: all of the namespace, or of the cluster.
+    pub name: Option<String>,
+}
+
 /// What is special to a kind. Every step has a default that fits most kinds.
 ///
 /// The registry sets what is alike for all: UID, creation time, resource version, name from `generateName`, managed
-/// fields; then it calls these in the order in which they stand.
+/// fields; then it calls these in the order in which they stand: for a create `default`, `admit`, (name, UID, time),
+/// `prepare_for_create`, `validate`, `canonicalize`, `allocate`; for an update `default`, `prepare_for_update`,
+/// `validate_update`, `canonicalize`, `allocate`.
+///
+/// What is stored is what `to_storage` makes, and what is read passes `from_storage`. A built-in kind's defaults are
+/// all in `default`: what an OpenAPI document of Kubernetes calls a default is none that its server applies.
 ///
 /// Source: kubernetes/apiserver `pkg/registry/rest/create.go`, `update.go`, `delete.go`.
 pub trait Strategy: Send + Sync + 'static {
     /// Fills in what the schema's own defaults do not say. Called for every object that is read from a client.
     fn default(&self, _object: &mut Value) {}
+
+    /// What it must see of other objects to admit this one.
+    fn wants(&self, _object: &Value) -> Vec<Wanted> {
+        Vec::new()
+    }
+
+    /// What the admission of a kube-apiserver adds to a new object, or refuses.
+    ///
+    /// Errors: the whole answer, such as 403.
+    fn admit(&self, _object: &mut Value, _context: Context<'_>) -> Result<(), Box<Status>> {
+        Ok(())
+    }
 
     /// Drops or sets fields that a client may not decide at creation: clears the status, sets `generation` to 1.
     fn prepare_for_create(&self, object: &mut Value) {
@@ -88,6 +172,27 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// Brings a valid object into the one form that is stored.
     fn canonicalize(&self, _object: &mut Value) {}
+
+    /// Takes addresses and ports for a new object, or for an update of `old`, out of the allocator.
+    ///
+    /// Errors: what is wrong with those that it asks for; nothing was taken then.
+    fn allocate(&self, _new: &mut Value, _old: Option<&Value>, _context: Context<'_>) -> Result<(), Vec<Cause>> {
+        Ok(())
+    }
+
+    /// Gives back what `gone` holds and `stays` does not. To be called after every `allocate`: the write was made
+    /// (old, new), or not (new, old), or was a dry run (as not made); and when an object is gone.
+    fn release(&self, _gone: &Value, _stays: Option<&Value>, _allocator: &Allocator) {}
+
+    /// The version in which objects of all versions are stored.
+    fn to_storage(&self, object: Value) -> Value {
+        object
+    }
+
+    /// This kind's version of what is stored.
+    fn from_storage(&self, object: Value) -> Value {
+        object
+    }
 
     /// Says whether a `PUT` to a name that is free creates.
     fn creates_on_update(&self) -> bool {

@@ -3,11 +3,32 @@
 //! One arena holds the types of all kinds of one source (the built-in kinds, or one custom resource definition), since
 //! types refer to each other, and to themselves. A [`Type`] is a place in it: cheap to copy, walked along a document.
 //!
+//! - [`builtin`]: the types of the built-in kinds
+//! - [`read_body`]: an object out of a request's body, and what is wrong with it in a kube-apiserver's words
+//! - [`decode`]: reads an object of a built-in kind, as Go does; what is unknown or there twice is told
+//! - [`arrange()`]: an object as Go prints it
+//!
 //! Pure: serde_json in, serde_json out.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+
+mod arrange;
+mod body;
+mod builtin;
+mod decode;
+mod quantity;
+mod text;
+mod time;
+
+pub use arrange::arrange;
+pub use body::{Expected, FieldValidation, read_body};
+pub use builtin::{builtin, builtin_kind};
+pub use decode::{Decoded, decode, decode_any};
+pub use quantity::canonical_quantity;
+pub use text::{Text, go_quoted};
+pub use time::{canonical_micro_time, canonical_time};
 
 /// The types of many fields, that refer to each other.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +56,8 @@ pub struct Node {
     pub required: Vec<String>,
     /// How versions of it become one.
     pub merge: Merge,
+    /// What Go reads it into. Built-in kinds only.
+    pub go: Option<Go>,
 }
 
 /// What a value looks like.
@@ -56,9 +79,71 @@ pub enum Shape {
     /// A list of items of one type.
     List(usize),
     /// An object with these fields.
-    Object(Vec<(String, usize)>),
+    Object(Vec<Field>),
     /// An object with any keys, whose values are of one type.
     Map(usize),
+    /// As another node, which has a name. What this node says of its own goes first.
+    Named(usize),
+}
+
+/// A field of an object.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Its name in JSON.
+    pub name: String,
+    /// Its type's node.
+    pub node: usize,
+    /// When it is not printed.
+    pub omit: Omit,
+    /// The Go names of the structs that hold it within this one, each with a dot behind.
+    pub within: String,
+}
+
+/// When a field is not printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Omit {
+    /// A field that is missing is printed as its type's zero value.
+    Never,
+    /// When it is empty, as Go's `omitempty` sees it.
+    #[default]
+    Empty,
+    /// When it is zero, as Go's `omitzero` sees it.
+    Zero,
+}
+
+/// What Go reads a value into.
+#[derive(Clone, Debug)]
+pub struct Go {
+    /// What it is.
+    pub kind: GoKind,
+    /// As Go prints the type, such as `[]v1.Container`.
+    pub name: String,
+    /// Whether it is a pointer, so that zero is not nothing.
+    pub pointer: bool,
+}
+
+/// What Go reads a value into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are Go's own and say it all")]
+pub enum GoKind {
+    Bool,
+    Int32,
+    Int64,
+    Double,
+    Text,
+    Bytes,
+    List,
+    Map,
+    Struct,
+    Time,
+    MicroTime,
+    Duration,
+    Quantity,
+    IntOrString,
+    /// `RawExtension`, `JSON`, `FieldsV1`: kept as it is.
+    Raw,
+    /// `JSONSchemaPropsOrBool` and its like: a schema in an object or list is read, the rest kept as it is.
+    SchemaOr,
 }
 
 /// How two versions of a list or an object become one.
@@ -92,7 +177,10 @@ pub enum Topology {
 #[derive(Clone, Copy, Debug)]
 pub struct Type<'a> {
     types: &'a Types,
+    /// What the place says of its own.
     node: &'a Node,
+    /// The named node that it refers to; else the same.
+    target: &'a Node,
 }
 
 impl Types {
@@ -101,35 +189,74 @@ impl Types {
         self.at(*self.names.get(name)?)
     }
 
-    fn at(&self, index: usize) -> Option<Type<'_>> {
-        Some(Type { types: self, node: self.nodes.get(index)? })
+    /// The type of a node.
+    pub fn at(&self, index: usize) -> Option<Type<'_>> {
+        let node = self.nodes.get(index)?;
+        let target = match node.shape {
+            Shape::Named(target) => self.nodes.get(target)?,
+            _ => node,
+        };
+        Some(Type { types: self, node, target })
+    }
+
+    /// Adds a node.
+    pub fn add(&mut self, node: Node) -> usize {
+        self.nodes.push(node);
+        self.nodes.len() - 1
     }
 }
 
 impl<'a> Type<'a> {
+    /// What is said of it.
+    pub fn node(self) -> &'a Node {
+        self.node
+    }
+
     /// The type of a field or key of an object; `None` if it has no such field, or its type is not known.
     pub fn field(self, name: &str) -> Option<Self> {
-        match &self.node.shape {
-            Shape::Object(fields) => {
-                let (_, index) = fields.iter().find(|(field, _)| field == name)?;
-                self.types.at(*index)
-            }
+        match self.shape() {
+            Shape::Object(fields) => self.types.at(fields.iter().find(|field| field.name == name)?.node),
             Shape::Map(values) => self.types.at(*values),
             _ => None,
         }
     }
 
+    /// The fields that have names, in the order in which they are printed.
+    pub fn fields(self) -> impl Iterator<Item = (&'a Field, Self)> {
+        let fields = match self.shape() {
+            Shape::Object(fields) => fields.as_slice(),
+            _ => &[],
+        };
+        fields.iter().filter_map(move |field| Some((field, self.types.at(field.node)?)))
+    }
+
     /// The type of a list's items.
     pub fn items(self) -> Option<Self> {
-        match self.node.shape {
-            Shape::List(items) => self.types.at(items),
+        match self.shape() {
+            Shape::List(items) => self.types.at(*items),
             _ => None,
         }
     }
 
+    /// The type of the values of an object with any keys.
+    pub fn values(self) -> Option<Self> {
+        match self.shape() {
+            Shape::Map(values) => self.types.at(*values),
+            _ => None,
+        }
+    }
+
+    /// What a value looks like; never [`Shape::Named`].
+    pub fn shape(self) -> &'a Shape {
+        &self.target.shape
+    }
+
     /// What of it has an owner of its own.
     pub fn topology(self) -> &'a Topology {
-        &self.node.merge.topology
+        match &self.node.merge.topology {
+            Topology::Unsaid => &self.target.merge.topology,
+            said => said,
+        }
     }
 
     /// Says whether a strategic merge patch merges this list, and by which key of its items (`None`: by their values).
@@ -149,6 +276,26 @@ impl<'a> Type<'a> {
 
     /// Says whether fields that have no type stay.
     pub fn is_open(self) -> bool {
-        self.node.open || matches!(self.node.shape, Shape::Any)
+        self.node.open || self.target.open || matches!(self.target.shape, Shape::Any)
+    }
+
+    /// Names of the fields that must be there.
+    pub fn required(self) -> &'a [String] {
+        &self.target.required
+    }
+
+    /// Whether `null` is a value.
+    pub fn is_nullable(self) -> bool {
+        self.node.nullable
+    }
+
+    /// Whether it is a whole object of some kind: its `apiVersion`, `kind` and `metadata` always stay.
+    pub fn is_embedded(self) -> bool {
+        self.node.embedded
+    }
+
+    /// What Go reads it into, of a built-in kind.
+    pub fn go(self) -> Option<&'a Go> {
+        self.node.go.as_ref()
     }
 }

@@ -4,14 +4,22 @@
 //! revision; a change is made if a key is still at the revision that was read; a watch begins after a revision. What is
 //! older than the last compaction is gone. So memory, a file, etcd and SQL can stand behind it.
 
+#[cfg(test)]
+pub mod contract;
+mod memory;
+
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
+
+pub use memory::{Bounds, Memory};
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Such as `pods/default/web-0`.
-    pub key: String,
+    pub key: Arc<str>,
     /// Opaque to the storage.
     pub value: Bytes,
     /// The revision of its last change.
@@ -25,8 +33,10 @@ pub struct Page {
     pub records: Vec<Record>,
     /// The revision of the whole storage that this was read at.
     pub revision: u64,
-    /// How many keys of the range come after the last of these.
-    pub remaining: u64,
+    /// More keys of the range come after the last of these.
+    pub more: bool,
+    /// How many they are, if that was asked.
+    pub remaining: Option<u64>,
 }
 
 /// Which keys to read.
@@ -40,6 +50,8 @@ pub struct Range<'a> {
     pub limit: usize,
     /// As they were at this revision; 0 is now.
     pub at: u64,
+    /// Whether to count the keys that come after: that costs a walk over all of them.
+    pub count: bool,
 }
 
 /// What must hold of a key for a change to be made.

@@ -22,7 +22,7 @@ const YAML_ALIASES_MAX: usize = 16;
 /// Reads a write's body as JSON: typed clients send protobuf, people YAML.
 ///
 /// Errors: 413, 415, or 400 when it cannot be read.
-pub(super) async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+pub async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
     let format = media::format_of(headers);
     let body = whole(body).await?;
     if body.is_empty() {
@@ -40,7 +40,7 @@ pub(super) async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, 
 /// Reads a patch as JSON: only that of a server-side apply may be YAML.
 ///
 /// Errors: 413, or 400 when it cannot be read.
-pub(super) async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+pub async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
     let body = whole(body).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if content_type.starts_with("application/apply-patch+yaml") {
@@ -50,7 +50,7 @@ pub(super) async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes,
 }
 
 /// Reads what a client sends with a request that is refused: it might not read its answer otherwise.
-pub(super) async fn drain(body: Body) {
+pub async fn drain(body: Body) {
     let _whatever = whole(body).await;
 }
 
@@ -84,7 +84,7 @@ async fn whole(mut body: Body) -> Result<Bytes, Status> {
 }
 
 /// `metadata.name` of a body.
-pub(super) fn body_name(body: &[u8]) -> Option<String> {
+pub fn body_name(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     let mut found = Vec::new();
     Paths::new([(0, ["metadata", "name"].as_slice())]).locate(text, &mut found).ok()?;
@@ -92,7 +92,7 @@ pub(super) fn body_name(body: &[u8]) -> Option<String> {
 }
 
 /// The name of what an event is about.
-pub(super) fn body_subject(body: &[u8]) -> Option<String> {
+pub fn body_subject(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     let mut found = Vec::new();
     let paths = Paths::new([(0, ["involvedObject", "name"].as_slice()), (0, &["regarding", "name"])]);
