@@ -11,12 +11,25 @@
 //! - `serve`: the registry over HTTP, with discovery and definitions of custom resources
 //! - `sim`: controllers, a scheduler and a kubelet that make workloads live
 //! - `faults`: what can go wrong with answers, on demand
+//! - `endpoint`: an address with TLS, that can be killed and revived
 //!
 //! May name: `table`, `wire`. Rooms in it name those above them in this list only.
 
+pub mod endpoint;
 pub mod faults;
 pub mod kinds;
 pub mod patch;
 pub mod registry;
 pub mod schema;
 pub mod storage;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+
+use crate::wire::body::Body;
+
+/// What answers requests. The caller is in the request's extensions.
+pub trait Service: Send + Sync + 'static {
+    /// Answers one.
+    fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Response<Body>>;
+}

@@ -15,6 +15,7 @@ use crate::{
         Member,
         cause::Cause,
         health::Health,
+        seats::Kind,
         stores::{Held, Stores},
     },
     observe::{RequestClass, Traffic, resource_class},
@@ -80,6 +81,12 @@ struct OfReason {
 struct OfState {
     member: String,
     state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfStream {
+    member: String,
+    kind: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -209,6 +216,13 @@ impl Collector for States {
         for member in members.iter() {
             let lag = self.0.following(member.name()).lag;
             gauges.encode_family(&of(member))?.encode_gauge(&lag.as_secs_f64())?;
+        }
+        let help = "Streams of clients in a member that are under way";
+        let mut gauges = encoder.encode_descriptor("streams", help, None, MetricType::Gauge)?;
+        for (member, kind) in members.iter().flat_map(|member| Kind::ALL.map(|kind| (member, kind))) {
+            let labels = OfStream { member: member.name().to_string(), kind: kind.name() };
+            let count = i64::try_from(member.seats.taken(member.name(), kind)).unwrap_or(i64::MAX);
+            gauges.encode_family(&labels)?.encode_gauge(&count)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How many streams there may be at once: of one caller in one member, in one member, and in all.
+//! How many streams there are, and how many there may be at once: of one caller in one member, in one member, and in all.
 //!
 //! Streams are long, and each holds a connection or a part of one: without a limit one caller would take them all.
 
@@ -22,6 +22,28 @@ const OF_MEMBER_MAX: usize = 1024;
 /// Streams in all.
 const IN_ALL_MAX: usize = 2048;
 
+/// What a stream is, as metrics tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind(&'static str);
+
+impl Kind {
+    /// All that there are: the core's, and whatever else changes its protocol.
+    pub(super) const ALL: [Self; 6] =
+        [Self("attach"), Self("exec"), Self("log"), Self("portforward"), Self("proxy"), Self::OTHER];
+    /// A console of an aggregated API, a watch over a WebSocket.
+    pub(super) const OTHER: Self = Self("other");
+
+    /// That of a subresource of the core group.
+    pub(super) fn of(subresource: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.0 == subresource && *kind != Self::OTHER)
+    }
+
+    /// As a label.
+    pub(super) fn name(self) -> &'static str {
+        self.0
+    }
+}
+
 /// The streams under way.
 #[derive(Default)]
 pub(super) struct Seats(Mutex<Taken>);
@@ -31,19 +53,21 @@ struct Taken {
     all: usize,
     members: HashMap<MemberName, usize>,
     callers: HashMap<(MemberName, String), usize>,
+    kinds: HashMap<(MemberName, Kind), usize>,
 }
 
 /// One stream's place. Dropping it frees the place.
 pub(super) struct Seat {
     seats: Weak<Seats>,
     who: (MemberName, String),
+    kind: Kind,
 }
 
 impl Seats {
     /// Takes a place.
     ///
     /// Errors: 429 that says which limit.
-    pub(super) fn take(self: &Arc<Self>, member: &MemberName, user: &str) -> Result<Seat, Status> {
+    pub(super) fn take(self: &Arc<Self>, member: &MemberName, user: &str, kind: Kind) -> Result<Seat, Status> {
         let mut taken = self.0.lock();
         let who = (member.clone(), user.to_owned());
         let held = |count: Option<&usize>| count.copied().unwrap_or_default();
@@ -63,7 +87,13 @@ impl Seats {
         taken.all += 1;
         *taken.members.entry(member.clone()).or_default() += 1;
         *taken.callers.entry(who.clone()).or_default() += 1;
-        Ok(Seat { seats: Arc::downgrade(self), who })
+        *taken.kinds.entry((member.clone(), kind)).or_default() += 1;
+        Ok(Seat { seats: Arc::downgrade(self), who, kind })
+    }
+
+    /// How many of a kind are under way in a member.
+    pub(super) fn taken(&self, member: &MemberName, kind: Kind) -> usize {
+        self.0.lock().kinds.get(&(member.clone(), kind)).copied().unwrap_or_default()
     }
 }
 
@@ -74,6 +104,7 @@ impl Drop for Seat {
         taken.all = taken.all.saturating_sub(1);
         give_back(&mut taken.members, &self.who.0);
         give_back(&mut taken.callers, &self.who);
+        give_back(&mut taken.kinds, &(self.who.0.clone(), self.kind));
     }
 }
 
@@ -93,7 +124,7 @@ mod tests {
     fn each_limit_is_a_429_that_names_it_and_places_come_back() {
         let seats = Arc::new(Seats::default());
         let [east, west, north] = ["east", "west", "north"].map(|name| MemberName::new(name).unwrap());
-        let take = |member: &MemberName, user: &str| seats.take(member, user);
+        let take = |member: &MemberName, user: &str| seats.take(member, user, Kind::OTHER);
         let message = |refused: Result<Seat, Status>| {
             let status = refused.err().unwrap();
             assert_eq!((status.code.as_u16(), status.details.retry_after_seconds), (429, Some(1)));
@@ -109,8 +140,9 @@ mod tests {
         assert!(message(take(&east, "bob")).starts_with("member east has 1024 streams"));
         let most: Vec<Seat> = users(0, OF_MEMBER_MAX).map(|user| take(&west, &user).unwrap()).collect();
         assert!(message(take(&north, "bob")).starts_with("kubefold has 2048 streams"));
+        assert_eq!((seats.taken(&east, Kind::OTHER), seats.taken(&north, Kind::OTHER)), (OF_MEMBER_MAX, 0));
         drop((anns, more, most));
         let taken = seats.0.lock();
-        assert!(taken.all == 0 && taken.members.is_empty() && taken.callers.is_empty());
+        assert!(taken.all == 0 && taken.members.is_empty() && taken.callers.is_empty() && taken.kinds.is_empty());
     }
 }

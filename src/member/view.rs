@@ -15,7 +15,7 @@ use crate::{
     member::{
         Class, Member,
         impersonate::{impersonate, strip_hop_by_hop},
-        seats::Seat,
+        seats::{Kind, Seat},
         tunnel::{End, join},
         upstream::Upgrade,
     },
@@ -23,6 +23,7 @@ use crate::{
         body::{Body, BodyError, empty},
         caller::Caller,
         info::proxied,
+        mode::Mode,
         status::{Reason, Status},
         upgrade::{OnceUpgraded, UpgradeAsked},
     },
@@ -56,8 +57,10 @@ async fn forward(
         return Err(Status::method_not_allowed("CONNECT is for proxies of another kind").into());
     }
     let uri = target(rest)?;
-    let moved = Moved::new(request.uri().path(), uri.path());
-    let class = classify(request.method(), &uri);
+    // The view's prefix was split off.
+    let prefix = request.extensions().get::<Mode>().map_or("", |mode| mode.prefix());
+    let moved = Moved::new(&format!("{prefix}{}", request.uri().path()), uri.path());
+    let (class, kind) = (classify(request.method(), &uri), stream_kind(&uri));
     let asked = request.extensions().get::<UpgradeAsked>().cloned();
     let (parts, body) = request.into_parts();
     let mut request = Request::new(body);
@@ -67,11 +70,8 @@ async fn forward(
     impersonate(request.headers_mut(), caller).map_err(Status::from)?;
     // kubefold's own server has answered it when the body is read.
     request.headers_mut().remove(header::EXPECT);
-    let seat = match class {
-        Class::Stream => Some(member.seats.take(member.name(), &caller.user)?),
-        _ if asked.is_some() => Some(member.seats.take(member.name(), &caller.user)?),
-        _ => None,
-    };
+    let kind = kind.or_else(|| asked.is_some().then_some(Kind::OTHER));
+    let seat = kind.map(|kind| member.seats.take(member.name(), &caller.user, kind)).transpose()?;
     let response = match asked {
         None => member.send(request, class).await.map_err(|error| error.status())?,
         // Its bytes would be taken for the other protocol's by whoever did not expect them.
@@ -169,19 +169,22 @@ fn classify(method: &Method, uri: &Uri) -> Class {
         values.find(|(key, _)| *key == name).map(|(_, value)| value)
     };
     let on = |name: &str| query(name).is_some_and(|value| !matches!(value, "0" | "false" | "False" | "FALSE"));
-    let streams = ["proxy", "log", "exec", "attach", "portforward"];
-    // `/api/v1/namespaces/<ns>/pods/<name>/<sub>` and `/api/v1/nodes/<name>/<sub>`: nothing else has these.
-    let core = matches!(segments.as_slice(), ["api", "v1", ..]);
-    let subresource = match segments.get(2..) {
-        Some(["namespaces", _, _, _, sub, ..] | ["nodes", _, sub, ..]) if core => Some(*sub),
-        _ => None,
-    };
     let legacy_watch = matches!(segments.as_slice(), ["api", _, "watch", ..] | ["apis", _, _, "watch", ..]);
     match *method {
-        _ if subresource.is_some_and(|sub| streams.contains(&sub)) => Class::Stream,
+        _ if stream_kind(uri).is_some() => Class::Stream,
         Method::GET if on("watch") || legacy_watch => Class::Watch,
         Method::GET | Method::HEAD | Method::OPTIONS => Class::Read,
         _ => Class::Write,
+    }
+}
+
+/// What stream a path is of: `/api/v1/namespaces/<ns>/pods/<name>/<sub>` and `/api/v1/nodes/<name>/<sub>`, nothing else has
+/// these.
+fn stream_kind(uri: &Uri) -> Option<Kind> {
+    let segments: Vec<&str> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
+    match segments.as_slice() {
+        ["api", "v1", "namespaces", _, _, _, sub, ..] | ["api", "v1", "nodes", _, sub, ..] => Kind::of(sub),
+        _ => None,
     }
 }
 

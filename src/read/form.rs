@@ -8,7 +8,10 @@ use std::io::Write as _;
 use http::StatusCode;
 
 use crate::{
-    read::table::{Table, Tables},
+    read::{
+        fields::{AS_FIELDS, without},
+        table::{Table, Tables},
+    },
     store::{Entry, KindSpec, Revision},
     wire::{
         accept::{
@@ -37,8 +40,8 @@ pub(super) const OFFERS: &[Transform<'static>] = &[
 pub(super) enum Form {
     /// As they are.
     Whole,
-    /// `PartialObjectMetadata` of this version of `meta.k8s.io`.
-    Metadata(&'static str),
+    /// `PartialObjectMetadata` alone.
+    Metadata(Partial),
     /// As rows of a `Table`.
     Table(Box<Table>),
 }
@@ -55,7 +58,7 @@ impl Form {
         match transform {
             None => Ok(Self::Whole),
             Some(wanted) if wanted.kind == TABLE_V1.kind => Ok(Self::Table(tables.table(wanted.version, spec)?.into())),
-            Some(wanted) if wanted.kind == PARTIAL_OBJECT.kind => Ok(Self::Metadata(wanted.version)),
+            Some(wanted) if wanted.kind == PARTIAL_OBJECT.kind => Ok(Self::Metadata(Partial::of(wanted.version, spec))),
             Some(wanted) => Err(unfit(wanted, "not a list", go_type(spec, ""))),
         }
     }
@@ -71,7 +74,9 @@ impl Form {
         match transform {
             None => Ok(Self::Whole),
             Some(wanted) if wanted.kind == TABLE_V1.kind => Ok(Self::Table(tables.table(wanted.version, spec)?.into())),
-            Some(wanted) if wanted.kind == PARTIAL_OBJECT_LIST.kind => Ok(Self::Metadata(wanted.version)),
+            Some(wanted) if wanted.kind == PARTIAL_OBJECT_LIST.kind => {
+                Ok(Self::Metadata(Partial::of(wanted.version, spec)))
+            }
             Some(wanted) => Err(unfit(wanted, "a list", go_type(spec, "List"))),
         }
     }
@@ -82,15 +87,11 @@ impl Form {
             (Self::Whole, None) => entry.write_at(revision, out),
             (Self::Whole, Some(name)) => entry.write_named(name, revision, out),
             (Self::Table(table), echo) => table.object(entry, echo, revision, out),
-            (Self::Metadata(version), None) => {
-                begin_partial(version, out);
-                entry.write_metadata_at(revision, out);
-                out.push(b'}');
-            }
-            (Self::Metadata(version), Some(name)) => {
+            (Self::Metadata(partial), None) => partial.entry(entry, revision, out),
+            (Self::Metadata(partial), Some(name)) => {
                 let mut whole = Vec::new();
                 entry.write_named(name, revision, &mut whole);
-                partial(&whole, version, out);
+                partial.document(&whole, out);
             }
         }
     }
@@ -110,7 +111,7 @@ impl Form {
             Self::Whole => out.extend_from_slice(json.trim_ascii_end()),
             Self::Table(_) if is_status(json) => out.extend_from_slice(json.trim_ascii_end()),
             Self::Table(table) => table.document(json.trim_ascii_end(), spec, out),
-            Self::Metadata(version) => partial(json, version, out),
+            Self::Metadata(partial) => partial.document(json, out),
         }
     }
 
@@ -119,12 +120,23 @@ impl Form {
         self.type_meta(spec, "List", out);
     }
 
-    /// Appends `"items":[`, or what a Table has there.
+    /// Appends `"items":`, or what a Table has there.
     pub(super) fn begin_items(&self, out: &mut Vec<u8>) {
         match self {
             Self::Table(table) => table.begin_rows(out),
-            Self::Whole | Self::Metadata(_) => out.extend_from_slice(b"\"items\":["),
+            Self::Whole | Self::Metadata(_) => out.extend_from_slice(b"\"items\":"),
         }
+    }
+
+    /// Appends what ends a list whose every item had a `[` or a `,` before it, and the document. Where a kube-apiserver says
+    /// `null`, so does kubefold.
+    pub(super) fn end_items(&self, is_empty: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(match self {
+            Self::Table(table) if is_empty && table.has_no_rows_of_none() => b"null}\n",
+            Self::Metadata(_) if is_empty => b"null}\n",
+            _ if is_empty => b"[]}\n",
+            _ => b"]}\n",
+        });
     }
 
     /// Appends an empty object with this metadata.
@@ -166,35 +178,69 @@ impl Form {
                 table.type_meta(out);
                 Ok(())
             }
-            Self::Metadata(version) => {
+            Self::Metadata(Partial { version, .. }) => {
                 write!(out, "\"kind\":\"PartialObjectMetadata{suffix}\",\"apiVersion\":\"meta.k8s.io/{version}\"")
             }
         };
     }
 }
 
-fn begin_partial(version: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
-    out.extend_from_slice(version.as_bytes());
-    out.extend_from_slice(b"\",\"metadata\":");
+/// How metadata is written alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Partial {
+    /// Of `meta.k8s.io`.
+    version: &'static str,
+    /// The annotations that are left out.
+    left_out: &'static [&'static str],
 }
 
-/// Appends the metadata of a document; of a `Status`, and of what has none, the document as it is.
-fn partial(json: &[u8], version: &str, out: &mut Vec<u8>) {
-    let json = json.trim_ascii_end();
-    if is_status(json) {
-        return out.extend_from_slice(json);
+impl Partial {
+    /// That of a kind.
+    pub(super) fn of(version: &'static str, spec: &KindSpec) -> Self {
+        let of_kind = |row: &&(&str, &str, _)| row.0 == &*spec.gvk.group && row.1 == &*spec.gvk.kind;
+        let left_out = AS_FIELDS.iter().find(of_kind).map_or(&[][..], |row| row.2);
+        Self { version, left_out }
     }
-    let mut found = Vec::new();
-    let text = std::str::from_utf8(json).unwrap_or_default();
-    let located = Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).is_ok();
-    match found.first().and_then(|at| json.get(at.range.clone())).filter(|_| located) {
-        Some(metadata) => {
-            begin_partial(version, out);
-            out.extend_from_slice(metadata);
-            out.push(b'}');
+
+    /// Appends an entry's.
+    pub(super) fn entry(&self, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+        self.begin(out);
+        if self.left_out.is_empty() {
+            entry.write_metadata_at(revision, out);
+        } else {
+            let mut metadata = Vec::new();
+            entry.write_metadata_at(revision, &mut metadata);
+            without(self.left_out, &metadata, out);
         }
-        None => out.extend_from_slice(json),
+        out.push(b'}');
+    }
+
+    /// Appends the metadata of a document; of a `Status`, and of what has none, the document as it is.
+    pub(super) fn document(&self, json: &[u8], out: &mut Vec<u8>) {
+        let json = json.trim_ascii_end();
+        if is_status(json) {
+            return out.extend_from_slice(json);
+        }
+        let mut found = Vec::new();
+        let text = std::str::from_utf8(json).unwrap_or_default();
+        let located = Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).is_ok();
+        match found.first().and_then(|at| json.get(at.range.clone())).filter(|_| located) {
+            Some(metadata) => self.metadata(metadata, out),
+            None => out.extend_from_slice(json),
+        }
+    }
+
+    /// Appends this metadata.
+    pub(super) fn metadata(&self, metadata: &[u8], out: &mut Vec<u8>) {
+        self.begin(out);
+        without(self.left_out, metadata, out);
+        out.push(b'}');
+    }
+
+    fn begin(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
+        out.extend_from_slice(self.version.as_bytes());
+        out.extend_from_slice(b"\",\"metadata\":");
     }
 }
 
@@ -236,7 +282,7 @@ mod tests {
         let pods = spec("", "pods", "Pod");
         let tables = Tables::default();
         assert!(matches!(Form::of_list(None, &pods, &tables), Ok(Form::Whole)));
-        assert!(matches!(Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods, &tables), Ok(Form::Metadata("v1"))));
+        assert!(matches!(Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods, &tables), Ok(Form::Metadata(_))));
         assert!(matches!(Form::of_object(Some(TABLE_V1), &pods, &tables), Ok(Form::Table(_))));
         assert_eq!(
             Form::of_list(Some(PARTIAL_OBJECT), &pods, &tables).unwrap_err().message,
@@ -253,7 +299,8 @@ mod tests {
     #[test]
     fn metadata_is_cut_out_of_any_document() {
         let mut out = Vec::new();
-        partial(br#"{"spec":{"metadata":1},"metadata":{"name":"a"}}"#, "v1", &mut out);
+        let partial = Partial::of("v1", &spec("", "pods", "Pod"));
+        partial.document(br#"{"spec":{"metadata":1},"metadata":{"name":"a"}}"#, &mut out);
         let wanted = r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}"#;
         assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }

@@ -107,7 +107,7 @@ fn expired(store: &FleetStore, token: &ContinueToken) -> Status {
     status
 }
 
-/// `{"kind":"PodList",...,"items":[`
+/// `{"kind":"PodList",...,"items":`
 fn write_head(
     spec: &KindSpec,
     form: &Form,
@@ -193,13 +193,11 @@ impl http_body::Body for PageBody {
         out.reserve(CHUNK_BYTES.saturating_sub(out.len()));
         while out.len() < CHUNK_BYTES {
             let Some(entry) = this.items.next() else {
-                out.extend_from_slice(b"]}\n");
+                this.form.end_items(this.first, &mut out);
                 this.done = true;
                 break;
             };
-            if !std::mem::take(&mut this.first) {
-                out.push(b',');
-            }
+            out.push(if std::mem::take(&mut this.first) { b'[' } else { b',' });
             this.form.item(&entry, this.filter.echo.as_deref(), &mut out);
         }
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
@@ -218,7 +216,7 @@ fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, form: Form, after:
         out.reserve(CHUNK_BYTES);
         let more = walk.fill(&mut out);
         if !more {
-            out.extend_from_slice(b"]}\n");
+            walk.form.end_items(walk.first, &mut out);
         }
         Some((Ok::<_, Infallible>(Frame::data(Bytes::from(out))), (None, more.then_some(walk))))
     });
@@ -240,9 +238,7 @@ impl Walk {
     fn fill(&mut self, out: &mut Vec<u8>) -> bool {
         for entry in self.snapshot.range(&self.filter.namespace, &self.after) {
             if self.filter.matches(entry) {
-                if !std::mem::take(&mut self.first) {
-                    out.push(b',');
-                }
+                out.push(if std::mem::take(&mut self.first) { b'[' } else { b',' });
                 self.form.item(entry, self.filter.echo.as_deref(), out);
             }
             if out.len() >= CHUNK_BYTES {

@@ -3,6 +3,7 @@
 //! May name: `wire`, `config`, `observe`, `table`, `placement`, `store`, `member`.
 
 mod answer;
+mod fields;
 mod filter;
 mod form;
 mod fresh;

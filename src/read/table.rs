@@ -4,9 +4,9 @@ use std::{io::Write as _, sync::Arc};
 
 use crate::{
     member::stores::Stores,
-    read::Asked,
+    read::{Asked, form::Partial},
     store::{Entry, KindSpec, Revision, unix_micros},
-    table::{Definition, Include, Now, Object, Printer},
+    table::{Include, Now, Object, Printer},
     wire::{
         accept::{TABLE_V1, Transform},
         media::is_built_in,
@@ -22,7 +22,7 @@ pub(super) struct Tables {
     /// The parameter `includeObject`.
     include: String,
     /// Of a custom resource.
-    definition: Option<Definition>,
+    printer: Option<Printer>,
 }
 
 impl Tables {
@@ -38,23 +38,25 @@ impl Tables {
         }
         let include = query_value(asked.query, "includeObject").unwrap_or_default();
         if is_built_in(&gvr.group) {
-            return Self { include, definition: None };
+            return Self { include, printer: None };
         }
         // The future of a read must stay small.
-        let definition = Box::pin(stores.definition_of(gvr)).await;
-        let definition = definition.and_then(|json| Definition::of_version(&json, &gvr.version));
-        Self { include, definition }
+        Self { include, printer: Box::pin(stores.printer_of(gvr)).await }
     }
 
     /// The table of a kind.
     ///
     /// Errors: 400, for a parameter that is not understood.
     pub(super) fn table(&self, version: &'static str, spec: &KindSpec) -> Result<Table, Status> {
-        let printer = match &self.definition {
-            Some(definition) => Printer::custom(definition),
-            None => Printer::built_in(&spec.gvk.group, &spec.gvk.kind).unwrap_or_else(Printer::plain),
-        };
-        Ok(Table { version, include: self.included()?, printer, has_columns: true })
+        let built_in = || Printer::built_in(&spec.gvk.group, &spec.gvk.kind).unwrap_or_else(Printer::plain);
+        let printer = self.printer.clone().unwrap_or_else(built_in);
+        Ok(Table {
+            version,
+            include: self.included()?,
+            partial: Partial::of(version, spec),
+            printer,
+            has_columns: true,
+        })
     }
 
     /// How much of an object stands in its row.
@@ -76,6 +78,8 @@ impl Tables {
 pub(super) struct Table {
     version: &'static str,
     include: Include,
+    /// How metadata stands in a row.
+    partial: Partial,
     printer: Printer,
     has_columns: bool,
 }
@@ -93,11 +97,11 @@ impl Table {
         let _infallible = write!(out, "\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{}\"", self.version);
     }
 
-    /// `"columnDefinitions":[...],"rows":[`
+    /// `"columnDefinitions":[...],"rows":`
     pub(super) fn begin_rows(&self, out: &mut Vec<u8>) {
         let columns = if self.has_columns { self.printer.columns() } else { "" };
         let [open, close] = if self.has_columns { ["[", "]"] } else { ["null", ""] };
-        let _infallible = write!(out, "\"columnDefinitions\":{open}{columns}{close},\"rows\":[");
+        let _infallible = write!(out, "\"columnDefinitions\":{open}{columns}{close},\"rows\":");
     }
 
     /// One object as a Table of one row.
@@ -139,6 +143,14 @@ impl Table {
         self.type_meta(out);
         let _infallible = write!(out, ",\"metadata\":{{\"resourceVersion\":\"{revision}\"}},");
         self.begin_rows(out);
+        out.push(b'[');
+    }
+
+    /// A kind without a printer of its own has `rows: null` where it has no objects.
+    ///
+    /// Source: kubernetes/apiserver `pkg/registry/rest/table.go`.
+    pub(super) fn has_no_rows_of_none(&self) -> bool {
+        self.printer.is_plain()
     }
 
     /// One row.
@@ -156,9 +168,8 @@ impl Table {
         match self.include {
             Include::None => out.extend_from_slice(b"null}"),
             Include::Metadata => {
-                self.begin_metadata(out);
-                entry.write_metadata_at(revision, out);
-                out.extend_from_slice(b"}}");
+                self.partial.entry(entry, revision, out);
+                out.push(b'}');
             }
             Include::Object => {
                 entry.write_at(revision, out);
@@ -172,9 +183,8 @@ impl Table {
         match self.include {
             Include::None => out.extend_from_slice(b"null}"),
             Include::Metadata => {
-                self.begin_metadata(out);
-                out.extend_from_slice(object.metadata_json().as_bytes());
-                out.extend_from_slice(b"}}");
+                self.partial.metadata(object.metadata_json().as_bytes(), out);
+                out.push(b'}');
             }
             Include::Object => {
                 out.extend_from_slice(object.json().as_bytes());
@@ -188,12 +198,6 @@ impl Table {
         out.push(b'{');
         self.printer.write_cells(object, now, out);
         out.extend_from_slice(b",\"object\":");
-    }
-
-    fn begin_metadata(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
-        out.extend_from_slice(self.version.as_bytes());
-        out.extend_from_slice(b"\",\"metadata\":");
     }
 
     /// Says whether the rows of a list stand in another order than the objects.

@@ -2,6 +2,7 @@
 //!
 //! May name: `discovery`, `read`, `write`, `stream`, `member`, and what is below them.
 
+mod debugger;
 pub mod plan;
 pub mod status;
 mod streams;
@@ -34,7 +35,7 @@ use crate::{
         request::drain,
         resource::Gvr,
         status::{Reason, Status},
-        upgrade::WebSocketAsked,
+        upgrade::{UpgradeAsked, WebSocketAsked},
     },
     write::{Writer, live::LiveFleet, unbuilt::not_built},
 };
@@ -45,6 +46,19 @@ const ADMINS: &str = "system:masters";
 const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+/// Subresources that are no streams, whatever else a request for one says.
+const ANSWERED: [&str; 10] = [
+    "approval",
+    "binding",
+    "ephemeralcontainers",
+    "eviction",
+    "finalize",
+    "resize",
+    "rollback",
+    "scale",
+    "status",
+    "token",
+];
 /// 405 in the words of a kube-apiserver.
 const NOT_ALLOWED: &str = "the server does not allow this method on the requested resource";
 
@@ -87,6 +101,8 @@ impl Router {
                     request.headers_mut().entry(header::HOST).or_insert(host);
                 }
                 *request.uri_mut() = uri;
+                // For whoever tells the client a path.
+                request.extensions_mut().insert(mode);
                 self.fleet_view(mode, &caller, request).await
             }
         }
@@ -207,7 +223,10 @@ impl Router {
             catalogue = self.stores.catalogue();
         }
         let known = catalogue.get(&gvr);
+        let connects = connects(info, parts);
         match known {
+            // Whether it is one of the object's, whoever has the object says.
+            Some(_) if connects => {}
             Some(resource) => fits(info, resource)?,
             // A read waits for members that have never answered; only they might serve it.
             None if catalogue.complete() => return Err(Status::no_such_path()),
@@ -218,7 +237,7 @@ impl Router {
         if (watches && !info.subresource.is_empty()) || info.verb == "proxy" {
             return Err(Status::no_such_path());
         }
-        if is_stream(&gvr, &info.subresource) {
+        if connects || is_stream(&gvr, &info.subresource) {
             return Box::pin(self.stream(info, known, (mode, caller), parts, body)).await;
         }
         // A path with `watch` in it is for reading.
@@ -328,6 +347,13 @@ fn refuse(caller: &Caller, headers: &HeaderMap) -> Response<Body> {
         caller.user
     );
     Status::forbidden(message).into_response_to(headers)
+}
+
+/// Says whether a client asks for another protocol below an object, in what is none of the subresources that kubefold
+/// answers: a console of an aggregated API, or whatever comes.
+fn connects(info: &RequestInfo, parts: &Parts) -> bool {
+    let asks = parts.extensions.get::<UpgradeAsked>().is_some() && !info.name.is_empty();
+    asks && !info.subresource.is_empty() && !ANSWERED.contains(&info.subresource.as_str())
 }
 
 /// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.

@@ -9,7 +9,8 @@ use crate::{
     member::{Member, catalog::MergedResource},
     read::Target,
     route::{METHODS, NOT_ALLOWED, Router, has_route},
-    stream::{self, Identifier, Stream},
+    store::Naming,
+    stream::{self, Identifier, Stream, is_stream},
     wire::{
         body::Body,
         caller::Caller,
@@ -25,7 +26,7 @@ use crate::{
 const PROXY_METHODS: [Method; 2] = [Method::HEAD, Method::OPTIONS];
 
 impl Router {
-    /// Answers a request to `log`, `exec`, `attach`, `portforward` or `proxy`.
+    /// Answers a request to `log`, `exec`, `attach`, `portforward` or `proxy`, or for another protocol below any object.
     ///
     /// Errors: of a plain name as a get; 503 while its member is down: there is no last known state of a stream.
     pub(super) async fn stream(
@@ -36,11 +37,15 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let is_proxy = info.subresource == "proxy";
+        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+        let is_proxy = info.subresource == "proxy" && is_stream(&gvr, "proxy");
         let allowed = match is_proxy {
             // A proxied application's own methods: discovery names those that have a verb.
             true => METHODS.contains(&parts.method) || PROXY_METHODS.contains(&parts.method),
-            false => METHODS.contains(&parts.method) && known.is_none_or(|resource| has_route(info, resource)),
+            false => {
+                let known = known.filter(|_| is_stream(&gvr, &info.subresource));
+                METHODS.contains(&parts.method) && known.is_none_or(|resource| has_route(info, resource))
+            }
         };
         if !allowed {
             drain(body).await;
@@ -51,7 +56,6 @@ impl Router {
             return Err(Status::no_such_path());
         }
         let visible = if is_proxy { Identifier::read(&info.name)? } else { Identifier::plain(&info.name) };
-        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
         let target = Target { gvr, namespace: info.namespace.clone(), name: visible.name.clone() };
         let (own, member) = self.holder(&target, mode).await?;
         let stream = Stream {
@@ -60,6 +64,7 @@ impl Router {
             visible: &visible,
             own: &own,
             subresource: &info.subresource,
+            below: info.parts.get(3..).unwrap_or_default(),
         };
         let request = Request::from_parts(parts.clone(), body);
         Ok(stream::pass(&member, caller, request, &stream).await)
@@ -82,8 +87,9 @@ impl Router {
         if let (true, [only]) = (naming.is_plain(), naming.members()) {
             return Ok((target.name.clone(), of(only)?));
         }
-        let ready = self.stores.ready_in(&target.gvr, None, mode).await?;
-        let entry = self.reader.named(&ready, target)?;
+        let named = Target { gvr: self.named_in(target, &naming)?, ..target.clone() };
+        let ready = self.stores.ready_in(&named.gvr, None, mode).await?;
+        let entry = self.reader.named(&ready, &named)?;
         let own = naming.own(entry.name()).to_owned();
         let anywhere = entry.folded && &*target.gvr.resource == "services";
         let up = entry.holders.iter().filter(|name| {
@@ -94,5 +100,31 @@ impl Router {
             Some(member) => Ok((own, of(member)?)),
             None => Err(Status::not_found(&target.gvr.group, &target.gvr.resource, &target.name)),
         }
+    }
+
+    /// Where the objects are whose subresource this is: an aggregated API may serve subresources in a group of its own
+    /// (`subresources.kubevirt.io`), below the one of the objects.
+    ///
+    /// Errors: 404 that asks for the member, if no kind with names is known.
+    fn named_in(&self, target: &Target, naming: &Naming) -> Result<Gvr, Status> {
+        let (catalogue, gvr) = (self.stores.catalogue(), &target.gvr);
+        if catalogue.get(gvr).is_none_or(|resource| resource.watchable) {
+            return Ok(gvr.clone());
+        }
+        let mut kinds = catalogue.resources().filter(|one| one.watchable && one.gvr.resource == gvr.resource);
+        let above = kinds.find(|one| gvr.group.strip_suffix(&*one.gvr.group).is_some_and(|rest| rest.ends_with('.')));
+        above.map(|one| one.gvr.clone()).ok_or_else(|| {
+            let names: Vec<String> =
+                naming.members().iter().map(|member| format!("{:?}", format!("{}@{member}", target.name))).collect();
+            let what = gvr.qualified();
+            let message = format!(
+                "{what} cannot be listed, so nobody knows whose {:?} is: use {}",
+                target.name,
+                names.join(" or ")
+            );
+            let mut status = Status::not_found(&gvr.group, &gvr.resource, &target.name);
+            status.message = message;
+            status
+        })
     }
 }

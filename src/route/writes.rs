@@ -9,7 +9,7 @@ use crate::{
     config::MemberName,
     member::{catalog::MergedResource, stores::Ready},
     read::{Asked, Target},
-    route::Router,
+    route::{Router, debugger::named_after_its_node},
     store::{Remarks, key},
     wire::{
         body::Body,
@@ -85,8 +85,11 @@ impl Router {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
-        let body = read_json(asked.headers, body).await?;
+        let mut body = read_json(asked.headers, body).await?;
         let naming = Arc::clone(&self.stores.shared().naming);
+        if target.gvr.group.is_empty() && &*target.gvr.resource == "pods" {
+            body = named_after_its_node(body, &naming);
+        }
         let pin = |name: Option<String>| name.and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
         // A pin waits for its own member, everything else for all: a name is promised once. An event goes with its object,
         // and its name is nobody else's.

@@ -1,4 +1,5 @@
-//! The fleet view, streamed: logs, exec, attach, port-forward, and applications behind `proxy`.
+//! The fleet view, streamed: logs, exec, attach, port-forward, applications behind `proxy`, and what else below an object
+//! speaks another protocol.
 //!
 //! All of them are one member's, and pass as its member view would pass them ([`view`]): only the name in the path is
 //! another, and in what the member refuses.
@@ -45,9 +46,9 @@ pub fn is_stream(gvr: &Gvr, subresource: &str) -> bool {
 /// What is streamed, and for whom its name is which.
 #[derive(Clone, Debug)]
 pub struct Stream<'a> {
-    /// `pods`, `services` or `nodes`.
+    /// Of what.
     pub gvr: &'a Gvr,
-    /// Empty for nodes.
+    /// Empty for what is in none.
     pub namespace: &'a str,
     /// The name as it was asked for.
     pub visible: &'a Identifier,
@@ -55,6 +56,8 @@ pub struct Stream<'a> {
     pub own: &'a str,
     /// `log`, `exec`, ...
     pub subresource: &'a str,
+    /// Segments of the path behind the subresource, but for `proxy`, whose path is the application's.
+    pub below: &'a [String],
 }
 
 /// Passes a request to the member that has the object, as `caller`. Its URI is the client's.
@@ -62,9 +65,10 @@ pub struct Stream<'a> {
 /// Cancel: safe; the request to the member is reset. An answer 101 bears what is to be done with the connection.
 pub async fn pass(member: &Member, caller: &Caller, request: Request<Body>, stream: &Stream<'_>) -> Response<Body> {
     let mut request = request;
-    let tail = proxied(request.uri().path()).map_or("", |(_, tail)| tail).to_owned();
+    let proxied = proxied(request.uri().path()).map(|(_, tail)| tail.to_owned());
+    let is_proxy = proxied.is_some();
+    let tail = proxied.unwrap_or_else(|| stream.below.iter().map(|part| format!("/{}", segment(part))).collect());
     let path = stream.path(&tail, request.uri());
-    let is_proxy = stream.subresource == "proxy";
     if !is_proxy {
         read_refusals(request.headers_mut());
     }
@@ -76,13 +80,16 @@ impl Stream<'_> {
     fn path(&self, tail: &str, asked: &Uri) -> String {
         let collection = match self.namespace {
             "" => self.gvr.path(),
-            namespace => self.gvr.path_in(&utf8_percent_encode(namespace, &SEGMENT).to_string()),
+            namespace => self.gvr.path_in(&segment(namespace)),
         };
-        let own = self.visible.with_name(self.own);
-        let own = utf8_percent_encode(&own, &SEGMENT);
+        let own = segment(&self.visible.with_name(self.own));
         let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
-        format!("{collection}/{own}/{}{tail}{query}", self.subresource)
+        format!("{collection}/{own}/{}{tail}{query}", segment(self.subresource))
     }
+}
+
+fn segment(text: &str) -> String {
+    utf8_percent_encode(text, &SEGMENT).to_string()
 }
 
 /// What a member refuses is read, for the names in it: it must not come as protobuf. The stream itself has no media type

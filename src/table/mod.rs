@@ -103,6 +103,11 @@ impl Printer {
         Self { columns: all.join(",").into(), row, count: all.len() }
     }
 
+    /// It is of a kind that nobody brings columns for.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.row, Row::Plain)
+    }
+
     /// The columns, as they stand between brackets.
     pub fn columns(&self) -> &str {
         &self.columns

@@ -18,6 +18,15 @@ impl Mode {
     /// The prefixed views, as paths and contexts name them.
     pub const PREFIXED: [(&str, Self); 2] = [("lenient", Self::Lenient), ("strict", Self::Strict)];
 
+    /// What stands before every path of the view.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Whole => "",
+            Self::Lenient => "/views/lenient",
+            Self::Strict => "/views/strict",
+        }
+    }
+
     /// Splits the view's prefix off a path, with or without a query. What is left may be empty or begin with a `?`.
     pub fn split(path: &str) -> (Self, &str) {
         let whole = (Self::Whole, path);
@@ -33,6 +42,14 @@ impl Mode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_view_has_the_prefix_that_is_split_off() {
+        for (name, mode) in Mode::PREFIXED {
+            assert_eq!(mode.prefix(), format!("/views/{name}"));
+            assert_eq!(Mode::split(&format!("{}/api", mode.prefix())), (mode, "/api"));
+        }
+    }
 
     #[test]
     fn a_view_is_a_whole_segment_behind_views() {

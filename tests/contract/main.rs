@@ -81,7 +81,7 @@ async fn compared<'a>(member: &Target, fleet: &Target, checks: &'a [Check]) -> V
         let told = sorted(told);
         let mut mismatches = seen::mismatches(&sorted(said), &told);
         // What the member's own components renew may have changed in between: then the fleet tells what it is now.
-        if mismatches.iter().any(|one| one.aspect == "body.items" || one.aspect == "events") {
+        if mismatches.iter().any(|one| ["body.items", "body.rows", "events"].contains(&one.aspect.as_str())) {
             mismatches = seen::mismatches(&sorted(member.ask(check).await), &told);
         }
         (check, mismatches)

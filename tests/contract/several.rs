@@ -69,19 +69,23 @@ fn judge(members: &[Target], said: &[Seen], told: &Seen, check: &Check) -> Optio
             (branch(said) != branch(told)).then(|| format!("{told}, and the member: {said}"))
         }
         (Body::Json(one, _), Body::Json(all, _))
-            if one["items"].is_array() && one["kind"] != "APIGroupDiscoveryList" =>
+            if (one["items"].is_array() && one["kind"] != "APIGroupDiscoveryList")
+                || is_table_of_several(one, check) =>
         {
             let lists: Vec<_> = said.iter().map(|seen| items(&seen.raw)).collect();
             let paged = check.is_paged();
-            let wrong = sorted(&items(&told.raw)).or_else(|| union(members, &lists, &items(&told.raw), paged));
+            let ours = told.raw.without_cluster();
+            let wrong = sorted(&items(&ours)).or_else(|| union(members, &lists, &items(&ours), paged));
             wrong.or_else(|| (one["kind"] != all["kind"]).then(|| format!("a {}, not a {}", all["kind"], one["kind"])))
         }
         (Body::Events(_), Body::Events(_)) => {
             let lists: Vec<_> = said.iter().map(|seen| items(&seen.raw)).collect();
-            union(members, &lists, &items(&told.raw), false)
+            union(members, &lists, &items(&told.raw.without_cluster()), false)
         }
         (Body::Json(..), Body::Json(..)) if check.path.contains("{@}") => {
-            let (said, told) = (first.json()?, without_cluster(told.json()?.clone()));
+            let (Body::Json(said, _), Body::Json(told, _)) = (&first.body, told.body.without_cluster()) else {
+                return None;
+            };
             (*said != told).then(|| format!("{told}, and the member: {said}"))
         }
         _ => None,
@@ -91,33 +95,32 @@ fn judge(members: &[Target], said: &[Seen], told: &Seen, check: &Check) -> Optio
 /// The objects of a list, or those that a watch begins with.
 fn items(body: &Body) -> Vec<Shown<'_>> {
     let objects: Vec<&Value> = match body {
-        Body::Json(list, _) => list["items"].as_array().into_iter().flatten().collect(),
+        Body::Json(list, _) => {
+            let objects = list["items"].as_array().or_else(|| list["rows"].as_array());
+            objects.into_iter().flatten().collect()
+        }
         Body::Events(events) => {
-            events.iter().filter(|event| event["type"] == "ADDED").map(|event| &event["object"]).collect()
+            let added = events.iter().filter(|event| event["type"] == "ADDED").map(|event| &event["object"]);
+            added.map(|object| if object["kind"] == "Table" { &object["rows"][0] } else { object }).collect()
         }
         _ => Vec::new(),
     };
-    objects.into_iter().map(|raw| Shown { key: key(raw), raw }).collect()
+    objects.into_iter().map(|raw| Shown { key: key(metadata(raw)), raw }).collect()
+}
+
+fn is_table_of_several(body: &Value, check: &Check) -> bool {
+    body["kind"] == "Table" && !check.path.contains("{@}") && !check.path.contains("includeObject=None")
+}
+
+/// Of an object, or of that in a row.
+fn metadata(raw: &Value) -> &Value {
+    if raw["cells"].is_array() { &raw["object"]["metadata"] } else { &raw["metadata"] }
 }
 
 /// The key in the order of Kubernetes' storage.
-fn key(object: &Value) -> String {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    object["metadata"]["namespace"].as_str().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
-}
-
-/// A Table without the column that says who holds an object.
-fn without_cluster(mut body: Value) -> Value {
-    if body["kind"] != "Table" {
-        return body;
-    }
-    let Some(columns) = body["columnDefinitions"].as_array_mut() else { return body };
-    let Some(at) = columns.iter().position(|column| column["name"] == "Cluster") else { return body };
-    columns.remove(at);
-    for row in body["rows"].as_array_mut().into_iter().flatten() {
-        row["cells"].as_array_mut().unwrap().remove(at);
-    }
-    body
+fn key(metadata: &Value) -> String {
+    let name = metadata["name"].as_str().unwrap_or_default();
+    metadata["namespace"].as_str().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
 
 /// Promise 1, and Kubernetes' order.
@@ -153,13 +156,14 @@ fn union(members: &[Target], said: &[Vec<Shown<'_>>], told: &[Shown<'_>], paged:
             normalise(&mut ours, &format!("@{}", member.name));
             normalise(&mut theirs, "");
             // The order of keys counts, but for custom resources in a form that is Kubernetes' own.
-            let in_order = ours["kind"] == "PartialObjectMetadata" || ours.to_string().eq(&theirs.to_string());
+            let kind = if ours["cells"].is_array() { &ours["object"]["kind"] } else { &ours["kind"] };
+            let in_order = kind == "PartialObjectMetadata" || ours.to_string().eq(&theirs.to_string());
             if ours != theirs || !in_order {
                 return Some(format!("{ours}, and the member: {theirs}"));
             }
             continue;
         }
-        let holders = one.raw["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap_or_default();
+        let holders = metadata(one.raw)["annotations"]["kubefold.io/clusters"].as_str().unwrap_or_default();
         if holders.is_empty() {
             return Some(format!("{} names no member", one.key));
         }

@@ -128,6 +128,12 @@ fn natives() -> Vec<(&'static str, Value)> {
     let numbers = json!({"color": "red", "replicas": 3, "whole": 1, "float": 1.5, "big": 9_007_199_254_740_993_u64, "exp": 1e30, "neg": -0.25, "deep": [[], {}, [null]]});
     let pod = json!({"containers": [{"name": "main", "image": "main:1"}], "restartPolicy": "Never"});
     let job = json!({"template": {"spec": pod}});
+    let daemon = json!({"selector": {"matchLabels": web()}, "template": {"metadata": {"labels": web()},
+        "spec": {"containers": [{"name": "main", "image": "main:1"}]}}});
+    // Of all this `autoscaling/v1` has fields for the least.
+    let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 70}}});
+    let scaler = json!({"scaleTargetRef": {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}, "maxReplicas": 5,
+        "metrics": [memory], "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}});
     let shop = "/api/v1/namespaces/shop";
     let core = |resource: &str| -> &'static str { format!("{shop}/{resource}").leak() };
     vec![
@@ -146,6 +152,14 @@ fn natives() -> Vec<(&'static str, Value)> {
         ("/api/v1/persistentvolumes", object("v1", "PersistentVolume", "disk", web(), json!({"spec": volume}))),
         ("/api/v1/nodes", object("v1", "Node", "node-x", web(), json!({}))),
         ("/apis/apps/v1/namespaces/shop/deployments", deployment("web", 2)),
+        (
+            "/apis/apps/v1/namespaces/shop/daemonsets",
+            object("apps/v1", "DaemonSet", "agent", web(), json!({"spec": daemon})),
+        ),
+        (
+            "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers",
+            object("autoscaling/v2", "HorizontalPodAutoscaler", "web", web(), json!({"spec": scaler})),
+        ),
         ("/apis/batch/v1/namespaces/shop/jobs", object("batch/v1", "Job", "once", web(), json!({"spec": job}))),
         (
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",

@@ -23,6 +23,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest},
 };
 
+use crate::objects::crd;
 use crate::support::{
     FleetFile, Kubectl, Kubefold, Member, MemberOptions, Port, Process, Testbed, binary, client, eventually,
 };
@@ -141,6 +142,8 @@ async fn streams_reach_the_pod_that_was_named() {
     refusals(&fleet).await;
     proxies(&fleet).await;
     services(&fleet).await;
+    consoles(&fleet).await;
+    debug(&fleet).await;
     whoever_goes(&fleet).await;
     drain(fleet).await;
 }
@@ -383,19 +386,91 @@ async fn proxy(fleet: &Fleet, plain: &str, visible: &str) {
     assert_eq!(out.status, StatusCode::BAD_GATEWAY, "{out}");
     let root = ours.request(Method::GET, visible, "").await;
     assert_ne!(root.status, StatusCode::BAD_GATEWAY, "{root}");
+    let strict = ours.request(Method::GET, &format!("/views/strict{visible}/redirect?to=/login"), "").await;
+    assert_eq!(strict.headers[header::LOCATION], format!("/views/strict{visible}/login"));
     // Any protocol, not Kubernetes' own alone.
+    shout(fleet, &format!("{visible}/raw")).await;
+    fleet.east.told("raw ends").await;
+}
+
+/// Speaks a protocol of nobody's to whatever is there.
+async fn shout(fleet: &Fleet, path: &str) {
     let (mut stream, _) = connect(&fleet.kubefold.kubeconfig()).await;
-    let request =
-        format!("GET {visible}/raw HTTP/1.1\r\nHost: kubefold\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\nloud");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: kubefold\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\nloud");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut heard = Vec::new();
     while !heard.ends_with(b"LOUD") {
-        heard.push(timeout(SOON, stream.read_u8()).await.expect("an echo").unwrap());
+        let next = timeout(SOON, stream.read_u8()).await.expect("an echo");
+        heard.push(next.unwrap_or_else(|error| panic!("{path}: {error}: {}", String::from_utf8_lossy(&heard))));
     }
     let heard = String::from_utf8(heard).unwrap().to_lowercase();
     assert!(heard.starts_with("http/1.1 101 ") && heard.contains("\r\nupgrade: shout\r\n"), "{heard}");
-    drop(stream);
-    fleet.east.told("raw ends").await;
+}
+
+/// A subresource that an aggregated API serves alone, of objects that live in another group.
+async fn consoles(fleet: &Fleet) {
+    let api = fleet.east.member.api().await;
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "consoles"},
+        "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    api.create("/api/v1/namespaces/default/services", &service).await;
+    let aggregated = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.consoles.e2e.kubefold.io"},
+        "spec": {"group": "consoles.e2e.kubefold.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "insecureSkipTLSVerify": true,
+            "service": {"namespace": "default", "name": "consoles", "port": fleet.east.port.number()}}});
+    api.create("/apis/apiregistration.k8s.io/v1/apiservices", &aggregated).await;
+    api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd("Gadget")).await;
+    let path = |group: &str, name: &str| format!("/apis/{group}e2e.kubefold.io/v1/namespaces/default/gadgets{name}");
+    let gadget = json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Gadget", "metadata": {"name": "db"}});
+    eventually(SOON, async || {
+        let made = api.request(Method::POST, &path("", ""), gadget.to_string()).await;
+        if made.status.is_success() { Ok(()) } else { Err(made) }
+    })
+    .await;
+    let kubefold = fleet.kubefold.api().await;
+    eventually(2 * SOON, async || {
+        let catalogue = kubefold.request(Method::GET, "/apis/consoles.e2e.kubefold.io/v1", "").await;
+        if catalogue.status.is_success() { Ok(()) } else { Err(catalogue) }
+    })
+    .await;
+    shout(fleet, &path("consoles.", "/db@east/console/1%20a")).await;
+    fleet.east.told("raw at /apis/consoles.e2e.kubefold.io/v1/namespaces/default/gadgets/db/console/1 a begins").await;
+    // By a plain name as a get: it is nobody's but the native's.
+    let none = async |path: &str| {
+        let (mut stream, _) = connect(&fleet.kubefold.kubeconfig()).await;
+        let asked = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: shout\r\n\r\n");
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        let mut heard = vec![0; 2048];
+        let length = timeout(SOON, stream.read(&mut heard)).await.unwrap().unwrap();
+        String::from_utf8_lossy(&heard[..length]).into_owned()
+    };
+    let refused = none(&path("consoles.", "/db/console/x")).await;
+    assert!(refused.starts_with("HTTP/1.1 404 ") && refused.contains("db@east"), "{refused}");
+    let unknown = none(&format!("{PODS}/web@east/nothing")).await;
+    assert!(unknown.starts_with("HTTP/1.1 404 "), "{unknown}");
+}
+
+/// `kubectl debug` calls its pod by the node's name.
+async fn debug(fleet: &Fleet) {
+    for (how, kubectl) in fleet.kubectls() {
+        let debug: &[&str] = if how == "oldest" { &["alpha", "debug"] } else { &["debug"] };
+        let said = kubectl.run(&[debug, &["node/node-0@west", "--image=x"]].concat()).await;
+        assert!(said.succeeded(), "{how}: {said}");
+    }
+    let pods = fleet.kubefold.kubectl(&["get", "pods", "-o", "name"]).await.ok().to_owned();
+    let made: Vec<&str> = pods.lines().filter(|pod| pod.starts_with("pod/node-debugger-node-0-")).collect();
+    assert!(made.len() == 3 && made.iter().all(|pod| pod.ends_with("@west")), "{pods}");
+    let of = fleet.kubefold.kubectl(&["get", made[0], "-o", "jsonpath={.spec.nodeName}"]).await;
+    assert_eq!(of.ok(), "node-0@west");
+    fleet.kubefold.kubectl(&[&["delete", "--grace-period=0", "--force"], &made[..]].concat()).await.ok();
+}
+
+/// The streams of a member that are under way, by kind.
+async fn open_streams(kubefold: &Kubefold, member: &str, kind: &str) -> String {
+    let metrics = kubefold.request(Method::GET, "/metrics", "").await;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let wanted = format!("kubefold_member_streams{{member=\"{member}\",kind=\"{kind}\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&wanted)).unwrap_or_else(|| panic!("{metrics}")).to_owned()
 }
 
 /// A service with parts in both members: any of them leads to the same application.
@@ -435,10 +510,17 @@ async fn whoever_goes(fleet: &Fleet) {
     fleet.west.told("exec in doomed begins").await;
     let lines = async || following.output().contains("line 2\n").then_some(()).ok_or_else(|| following.output());
     eventually(SOON, lines).await;
+    assert_eq!(open_streams(kubefold, "west", "exec").await, "1");
+    assert_eq!(open_streams(kubefold, "west", "log").await, "1");
     fleet.west.member.stop_apiserver();
     let ended = timeout(SOON, exec.wait()).await.expect("exec ends with its member").unwrap();
     assert!(!ended.success());
     following.wait(SOON).await;
+    let free = async || match open_streams(kubefold, "west", "exec").await.as_str() {
+        "0" => Ok(()),
+        open => Err(open.to_owned()),
+    };
+    eventually(SOON, free).await;
     let answer = eventually(SOON, async || {
         let answer = kubefold.request(Method::GET, &format!("{PODS}/web@west/log"), "").await;
         (answer.status == StatusCode::SERVICE_UNAVAILABLE).then(|| answer.clone()).ok_or(answer)

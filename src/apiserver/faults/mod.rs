@@ -14,9 +14,12 @@ use http::{Method, Request, Response, StatusCode, header};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{
-    body::{Body, full},
-    status::{Reason, Status},
+use crate::{
+    apiserver::Service,
+    wire::{
+        body::{Body, full},
+        status::{Reason, Status},
+    },
 };
 
 /// Rules at once. More would be a mistake of whoever makes them.
@@ -156,14 +159,10 @@ impl Faults {
     ///
     /// Errors: the connection is to be closed.
     /// Cancel: safe; a hang ends when the client leaves.
-    pub async fn pass(
-        &self,
-        request: Request<Body>,
-        server: impl AsyncFnOnce(Request<Body>) -> Response<Body>,
-    ) -> Result<Response<Body>, Closed> {
+    pub async fn pass(&self, request: Request<Body>, server: &dyn Service) -> Result<Response<Body>, Closed> {
         let faults = self.fitting(&request);
         if faults.is_empty() {
-            return Ok(server(request).await);
+            return Ok(server.answer(request).await);
         }
         let watch = is_watch(&request);
         for fault in &faults {
@@ -178,7 +177,7 @@ impl Faults {
                 _ => {}
             }
         }
-        let mut response = server(request).await;
+        let mut response = server.answer(request).await;
         for fault in faults {
             response = match fault {
                 Fault::Lost { code } => refused(code, None),

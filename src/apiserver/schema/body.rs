@@ -4,7 +4,7 @@
 //! `pkg/endpoints/handlers/create.go`, `rest.go`.
 
 use crate::apiserver::schema::{
-    Decoded, Type, builtin_kind, decode, decode_any,
+    Decoded, Type, builtin_kind, conform, decode, decode_any,
     text::{Text, go_quoted},
 };
 
@@ -65,7 +65,16 @@ impl FieldValidation {
 pub fn read_body(expected: Expected<'_>, body: &[u8], validation: FieldValidation) -> Result<Decoded, String> {
     let body_text = String::from_utf8_lossy(body);
     let text = Text::read(&body_text).map_err(|why| expected.unrecognized(&why, body))?;
-    let (api_version, kind) = expected.type_meta(&text).map_err(|why| expected.unrecognized(&why, body))?;
+    let meta_error = |why: String| expected.unrecognized(&why, body);
+    let (api_version, kind) = expected.type_meta(&text).map_err(meta_error)?;
+    if kind.is_empty() {
+        let why = format!("Object 'Kind' is missing in '{body_text}'");
+        return Err(format!(
+            "the object provided is unrecognized (must be of type {}): {why} ({})",
+            expected.kind,
+            shown(body)
+        ));
+    }
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let refused = |why: &str| {
         let own = expected.kind;
@@ -74,10 +83,17 @@ pub fn read_body(expected: Expected<'_>, body: &[u8], validation: FieldValidatio
     expected.check(&api_version, &kind, refused)?;
     let decoded = match expected.typed.go() {
         Some(_) => decode(expected.typed, &text).map_err(|why| refused(&why))?,
-        None => decode_any(&text),
+        None => custom(expected.typed, &text).map_err(|why| refused(&why))?,
     };
     let findings = validation.judge(decoded.findings).map_err(|why| refused(&why))?;
     Ok(Decoded { object: expected.named(decoded.object), findings })
+}
+
+/// A custom resource: first what is there twice is told, then what is unknown.
+fn custom(typed: Type<'_>, text: &Text<'_>) -> Result<Decoded, String> {
+    let Decoded { mut object, mut findings } = decode_any(text);
+    findings.extend(conform(typed, &mut object)?);
+    Ok(Decoded { object, findings })
 }
 
 impl Expected<'_> {
@@ -90,7 +106,7 @@ impl Expected<'_> {
         format!("the object provided is unrecognized (must be of type {}): {why} ({})", self.kind, shown(body))
     }
 
-    /// What the object says of itself; what it does not say is taken for granted.
+    /// What the object says of itself. What a built-in kind does not say is taken for granted.
     fn type_meta(&self, text: &Text<'_>) -> Result<(String, String), String> {
         let entries: &[_] = match text {
             Text::Object(entries) => entries,
@@ -104,7 +120,10 @@ impl Expected<'_> {
                 ));
             }
         };
-        let mut said = (self.api_version(), self.kind.to_owned());
+        let mut said = match self.typed.go() {
+            Some(_) => (self.api_version(), self.kind.to_owned()),
+            None => (String::new(), String::new()),
+        };
         for (key, value) in entries {
             let place = match key.as_str() {
                 "apiVersion" => &mut said.0,
@@ -131,11 +150,8 @@ impl Expected<'_> {
         }
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         if self.typed.go().is_none() {
-            // A custom resource: any kind can be read.
-            if kind == self.kind && group == self.group {
-                return Err(mismatch(api_version, &own));
-            }
-            return Ok(());
+            // Any custom resource can be read; what it is not is told later, as a fault of the object.
+            return if api_version == own { Ok(()) } else { Err(mismatch(api_version, &own)) };
         }
         if builtin_kind(group, version, kind).is_none() {
             let registered = "in scheme \"pkg/runtime/scheme.go:111\"";

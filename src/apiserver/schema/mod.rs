@@ -6,6 +6,9 @@
 //! - [`builtin`]: the types of the built-in kinds
 //! - [`read_body`]: an object out of a request's body, and what is wrong with it in a kube-apiserver's words
 //! - [`decode`]: reads an object of a built-in kind, as Go does; what is unknown or there twice is told
+//! - [`structural()`]: types out of the schema of a custom resource definition
+//! - [`conform()`]: a custom resource with its metadata read, unknown fields pruned and defaults filled in
+//! - [`validate()`]: what of a custom resource is not as its schema wants it
 //! - [`arrange()`]: an object as Go prints it
 //!
 //! Pure: serde_json in, serde_json out.
@@ -17,18 +20,28 @@ use serde_json::Value;
 mod arrange;
 mod body;
 mod builtin;
+mod checks;
+mod conform;
 mod decode;
+mod formats;
 mod quantity;
+mod structural;
 mod text;
 mod time;
+mod validate;
 
 pub use arrange::arrange;
 pub use body::{Expected, FieldValidation, read_body};
 pub use builtin::{builtin, builtin_kind};
+pub use checks::Checks;
+pub use conform::{conform, fill_defaults, prune};
 pub use decode::{Decoded, decode, decode_any};
+pub use formats::is_known_format;
 pub use quantity::canonical_quantity;
+pub use structural::structural;
 pub use text::{Text, go_quoted};
 pub use time::{canonical_micro_time, canonical_time};
+pub use validate::{bad_value, validate, validate_update};
 
 /// The types of many fields, that refer to each other.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +71,8 @@ pub struct Node {
     pub merge: Merge,
     /// What Go reads it into. Built-in kinds only.
     pub go: Option<Go>,
+    /// What must hold of its values. Custom resources only.
+    pub checks: Option<Box<Checks>>,
 }
 
 /// What a value looks like.
@@ -292,6 +307,16 @@ impl<'a> Type<'a> {
     /// Whether it is a whole object of some kind: its `apiVersion`, `kind` and `metadata` always stay.
     pub fn is_embedded(self) -> bool {
         self.node.embedded
+    }
+
+    /// What must hold of its values.
+    pub fn checks(self) -> Option<&'a Checks> {
+        self.target.checks.as_deref()
+    }
+
+    /// The arena that it is of.
+    pub fn types(self) -> &'a Types {
+        self.types
     }
 
     /// What Go reads it into, of a built-in kind.

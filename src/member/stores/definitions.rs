@@ -17,6 +17,7 @@ use crate::{
         stores::{Running, Stores},
     },
     store::{Part, key},
+    table::{Definition as Columns, Printer},
     wire::{body::empty, mode::Mode, resource::Gvr},
 };
 
@@ -26,6 +27,8 @@ const SERVED_WITHIN: Duration = Duration::from_secs(10);
 const NEW_FOR: Duration = Duration::from_mins(2);
 /// Largest OpenAPI document that is looked at.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+/// Versions of kinds of which it is kept how they are printed.
+const PRINTERS_MAX: usize = 1024;
 /// Between two looks at members' discovery while somebody waits.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
@@ -129,12 +132,25 @@ impl Stores {
         known.fetch_max(head, Ordering::AcqRel);
     }
 
-    /// The definition of a custom resource, as the fleet view shows it.
-    pub async fn definition_of(&self, gvr: &Gvr) -> Option<String> {
+    /// How a custom resource is printed, by its definition as the fleet view shows it. `None`: it has none.
+    ///
+    /// A definition is read once a revision: its schema may be large.
+    pub async fn printer_of(&self, gvr: &Gvr) -> Option<Printer> {
         let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         let ready = self.ready_in(&definitions, None, Mode::Lenient).await.ok()?;
         let entry = ready.store().get(&key("", &format!("{}.{}", gvr.resource, gvr.group)))?;
-        Some(String::from_utf8_lossy(entry.json()).into_owned())
+        let known = ready.running.printers.lock().get(gvr).cloned();
+        if let Some((_, printer)) = known.filter(|(revision, _)| *revision == entry.revision) {
+            return Some(printer);
+        }
+        let definition = Columns::of_version(std::str::from_utf8(entry.json()).ok()?, &gvr.version)?;
+        let printer = Printer::custom(&definition);
+        let mut printers = ready.running.printers.lock();
+        if printers.len() >= PRINTERS_MAX {
+            printers.clear();
+        }
+        printers.insert(gvr.clone(), (entry.revision, printer.clone()));
+        Some(printer)
     }
 
     /// Says whether the kinds of new definitions stand in some member's OpenAPI document, so that they stand in the fleet's.

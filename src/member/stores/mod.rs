@@ -31,7 +31,8 @@ use crate::{
         reflector::ReflectorState,
     },
     placement::policy::Rules,
-    store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Shared},
+    store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Revision, Shared},
+    table::Printer,
     wire::{
         resource::{EVENT_GROUPS, Gvr},
         status::Status,
@@ -91,6 +92,8 @@ pub struct Running {
     known_definitions: AtomicU64,
     /// The same of OpenAPI v2.
     described_definitions: AtomicU64,
+    /// Of definitions: how what they define is printed, and at which revision of them.
+    printers: Mutex<HashMap<Gvr, (Revision, Printer)>>,
     feeds: Mutex<HashMap<MemberName, Feed>>,
     /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
     /// not meet the old removal.
@@ -317,6 +320,7 @@ impl Stores {
             known_at: AtomicU64::new(u64::MAX),
             known_definitions: AtomicU64::new(0),
             described_definitions: AtomicU64::new(0),
+            printers: Mutex::default(),
             feeds: Mutex::default(),
             leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),

@@ -8,6 +8,7 @@ use tokio::{
 };
 
 use super::*;
+use crate::member::seats::Kind;
 use crate::{
     config::ServerAccess,
     wire::{
@@ -199,7 +200,8 @@ async fn what_must_not_be_sent_is_not() {
     client.write_all(asks("POST", "Content-Length: 4\r\n").as_bytes()).await.unwrap();
     client.write_all(b"body").await.unwrap();
     assert!(head(&mut client).await.starts_with("http/1.1 400 "));
-    let _all: Vec<_> = (0..256).map(|_| raw.member.seats.take(raw.member.name(), "jane").ok().unwrap()).collect();
+    let _all: Vec<_> =
+        (0..256).map(|_| raw.member.seats.take(raw.member.name(), "jane", Kind::OTHER).ok().unwrap()).collect();
     let mut client = raw.client();
     client.write_all(asks("POST", "Content-Length: 0\r\n").as_bytes()).await.unwrap();
     let refused = head(&mut client).await;

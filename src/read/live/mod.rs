@@ -226,12 +226,10 @@ impl<'a> Live<'a> {
         // As for a get: whoever asked for a plain name gets that name.
         let asked_for = options.fields.name().filter(|name| self.naming().split(name).is_none() && self.is_short());
         for (at, entry) in round.objects.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
+            out.push(if at == 0 { b'[' } else { b',' });
             form.item(entry, asked_for.filter(|_| round.objects.len() == 1), &mut out);
         }
-        out.extend_from_slice(b"]}\n");
+        form.end_items(round.objects.is_empty(), &mut out);
         out
     }
 

@@ -25,6 +25,29 @@ pub(super) fn checks() -> Vec<Check> {
         }
         all.push(get(path).accept("application/yaml").header("user-agent", "curl/8.0"));
     }
+    // What a kube-apiserver keeps as fields and shows as annotations, and kinds without a printer, with no objects.
+    for path in [
+        "/apis/apps/v1/daemonsets",
+        "/apis/autoscaling/v1/horizontalpodautoscalers",
+        "/apis/autoscaling/v2/horizontalpodautoscalers",
+        "/apis/events.k8s.io/v1/namespaces/nope/events",
+        "/apis/discovery.k8s.io/v1/namespaces/nope/endpointslices",
+        "/apis/resource.k8s.io/v1/deviceclasses",
+        "/api/v1/persistentvolumes",
+        "/api/v1/namespaces/nope/podtemplates",
+        "/apis/node.k8s.io/v1/runtimeclasses",
+        "/apis/networking.k8s.io/v1/servicecidrs",
+    ] {
+        for accept in [TABLE, "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"] {
+            all.push(get(path).accept(accept));
+        }
+        for query in ["includeObject=Object", "includeObject=None"] {
+            all.push(get(format!("{path}?{query}")).accept(TABLE));
+        }
+    }
+    for watch in ["", "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"] {
+        all.push(get(format!("{SHOP}?watch=1&timeoutSeconds=1{watch}")).accept(TABLE));
+    }
     for encoding in ["gzip", "identity", "gzip;q=0", "br", "*"] {
         all.push(get(SHOP).header("accept-encoding", encoding));
         all.push(get("/openapi/v2").header("accept-encoding", encoding));

@@ -164,7 +164,7 @@ pub(super) const RULES: &[Rule] = &[
         told: "",
     },
     Rule { id: "protobuf", requests: &["application/vnd.kubernetes.protobuf"], aspects: REFUSAL, said: "", told: "" },
-    Rule { id: "cluster-column", requests: &["as=Table"], aspects: &["body", "events"], said: "", told: "" },
+    Rule { id: "cluster-column", requests: &["as=Table"], aspects: &["column"], said: "", told: "Cluster" },
     Rule {
         id: "discovery-forms",
         requests: &["/api [accept", "/apis [accept", "/api/v1 [accept", "/apis/apps [accept", "/version [accept"],

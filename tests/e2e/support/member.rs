@@ -197,6 +197,11 @@ impl Member {
         apiserver.terminate(deadline).await;
     }
 
+    /// The id of its kube-apiserver's process.
+    pub(crate) fn apiserver_id(&self) -> u32 {
+        self.servers.lock().apiserver.as_ref().expect("a running kube-apiserver").id()
+    }
+
     /// `kill -9` for kube-apiserver alone.
     pub(crate) fn stop_apiserver(&self) {
         self.servers.lock().apiserver = None;

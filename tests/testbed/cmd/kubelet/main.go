@@ -28,7 +28,12 @@ import (
 const (
 	idleTimeout     = 4 * time.Hour
 	creationTimeout = 30 * time.Second
-	tick            = 50 * time.Millisecond
+
+	// An aggregated API that serves nothing but a subresource of objects of another group.
+	consoles         = "/apis/consoles.e2e.kubefold.io/v1"
+	consolesDocument = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"consoles.e2e.kubefold.io/v1","resources":[` +
+		`{"name":"gadgets/console","singularName":"","namespaced":true,"kind":"Gadget","verbs":["get"]}]}`
+	tick = 50 * time.Millisecond
 )
 
 func main() {
@@ -51,8 +56,11 @@ func main() {
 	// Not behind the mux, which would clean the path of a request.
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.URL.Path == "/raw":
+		case r.URL.Path == "/raw" || strings.Contains(r.URL.Path, "/console/"):
 			raw(w, r)
+		case r.URL.Path == consoles:
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, consolesDocument)
 		case strings.HasPrefix(r.URL.Path, "/mirror"):
 			mirror(w, r)
 		default:
@@ -244,6 +252,7 @@ func raw(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer connection.Close()
+	fmt.Printf("raw at %s begins\n", r.URL.Path)
 	fmt.Fprintf(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
 	buffer := make([]byte, 4096)
 	for {
