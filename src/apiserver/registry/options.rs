@@ -18,6 +18,8 @@ pub enum Part {
     Whole,
     /// The status.
     Status,
+    /// What a subresource of its own changes, such as `/binding` or `/finalize`: its strategy is not asked.
+    Special,
 }
 
 /// Options of a create, an update or a patch.

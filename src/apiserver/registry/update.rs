@@ -116,7 +116,7 @@ impl Registry {
         options: &WriteOptions,
         revise: &mut Revise<'_>,
     ) -> Result<Attempt, Status> {
-        if options.part == Part::Status || !(kind.strategy.creates_on_update() || options.may_create) {
+        if options.part != Part::Whole || !(kind.strategy.creates_on_update() || options.may_create) {
             return Err(errors::not_found(kind, name));
         }
         let mut object = revise(None)?;
@@ -262,6 +262,7 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
     match part {
         Part::Whole => strategy.prepare_for_update(new, old),
         Part::Status => strategy.prepare_for_status_update(new, old),
+        Part::Special => {}
     }
     if meta::text(new, "uid").is_empty() {
         meta::set(new, "uid", Some(meta::field(old, "uid").clone()));
@@ -281,6 +282,7 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
     causes.extend(match part {
         Part::Whole => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
+        Part::Special => Vec::new(),
     });
     if !causes.is_empty() {
         return Err(errors::invalid(kind, name, causes));

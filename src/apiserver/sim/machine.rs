@@ -13,8 +13,8 @@ use super::{
     queue::{Controller, Item, Queue},
     replicaset,
     resource::{
-        AUTOSCALERS, CLAIMS, CONFIG_MAPS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, DISRUPTION_BUDGETS, ENDPOINT_SLICES,
-        ENDPOINTS, EVENTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
+        AUTOSCALERS, CLAIMS, CONFIG_MAPS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, DISRUPTION_BUDGETS, Described,
+        ENDPOINT_SLICES, ENDPOINTS, EVENTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
         SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS, STORAGE_CLASSES, VOLUMES,
     },
     scheduler, statefulset,
@@ -74,6 +74,34 @@ impl Machine {
     /// Controllers of a cluster of which nothing is known yet.
     pub(super) fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
+    }
+
+    /// Takes in a kind.
+    pub(super) fn learn(&mut self, described: Described) -> Resource {
+        self.world.learn(described)
+    }
+
+    /// Takes an object of the beginning.
+    pub(super) fn load(&mut self, key: &Key, revision: u64, body: &Bytes) {
+        let _none_before = self.world.put(key, revision, Some(body));
+    }
+
+    /// Looks at all that is there.
+    pub(super) fn begin(&mut self) {
+        for (key, entry) in self.world.every() {
+            if let Some(controller) = controller_of(key.resource) {
+                self.queue.add(controller, key);
+            }
+            if !entry.owners.is_empty() || (entry.deleting && entry.finalized) {
+                self.queue.add(Controller::Garbage, key);
+            }
+            if key.resource == PODS {
+                self.queue.add(Controller::Kubelet, key);
+            }
+            if self.world.unassigned.contains(key) {
+                self.queue.add(Controller::Scheduler, key);
+            }
+        }
     }
 
     /// Takes a change of an object.
@@ -238,6 +266,11 @@ impl Machine {
             for service in self.world.services_of(&key.namespace, labels) {
                 self.queue.add(Controller::Endpoints, &service);
             }
+        }
+        if after.is_none_or(|after| after.pod().is_some_and(|pod| pod.finished())) {
+            let ending = self.world.within(CLAIMS, &key.namespace).filter(|(_, claim)| claim.deleting);
+            let ending: Vec<Key> = ending.map(|(claim, _)| claim.clone()).collect();
+            ending.iter().for_each(|claim| self.queue.add(Controller::Claim, claim));
         }
         let budgets: Vec<Key> =
             self.world.within(DISRUPTION_BUDGETS, &key.namespace).map(|(budget, _)| budget.clone()).collect();

@@ -24,6 +24,7 @@ mod node;
 mod queue;
 mod replicaset;
 mod resource;
+mod run;
 mod scheduler;
 mod statefulset;
 #[cfg(test)]
@@ -32,4 +33,7 @@ mod view;
 mod volume;
 mod world;
 
-pub use kubelet::logs;
+pub use {
+    kubelet::logs,
+    run::{Options, Sim, TokioClock},
+};

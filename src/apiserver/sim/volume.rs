@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Happening, Outcome},
-    fields::{annotate, annotation, text},
+    fields::{annotate, annotation, items, text},
+    garbage::without_finalizer,
     machine::Sight,
     resource::{CLAIMS, STORAGE_CLASSES, VOLUMES},
     world::Key,
@@ -18,7 +19,10 @@ const BOUND: &str = "pv.kubernetes.io/bind-completed";
 
 /// Looks after a claim.
 pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    sight.world.get(sight.key).filter(|entry| !entry.deleting)?;
+    let entry = sight.world.get(sight.key)?;
+    if entry.deleting {
+        return unprotect(sight, "kubernetes.io/pvc-protection", is_used(sight));
+    }
     let mut tree = sight.world.tree(sight.key)?;
     let mut outcome = Outcome::default();
     if text(&tree, "/status/phase") == "Bound" {
@@ -118,9 +122,31 @@ pub(super) fn volume(claim: &Value, class: &Value, name: &str) -> Value {
     })
 }
 
+/// Says whether a pod that has not ended uses the claim.
+fn is_used(sight: &Sight<'_>) -> bool {
+    let name = format!("\"claimName\":\"{}\"", sight.key.name);
+    sight.world.pods_in(&sight.key.namespace).any(|(_, entry, pod)| {
+        !pod.finished() && memchr::memmem::find(&entry.body, name.as_bytes()).is_some()
+    })
+}
+
+/// Lets it go when nobody uses it.
+fn unprotect(sight: &Sight<'_>, finalizer: &str, used: bool) -> Option<Outcome> {
+    let tree = sight.world.tree(sight.key)?;
+    if used || !items(&tree, "/metadata/finalizers").iter().any(|present| present == finalizer) {
+        return None;
+    }
+    let mut outcome = Outcome::default();
+    outcome.update(sight.key, without_finalizer(tree, finalizer));
+    Some(outcome)
+}
+
 /// The volumes of a claim that is gone, as its class wants it.
 pub(super) fn release(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key).filter(|entry| !entry.deleting)?;
+    let entry = sight.world.get(sight.key)?;
+    if entry.deleting {
+        return unprotect(sight, "kubernetes.io/pv-protection", false);
+    }
     let mut tree = sight.world.tree(sight.key)?;
     let reference = &tree["spec"]["claimRef"];
     let namespace = text(reference, "/namespace").into();

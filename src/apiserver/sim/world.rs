@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::{
-    resource::{NODES, PODS, Resource, Resources, SERVICES},
+    resource::{Described, NODES, PODS, Resource, Resources, SERVICES},
     view::{self, Labels, NodePart, Owner, Part, PodPart, Uid},
 };
 
@@ -193,6 +193,28 @@ impl World {
         load.cpu += sign * pod.cpu;
         load.memory += sign * pod.memory;
         load.pods += sign;
+    }
+
+    /// Takes in a kind. Owners of that kind are found from now on.
+    pub(super) fn learn(&mut self, described: Described) -> Resource {
+        if let Some(known) = self.resources.find(&described.group, &described.plural) {
+            return known;
+        }
+        let resource = self.resources.learn(described);
+        let unknown = self.entries.iter().filter(|(_, entry)| entry.owners.iter().any(|owner| owner.resource.is_none()));
+        let again: Vec<(Key, u64, Bytes)> =
+            unknown.map(|(key, entry)| (key.clone(), entry.revision, entry.body.clone())).collect();
+        for (key, revision, body) in again {
+            if let Some(entry) = view::parse(key.resource, revision, &body, &self.resources, &mut self.texts) {
+                self.entries.insert(key, entry);
+            }
+        }
+        resource
+    }
+
+    /// Every object.
+    pub(super) fn every(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.iter()
     }
 
     /// What a node's pods ask for.
