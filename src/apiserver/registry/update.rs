@@ -155,7 +155,7 @@ impl Registry {
         options: &WriteOptions,
         revise: &mut Revise<'_>,
     ) -> Result<Attempt, Status> {
-        if options.part == Part::Status || !(kind.strategy.creates_on_update() || options.may_create) {
+        if options.part != Part::Whole || !(kind.strategy.creates_on_update() || options.may_create) {
             return Err(errors::not_found(kind, name));
         }
         let mut object = revise(None)?;
