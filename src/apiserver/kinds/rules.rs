@@ -227,7 +227,13 @@ fn of_small_core(kind: &str) -> Rules {
 fn pod_grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
     let period = asked.or_else(|| pod.number("spec.terminationGracePeriodSeconds")).unwrap_or(0);
     let at_once = pod.text("spec.nodeName").is_empty() || matches!(pod.text("status.phase"), "Failed" | "Succeeded");
-    let period = if at_once { 0 } else if period < 0 { 1 } else { period };
+    let period = if at_once {
+        0
+    } else if period < 0 {
+        1
+    } else {
+        period
+    };
     (period > 0).then_some(period)
 }
 
@@ -273,12 +279,7 @@ fn of_workloads(kind: &str) -> Rules {
             check_update: job::job_update,
             ..PLAIN
         },
-        "CronJob" => Rules {
-            generation: SPEC,
-            check: job::cron_job,
-            check_update: job::cron_job_update,
-            ..PLAIN
-        },
+        "CronJob" => Rules { generation: SPEC, check: job::cron_job, check_update: job::cron_job_update, ..PLAIN },
         _ => Rules { check: workload::revision, check_update: workload::revision_update, ..PLAIN },
     }
 }
@@ -299,12 +300,7 @@ fn of_networking(kind: &str) -> Rules {
             check_update: networking::ingress_class_update,
             ..PLAIN
         },
-        _ => Rules {
-            generation: SPEC,
-            check: networking::policy,
-            check_update: networking::policy_update,
-            ..PLAIN
-        },
+        _ => Rules { generation: SPEC, check: networking::policy, check_update: networking::policy_update, ..PLAIN },
     }
 }
 

@@ -68,7 +68,6 @@ impl Described<'_> {
                 Part::All => &[],
                 Part::Status if custom => &[&["spec"], &["metadata"]],
                 Part::Status => &[&["spec"]],
-                Part::All => &[],
             },
             versions: &self.others,
         }

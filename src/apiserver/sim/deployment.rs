@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Happening, Outcome},
-    fields::{annotate, annotation, condition, controller_reference, count, is_true, items, number, share, stamp, text},
+    fields::{
+        annotate, annotation, condition, controller_reference, count, is_true, items, number, share, stamp, text,
+    },
     machine::Sight,
     names::template_hash,
     resource::REPLICA_SETS,

@@ -88,7 +88,8 @@ fn report(tree: &mut Value, now: Timestamp, address: &str) {
     }
     let status = &mut tree["status"];
     if !status["capacity"].is_object() {
-        status["capacity"] = json!({"cpu": "16", "ephemeral-storage": "203056560Ki", "memory": "65536Mi", "pods": "110"});
+        status["capacity"] =
+            json!({"cpu": "16", "ephemeral-storage": "203056560Ki", "memory": "65536Mi", "pods": "110"});
     }
     if !status["allocatable"].is_object() {
         status["allocatable"] = status["capacity"].clone();

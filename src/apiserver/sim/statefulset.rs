@@ -134,7 +134,9 @@ impl Row<'_> {
     }
 
     fn delete(&mut self, key: &Key, entry: &Entry) {
-        let Action::Delete { key, uid, propagation, grace, report } = delete_pod(self.sight, key, entry, BY) else { return };
+        let Action::Delete { key, uid, propagation, grace, report } = delete_pod(self.sight, key, entry, BY) else {
+            return;
+        };
         let mut report = report;
         if let Some(report) = &mut report {
             let pod = &key.name;

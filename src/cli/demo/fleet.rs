@@ -12,7 +12,12 @@ use anyhow::Context;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    apiserver::{Service, endpoint::Endpoint, faults::Faults},
+    apiserver::{
+        Service,
+        cluster::{self, Cluster},
+        endpoint::Endpoint,
+        faults::Faults,
+    },
     app::{App, Options},
     cli::{
         demo::control::{CONTEXT, Control, Members, told},
@@ -91,13 +96,16 @@ impl Fleet {
         });
         let (mut members, mut clusters, mut pods) = (Members::new(), "members:\n".to_owned(), 0);
         for (member, started) in plans.iter().zip(futures::future::join_all(started).await) {
-            let (endpoint, filled) = started.context("a member could not be made")??;
+            let (cluster, filled) = started.context("a member could not be made")??;
             pods += filled;
-            folder.write(&format!("{}.kubeconfig", member.name), &kubeconfig::of_endpoint("member", &endpoint)?)?;
+            folder.write(
+                &format!("{}.kubeconfig", member.name),
+                &kubeconfig::of_endpoint("member", cluster.endpoint())?,
+            )?;
             let (name, weight) = (&member.name, member.weight);
             let _infallible =
                 writeln!(clusters, "  - {{name: {name}, kubeconfig: {name}.kubeconfig, weight: {weight}}}");
-            members.insert(name.clone(), Arc::new(endpoint));
+            members.insert(name.clone(), Arc::clone(cluster.endpoint()));
         }
         folder.write("clusters.yaml", &clusters)?;
         let control = Arc::new(Control { members: members.clone() });
@@ -174,13 +182,23 @@ async fn start_member(
     plan: &MemberPlan,
     tasks: &TaskTracker,
     stop: &CancellationToken,
-) -> anyhow::Result<(Endpoint, usize)> {
-    todo!()
+) -> anyhow::Result<(Cluster, usize)> {
+    let options = cluster::Options {
+        version: plan.version.to_owned(),
+        seed: plan.seed,
+        listen: ([127, 0, 0, 1], 0).into(),
+        token: token(),
+    };
+    let cluster = Cluster::start(options, tasks, stop, |_registry| Box::pin(async { Ok(()) })).await?;
+    Ok((cluster, plan.pods))
+}
+
+fn token() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
 }
 
 async fn endpoint(service: Arc<dyn Service>) -> anyhow::Result<Endpoint> {
-    let token = uuid::Uuid::new_v4().simple().to_string();
-    Ok(Endpoint::start(([127, 0, 0, 1], 0).into(), token, service, Faults::default()).await?)
+    Ok(Endpoint::start(([127, 0, 0, 1], 0).into(), token(), service, Faults::default()).await?)
 }
 
 /// A folder of this process, removed when it ends.

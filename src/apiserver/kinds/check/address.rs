@@ -26,8 +26,12 @@ pub(in crate::apiserver::kinds) fn check_endpoint(text: &str, at: &Path, errors:
         errors.invalid(at, text, &local("127.0.0.0/8, ::1/128", "loopback"));
     }
     let (link, multicast) = match address {
-        IpAddr::V4(four) => (four.is_link_local(), four.octets().first() == Some(&224) && four.octets().get(1..3) == Some(&[0, 0])),
-        IpAddr::V6(six) => (six.is_unicast_link_local(), six.segments().first().is_some_and(|first| first & 0xff0f == 0xff02)),
+        IpAddr::V4(four) => {
+            (four.is_link_local(), four.octets().first() == Some(&224) && four.octets().get(1..3) == Some(&[0, 0]))
+        }
+        IpAddr::V6(six) => {
+            (six.is_unicast_link_local(), six.segments().first().is_some_and(|first| first & 0xff0f == 0xff02))
+        }
     };
     if link {
         errors.invalid(at, text, &local("169.254.0.0/16, fe80::/10", "link-local"));

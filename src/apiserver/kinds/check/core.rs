@@ -185,7 +185,12 @@ pub(in crate::apiserver::kinds) fn quota(object: &Value, errors: &mut Errors) {
     let scopes = object.items("spec.scopes");
     let at = Path::new("spec.scopes");
     let known = [
-        "Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "VolumeAttributesClass",
+        "Terminating",
+        "NotTerminating",
+        "BestEffort",
+        "NotBestEffort",
+        "PriorityClass",
+        "VolumeAttributesClass",
         "CrossNamespacePodAffinity",
     ];
     let shown = || Value::from(scopes.to_vec());
@@ -236,7 +241,8 @@ pub(in crate::apiserver::kinds) fn limit_range(object: &Value, errors: &mut Erro
         }
         types.push(of);
         let lists: &[&str] = if of == "Pod" {
-            for field in ["default", "defaultRequest"].into_iter().filter(|field| limit.entries(field).next().is_some()) {
+            for field in ["default", "defaultRequest"].into_iter().filter(|field| limit.entries(field).next().is_some())
+            {
                 errors.forbidden(&at.child(field), "may not be specified when `type` is 'Pod'");
             }
             &["max", "min", "maxLimitRequestRatio"]
@@ -271,8 +277,11 @@ fn limit_order(limit: &Value, at: &Path, errors: &mut Errors) {
         ("default", "min", "default", "min value", "default value"),
         ("default", "default", "max", "default value", "max value"),
     ];
-    let mut names: Vec<&String> =
-        ["min", "max", "default", "defaultRequest"].iter().flat_map(|list| limit.entries(list)).map(|(name, _)| name).collect();
+    let mut names: Vec<&String> = ["min", "max", "default", "defaultRequest"]
+        .iter()
+        .flat_map(|list| limit.entries(list))
+        .map(|(name, _)| name)
+        .collect();
     names.sort();
     names.dedup();
     for name in names {

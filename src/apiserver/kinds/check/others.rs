@@ -18,7 +18,11 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// Roles and bindings, of namespaces and of clusters.
 pub(in crate::apiserver::kinds) fn access(object: &Value, errors: &mut Errors) {
     let of = object.text("kind");
-    if of.ends_with("Binding") { binding(object, of == "RoleBinding", errors) } else { role(object, of == "Role", errors) }
+    if of.ends_with("Binding") {
+        binding(object, of == "RoleBinding", errors)
+    } else {
+        role(object, of == "Role", errors)
+    }
 }
 
 fn role(object: &Value, namespaced: bool, errors: &mut Errors) {
@@ -262,8 +266,7 @@ fn metric_source(kind: &str, source: &Value, at: &Path, errors: &mut Errors) {
         }
     }
     metric_target(target, &there, errors);
-    let (value, average, percent) =
-        (target.has("value"), target.has("averageValue"), target.has("averageUtilization"));
+    let (value, average, percent) = (target.has("value"), target.has("averageValue"), target.has("averageUtilization"));
     match kind {
         "object" if !value && !average => {
             errors.required(&there.child("averageValue"), "must set either a target value or averageValue");

@@ -191,8 +191,10 @@ fn cluster_addresses(spec: &Value, at: &Path, errors: &mut Errors) {
     if !is_headless(spec) {
         for (index, (given, family)) in all.iter().zip(spec.items("ipFamilies")).enumerate() {
             if six(given) != (family == "IPv6") {
-                let why =
-                    format!("expected an {} value as indicated by `ipFamilies[{index}]`", family.as_str().unwrap_or(""));
+                let why = format!(
+                    "expected an {} value as indicated by `ipFamilies[{index}]`",
+                    family.as_str().unwrap_or("")
+                );
                 errors.invalid(&there.index(index), given.clone(), &why);
             }
         }

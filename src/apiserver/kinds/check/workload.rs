@@ -287,7 +287,12 @@ pub(in crate::apiserver::kinds) fn stateful_set_update(new: &Value, old: &Value,
     stateful_spec(new, true, errors);
     let mut same = spec_of(new).clone();
     let free = [
-        "replicas", "template", "updateStrategy", "minReadySeconds", "ordinals", "revisionHistoryLimit",
+        "replicas",
+        "template",
+        "updateStrategy",
+        "minReadySeconds",
+        "ordinals",
+        "revisionHistoryLimit",
         "persistentVolumeClaimRetentionPolicy",
     ];
     free.iter().for_each(|field| put(&mut same, field, spec_of(old).get(*field).cloned()));
@@ -376,8 +381,14 @@ pub(in crate::apiserver::kinds) fn check_status(new: &Value, old: &Value, errors
     let empty = Value::Null;
     let status = new.get("status").unwrap_or(&empty);
     let counters = [
-        "observedGeneration", "replicas", "fullyLabeledReplicas", "updatedReplicas", "readyReplicas",
-        "availableReplicas", "unavailableReplicas", "currentReplicas",
+        "observedGeneration",
+        "replicas",
+        "fullyLabeledReplicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "currentReplicas",
     ];
     for field in counters {
         nonnegative(status.number(field), &at.child(field), errors);

@@ -129,12 +129,8 @@ pub(super) fn spread(constraints: &[Value], at: &Path, errors: &mut Errors) {
 pub(super) fn tolerations(tolerations: &[Value], at: &Path, errors: &mut Errors) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let at = at.index(index);
-        let (key, operator, value, effect) = (
-            toleration.text("key"),
-            toleration.text("operator"),
-            toleration.text("value"),
-            toleration.text("effect"),
-        );
+        let (key, operator, value, effect) =
+            (toleration.text("key"), toleration.text("operator"), toleration.text("value"), toleration.text("effect"));
         if !key.is_empty() {
             errors.all_invalid(&at.child("key"), key, &qualified_name(key));
         } else if operator != "Exists" {

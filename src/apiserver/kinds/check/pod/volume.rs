@@ -6,15 +6,41 @@ use serde_json::Value;
 
 use super::{
     super::storage,
-    Doc, Errors, Path, container::{descending, field_reference, no_backsteps, resource_reference}, dns_label,
+    Doc, Errors, Path,
+    container::{descending, field_reference, no_backsteps, resource_reference},
+    dns_label,
 };
 
 /// The order in which sources are looked at.
 const SOURCES: [&str; 28] = [
-    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
-    "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
-    "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
-    "storageos", "projected", "csi", "ephemeral",
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "csi",
+    "ephemeral",
 ];
 const HOST_PATHS: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
@@ -192,7 +218,11 @@ fn projected(source: &Value, at: &Path, errors: &mut Errors) {
             let at = at.child("serviceAccountToken");
             let seconds = token.number("expirationSeconds").unwrap_or(0);
             if seconds < 600 {
-                errors.invalid(&at.child("expirationSeconds"), seconds, "may not specify a duration less than 10 minutes");
+                errors.invalid(
+                    &at.child("expirationSeconds"),
+                    seconds,
+                    "may not specify a duration less than 10 minutes",
+                );
             }
             if token.text("path").is_empty() {
                 errors.required(&at.child("path"), "");
