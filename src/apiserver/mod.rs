@@ -22,6 +22,7 @@ pub mod patch;
 pub mod registry;
 pub mod schema;
 pub mod serve;
+pub mod sim;
 pub mod storage;
 
 use futures::future::BoxFuture;

@@ -65,9 +65,9 @@ impl Described<'_> {
             reset: match part {
                 Part::Whole if self.kind.has_status => &[&["status"]],
                 Part::Whole => &[],
-                Part::All => &[],
                 Part::Status if custom => &[&["spec"], &["metadata"]],
                 Part::Status => &[&["spec"]],
+                Part::Special => &[],
             },
             versions: &self.others,
         }
