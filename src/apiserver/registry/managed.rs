@@ -65,7 +65,6 @@ impl Described<'_> {
             reset: match part {
                 Part::Whole if self.kind.has_status => &[&["status"]],
                 Part::Whole => &[],
-                Part::All => &[],
                 Part::Status if custom => &[&["spec"], &["metadata"]],
                 Part::Status => &[&["spec"]],
             },

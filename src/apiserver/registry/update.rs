@@ -92,7 +92,7 @@ impl Registry {
         options: &WriteOptions,
         change: impl FnMut(&mut Value) -> Result<(), Status> + Send,
     ) -> Result<Written, Status> {
-        let options = WriteOptions { part: Part::All, ..options.clone() };
+        let options = WriteOptions { part: Part::Special, ..options.clone() };
         self.modify(kind, namespace, name, &options, change).await
     }
 
@@ -301,7 +301,7 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
     match part {
         Part::Whole => strategy.prepare_for_update(new, old),
         Part::Status => strategy.prepare_for_status_update(new, old),
-        Part::All => {}
+        Part::Special => {}
     }
     if meta::text(new, "uid").is_empty() {
         meta::set(new, "uid", Some(meta::field(old, "uid").clone()));
@@ -319,7 +319,7 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
     let mut causes = match part {
         Part::Whole => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
-        Part::All => Vec::new(),
+        Part::Special => Vec::new(),
     };
     if causes.is_empty() {
         causes = names::faults(kind, new);

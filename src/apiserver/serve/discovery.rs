@@ -61,7 +61,6 @@ impl Discovery {
             ["api", version] => resource_list(catalog, "", version),
             ["apis", group, version] => resource_list(catalog, group, version),
             ["version"] => Some(version(&settings.version)),
-            ["openapi", ..] => return Some(openapi(catalog, settings, parts)),
             _ => return None,
         };
         Some(allowed(parts).and_then(|()| {
@@ -116,7 +115,7 @@ impl Discovery {
     }
 }
 
-fn allowed(parts: &Parts) -> Result<(), Status> {
+pub(super) fn allowed(parts: &Parts) -> Result<(), Status> {
     match parts.method {
         Method::GET | Method::HEAD => Ok(()),
         _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
@@ -296,16 +295,4 @@ fn version(text: &str) -> Value {
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     })
-}
-
-fn openapi(catalog: &Catalog, settings: &Settings, parts: &Parts) -> Result<Response<Body>, Status> {
-    allowed(parts)?;
-    let path = parts.uri.path().strip_prefix("/openapi/").unwrap_or_default();
-    let document = match path.split_once('/') {
-        None if path == "v2" => settings.documents.openapi_v2(catalog),
-        None if path == "v3" => settings.documents.openapi_v3(catalog, ""),
-        Some(("v3", rest)) => settings.documents.openapi_v3(catalog, rest.trim_end_matches('/')),
-        _ => None,
-    };
-    Ok(json_response(full(document.ok_or_else(Status::no_such_path)?)))
 }

@@ -6,9 +6,11 @@
 //! Source: kubernetes/apiserver `pkg/endpoints/handlers/`, `pkg/endpoints/installer.go`.
 
 mod answer;
+mod bootstrap;
 mod discovery;
 mod form;
 mod health;
+mod openapi;
 mod options;
 mod pods;
 mod read;
@@ -31,10 +33,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    apiserver::{
-        kinds::Kind,
-        registry::{Catalog, Registry},
-    },
+    apiserver::{kinds::Kind, registry::Registry},
     table::Printer,
     wire::{
         body::{Body, full},
@@ -46,7 +45,7 @@ use crate::{
     },
 };
 
-pub use review::kinds as review_kinds;
+pub use bootstrap::{bootstrap, built_in};
 
 use answer::{Asked, Target};
 
@@ -69,20 +68,17 @@ pub struct Settings {
     pub drain: CancellationToken,
     /// What of pods a registry does not know.
     pub pods: Arc<dyn Pods>,
-    /// The OpenAPI documents.
-    pub documents: Arc<dyn Documents>,
     /// How custom resources are printed.
     pub printers: Arc<dyn Printers>,
 }
 
 impl Settings {
-    /// A server of this version, without logs, documents and custom columns.
+    /// A server of this version, without logs and custom columns.
     pub fn new(version: &str) -> Self {
         Self {
             version: version.to_owned(),
             drain: CancellationToken::new(),
             pods: Arc::new(Nothing),
-            documents: Arc::new(Nothing),
             printers: Arc::new(Nothing),
         }
     }
@@ -96,14 +92,6 @@ pub trait Pods: Send + Sync + 'static {
     fn log<'a>(&'a self, pod: &'a serde_json::Value, query: &'a str) -> BoxFuture<'a, Result<Body, Status>>;
 }
 
-/// What describes the kinds that are served.
-pub trait Documents: Send + Sync + 'static {
-    /// `/openapi/v2`, in JSON. `None`: there is none.
-    fn openapi_v2(&self, catalog: &Catalog) -> Option<Bytes>;
-    /// `/openapi/v3/<path>`, such as `apis/apps/v1`, in JSON. `None`: there is none.
-    fn openapi_v3(&self, catalog: &Catalog, path: &str) -> Option<Bytes>;
-}
-
 /// How kinds are printed that a kube-apiserver does not bring.
 pub trait Printers: Send + Sync + 'static {
     /// `None`: as any object.
@@ -115,16 +103,6 @@ struct Nothing;
 impl Pods for Nothing {
     fn log<'a>(&'a self, _: &'a serde_json::Value, _: &'a str) -> BoxFuture<'a, Result<Body, Status>> {
         Box::pin(async { Ok(full(Bytes::new())) })
-    }
-}
-
-impl Documents for Nothing {
-    fn openapi_v2(&self, _: &Catalog) -> Option<Bytes> {
-        None
-    }
-
-    fn openapi_v3(&self, _: &Catalog, _: &str) -> Option<Bytes> {
-        None
     }
 }
 
@@ -144,6 +122,7 @@ struct Inner {
     registry: Registry,
     settings: Settings,
     discovery: discovery::Discovery,
+    openapi: openapi::OpenApi,
     in_flight: Semaphore,
 }
 
@@ -154,6 +133,7 @@ impl ApiServer {
             registry,
             settings,
             discovery: discovery::Discovery::default(),
+            openapi: openapi::OpenApi::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
         };
         Self { inner: Arc::new(inner) }
@@ -204,6 +184,9 @@ impl ApiServer {
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if let Some(response) = health::answer(parts) {
             return response;
+        }
+        if let Some(path) = path.strip_prefix("/openapi/") {
+            return self.inner.openapi.answer(&self.inner.registry.catalog(), path, parts);
         }
         if let Some(answer) = self.inner.discovery.answer(&self.inner.registry.catalog(), &self.inner.settings, parts) {
             return answer;
@@ -309,5 +292,11 @@ impl tower::Service<Request<Body>> for ApiServer {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let server = self.clone();
         Box::pin(async move { Ok(server.answer(request).await) })
+    }
+}
+
+impl crate::apiserver::Service for ApiServer {
+    fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Response<Body>> {
+        Box::pin(Self::answer(self, request))
     }
 }
