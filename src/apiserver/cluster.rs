@@ -12,10 +12,8 @@ use crate::{
         Service,
         endpoint::{Endpoint, EndpointError},
         faults::Faults,
-        kinds::{Allocator, built_in},
         registry::{Env, Registry},
-        schema::builtin,
-        serve::{ApiServer, Pods, Settings, review_kinds},
+        serve::{ApiServer, Pods, Settings, bootstrap, built_in},
         sim::{self, Sim, TokioClock},
         storage::Memory,
     },
@@ -56,9 +54,8 @@ impl Cluster {
     ) -> Result<Self, ClusterError> {
         let clock = Arc::new(TokioClock::starting(Timestamp::now()));
         let env = Env::seeded(options.seed, clock);
-        let types = builtin();
-        let kinds = built_in(&types).into_iter().chain(review_kinds(&types)).map(Arc::new);
-        let registry = Registry::new(Arc::new(Memory::default()), env, Allocator::default(), kinds);
+        let registry = built_in(Arc::new(Memory::default()), env);
+        bootstrap(&registry).await?;
         fill(registry.clone()).await?;
         let settings =
             Settings { drain: stop.clone(), pods: Arc::new(Logs(registry.clone())), ..Settings::new(&options.version) };

@@ -229,7 +229,7 @@ impl Sim {
                 let part = match *subresource {
                     "" => Part::Whole,
                     "status" => Part::Status,
-                    _ => Part::All,
+                    _ => Part::Special,
                 };
                 self.update(key, object.clone(), part).await
             }
@@ -239,7 +239,7 @@ impl Sim {
                     return Err(gone(key));
                 }
                 bind(&mut pod, node, self.registry.env().now());
-                self.update(key, pod, Part::All).await
+                self.update(key, pod, Part::Special).await
             }
             Action::Delete { key, uid, propagation, grace, .. } => {
                 let kind = self.kind(key.resource)?;
