@@ -21,7 +21,7 @@ use crate::{
     },
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
     wire::{
-        body::{Body, BodyError},
+        body::{Body, BodyError, full},
         status::Status,
         token::ContinueToken,
     },
@@ -205,6 +205,14 @@ impl http_body::Body for PageBody {
         }
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
     }
+}
+
+/// A list without objects.
+pub(super) fn empty(spec: &KindSpec, form: &Form, revision: Revision) -> Response<Body> {
+    let mut out = Vec::new();
+    write_head(spec, form, revision, None, None, &mut out);
+    form.end_items(true, &mut out);
+    json_response(full(out))
 }
 
 /// A whole list, straight from the snapshot: one chunk is all the memory that it takes.
