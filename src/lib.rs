@@ -3,6 +3,7 @@
 //! A request walks `serve -> route -> read | write | stream | discovery -> store | member -> wire`
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
+pub mod apiserver;
 pub mod app;
 pub mod cli;
 pub mod config;

@@ -8,7 +8,7 @@ use std::{fs, path::Path, path::PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["wire"],
     &["config", "observe", "table"],
-    &["placement"],
+    &["placement", "apiserver"],
     &["store"],
     &["member"],
     &["discovery", "read", "write", "stream"],

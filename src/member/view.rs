@@ -22,6 +22,7 @@ use crate::{
     wire::{
         body::{Body, BodyError, empty},
         caller::Caller,
+        info::proxied,
         mode::Mode,
         status::{Reason, Status},
         upgrade::{OnceUpgraded, UpgradeAsked},
@@ -185,20 +186,6 @@ fn stream_kind(uri: &Uri) -> Option<Kind> {
         ["api", "v1", "namespaces", _, _, _, sub, ..] | ["api", "v1", "nodes", _, sub, ..] => Kind::of(sub),
         _ => None,
     }
-}
-
-/// The path of a proxied application, split behind `proxy`: what follows is the application's, raw, and may be empty.
-pub fn proxied(path: &str) -> Option<(&str, &str)> {
-    let segments: Vec<&str> = path.splitn(9, '/').collect();
-    let named = match segments.as_slice() {
-        ["", "api", "v1", "nodes", name, "proxy", ..] => (!name.is_empty()).then_some(6),
-        ["", "api", "v1", "namespaces", namespace, "pods" | "services", name, "proxy", ..] => {
-            (!namespace.is_empty() && !name.is_empty()).then_some(8)
-        }
-        _ => None,
-    };
-    let head: usize = segments.iter().take(named?).map(|segment| segment.len() + 1).sum();
-    path.split_at_checked(head - 1)
 }
 
 /// Where a proxied application stands for the client, and where for its member.

@@ -5,11 +5,12 @@ use http::{HeaderMap, header};
 use crate::{
     config::MemberName,
     member::stores::{Ready, Scope, Stores, Unproven},
-    read::{
-        Asked, Target,
+    read::{Asked, Target},
+    wire::{
+        mode::Mode,
         options::{At, Match, Options},
+        status::Status,
     },
-    wire::{mode::Mode, status::Status},
 };
 
 /// How fresh an answer is that names no revision.

@@ -19,7 +19,6 @@ use crate::{
         answer::json_response,
         form::Form,
         fresh::{Need, prove, wants_no_cache},
-        options::{At, at, query_value, too_large},
         resolve::{Named, not_found, resolve},
     },
     store::{Entry, KindSpec, Part, Remarks, Revision, key},
@@ -27,6 +26,7 @@ use crate::{
         body::{Body, empty, full},
         locate::Paths,
         mode::Mode,
+        options::{At, at, query_value, too_large},
         splice::{Edit, ObjectEdits, splice, string},
         status::Status,
         warning::Warnings,
@@ -79,7 +79,7 @@ fn from_store(stores: &Stores, asked: Asked<'_>) -> Result<bool, Status> {
     let last = stores.shared().revisions.last();
     match at(&query_value(asked.query, "resourceVersion").unwrap_or_default())? {
         At::Newest => Ok(false),
-        At::Revision(revision) if revision > last => Err(too_large(revision, last)),
+        At::Revision(revision) if revision > last.0 => Err(too_large(revision, last.0)),
         At::Any | At::Revision(_) => Ok(true),
     }
 }

@@ -13,15 +13,11 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 
 use crate::{
-    read::{
-        answer::json_response,
-        filter::Filter,
-        form::Form,
-        options::{At, Match, Options, too_large},
-    },
+    read::{answer::json_response, filter::Filter, form::Form},
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
     wire::{
         body::{Body, BodyError, full},
+        options::{At, Match, Options, too_large},
         status::Status,
         token::ContinueToken,
     },
@@ -84,8 +80,9 @@ fn snapshot(
         return store.retained(Revision(token.revision)).ok_or_else(|| expired(store, token));
     }
     let At::Revision(asked) = options.at else { return Ok(store.snapshot()) };
+    let asked = Revision(asked);
     if asked > last {
-        return Err(too_large(asked, last));
+        return Err(too_large(asked.0, last.0));
     }
     // Source: kubernetes/apiserver `storage/cacher/delegator/interface.go`; a limit without a match is a legacy of it.
     let exact = options.matching == Match::Exact || (options.matching == Match::Unset && options.limit.is_some());

@@ -10,7 +10,6 @@ mod fresh;
 mod get;
 mod list;
 mod live;
-mod options;
 mod resolve;
 mod table;
 mod watch;
@@ -28,25 +27,25 @@ use crate::{
         filter::Filter,
         form::{Form, OFFERS},
         fresh::{Need, prove, scope_of},
-        options::{At, Options},
         resolve::{Named, resolve},
         table::Tables,
         watch::Surroundings,
     },
-    store::{Entry, KindSpec},
+    store::{Entry, KindSpec, Revision},
     wire::{
         body::{Body, full},
         caller::Caller,
         encode::encode,
         media::{self, Encoding, Media, Wanted},
         mode::Mode,
+        options::{At, Options},
         resource::{Gvk, Gvr},
         status::Status,
         warning::Warnings,
     },
 };
 
-pub use {fresh::Freshness, options::query_value, websocket::over_websocket};
+pub use {fresh::Freshness, websocket::over_websocket};
 
 /// When to ask again for what is not known yet, as a kube-apiserver whose cache is not filled says it.
 const RETRY_AFTER_SECONDS: u32 = 1;
@@ -311,6 +310,7 @@ impl Reader {
     /// tells of it at a revision of its own, and to a kube-apiserver they are one.
     fn known(&self, gvr: &Gvr, options: &Options) -> Option<Arc<Entry>> {
         let At::Revision(revision) = options.at else { return None };
+        let revision = Revision(revision);
         if options.send_initial_events == Some(true) {
             return None;
         }

@@ -4,12 +4,13 @@ use std::{io::Write as _, sync::Arc};
 
 use crate::{
     member::stores::Stores,
-    read::{Asked, form::Partial, options::query_value},
+    read::{Asked, form::Partial},
     store::{Entry, KindSpec, Revision, unix_micros},
     table::{Include, Now, Object, Printer},
     wire::{
         accept::{TABLE_V1, Transform},
         media::is_built_in,
+        options::query_value,
         resource::Gvr,
         status::Status,
     },

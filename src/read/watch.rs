@@ -13,16 +13,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    read::{
-        answer::json_response,
-        filter::Filter,
-        form::Form,
-        list::CHUNK_BYTES,
-        options::{At, Options, too_large},
-    },
+    read::{answer::json_response, filter::Filter, form::Form, list::CHUNK_BYTES},
     store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
     wire::{
         body::{Body, BodyError},
+        options::{At, Options, too_large},
         status::Status,
         watch::EventType,
     },
@@ -107,15 +102,16 @@ pub(super) fn watch(
 fn begin(store: &FleetStore, options: &Options, last: Revision) -> Result<(Option<Snapshot>, Cursor), Status> {
     let initial = options.send_initial_events == Some(true);
     match options.at {
-        At::Revision(asked) if asked > last && initial => Err(too_large(asked, last)),
-        At::Revision(asked) if asked > last => Err(too_old(asked, last)),
+        At::Revision(asked) if asked > last.0 && initial => Err(too_large(asked, last.0)),
+        At::Revision(asked) if asked > last.0 => Err(too_old(Revision(asked), last)),
         At::Revision(asked) if !initial => {
+            let asked = Revision(asked);
             store.cursor(asked).map(|cursor| (None, cursor)).map_err(|expired| too_old(asked, expired.floor))
         }
         at => {
             let (snapshot, mut cursor) = store.snapshot_and_cursor();
             if let At::Revision(asked) = at {
-                cursor.revision = cursor.revision.max(asked);
+                cursor.revision = cursor.revision.max(Revision(asked));
             }
             Ok((initial.then_some(snapshot), cursor))
         }

@@ -2,8 +2,7 @@
 //!
 //! May name: `discovery`, `read`, `write`, `stream`, `member`, and what is below them.
 
-mod body;
-mod info;
+mod debugger;
 pub mod plan;
 pub mod status;
 mod streams;
@@ -23,24 +22,23 @@ use crate::{
     },
     observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
-    route::{body::drain, status::STATUS_PATH},
+    route::status::STATUS_PATH,
     store::unix_micros,
     stream::is_stream,
     wire::{
         body::Body,
         caller::Caller,
         encode::encode,
+        info::{RequestInfo, View, without_tail},
         media,
         mode::Mode,
+        request::drain,
         resource::Gvr,
         status::{Reason, Status},
         upgrade::{UpgradeAsked, WebSocketAsked},
     },
     write::{Writer, live::LiveFleet, unbuilt::not_built},
 };
-
-use info::without_tail;
-pub use info::{PathError, RequestInfo, View};
 
 /// Until reads from the store are authorized per member, only this group may see the fleet view.
 const ADMINS: &str = "system:masters";

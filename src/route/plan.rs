@@ -5,16 +5,13 @@ use http::{Method, Response, request::Parts};
 use crate::{
     member::catalog::Scope,
     read::{Asked, Target},
-    route::{
-        NOT_ALLOWED, Router,
-        body::{drain, read_json},
-        writes::request,
-    },
+    route::{NOT_ALLOWED, Router, writes::request},
     wire::{
         body::Body,
         caller::Caller,
         locate::Paths,
         mode::Mode,
+        request::{drain, read_json},
         resource::split_api_version,
         status::{Reason, Status},
     },

@@ -6,12 +6,20 @@ use http::{Method, Request, Response, request::Parts};
 
 use crate::{
     config::MemberName,
-    member::{Member, catalog::MergedResource, view::proxied},
+    member::{Member, catalog::MergedResource},
     read::Target,
-    route::{METHODS, NOT_ALLOWED, Router, body::drain, has_route, info::RequestInfo},
+    route::{METHODS, NOT_ALLOWED, Router, has_route},
     store::Naming,
     stream::{self, Identifier, Stream, is_stream},
-    wire::{body::Body, caller::Caller, mode::Mode, resource::Gvr, status::Status},
+    wire::{
+        body::Body,
+        caller::Caller,
+        info::{RequestInfo, proxied},
+        mode::Mode,
+        request::drain,
+        resource::Gvr,
+        status::Status,
+    },
 };
 
 /// What a `proxy` subresource takes beyond what all others do.

@@ -9,15 +9,13 @@ use crate::{
     config::MemberName,
     member::{catalog::MergedResource, stores::Ready},
     read::{Asked, Target},
-    route::{
-        Router,
-        body::{body_name, body_subject, drain, named_after_its_node, read_json, read_patch},
-        info::RequestInfo,
-    },
+    route::{Router, debugger::named_after_its_node},
     store::{Remarks, key},
     wire::{
         body::Body,
+        info::RequestInfo,
         mode::Mode,
+        request::{body_name, body_subject, drain, read_json, read_patch},
         resource::{Gvk, Gvr},
         status::Status,
         warning::Warnings,

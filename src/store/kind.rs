@@ -158,13 +158,8 @@ impl KindSpec {
 
     /// `v1/pods`: how tokens and logs name the kind.
     pub fn label(&self) -> String {
-        label(&self.gvr)
+        self.gvr.label()
     }
-}
-
-/// `v1/pods`: how tokens and logs name a resource.
-pub fn label(gvr: &Gvr) -> String {
-    format!("{}/{}", gvr.api_version(), gvr.resource)
 }
 
 fn paths(gvr: &Gvr) -> Paths {

@@ -29,7 +29,7 @@ pub use entry::{Entry, Holders, Slot};
 pub use fleet_store::{Cursor, Expired, FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use fold::Part;
 pub use identities::{GroupKind, Identities, Identity, Referent};
-pub use kind::{KindSpec, label};
+pub use kind::KindSpec;
 pub use localize::{Named, localize};
 pub use log::{LogLimits, ReadAfter, Record};
 pub use naming::{Naming, key};

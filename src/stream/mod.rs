@@ -15,7 +15,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::{
     member::{Member, view},
     stream::refusal::in_visible_names,
-    wire::{body::Body, caller::Caller, resource::Gvr, status::Status},
+    wire::{body::Body, caller::Caller, info::proxied, resource::Gvr, status::Status},
 };
 
 pub use identifier::Identifier;
@@ -65,7 +65,7 @@ pub struct Stream<'a> {
 /// Cancel: safe; the request to the member is reset. An answer 101 bears what is to be done with the connection.
 pub async fn pass(member: &Member, caller: &Caller, request: Request<Body>, stream: &Stream<'_>) -> Response<Body> {
     let mut request = request;
-    let proxied = view::proxied(request.uri().path()).map(|(_, tail)| tail.to_owned());
+    let proxied = proxied(request.uri().path()).map(|(_, tail)| tail.to_owned());
     let is_proxy = proxied.is_some();
     let tail = proxied.unwrap_or_else(|| stream.below.iter().map(|part| format!("/{}", segment(part))).collect());
     let path = stream.path(&tail, request.uri());

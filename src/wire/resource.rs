@@ -55,6 +55,11 @@ impl Gvr {
         format!("{}/namespaces/{namespace}/{}", group_version_path(&self.group, &self.version), self.resource)
     }
 
+    /// `apps/v1/deployments`: how tokens and logs name a resource.
+    pub fn label(&self) -> String {
+        format!("{}/{}", self.api_version(), self.resource)
+    }
+
     /// `deployments.apps`, or `pods` for the core group.
     pub fn qualified(&self) -> String {
         crate::wire::status::qualified(&self.group, &self.resource)

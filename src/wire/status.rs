@@ -33,6 +33,15 @@ pub enum Reason {
     InternalError,
     Expired,
     ServiceUnavailable,
+    /// A kube-apiserver did not foresee it: the `Status` says none.
+    Unknown,
+}
+
+impl Reason {
+    /// Whether there is none to say.
+    fn is_unknown(&self) -> bool {
+        *self == Self::Unknown
+    }
 }
 
 /// One of several causes inside `details`.
@@ -114,6 +123,7 @@ struct StatusJson<'a> {
     metadata: Meta<'a>,
     status: &'static str,
     message: &'a str,
+    #[serde(skip_serializing_if = "Reason::is_unknown")]
     reason: Reason,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a Details>,

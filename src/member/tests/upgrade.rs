@@ -11,7 +11,10 @@ use super::*;
 use crate::member::seats::Kind;
 use crate::{
     config::ServerAccess,
-    wire::upgrade::{OnceUpgraded, UpgradeAsked},
+    wire::{
+        info::proxied,
+        upgrade::{OnceUpgraded, UpgradeAsked},
+    },
 };
 
 /// A member that speaks raw bytes.
@@ -262,6 +265,6 @@ fn a_proxied_path_is_split_behind_the_word() {
         ("//api/v1/nodes/n/proxy/x", None),
         ("/apis/a/v1/nodes/n/proxy/x", None),
     ] {
-        assert_eq!(view::proxied(path), split, "{path}");
+        assert_eq!(proxied(path), split, "{path}");
     }
 }

@@ -18,6 +18,15 @@ const VALUE: &str = "a valid label must be an empty string or consist of alphanu
 
 /// Errors: what is wrong with a label's key.
 pub(super) fn check_key(key: &str) -> Result<(), SelectorError> {
+    let wrong = key_faults(key);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(SelectorError::Invalid(format!("<nil>: Invalid value: {key:?}: {}", wrong.join("; "))))
+}
+
+/// What is wrong with the key of a label, or of an annotation in lower case, or with the name of a finalizer.
+pub fn key_faults(key: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let (prefix, name) = match key.split_once('/') {
         Some((_, rest)) if rest.contains('/') => {
@@ -49,21 +58,19 @@ pub(super) fn check_key(key: &str) -> Result<(), SelectorError> {
     if !is_name(name) {
         wrong.push(format!("name part {NAME}"));
     }
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    Err(SelectorError::Invalid(format!("<nil>: Invalid value: {key:?}: {}", wrong.join("; "))))
+    wrong
 }
 
 /// What is wrong with a label's value, if anything is.
 pub(super) fn check_value(value: &str) -> Option<String> {
+    Some(value_faults(value)).filter(|wrong| !wrong.is_empty()).map(|wrong| wrong.join("; "))
+}
+
+/// What is wrong with a label's value.
+pub fn value_faults(value: &str) -> Vec<String> {
     let long = (value.len() > NAME_BYTES_MAX).then(|| format!("must be no more than {NAME_BYTES_MAX} bytes"));
     let odd = (!value.is_empty() && !is_name(value)).then(|| VALUE.to_owned());
-    match (long, odd) {
-        (None, None) => None,
-        (Some(one), None) | (None, Some(one)) => Some(one),
-        (Some(long), Some(odd)) => Some(format!("{long}; {odd}")),
-    }
+    long.into_iter().chain(odd).collect()
 }
 
 fn is_name(text: &str) -> bool {

@@ -91,7 +91,7 @@ fn printed(text: &str) -> Vec<Vec<String>> {
     let mut cluster = None;
     let line = |line: &str| {
         let found = line.split_whitespace().position(|word| word == "CLUSTER");
-        cluster = found.or(cluster.filter(|_| !line.is_empty()));
+        cluster = found.or_else(|| cluster.filter(|_| !line.is_empty()));
         words(line, cluster)
     };
     // The one head of two words before it.
@@ -133,7 +133,10 @@ async fn kubectl_prints_what_it_prints_of_the_member() {
         &["get", "deploy,rs,cm", "-n", "shop", "--chunk-size=1"],
     ] {
         for by in [None, Some(&oldest)] {
-            let kubectl = |kubectl: crate::support::Kubectl| by.map_or(kubectl.clone(), |by| kubectl.by(by.clone()));
+            let kubectl = |kubectl: crate::support::Kubectl| match by {
+                Some(by) => kubectl.by(by.clone()),
+                None => kubectl,
+            };
             let (own, ours) = (kubectl(east.as_admin()), kubectl(fleet.as_admin()));
             eventually(SOON, async || {
                 let (said, told) = tokio::join!(own.run(args), ours.run(args));

@@ -6,10 +6,7 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::{
-    member::view::proxied,
-    wire::{mode::Mode, selector::FieldSelector},
-};
+use crate::wire::{mode::Mode, options::query_value, selector::FieldSelector};
 
 /// Path segments at most; Kubernetes' own paths have fewer than ten.
 const SEGMENTS_MAX: usize = 64;
@@ -174,14 +171,14 @@ impl RequestInfo {
     /// A get without a name is a list, or a watch; a delete without one deletes a collection.
     fn collection_verb(&mut self, query: &str) {
         if self.verb == "get" {
-            let watch = parameter(query, "watch").is_some_and(|value| truth(&value));
+            let watch = query_value(query, "watch").is_some_and(|value| truth(&value));
             self.verb = if watch { "watch" } else { "list" }.to_owned();
         } else if self.verb == "delete" {
             self.verb = "deletecollection".to_owned();
         }
         if matches!(self.verb.as_str(), "list" | "watch" | "deletecollection")
             && self.name.is_empty()
-            && let Some(selector) = parameter(query, "fieldSelector")
+            && let Some(selector) = query_value(query, "fieldSelector")
             && let Some(name) = exact_name(&selector)
         {
             self.name = name;
@@ -190,8 +187,22 @@ impl RequestInfo {
 }
 
 /// A path up to `proxy`: what follows is a proxied application's.
-pub(super) fn without_tail(path: &str) -> &str {
+pub fn without_tail(path: &str) -> &str {
     proxied(path).map_or(path, |(head, _)| head)
+}
+
+/// The path of a proxied application, split behind `proxy`: what follows is the application's, raw, and may be empty.
+pub fn proxied(path: &str) -> Option<(&str, &str)> {
+    let segments: Vec<&str> = path.splitn(9, '/').collect();
+    let named = match segments.as_slice() {
+        ["", "api", "v1", "nodes", name, "proxy", ..] => (!name.is_empty()).then_some(6),
+        ["", "api", "v1", "namespaces", namespace, "pods" | "services", name, "proxy", ..] => {
+            (!namespace.is_empty() && !name.is_empty()).then_some(8)
+        }
+        _ => None,
+    };
+    let head: usize = segments.iter().take(named?).map(|segment| segment.len() + 1).sum();
+    path.split_at_checked(head - 1)
 }
 
 /// The decoded segments of a path, empty ones left out.
@@ -220,18 +231,6 @@ fn decode(raw: &str) -> Result<String, PathError> {
     let good = bytes.iter().enumerate().all(|(at, byte)| *byte != b'%' || (hex(at + 1) && hex(at + 2)));
     let text = percent_decode_str(raw).decode_utf8().map_err(|_| PathError::Encoding)?;
     if !good || text.contains('\0') { Err(PathError::Encoding) } else { Ok(text.into_owned()) }
-}
-
-/// The first value of a query parameter, decoded; `+` is a space.
-fn parameter(query: &str, name: &str) -> Option<String> {
-    query.split('&').find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (unescape(key) == name).then(|| unescape(value))
-    })
-}
-
-fn unescape(text: &str) -> String {
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 /// Kubernetes' booleans in queries: present is true, but for `false` and `0`.

@@ -4,30 +4,27 @@
 
 use http::StatusCode;
 
-use crate::{
-    store::{Revision, label},
-    wire::{
-        resource::Gvr,
-        selector::{FieldSelector, LabelSelector, SelectorError},
-        status::{Cause, Reason, Status},
-        token::ContinueToken,
-    },
+use crate::wire::{
+    resource::Gvr,
+    selector::{FieldSelector, LabelSelector, SelectorError},
+    status::{Cause, Reason, Status},
+    token::ContinueToken,
 };
 
 /// Where in time a read is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub enum At {
     /// Unset: the newest.
     Newest,
     /// `0`: whatever is at hand.
     Any,
-    /// A fleet revision.
-    Revision(Revision),
+    /// A revision.
+    Revision(u64),
 }
 
 /// How a list's revision is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Match {
+pub enum Match {
     /// Unset.
     Unset,
     /// At least that.
@@ -38,18 +35,25 @@ pub(super) enum Match {
 
 /// Parsed and validated options.
 #[derive(Clone, Debug)]
-pub(super) struct Options {
-    pub(super) at: At,
-    pub(super) matching: Match,
-    pub(super) limit: Option<usize>,
+pub struct Options {
+    /// Where in time.
+    pub at: At,
+    /// How that is meant.
+    pub matching: Match,
+    /// Objects of a page.
+    pub limit: Option<usize>,
     /// Where a paged list goes on.
-    pub(super) token: Option<ContinueToken>,
-    pub(super) labels: LabelSelector,
-    pub(super) fields: FieldSelector,
+    pub token: Option<ContinueToken>,
+    /// By labels.
+    pub labels: LabelSelector,
+    /// By fields.
+    pub fields: FieldSelector,
     /// Below zero: over at once.
-    pub(super) timeout_seconds: Option<i64>,
-    pub(super) bookmarks: bool,
-    pub(super) send_initial_events: Option<bool>,
+    pub timeout_seconds: Option<i64>,
+    /// Whether a watch may tell how far it is.
+    pub bookmarks: bool,
+    /// Whether a watch begins with the objects that are there.
+    pub send_initial_events: Option<bool>,
 }
 
 /// The decoded value of a query parameter; of several the first, as Go's `url.Values.Get`.
@@ -69,7 +73,7 @@ impl Options {
     ///
     /// Errors: of several mistakes the one that a kube-apiserver tells: it reads numbers, then selectors' grammar, then
     /// looks at what goes together, then at the fields, then at tokens and revisions.
-    pub(super) fn parse(query: &str, watch: bool, gvr: &Gvr, is_member: impl Fn(&str) -> bool) -> Result<Self, Status> {
+    pub fn parse(query: &str, watch: bool, gvr: &Gvr, is_member: impl Fn(&str) -> bool) -> Result<Self, Status> {
         let text = |name: &str| query_value(query, name).unwrap_or_default();
         let timeout_seconds = number(query, "timeoutSeconds")?;
         let limit = number(query, "limit")?;
@@ -195,7 +199,7 @@ fn token(raw: &Raw, gvr: &Gvr) -> Result<Option<ContinueToken>, Status> {
     if raw.token.is_empty() {
         return Ok(None);
     }
-    let token = ContinueToken::decode(&raw.token).filter(|token| token.resource == label(gvr)).ok_or_else(|| {
+    let token = ContinueToken::decode(&raw.token).filter(|token| token.resource == gvr.label()).ok_or_else(|| {
         Status::bad_request("invalid continue token: continue key is not valid: this list gave none such")
     })?;
     if !matches!(raw.revision.as_str(), "" | "0") {
@@ -207,11 +211,11 @@ fn token(raw: &Raw, gvr: &Gvr) -> Result<Option<ContinueToken>, Status> {
 /// Reads a revision as Go does.
 ///
 /// Errors: 400. (Of watches and gets a kube-apiserver says 500, which nobody can want.)
-pub(super) fn at(text: &str) -> Result<At, Status> {
+pub fn at(text: &str) -> Result<At, Status> {
     match parse_unsigned(text) {
         _ if text.is_empty() => Ok(At::Newest),
         Ok(0) => Ok(At::Any),
-        Ok(number) => Ok(At::Revision(Revision(number))),
+        Ok(number) => Ok(At::Revision(number)),
         Err(what) => Err(Status::bad_request(format!(
             "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {what}"
         ))),
@@ -245,7 +249,7 @@ fn selector(error: &SelectorError) -> Status {
 }
 
 /// 504: a list at a revision that has not been given out.
-pub(super) fn too_large(asked: Revision, current: Revision) -> Status {
+pub fn too_large(asked: u64, current: u64) -> Status {
     let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
     let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message);
     status.details.causes = vec![Cause {

@@ -4,16 +4,12 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 
-use crate::{
-    store::Naming,
-    wire::{
-        body::Body,
-        locate::Paths,
-        media::{self, Format},
-        protobuf,
-        splice::{Edit, splice, string},
-        status::{Reason, Status},
-    },
+use crate::wire::{
+    body::Body,
+    locate::Paths,
+    media::{self, Format},
+    protobuf,
+    status::{Reason, Status},
 };
 
 /// Largest body of a write, as a kube-apiserver has it. Source: kubernetes/apiserver `pkg/server/config.go`.
@@ -26,7 +22,7 @@ const YAML_ALIASES_MAX: usize = 16;
 /// Reads a write's body as JSON: typed clients send protobuf, people YAML.
 ///
 /// Errors: 413, 415, or 400 when it cannot be read.
-pub(super) async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+pub async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
     let format = media::format_of(headers);
     let body = whole(body).await?;
     if body.is_empty() {
@@ -44,7 +40,7 @@ pub(super) async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, 
 /// Reads a patch as JSON: only that of a server-side apply may be YAML.
 ///
 /// Errors: 413, or 400 when it cannot be read.
-pub(super) async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+pub async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
     let body = whole(body).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if content_type.starts_with("application/apply-patch+yaml") {
@@ -54,7 +50,7 @@ pub(super) async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes,
 }
 
 /// Reads what a client sends with a request that is refused: it might not read its answer otherwise.
-pub(super) async fn drain(body: Body) {
+pub async fn drain(body: Body) {
     let _whatever = whole(body).await;
 }
 
@@ -88,39 +84,15 @@ async fn whole(mut body: Body) -> Result<Bytes, Status> {
 }
 
 /// `metadata.name` of a body.
-pub(super) fn body_name(body: &[u8]) -> Option<String> {
+pub fn body_name(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     let mut found = Vec::new();
     Paths::new([(0, ["metadata", "name"].as_slice())]).locate(text, &mut found).ok()?;
     serde_json::from_str(text.get(found.first()?.range.clone())?).ok()
 }
 
-/// A pod's body, pinned to the member of its node where its name is made of the node's: `kubectl debug node/node-0@east` calls
-/// it `node-debugger-node-0@east-x7k2p`, which becomes `node-debugger-node-0-x7k2p@east`.
-///
-/// `split` tells a name apart into the one in its member, and the member.
-pub(super) fn named_after_its_node(body: Bytes, naming: &Naming) -> Bytes {
-    let renamed = || {
-        let text = std::str::from_utf8(&body).ok()?;
-        let mut found = Vec::new();
-        let paths = Paths::new([(0, ["metadata", "name"].as_slice()), (1, &["spec", "nodeName"])]);
-        paths.locate(text, &mut found).ok()?;
-        let at = |id| Some(found.iter().find(|one| one.id == id)?.range.clone());
-        let [name, node]: [String; 2] =
-            [serde_json::from_str(text.get(at(0)?)?).ok()?, serde_json::from_str(text.get(at(1)?)?).ok()?];
-        let (own, member) = naming.split(&node)?;
-        // What ends in the member is a pin already.
-        let (before, behind) = name.split_once(&node).filter(|(_, behind)| !behind.is_empty())?;
-        let pinned = string(&format!("{before}{own}{behind}@{member}"));
-        let mut out = Vec::with_capacity(body.len() + pinned.len());
-        splice(&body, &mut [Edit::new(at(0)?, pinned)], &mut out);
-        Some(Bytes::from(out))
-    };
-    renamed().unwrap_or(body)
-}
-
 /// The name of what an event is about.
-pub(super) fn body_subject(body: &[u8]) -> Option<String> {
+pub fn body_subject(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     let mut found = Vec::new();
     let paths = Paths::new([(0, ["involvedObject", "name"].as_slice()), (0, &["regarding", "name"])]);
@@ -131,26 +103,6 @@ pub(super) fn body_subject(body: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pod_that_is_called_by_its_node_is_pinned_to_its_member() {
-        let east = crate::config::MemberName::new("east").unwrap();
-        let naming = Naming::of(crate::config::Names::Suffixed, Vec::new(), vec![east]);
-        let say = |name: &str, node: &str| {
-            let body = format!("{{\"spec\":{{\"nodeName\":{node:?}}},\"metadata\":{{\"name\":{name:?}}}}}");
-            body_name(&named_after_its_node(body.into(), &naming)).unwrap()
-        };
-        assert_eq!(say("debugger-node-0@east-x7k2p", "node-0@east"), "debugger-node-0-x7k2p@east");
-        for (name, node) in [
-            ("debugger-node-0@east", "node-0@east"),
-            ("web@east", "node-0@east"),
-            ("a-node-0@west-b", "node-0@west"),
-            ("a-node-0-b", "node-0"),
-        ] {
-            assert_eq!(say(name, node), name);
-        }
-        assert_eq!(named_after_its_node(Bytes::from_static(b"{"), &naming), "{");
-    }
 
     #[test]
     fn yaml_becomes_json() {

@@ -1,0 +1,79 @@
+//! Refusals in Kubernetes' words.
+//!
+//! Source: kubernetes/apimachinery `pkg/api/errors/errors.go`, kubernetes/apiserver `pkg/storage/errors/storage.go`.
+
+use http::StatusCode;
+
+use crate::{
+    apiserver::{kinds::Kind, storage::StorageError},
+    wire::status::{Cause, Reason, Status, qualified},
+};
+
+/// What an update says of a revision that has passed.
+pub(super) const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+pub(super) fn not_found(kind: &Kind, name: &str) -> Status {
+    Status::not_found(&kind.group, &kind.plural, name)
+}
+
+pub(super) fn already_exists(kind: &Kind, name: &str) -> Status {
+    let message = format!("{} {name:?} already exists", qualified(&kind.group, &kind.plural));
+    Status::new(StatusCode::CONFLICT, Reason::AlreadyExists, message).about(&kind.group, &kind.plural, name)
+}
+
+pub(super) fn conflict(kind: &Kind, name: &str, why: &str) -> Status {
+    let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(&kind.group, &kind.plural));
+    Status::conflict(&kind.group, &kind.plural, name, message)
+}
+
+pub(super) fn forbidden(kind: &Kind, name: &str, why: &str) -> Status {
+    let resource = qualified(&kind.group, &kind.plural);
+    let message = match name {
+        "" => format!("{resource} is forbidden: {why}"),
+        name => format!("{resource} {name:?} is forbidden: {why}"),
+    };
+    Status::forbidden(message).about(&kind.group, &kind.plural, name)
+}
+
+pub(super) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Status {
+    Status::invalid(&kind.group, &kind.kind, name, causes)
+}
+
+/// 504: a revision that has not been yet.
+pub(super) fn too_large(asked: u64, newest: u64) -> Status {
+    let message = format!("Timeout: Too large resource version: {asked}, current: {newest}");
+    let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message);
+    status.details.causes = vec![Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        message: "Too large resource version".into(),
+        field: String::new(),
+    }];
+    status.details.retry_after_seconds = Some(1);
+    status
+}
+
+/// What a storage says, where nothing better is to be said.
+pub(super) fn of_storage(error: &StorageError) -> Status {
+    match error {
+        StorageError::Compacted { asked, oldest } => {
+            Status::expired(format!("too old resource version: {asked} ({oldest})"))
+        }
+        StorageError::Future { asked, newest } => too_large(*asked, *newest),
+        StorageError::Full(why) => {
+            let message = format!("the storage is full: {why}");
+            Status::new(StatusCode::INSUFFICIENT_STORAGE, Reason::InternalError, message)
+        }
+        StorageError::Unmet(_) | StorageError::Unavailable(_) => Status::internal(error.to_string()),
+    }
+}
+
+/// A cause of 422.
+pub(super) fn cause(reason: &str, field: &str, message: impl Into<String>) -> Cause {
+    Cause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
+}
+
+/// `Invalid value: "x": why`
+pub(super) fn invalid_value(field: &str, value: &str, why: &str) -> Cause {
+    cause("FieldValueInvalid", field, format!("Invalid value: {value:?}: {why}"))
+}
