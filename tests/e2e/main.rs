@@ -21,6 +21,7 @@ mod differential;
 mod discovery;
 mod docs;
 mod embedded_patch;
+mod embedded_writes;
 mod fanout;
 mod fault;
 mod fault_definitions;
