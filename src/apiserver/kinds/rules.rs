@@ -173,6 +173,20 @@ fn of_core(kind: &str) -> Rules {
             ..PLAIN
         },
         "ConfigMap" => Rules { check: core::config_map, check_update: core::config_map_update, ..PLAIN },
+        "ReplicationController" => Rules {
+            generation: SPEC,
+            propagation: Propagation::Orphan,
+            check: workload::replication_controller,
+            check_update: workload::replication_controller_update,
+            check_status: workload::check_status,
+            ..PLAIN
+        },
+        _ => of_small_core(kind),
+    }
+}
+
+fn of_small_core(kind: &str) -> Rules {
+    match kind {
         "PersistentVolume" => Rules {
             prepare_for_create: prepare::volume,
             check: storage::volume,
@@ -188,20 +202,6 @@ fn of_core(kind: &str) -> Rules {
             check_update: storage::claim_update,
             ..PLAIN
         },
-        "ReplicationController" => Rules {
-            generation: SPEC,
-            propagation: Propagation::Orphan,
-            check: workload::replication_controller,
-            check_update: workload::replication_controller_update,
-            check_status: workload::check_status,
-            ..PLAIN
-        },
-        _ => of_small_core(kind),
-    }
-}
-
-fn of_small_core(kind: &str) -> Rules {
-    match kind {
         "ResourceQuota" => Rules { check: core::quota, check_update: core::quota_update, ..PLAIN },
         "LimitRange" => {
             Rules { creates_on_update: true, check: core::limit_range, check_update: core::limit_range_update, ..PLAIN }
@@ -227,7 +227,13 @@ fn of_small_core(kind: &str) -> Rules {
 fn pod_grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
     let period = asked.or_else(|| pod.number("spec.terminationGracePeriodSeconds")).unwrap_or(0);
     let at_once = pod.text("spec.nodeName").is_empty() || matches!(pod.text("status.phase"), "Failed" | "Succeeded");
-    let period = if at_once { 0 } else if period < 0 { 1 } else { period };
+    let period = if at_once {
+        0
+    } else if period < 0 {
+        1
+    } else {
+        period
+    };
     (period > 0).then_some(period)
 }
 
@@ -268,17 +274,13 @@ fn of_workloads(kind: &str) -> Rules {
         },
         "Job" => Rules {
             generation: SPEC,
+            propagation: Propagation::Orphan,
             prepare_for_create: prepare::job,
             check: job::job,
             check_update: job::job_update,
             ..PLAIN
         },
-        "CronJob" => Rules {
-            generation: SPEC,
-            check: job::cron_job,
-            check_update: job::cron_job_update,
-            ..PLAIN
-        },
+        "CronJob" => Rules { generation: SPEC, check: job::cron_job, check_update: job::cron_job_update, ..PLAIN },
         _ => Rules { check: workload::revision, check_update: workload::revision_update, ..PLAIN },
     }
 }
@@ -299,12 +301,7 @@ fn of_networking(kind: &str) -> Rules {
             check_update: networking::ingress_class_update,
             ..PLAIN
         },
-        _ => Rules {
-            generation: SPEC,
-            check: networking::policy,
-            check_update: networking::policy_update,
-            ..PLAIN
-        },
+        _ => Rules { generation: SPEC, check: networking::policy, check_update: networking::policy_update, ..PLAIN },
     }
 }
 
@@ -331,6 +328,7 @@ fn of_storage(kind: &str) -> Rules {
 fn of_others(kind: &str) -> Rules {
     match kind {
         "PodDisruptionBudget" => Rules {
+            name: words::path_segment,
             generation: SPEC,
             updates_unconditionally: false,
             check: others::budget,

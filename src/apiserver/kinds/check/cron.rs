@@ -32,9 +32,7 @@ fn descriptor(schedule: &str) -> Result<(), String> {
         "@yearly" | "@annually" | "@monthly" | "@weekly" | "@daily" | "@midnight" | "@hourly" => Ok(()),
         _ => match schedule.strip_prefix("@every ") {
             Some(duration) if is_duration(duration) => Ok(()),
-            Some(duration) => {
-                Err(format!("failed to parse duration {schedule}: time: invalid duration {duration:?}"))
-            }
+            Some(duration) => Err(format!("failed to parse duration {schedule}: time: invalid duration {duration:?}")),
             None => Err(format!("unrecognized descriptor: {schedule}")),
         },
     }
@@ -51,7 +49,9 @@ fn is_duration(text: &str) -> bool {
         let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let after = rest.get(number..).unwrap_or("");
         let unit = ["ns", "us", "µs", "ms", "s", "m", "h"].iter().rev().find(|unit| {
-            after.strip_prefix(**unit).is_some_and(|next| next.is_empty() || next.starts_with(|c: char| c.is_ascii_digit()))
+            after
+                .strip_prefix(**unit)
+                .is_some_and(|next| next.is_empty() || next.starts_with(|c: char| c.is_ascii_digit()))
         });
         let (Some(unit), true) = (unit, number > 0) else { return false };
         rest = after.get(unit.len()..).unwrap_or("");
@@ -105,9 +105,9 @@ fn number(text: &str, lowest: i64, names: &[&str]) -> Result<i64, String> {
     if let Some(index) = named.and_then(|index| i64::try_from(index).ok()) {
         return Ok(index + lowest);
     }
-    let number: i64 = text.parse().map_err(|_| {
-        format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax")
-    })?;
+    let number: i64 = text
+        .parse()
+        .map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))?;
     if number < 0 { Err(format!("negative number ({number}) not allowed: {text}")) } else { Ok(number) }
 }
 

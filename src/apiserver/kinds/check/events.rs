@@ -5,8 +5,7 @@
 use serde_json::Value;
 
 use super::{
-    Errors, Path,
-    metadata,
+    Errors, Path, metadata,
     words::{IMMUTABLE, dns_subdomain, qualified_name},
 };
 use crate::apiserver::kinds::{convert, doc::Doc};

@@ -86,8 +86,13 @@ fn generated(object: &Value, errors: &mut Errors) {
 
 fn job_spec(spec: &Value, at: &Path, errors: &mut Errors) {
     let counters = [
-        "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex", "maxFailedIndexes",
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
     ];
     for field in counters {
         nonnegative(spec.number(field), &at.child(field), errors);
@@ -153,7 +158,9 @@ pub(in crate::apiserver::kinds) fn job_update(new: &Value, old: &Value, errors: 
             adopt_directives(template, now);
         }
     }
-    for field in ["template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+    for field in
+        ["template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
+    {
         immutable(new, &old, &format!("spec.{field}"), errors);
     }
 }

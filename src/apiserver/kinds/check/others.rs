@@ -18,7 +18,11 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// Roles and bindings, of namespaces and of clusters.
 pub(in crate::apiserver::kinds) fn access(object: &Value, errors: &mut Errors) {
     let of = object.text("kind");
-    if of.ends_with("Binding") { binding(object, of == "RoleBinding", errors) } else { role(object, of == "Role", errors) }
+    if of.ends_with("Binding") {
+        binding(object, of == "RoleBinding", errors)
+    } else {
+        role(object, of == "Role", errors)
+    }
 }
 
 fn role(object: &Value, namespaced: bool, errors: &mut Errors) {
@@ -133,7 +137,15 @@ pub(in crate::apiserver::kinds) fn autoscaler(object: &Value, errors: &mut Error
     if least.is_some_and(|least| most < least) {
         errors.invalid(&at.child("maxReplicas"), most, "must be greater than or equal to `minReplicas`");
     }
-    target_reference(spec.at("scaleTargetRef").unwrap_or(&empty), &at.child("scaleTargetRef"), errors);
+    let target = spec.at("scaleTargetRef").unwrap_or(&empty);
+    target_reference(target, &at.child("scaleTargetRef"), errors);
+    let version = target.text("apiVersion");
+    let there = at.child("scaleTargetRef.apiVersion");
+    match version.matches('/').count() {
+        0 => errors.invalid(&there, version, "apiVersion must specify API group"),
+        1 => {}
+        _ => errors.invalid(&there, version, &format!("unexpected GroupVersion string: {version}")),
+    }
     let metrics = spec.items("metrics");
     for (index, metric) in metrics.iter().enumerate() {
         check_metric(metric, &at.child("metrics").index(index), errors);
@@ -262,8 +274,7 @@ fn metric_source(kind: &str, source: &Value, at: &Path, errors: &mut Errors) {
         }
     }
     metric_target(target, &there, errors);
-    let (value, average, percent) =
-        (target.has("value"), target.has("averageValue"), target.has("averageUtilization"));
+    let (value, average, percent) = (target.has("value"), target.has("averageValue"), target.has("averageUtilization"));
     match kind {
         "object" if !value && !average => {
             errors.required(&there.child("averageValue"), "must set either a target value or averageValue");

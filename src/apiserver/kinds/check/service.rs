@@ -39,8 +39,11 @@ pub(in crate::apiserver::kinds) fn check(object: &Value, errors: &mut Errors) {
     cluster_addresses(spec, &at, errors);
     for (index, given) in spec.items("externalIPs").iter().filter_map(Value::as_str).enumerate() {
         let at = at.child("externalIPs").index(index);
-        address::check(given, &at, errors);
-        address::check_endpoint(given, &at, errors);
+        if address::is_address(given) {
+            address::check_endpoint(given, &at, errors);
+        } else {
+            address::check(given, &at, errors);
+        }
     }
     match of {
         "" => errors.required(&at.child("type"), ""),
@@ -191,8 +194,10 @@ fn cluster_addresses(spec: &Value, at: &Path, errors: &mut Errors) {
     if !is_headless(spec) {
         for (index, (given, family)) in all.iter().zip(spec.items("ipFamilies")).enumerate() {
             if six(given) != (family == "IPv6") {
-                let why =
-                    format!("expected an {} value as indicated by `ipFamilies[{index}]`", family.as_str().unwrap_or(""));
+                let why = format!(
+                    "expected an {} value as indicated by `ipFamilies[{index}]`",
+                    family.as_str().unwrap_or("")
+                );
                 errors.invalid(&there.index(index), given.clone(), &why);
             }
         }

@@ -14,9 +14,28 @@ use crate::apiserver::kinds::{doc::Doc, put};
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const SOURCES: [&str; 22] = [
-    "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs",
-    "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume",
-    "azureDisk", "scaleIO", "local", "storageos", "csi",
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
 ];
 
 fn access_modes(spec: &Value, at: &Path, errors: &mut Errors) {
@@ -216,7 +235,9 @@ pub(in crate::apiserver::kinds) fn volume_update(new: &Value, old: &Value, error
 pub(in crate::apiserver::kinds) fn class(object: &Value, errors: &mut Errors) {
     match object.text("provisioner") {
         "" => errors.required(&Path::new("provisioner"), ""),
-        name => errors.all_invalid(&Path::new("provisioner"), &name.to_lowercase(), &qualified_name(&name.to_lowercase())),
+        name => {
+            errors.all_invalid(&Path::new("provisioner"), &name.to_lowercase(), &qualified_name(&name.to_lowercase()))
+        }
     }
     for (key, _) in object.entries("parameters").filter(|(key, _)| key.is_empty()) {
         errors.invalid(&Path::new("parameters"), &**key, "field can not be empty.");
