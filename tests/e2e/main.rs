@@ -20,6 +20,7 @@ mod differential;
 mod discovery;
 mod docs;
 mod embedded_kinds;
+mod embedded_patch;
 mod fanout;
 mod fault;
 mod fault_definitions;
