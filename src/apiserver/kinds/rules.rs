@@ -173,6 +173,20 @@ fn of_core(kind: &str) -> Rules {
             ..PLAIN
         },
         "ConfigMap" => Rules { check: core::config_map, check_update: core::config_map_update, ..PLAIN },
+        "ReplicationController" => Rules {
+            generation: SPEC,
+            propagation: Propagation::Orphan,
+            check: workload::replication_controller,
+            check_update: workload::replication_controller_update,
+            check_status: workload::check_status,
+            ..PLAIN
+        },
+        _ => of_small_core(kind),
+    }
+}
+
+fn of_small_core(kind: &str) -> Rules {
+    match kind {
         "PersistentVolume" => Rules {
             prepare_for_create: prepare::volume,
             check: storage::volume,
@@ -188,20 +202,6 @@ fn of_core(kind: &str) -> Rules {
             check_update: storage::claim_update,
             ..PLAIN
         },
-        "ReplicationController" => Rules {
-            generation: SPEC,
-            propagation: Propagation::Orphan,
-            check: workload::replication_controller,
-            check_update: workload::replication_controller_update,
-            check_status: workload::check_status,
-            ..PLAIN
-        },
-        _ => of_small_core(kind),
-    }
-}
-
-fn of_small_core(kind: &str) -> Rules {
-    match kind {
         "ResourceQuota" => Rules { check: core::quota, check_update: core::quota_update, ..PLAIN },
         "LimitRange" => {
             Rules { creates_on_update: true, check: core::limit_range, check_update: core::limit_range_update, ..PLAIN }
@@ -274,6 +274,7 @@ fn of_workloads(kind: &str) -> Rules {
         },
         "Job" => Rules {
             generation: SPEC,
+            propagation: Propagation::Orphan,
             prepare_for_create: prepare::job,
             check: job::job,
             check_update: job::job_update,
@@ -327,6 +328,7 @@ fn of_storage(kind: &str) -> Rules {
 fn of_others(kind: &str) -> Rules {
     match kind {
         "PodDisruptionBudget" => Rules {
+            name: words::path_segment,
             generation: SPEC,
             updates_unconditionally: false,
             check: others::budget,

@@ -13,14 +13,21 @@ pub(in crate::apiserver::kinds) fn check(text: &str, at: &Path, errors: &mut Err
     }
 }
 
+/// Says whether it is an address.
+pub(in crate::apiserver::kinds) fn is_address(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
+}
+
 /// An address that an endpoint may have.
 ///
 /// Source: kubernetes `pkg/apis/core/validation/validation.go` `ValidateEndpointIP`.
 pub(in crate::apiserver::kinds) fn check_endpoint(text: &str, at: &Path, errors: &mut Errors) {
-    let Ok(address) = text.parse::<IpAddr>() else { return };
+    let Ok(address) = text.parse::<IpAddr>() else {
+        return errors.invalid(at, text, "must be a valid IP address");
+    };
     let local = |range: &str, what: &str| format!("may not be in the {what} range ({range})");
     if address.is_unspecified() {
-        errors.invalid(at, text, "may not be unspecified (0.0.0.0 or ::)");
+        errors.invalid(at, text, &format!("may not be unspecified ({text})"));
     }
     if address.is_loopback() {
         errors.invalid(at, text, &local("127.0.0.0/8, ::1/128", "loopback"));

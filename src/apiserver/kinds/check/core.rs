@@ -31,7 +31,7 @@ pub(in crate::apiserver::kinds) fn config_map(object: &Value, errors: &mut Error
         bytes += decoded(value).len();
     }
     if bytes > DATA_BYTES_MAX {
-        errors.too_long(&Path::new(""), DATA_BYTES_MAX);
+        errors.too_long(&Path::new("[]"), DATA_BYTES_MAX);
     }
 }
 
@@ -87,10 +87,8 @@ pub(in crate::apiserver::kinds) fn secret(object: &Value, errors: &mut Errors) {
                 keys.iter().for_each(|key| errors.required(&at.key(key), ""));
             }
         }
-        "kubernetes.io/ssh-auth" => {
-            if given("ssh-privatekey").is_none_or(|key| decoded(key).is_empty()) {
-                errors.required(&at.key("ssh-privatekey"), "");
-            }
+        "kubernetes.io/ssh-auth" if given("ssh-privatekey").is_none_or(|key| decoded(key).is_empty()) => {
+            errors.required(&at.key("ssh-privatekey"), "");
         }
         "kubernetes.io/tls" => {
             for key in ["tls.crt", "tls.key"].into_iter().filter(|key| given(key).is_none()) {
@@ -134,11 +132,8 @@ pub(in crate::apiserver::kinds) fn account_update(new: &Value, old: &Value, erro
 pub(in crate::apiserver::kinds) fn namespace(object: &Value, errors: &mut Errors) {
     let at = Path::new("spec.finalizers");
     for finalizer in object.items("spec.finalizers").iter().filter_map(Value::as_str) {
-        let wrong = qualified_name(finalizer);
-        errors.all_invalid(&at, finalizer, &wrong);
-        if wrong.is_empty() && !finalizer.contains('/') && finalizer != "kubernetes" {
-            errors.invalid(&at, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
-        }
+        errors.all_invalid(&at, finalizer, &qualified_name(finalizer));
+        metadata::known_finalizer(finalizer, &at, errors);
     }
 }
 

@@ -19,4 +19,4 @@ pub(super) mod storage;
 pub(super) mod words;
 pub(super) mod workload;
 
-pub(super) use field::{Errors, Path};
+pub(super) use field::{Errors, Path, internal};

@@ -8,9 +8,7 @@ use super::{
     Errors, Path, address,
     metadata::{self, immutable},
     pod, selector,
-    words::{
-        PORT, dns_1035_label, dns_label, dns_subdomain, path_segment, port_name, qualified_name, wildcard_subdomain,
-    },
+    words::{PORT, dns_label, dns_subdomain, path_segment, port_name, qualified_name, wildcard_subdomain},
 };
 use crate::apiserver::kinds::doc::Doc;
 
@@ -115,7 +113,7 @@ fn check_backend(backend: &Value, at: &Path, errors: &mut Errors) {
             let at_service = at.child("service");
             match service.text("name") {
                 "" => errors.required(&at_service.child("name"), ""),
-                name => errors.all_invalid(&at_service.child("name"), name, &dns_1035_label(name)),
+                name => errors.all_invalid(&at_service.child("name"), name, &dns_label(name)),
             }
             match (service.text("port.name"), service.number("port.number").unwrap_or(0)) {
                 ("", 0) => errors.required(at, "port name or number is required"),

@@ -137,7 +137,15 @@ pub(in crate::apiserver::kinds) fn autoscaler(object: &Value, errors: &mut Error
     if least.is_some_and(|least| most < least) {
         errors.invalid(&at.child("maxReplicas"), most, "must be greater than or equal to `minReplicas`");
     }
-    target_reference(spec.at("scaleTargetRef").unwrap_or(&empty), &at.child("scaleTargetRef"), errors);
+    let target = spec.at("scaleTargetRef").unwrap_or(&empty);
+    target_reference(target, &at.child("scaleTargetRef"), errors);
+    let version = target.text("apiVersion");
+    let there = at.child("scaleTargetRef.apiVersion");
+    match version.matches('/').count() {
+        0 => errors.invalid(&there, version, "apiVersion must specify API group"),
+        1 => {}
+        _ => errors.invalid(&there, version, &format!("unexpected GroupVersion string: {version}")),
+    }
     let metrics = spec.items("metrics");
     for (index, metric) in metrics.iter().enumerate() {
         check_metric(metric, &at.child("metrics").index(index), errors);

@@ -39,8 +39,11 @@ pub(in crate::apiserver::kinds) fn check(object: &Value, errors: &mut Errors) {
     cluster_addresses(spec, &at, errors);
     for (index, given) in spec.items("externalIPs").iter().filter_map(Value::as_str).enumerate() {
         let at = at.child("externalIPs").index(index);
-        address::check(given, &at, errors);
-        address::check_endpoint(given, &at, errors);
+        if address::is_address(given) {
+            address::check_endpoint(given, &at, errors);
+        } else {
+            address::check(given, &at, errors);
+        }
     }
     match of {
         "" => errors.required(&at.child("type"), ""),

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::{
-    Errors, Path,
+    Errors, Path, internal,
     metadata::{self, immutable, nonnegative},
     pod, selector, storage,
     words::{dns_label, percent},
@@ -29,8 +29,7 @@ pub(in crate::apiserver::kinds) fn deployment(object: &Value, errors: &mut Error
         "Recreate" => {}
         "RollingUpdate" => rolling_deployment(spec, &strategy.child("rollingUpdate"), errors),
         _ => {
-            let given = spec.at("strategy").cloned().unwrap_or(Value::Null);
-            errors.unsupported(&strategy, given, &["Recreate", "RollingUpdate"]);
+            errors.unsupported(&strategy, shown_strategy(spec.at("strategy")), &["Recreate", "RollingUpdate"]);
         }
     }
     let ready = spec.number("minReadySeconds");
@@ -43,6 +42,11 @@ pub(in crate::apiserver::kinds) fn deployment(object: &Value, errors: &mut Error
             errors.invalid(&at, deadline, "must be greater than minReadySeconds");
         }
     }
+}
+
+fn shown_strategy(strategy: Option<&Value>) -> Value {
+    let fields = [("Type", "type", "".into()), ("RollingUpdate", "rollingUpdate", Value::Null)];
+    internal(strategy.unwrap_or(&Value::Null), &fields)
 }
 
 fn rolling_deployment(spec: &Value, at: &Path, errors: &mut Errors) {
@@ -89,6 +93,8 @@ fn selected_template(spec: &Value, of: &str, unparsable: &str, kind: &str, at: &
     let template = spec.get("template").unwrap_or(&empty);
     let Some(selector) = spec.at("selector") else {
         errors.required(&there, "");
+        // No selector selects nothing.
+        mismatch(template.at("metadata.labels"), &at.child("template"), errors);
         return only_always(template, kind, &at.child("template"), true, errors);
     };
     selector::check(Some(selector), &there, errors);
@@ -226,7 +232,7 @@ fn stateful_strategy(spec: &Value, at: &Path, errors: &mut Errors) {
             }
         }
         _ => {
-            let given = spec.at("updateStrategy").cloned().unwrap_or(Value::Null);
+            let given = shown_strategy(spec.at("updateStrategy"));
             errors.invalid(at, given, "must be 'RollingUpdate' or 'OnDelete'");
         }
     }
@@ -250,9 +256,10 @@ fn stateful_template(spec: &Value, at: &Path, errors: &mut Errors) {
         Some(selector) if !selector::parses(selector) => errors.invalid(&there, selector.clone(), ""),
         _ => {
             let labels = template.at("metadata.labels").cloned();
-            // Without a selector, or with an empty one that selects nothing.
-            let wanted = given.filter(|selector| !selector::is_empty(selector));
-            if wanted.is_some_and(|selector| !selector::matches(selector, labels.as_ref())) {
+            // No selector selects nothing, an empty one is no matter here.
+            let matches = given
+                .is_some_and(|selector| selector::is_empty(selector) || selector::matches(selector, labels.as_ref()));
+            if !matches {
                 mismatch(labels.as_ref(), &at, errors);
             }
             // Each pod gets the claims as volumes, and its own host name.
@@ -327,7 +334,7 @@ pub(in crate::apiserver::kinds) fn daemon_set(object: &Value, errors: &mut Error
         "OnDelete" => {}
         "RollingUpdate" => rolling_daemons(spec, &strategy.child("rollingUpdate"), errors),
         _ => {
-            let given = spec.at("updateStrategy").cloned().unwrap_or(Value::Null);
+            let given = shown_strategy(spec.at("updateStrategy"));
             errors.unsupported(&strategy, given, &["RollingUpdate", "OnDelete"]);
         }
     }
