@@ -23,6 +23,8 @@ pub mod kinds;
 pub mod patch;
 pub mod registry;
 pub mod schema;
+pub mod serve;
+pub mod sim;
 pub mod storage;
 
 use futures::future::BoxFuture;

@@ -10,9 +10,23 @@ use crate::{
     wire::status::{Cause, Status},
 };
 
+mod admit;
 mod allocator;
+mod catalog;
+mod check;
+mod convert;
+mod defaults;
+mod doc;
+mod form;
+mod limits;
+mod prepare;
+mod quantity;
+mod rules;
+mod service;
+mod strategy;
 
 pub use allocator::{Allocator, Refusal};
+pub use catalog::built_in;
 
 /// A kind that a server serves, in one version.
 #[derive(Clone)]
@@ -191,6 +205,7 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// This kind's version of what is stored.
+    #[allow(clippy::wrong_self_convention, reason = "`from` is where the object comes from, as `to` is where it goes")]
     fn from_storage(&self, object: Value) -> Value {
         object
     }
