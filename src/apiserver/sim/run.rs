@@ -259,7 +259,8 @@ impl Sim {
 
     async fn update(&self, key: &Key, object: Value, part: Part) -> Result<(u64, String), Status> {
         let kind = self.kind(key.resource)?;
-        let options = WriteOptions { part, ..WriteOptions::default() };
+        let mut options = WriteOptions::default();
+        options.part = part;
         let written = self.registry.update(kind, &key.namespace, &key.name, object, &options).await?;
         Ok((written.object.revision(), key.name.to_string()))
     }
