@@ -5,11 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{
-    resource::Resource,
-    view::Uid,
-    world::Key,
-};
+use super::{resource::Resource, view::Uid, world::Key};
 
 /// What to do.
 #[derive(Clone, Debug)]

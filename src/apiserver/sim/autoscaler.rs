@@ -35,7 +35,8 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
         outcome.update(&key, target.clone());
     }
     let current = count(&target, "/status/replicas");
-    let metrics: Vec<Value> = items(&tree, "/spec/metrics").iter().filter_map(|metric| measured(sight, metric)).collect();
+    let metrics: Vec<Value> =
+        items(&tree, "/spec/metrics").iter().filter_map(|metric| measured(sight, metric)).collect();
     let conditions = vec![
         told(sight, "AbleToScale", "True", "ReadyForNewScale", "recommended size matches current size"),
         told(
@@ -45,7 +46,13 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
             "ValidMetricFound",
             "the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)",
         ),
-        told(sight, "ScalingLimited", "False", "DesiredWithinRange", "the desired count is within the acceptable range"),
+        told(
+            sight,
+            "ScalingLimited",
+            "False",
+            "DesiredWithinRange",
+            "the desired count is within the acceptable range",
+        ),
     ];
     let status = json!({"currentReplicas": current, "desiredReplicas": wanted, "currentMetrics": metrics});
     put(sight, &mut tree, status, conditions, &mut outcome);

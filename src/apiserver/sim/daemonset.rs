@@ -53,9 +53,10 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     let mut tally = Tally::default();
     for (key, node, part) in sight.world.nodes() {
         let fits = fits_node(&probe, key, node)
-            && part.taints.iter().all(|taint| {
-                taint[2] == "PreferNoSchedule" || tolerates(&probe, [&taint[0], &taint[1], &taint[2]])
-            });
+            && part
+                .taints
+                .iter()
+                .all(|taint| taint[2] == "PreferNoSchedule" || tolerates(&probe, [&taint[0], &taint[1], &taint[2]]));
         let pods = by_node.remove(&key.name).unwrap_or_default();
         tally.node(sight, fits, &pods, &hash, count(&tree, "/spec/minReadySeconds"));
         place(sight, &tree, &template, key, fits, &pods, &mut outcome);
@@ -81,7 +82,7 @@ fn node_of(sight: &Sight<'_>, (key, _, pod): &Member<'_>) -> Option<Arc<str>> {
 }
 
 /// The template with what all pods of daemon sets have.
-fn dressed(template: &Value, hash: &str) -> Value {
+pub(super) fn dressed(template: &Value, hash: &str) -> Value {
     let mut template = template.clone();
     template["metadata"]["labels"][HASH] = hash.into();
     let mut tolerations = items(&template, "/spec/tolerations").to_vec();
@@ -119,7 +120,8 @@ fn place(
     }
     let mut pod = pod_of(tree, template, json!({"generateName": format!("{}-", sight.key.name)}));
     let terms = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*node.name]}]}]);
-    pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] = terms;
+    pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] =
+        terms;
     let report = made(sight.key, BY, "SuccessfulCreate", "FailedCreate", "pod: ");
     outcome.create_telling(PODS, &sight.key.namespace, pod, Some(report));
 }

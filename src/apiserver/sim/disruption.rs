@@ -18,9 +18,10 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     sight.world.get(sight.key).filter(|entry| !entry.deleting)?;
     let mut tree = sight.world.tree(sight.key)?;
     let selector = tree["spec"]["selector"].clone();
-    let pods = sight.world.pods_in(&sight.key.namespace).filter(|(_, entry, pod)| {
-        !pod.finished() && !selector.is_null() && selects(&selector, &entry.labels)
-    });
+    let pods = sight
+        .world
+        .pods_in(&sight.key.namespace)
+        .filter(|(_, entry, pod)| !pod.finished() && !selector.is_null() && selects(&selector, &entry.labels));
     let (mut healthy, mut total, mut owners) = (0_i64, 0_i64, HashMap::<Uid, i64>::new());
     for (_, entry, pod) in pods {
         total += 1;

@@ -94,7 +94,8 @@ fn put_endpoints(sight: &Sight<'_>, service: &Value, pods: &[Found<'_>], ports: 
         subset["ports"] = ports.into();
         json!([subset])
     };
-    let key = Key { resource: ENDPOINTS, namespace: Arc::clone(&sight.key.namespace), name: Arc::clone(&sight.key.name) };
+    let key =
+        Key { resource: ENDPOINTS, namespace: Arc::clone(&sight.key.namespace), name: Arc::clone(&sight.key.name) };
     let mut labels = service["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     labels.insert("endpoints.kubernetes.io/managed-by".to_owned(), "endpoint-controller".into());
     if text(service, "/spec/clusterIP") == "None" {
@@ -103,7 +104,9 @@ fn put_endpoints(sight: &Sight<'_>, service: &Value, pods: &[Found<'_>], ports: 
     let changed = json!({"endpoints.kubernetes.io/last-change-trigger-time": stamp(sight.now)});
     match sight.world.tree(&key) {
         Some(mut present) => {
-            if items(&present, "/subsets") != items(&subsets, "") || present["metadata"]["labels"] != Value::Object(labels.clone()) {
+            if items(&present, "/subsets") != items(&subsets, "")
+                || present["metadata"]["labels"] != Value::Object(labels.clone())
+            {
                 present["subsets"] = subsets;
                 present["metadata"]["labels"] = labels.into();
                 present["metadata"]["annotations"] = changed;
@@ -177,7 +180,10 @@ fn put_slices(sight: &Sight<'_>, service: &Value, pods: &[Found<'_>], ports: &[V
     let slots = present.into_iter().map(Some).chain(std::iter::repeat(None));
     for (place, (endpoints, slot)) in chunks.into_iter().zip(slots).enumerate() {
         if let Some(mut slice) = slot.as_ref().and_then(|key| sight.world.tree(key)) {
-            if slice["endpoints"] != json!(endpoints) || items(&slice, "/ports") != ports || slice["metadata"]["labels"] != Value::Object(labels.clone()) {
+            if slice["endpoints"] != json!(endpoints)
+                || items(&slice, "/ports") != ports
+                || slice["metadata"]["labels"] != Value::Object(labels.clone())
+            {
                 slice["endpoints"] = endpoints.into();
                 slice["ports"] = ports.clone().into();
                 slice["metadata"]["labels"] = labels.clone().into();

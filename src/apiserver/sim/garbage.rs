@@ -49,9 +49,10 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     if !has_finalizer(&tree, FOREGROUND) {
         return None;
     }
-    let blocking = sight.world.dependents(entry.uid).any(|(_, dependent)| {
-        dependent.owners.iter().any(|owner| owner.uid == entry.uid && owner.blocks)
-    });
+    let blocking = sight
+        .world
+        .dependents(entry.uid)
+        .any(|(_, dependent)| dependent.owners.iter().any(|owner| owner.uid == entry.uid && owner.blocks));
     let mut outcome = Outcome::default();
     if !blocking {
         outcome.update(sight.key, without_finalizer(tree, FOREGROUND));
@@ -123,8 +124,13 @@ fn collect(sight: &Sight<'_>, entry: &Entry) -> Option<Outcome> {
         }
     }
     if leads.contains(&Lead::Solid) {
-        let gone: Vec<Uid> =
-            entry.owners.iter().zip(&leads).filter(|(_, lead)| **lead != Lead::Solid).map(|(owner, _)| owner.uid).collect();
+        let gone: Vec<Uid> = entry
+            .owners
+            .iter()
+            .zip(&leads)
+            .filter(|(_, lead)| **lead != Lead::Solid)
+            .map(|(owner, _)| owner.uid)
+            .collect();
         outcome.update(sight.key, without_owners(sight.world.tree(sight.key)?, |uid| gone.contains(&uid)));
         return Some(outcome);
     }

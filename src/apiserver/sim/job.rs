@@ -85,7 +85,10 @@ pub(super) fn let_go(sight: &Sight<'_>, entry: &Entry) -> Option<Outcome> {
     let controller = entry.controller();
     let is_managed = controller.is_some_and(|controller| {
         controller.resource == Some(JOBS)
-            && sight.world.by_uid(controller.uid).is_some_and(|(_, job)| !job.deleting || job.finalized && !entry.deleting)
+            && sight
+                .world
+                .by_uid(controller.uid)
+                .is_some_and(|(_, job)| !job.deleting || job.finalized && !entry.deleting)
     });
     let tree = sight.world.tree(sight.key)?;
     let tracked = items(&tree, "/metadata/finalizers").iter().any(|finalizer| finalizer == TRACKING);

@@ -3,7 +3,7 @@
 //! A pod's annotation `kubefold.io/sim` says what shall go wrong: `crash`, `oom`, `fail`, `image`, `unready`, `hang`;
 //! `run=20s` how long a pod that ends lives.
 
-mod status;
+pub(super) mod status;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -44,7 +44,9 @@ fn script(tree: &Value) -> Script {
         "image" => Script::Image,
         "unready" => Script::Unready,
         "hang" => Script::Hang,
-        _ if items(tree, "/spec/containers").iter().any(|container| is_bad_image(text(container, "/image"))) => Script::Image,
+        _ if items(tree, "/spec/containers").iter().any(|container| is_bad_image(text(container, "/image"))) => {
+            Script::Image
+        }
         _ => Script::Fine,
     }
 }
@@ -72,7 +74,8 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     let pod = entry.pod()?;
     let node = pod.node.as_ref()?;
     // What most looks find: it runs and goes on running.
-    if !entry.deleting && (pod.finished() || pod.phase == Phase::Running && pod.ready && pod.restarts && !pod.scripted) {
+    if !entry.deleting && (pod.finished() || pod.phase == Phase::Running && pod.ready && pod.restarts && !pod.scripted)
+    {
         return (sight.world.node(node).is_none()).then(|| lost(sight, entry));
     }
     let tree = sight.world.tree(sight.key)?;
@@ -252,7 +255,8 @@ impl Hand<'_> {
 
     /// Milliseconds until the readiness probe finds it ready.
     fn readiness_ms(&self) -> i64 {
-        let probes = items(&self.tree, "/spec/containers").iter().filter_map(|container| container.get("readinessProbe"));
+        let probes =
+            items(&self.tree, "/spec/containers").iter().filter_map(|container| container.get("readinessProbe"));
         let longest = probes.map(|probe| 1000 * count(probe, "/initialDelaySeconds") + 1000).max();
         longest.unwrap_or(0)
     }
@@ -343,7 +347,8 @@ pub fn logs(pod: &Value, container: &str, now: Timestamp) -> String {
     let name = text(pod, "/metadata/name");
     let mut dice = Dice::new(hash(name.as_bytes()), container);
     let mut lines = format!("{begin} INFO  starting {container} in {name}\n{begin} INFO  listening on :8080\n");
-    let words = ["GET /healthz 200", "GET / 200", "GET /api/v1/items 200", "POST /api/v1/orders 201", "GET /metrics 200"];
+    let words =
+        ["GET /healthz 200", "GET / 200", "GET /api/v1/items 200", "POST /api/v1/orders 201", "GET /metrics 200"];
     let seconds = now.as_second() - begin.as_second();
     let mut at = begin.as_second() + (seconds - 1800).max(1);
     while at <= now.as_second() {

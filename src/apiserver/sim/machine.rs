@@ -14,8 +14,8 @@ use super::{
     replicaset,
     resource::{
         AUTOSCALERS, CLAIMS, CONFIG_MAPS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, DISRUPTION_BUDGETS, Described,
-        ENDPOINT_SLICES, ENDPOINTS, EVENTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Resource,
-        SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS, STORAGE_CLASSES, VOLUMES,
+        ENDPOINT_SLICES, ENDPOINTS, EVENTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
+        Resource, SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS, STORAGE_CLASSES, VOLUMES,
     },
     scheduler, statefulset,
     view::Labels,
@@ -204,7 +204,8 @@ impl Machine {
                 self.owner_touched(key, owner.uid, owner.controller, after.is_none());
             }
         }
-        let ends = after.filter(|after| after.deleting && after.finalized && before.is_none_or(|before| !before.deleting));
+        let ends =
+            after.filter(|after| after.deleting && after.finalized && before.is_none_or(|before| !before.deleting));
         if let Some(ending) = ends {
             let dependents: Vec<Key> = self.world.dependents(ending.uid).map(|(key, _)| key.clone()).collect();
             dependents.iter().for_each(|dependent| self.queue.add(Controller::Garbage, dependent));
@@ -238,7 +239,8 @@ impl Machine {
             self.queue.add(controller, &owner);
         }
         // A Deployment that recreates waits for the last old pod.
-        if gone && key.resource == PODS
+        if gone
+            && key.resource == PODS
             && let Some((above, _)) = above.and_then(|above| self.world.by_uid(above))
         {
             let above = above.clone();
@@ -253,9 +255,9 @@ impl Machine {
         }
         let labels = |entry: Option<&Entry>| -> Option<Labels> { entry.map(|entry| Arc::clone(&entry.labels)) };
         let shown = |entry: Option<&Entry>| {
-            entry.and_then(|entry| Some((entry.pod()?, entry))).map(|(pod, entry)| {
-                (pod.address, pod.ready, pod.phase, entry.deleting, Arc::clone(&entry.labels))
-            })
+            entry
+                .and_then(|entry| Some((entry.pod()?, entry)))
+                .map(|(pod, entry)| (pod.address, pod.ready, pod.phase, entry.deleting, Arc::clone(&entry.labels)))
         };
         if shown(before) == shown(after) {
             return;
@@ -304,7 +306,10 @@ impl Machine {
             keys.iter().for_each(|key| self.queue.add(controller, key));
         };
         if resource == NODES {
-            if before.is_none() || after.is_none() || before.map(|b| &b.labels) != after.map(|a| &a.labels) {
+            let placing = |entry: Option<&Entry>| {
+                entry.and_then(|entry| Some((Arc::clone(&entry.labels), entry.node()?.taints.clone())))
+            };
+            if before.is_none() || placing(before) != placing(after) {
                 all(DAEMON_SETS, Controller::DaemonSet);
             }
             if after.is_none() {
@@ -330,7 +335,8 @@ impl Machine {
             let of = Key { resource: NAMESPACES, namespace: "".into(), name: Arc::clone(&key.namespace) };
             self.queue.add(Controller::Namespace, &of);
         } else if resource == DEPLOYMENTS || resource == STATEFUL_SETS {
-            let scalers: Vec<Key> = self.world.within(AUTOSCALERS, &key.namespace).map(|(key, _)| key.clone()).collect();
+            let scalers: Vec<Key> =
+                self.world.within(AUTOSCALERS, &key.namespace).map(|(key, _)| key.clone()).collect();
             scalers.iter().for_each(|scaler| self.queue.add(Controller::Autoscaler, scaler));
         }
     }

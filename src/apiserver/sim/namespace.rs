@@ -125,7 +125,12 @@ fn set_conditions(tree: &mut Value, sight: &Sight<'_>, content: &[&Key]) -> bool
         })
     };
     let conditions = [
-        told("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", "All resources successfully discovered"),
+        told(
+            "NamespaceDeletionDiscoveryFailure",
+            false,
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
         told(
             "NamespaceDeletionGroupVersionParsingFailure",
             false,
@@ -144,16 +149,21 @@ fn set_conditions(tree: &mut Value, sight: &Sight<'_>, content: &[&Key]) -> bool
             told("NamespaceContentRemaining", true, "SomeResourcesRemain", &of_kinds)
         },
         if finalizers.is_empty() {
-            told("NamespaceFinalizersRemaining", false, "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+            told(
+                "NamespaceFinalizersRemaining",
+                false,
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            )
         } else {
             told("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", &of_finalizers)
         },
     ];
     let present = items(tree, "/status/conditions");
     let says = |condition: &Value| (condition["status"].clone(), condition["message"].clone());
-    let is_new = conditions.iter().any(|wanted| {
-        condition(present, wanted["type"].as_str().unwrap_or_default()).map(says) != Some(says(wanted))
-    });
+    let is_new = conditions
+        .iter()
+        .any(|wanted| condition(present, wanted["type"].as_str().unwrap_or_default()).map(says) != Some(says(wanted)));
     if is_new {
         let kept = conditions.into_iter().map(|mut wanted| {
             let before = condition(present, wanted["type"].as_str().unwrap_or_default());

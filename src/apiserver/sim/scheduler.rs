@@ -65,7 +65,8 @@ fn unschedulable(sight: &Sight<'_>, mut tree: Value, why: &str, outcome: &mut Ou
     if before["message"] == why {
         return;
     }
-    let since = if before["status"] == "False" { before["lastTransitionTime"].clone() } else { stamp(sight.now).into() };
+    let since =
+        if before["status"] == "False" { before["lastTransitionTime"].clone() } else { stamp(sight.now).into() };
     remove_condition(&mut conditions, "PodScheduled");
     let mut condition = json!({
         "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": since,
@@ -136,24 +137,19 @@ fn after_word(total: usize, lasting: usize) -> String {
 
 fn missing_claim(sight: &Sight<'_>, tree: &Value) -> Option<String> {
     let volumes = items(tree, "/spec/volumes").iter();
-    let mut claims = volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).filter(|name| !name.is_empty());
+    let mut claims =
+        volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).filter(|name| !name.is_empty());
     claims.find_map(|name| {
         let key = Key { resource: CLAIMS, namespace: Arc::clone(&sight.key.namespace), name: name.into() };
         let Some(claim) = sight.world.tree(&key) else {
             return Some(format!("persistentvolumeclaim \"{name}\" not found"));
         };
-        (text(&claim, "/status/phase") != "Bound").then(|| "pod has unbound immediate PersistentVolumeClaims".to_owned())
+        (text(&claim, "/status/phase") != "Bound")
+            .then(|| "pod has unbound immediate PersistentVolumeClaims".to_owned())
     })
 }
 
-fn misfit(
-    sight: &Sight<'_>,
-    tree: &Value,
-    pod: &PodPart,
-    key: &Key,
-    entry: &Entry,
-    node: &NodePart,
-) -> Option<Misfit> {
+fn misfit(sight: &Sight<'_>, tree: &Value, pod: &PodPart, key: &Key, entry: &Entry, node: &NodePart) -> Option<Misfit> {
     if node.unschedulable && !tolerates(tree, ["node.kubernetes.io/unschedulable", "", "NoSchedule"]) {
         return Some(Misfit::lasting("node(s) were unschedulable"));
     }
@@ -210,7 +206,6 @@ pub(super) fn tolerates(tree: &Value, [key, value, effect]: [&str; 3]) -> bool {
         let of_key = text(toleration, "/key");
         let of_effect = text(toleration, "/effect");
         (of_effect.is_empty() || of_effect == effect)
-            && ((of_key.is_empty() && exists)
-                || (of_key == key && (exists || text(toleration, "/value") == value)))
+            && ((of_key.is_empty() && exists) || (of_key == key && (exists || text(toleration, "/value") == value)))
     })
 }

@@ -42,7 +42,10 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     if entry.deleting {
         return None;
     }
-    let hash = template_hash(&tree["spec"]["template"], number(&tree, "/status/collisionCount"));
+    let hash = template_hash(
+        &tree["spec"]["template"],
+        number(&tree, "/status/collisionCount").filter(|collisions| *collisions > 0),
+    );
     let mut outcome = Outcome::default();
     if revise(sight, entry, &tree, &hash, &mut outcome) {
         return Some(outcome);
@@ -134,7 +137,9 @@ impl Row<'_> {
     }
 
     fn delete(&mut self, key: &Key, entry: &Entry) {
-        let Action::Delete { key, uid, propagation, grace, report } = delete_pod(self.sight, key, entry, BY) else { return };
+        let Action::Delete { key, uid, propagation, grace, report } = delete_pod(self.sight, key, entry, BY) else {
+            return;
+        };
         let mut report = report;
         if let Some(report) = &mut report {
             let pod = &key.name;

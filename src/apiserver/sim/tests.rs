@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod collecting;
+mod seeds;
 mod workloads;
 
 const START: &str = "2026-03-01T12:00:00Z";
@@ -148,6 +149,7 @@ fn deployment(name: &str, replicas: i64) -> Value {
 }
 
 fn pod_template(name: &str) -> Value {
-    let container = json!({"name": "app", "image": "nginx:1.27", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}});
+    let container =
+        json!({"name": "app", "image": "nginx:1.27", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}});
     json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}})
 }

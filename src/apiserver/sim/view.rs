@@ -326,7 +326,8 @@ pub(super) fn selects(selector: &Value, labels: &Labels) -> bool {
     let equal = selector["matchLabels"].as_object().into_iter().flatten();
     let mut equal = equal.map(|(name, value)| value_of(name) == value.as_str());
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    let mut met = expressions.map(|expression| meets(expression, value_of(expression["key"].as_str().unwrap_or_default())));
+    let mut met =
+        expressions.map(|expression| meets(expression, value_of(expression["key"].as_str().unwrap_or_default())));
     equal.all(|holds| holds) && met.all(|holds| holds)
 }
 

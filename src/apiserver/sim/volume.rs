@@ -125,9 +125,10 @@ pub(super) fn volume(claim: &Value, class: &Value, name: &str) -> Value {
 /// Says whether a pod that has not ended uses the claim.
 fn is_used(sight: &Sight<'_>) -> bool {
     let name = format!("\"claimName\":\"{}\"", sight.key.name);
-    sight.world.pods_in(&sight.key.namespace).any(|(_, entry, pod)| {
-        !pod.finished() && memchr::memmem::find(&entry.body, name.as_bytes()).is_some()
-    })
+    sight
+        .world
+        .pods_in(&sight.key.namespace)
+        .any(|(_, entry, pod)| !pod.finished() && memchr::memmem::find(&entry.body, name.as_bytes()).is_some())
 }
 
 /// Lets it go when nobody uses it.

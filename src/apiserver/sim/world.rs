@@ -201,7 +201,8 @@ impl World {
             return known;
         }
         let resource = self.resources.learn(described);
-        let unknown = self.entries.iter().filter(|(_, entry)| entry.owners.iter().any(|owner| owner.resource.is_none()));
+        let unknown =
+            self.entries.iter().filter(|(_, entry)| entry.owners.iter().any(|owner| owner.resource.is_none()));
         let again: Vec<(Key, u64, Bytes)> =
             unknown.map(|(key, entry)| (key.clone(), entry.revision, entry.body.clone())).collect();
         for (key, revision, body) in again {
@@ -293,7 +294,10 @@ impl World {
     }
 
     /// The pods of a namespace that nobody manages.
-    pub(super) fn loose_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a Entry, &'a PodPart)> {
+    pub(super) fn loose_in<'a>(
+        &'a self,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a Key, &'a Entry, &'a PodPart)> {
         let keys = self.loose.iter().filter(move |key| &*key.namespace == namespace);
         keys.filter_map(|key| self.entries.get(key).and_then(|entry| Some((key, entry, entry.pod()?))))
     }

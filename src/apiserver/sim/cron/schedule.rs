@@ -27,7 +27,8 @@ const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 impl Schedule {
     /// Reads `*/5 * * * *`, `@hourly`, `@every 90s`.
     pub(super) fn parse(text: &str, zone: &str) -> Result<Self, String> {
-        let zone = if zone.is_empty() { TimeZone::UTC } else { TimeZone::get(zone).map_err(|error| error.to_string())? };
+        let zone =
+            if zone.is_empty() { TimeZone::UTC } else { TimeZone::get(zone).map_err(|error| error.to_string())? };
         let text = match text.trim() {
             "@yearly" | "@annually" => "0 0 1 1 *",
             "@monthly" => "0 0 1 * *",
@@ -40,7 +41,16 @@ impl Schedule {
             let seconds = seconds(every).filter(|seconds| *seconds > 0);
             let every = Some(seconds.ok_or_else(|| format!("failed to parse duration {text}"))?);
             let all = u64::MAX;
-            return Ok(Self { minutes: all, hours: all, days: all, months: all, weekdays: all, any_day: false, every, zone });
+            return Ok(Self {
+                minutes: all,
+                hours: all,
+                days: all,
+                months: all,
+                weekdays: all,
+                any_day: false,
+                every,
+                zone,
+            });
         }
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
@@ -118,7 +128,8 @@ fn bits(field: &str, first: u32, last: u32, names: &[&str]) -> Result<u64, Strin
             None if step.is_some() => (number(range)?, last),
             None => (number(range)?, number(range)?),
         };
-        let step: usize = step.map_or(Ok(1), |step| step.parse().map_err(|_| format!("failed to parse int from {step}: {part}")))?;
+        let step: usize =
+            step.map_or(Ok(1), |step| step.parse().map_err(|_| format!("failed to parse int from {step}: {part}")))?;
         if step == 0 || from > to {
             return Err(format!("beginning of range ({from}) beyond end of range ({to}): {part}"));
         }

@@ -54,7 +54,8 @@ fn dress(pod: &mut Value, index: i64, name: &str) {
     }
     pod["spec"]["hostname"] = name.into();
     let path = format!("metadata.labels['{INDEX}']");
-    let variable = json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}});
+    let variable =
+        json!({"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}});
     for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
         if !container["env"].is_array() {
             container["env"] = json!([]);

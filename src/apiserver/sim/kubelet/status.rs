@@ -69,7 +69,8 @@ impl Told {
             status["startTime"] = now.into();
         }
         let containers = items(&hand.tree, "/spec/containers").iter().enumerate();
-        let statuses: Vec<Value> = containers.map(|(place, container)| self.container(hand, place, container)).collect();
+        let statuses: Vec<Value> =
+            containers.map(|(place, container)| self.container(hand, place, container)).collect();
         status["containerStatuses"] = statuses.into();
         let init = items(&hand.tree, "/spec/initContainers");
         if !init.is_empty() && !matches!(self, Self::Creating | Self::Waiting { .. }) {
@@ -178,7 +179,8 @@ impl Told {
         let state = if beside {
             json!({"running": {"startedAt": now}})
         } else {
-            let ended = json!({"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now, "containerID": id});
+            let ended =
+                json!({"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now, "containerID": id});
             json!({"terminated": ended})
         };
         json!({

@@ -72,7 +72,10 @@ async fn owners_are_known_by_uid_and_namespace() {
     let both = town.get("configmaps", "both").await.unwrap();
     assert_eq!(both["metadata"]["ownerReferences"].as_array().unwrap().len(), 1, "the stale one is dropped");
     let told = town.told("of-elsewhere").await;
-    assert!(told[0].starts_with("OwnerRefInvalidNamespace: ownerRef [v1/ConfigMap, namespace: default, name: elsewhere"), "{told:?}");
+    assert!(
+        told[0].starts_with("OwnerRefInvalidNamespace: ownerRef [v1/ConfigMap, namespace: default, name: elsewhere"),
+        "{told:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

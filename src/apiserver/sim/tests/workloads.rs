@@ -51,8 +51,10 @@ async fn a_rollout_goes_and_comes_back() {
     town.create("deployments", deployment("web", 4)).await.unwrap();
     town.live(20).await;
     let first = town.names("replicasets").await.remove(0);
-    town.edit("deployments", "web", |web| web["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:1.28".into())
-        .await;
+    town.edit("deployments", "web", |web| {
+        web["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:1.28".into()
+    })
+    .await;
     town.live(1).await;
     let midway = town.list("pods").await;
     let alive = midway.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).count();
@@ -87,7 +89,8 @@ async fn a_deployment_that_recreates_ends_the_old_first() {
     web["spec"]["strategy"] = json!({"type": "Recreate"});
     town.create("deployments", web).await.unwrap();
     town.live(20).await;
-    town.edit("deployments", "web", |web| web["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:2".into()).await;
+    town.edit("deployments", "web", |web| web["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:2".into())
+        .await;
     for _ in 0..20 {
         town.live(1).await;
         let pods = town.list("pods").await;
@@ -159,7 +162,8 @@ async fn a_pod_that_fits_nowhere_waits() {
     options.part = crate::apiserver::registry::Part::Status;
     town.registry
         .modify(&kind, "", "large", &options, |large| {
-            large["status"] = json!({"capacity": node["status"]["capacity"], "allocatable": node["status"]["capacity"]});
+            large["status"] =
+                json!({"capacity": node["status"]["capacity"], "allocatable": node["status"]["capacity"]});
             Ok(())
         })
         .await
@@ -185,8 +189,11 @@ async fn a_job_completes() {
     let words = "Reached expected number of succeeded pods";
     assert_eq!(
         conditions(&job),
-        [["SuccessCriteriaMet", "True", "CompletionsReached", words], ["Complete", "True", "CompletionsReached", words]]
-            .map(|words| words.map(str::to_owned))
+        [
+            ["SuccessCriteriaMet", "True", "CompletionsReached", words],
+            ["Complete", "True", "CompletionsReached", words]
+        ]
+        .map(|words| words.map(str::to_owned))
     );
     let told = town.told("sum").await;
     assert_eq!(told.last().unwrap(), "Completed: Job completed");
@@ -258,7 +265,8 @@ async fn a_stateful_set_comes_one_by_one() {
     assert_eq!(town.names("controllerrevisions").await.len(), 1);
     let claims = town.list("persistentvolumeclaims").await;
     assert!(claims.len() == 3 && claims.iter().all(|claim| claim["status"]["phase"] == "Bound"), "{claims:?}");
-    town.edit("statefulsets", "db", |db| db["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:2".into()).await;
+    town.edit("statefulsets", "db", |db| db["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:2".into())
+        .await;
     town.live(60).await;
     let db = town.get("statefulsets", "db").await.unwrap();
     assert_eq!(db["status"]["currentRevision"], db["status"]["updateRevision"]);
@@ -276,7 +284,10 @@ async fn a_daemon_set_has_a_pod_on_each_node() {
     town.create("daemonsets", json!({"metadata": {"name": "agent"}, "spec": spec})).await.unwrap();
     town.live(15).await;
     let agent = town.get("daemonsets", "agent").await.unwrap();
-    assert_eq!((&agent["status"]["desiredNumberScheduled"], &agent["status"]["numberAvailable"]), (&json!(3), &json!(3)));
+    assert_eq!(
+        (&agent["status"]["desiredNumberScheduled"], &agent["status"]["numberAvailable"]),
+        (&json!(3), &json!(3))
+    );
     town.create("nodes", json!({"metadata": {"name": "node-3"}})).await.unwrap();
     town.live(15).await;
     assert_eq!(town.list("pods").await.len(), 4);
@@ -323,8 +334,10 @@ async fn two_runs_of_one_seed_are_equal() {
         let mut town = Town::seeded(seed, 3).await;
         town.create("deployments", deployment("web", 5)).await.unwrap();
         town.live(10).await;
-        town.edit("deployments", "web", |web| web["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:2".into())
-            .await;
+        town.edit("deployments", "web", |web| {
+            web["spec"]["template"]["spec"]["containers"][0]["image"] = "nginx:2".into()
+        })
+        .await;
         town.live(60).await;
         let range = crate::apiserver::storage::Range::default();
         let page = town.registry.storage().range(range).await.unwrap();
