@@ -21,6 +21,7 @@ pub mod kinds;
 pub mod patch;
 pub mod registry;
 pub mod schema;
+pub mod serve;
 pub mod sim;
 pub mod storage;
 

@@ -19,6 +19,8 @@ mod deploy;
 mod differential;
 mod discovery;
 mod docs;
+mod embedded_patch;
+mod embedded_writes;
 mod fanout;
 mod fault;
 mod fault_definitions;

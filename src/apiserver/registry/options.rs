@@ -34,7 +34,7 @@ pub struct WriteOptions {
     /// Create what is not there, though the kind does not by itself.
     pub may_create: bool,
     /// It is an apply: the owners of fields are said already.
-    pub(super) applies: bool,
+    pub applies: bool,
 }
 
 /// What must hold of an object to be deleted.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     apiserver::{
-        kinds::Kind,
+        kinds::{Kind, put},
         patch::managed,
         registry::{
             Object, Part, Preconditions, Registry, WriteOptions,
@@ -79,6 +79,45 @@ impl Registry {
             Ok(object)
         };
         Box::pin(self.revise(kind, namespace, name, options, &Preconditions::default(), &mut revise)).await
+    }
+
+    /// Changes any part of an object: what a binding or a finalizer does.
+    ///
+    /// Errors: 404, 409, 422, and those of `change`.
+    pub async fn modify_all(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        change: impl FnMut(&mut Value) -> Result<(), Status> + Send,
+    ) -> Result<Written, Status> {
+        let options = WriteOptions { part: Part::Special, ..options.clone() };
+        self.modify(kind, namespace, name, &options, change).await
+    }
+
+    /// Puts the finalizers of a namespace's content in place of those that are there: `/finalize`.
+    ///
+    /// Errors: 404, 409, 422.
+    pub async fn finalize(
+        &self,
+        kind: &Kind,
+        name: &str,
+        namespace: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        let finalizers = namespace.pointer("/spec/finalizers").cloned();
+        let revision = meta::text(&namespace, "resourceVersion").to_owned();
+        let change = |there: &mut Value| {
+            if !revision.is_empty() {
+                meta::set(there, "resourceVersion", Some(revision.as_str().into()));
+            }
+            if let Some(spec) = there.get_mut("spec") {
+                put(spec, "finalizers", finalizers.clone());
+            }
+            Ok(())
+        };
+        self.modify_all(kind, "", name, options, change).await
     }
 
     /// The loop below all writes to what may be there.
@@ -180,6 +219,8 @@ impl Registry {
         if !options.applies {
             self.track(kind, Some(&old), &mut new, options, &now);
         }
+        // What is there was arranged, too: what only looks different is no difference.
+        let mut new = arranged(kind, new);
         let warnings = prepared(kind, name, options.part, &mut new, &old)?;
         strategy.allocate(&mut new, Some(&old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
         meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
@@ -277,13 +318,15 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
         meta::set(new, "deletionGracePeriodSeconds", Some(grace).filter(|grace| !grace.is_null()));
     }
     meta::normalize(new);
-    let mut causes = names::faults(kind, new);
-    causes.extend(names::faults_of_update(new, old));
-    causes.extend(match part {
+    let mut causes = match part {
         Part::Whole => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
         Part::Special => Vec::new(),
-    });
+    };
+    if causes.is_empty() {
+        causes = names::faults(kind, new);
+        causes.extend(names::faults_of_update(new, old));
+    }
     if !causes.is_empty() {
         return Err(errors::invalid(kind, name, causes));
     }
