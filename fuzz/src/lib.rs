@@ -1,4 +1,5 @@
-//! The decoders of the room `wire`, compiled for fuzzing without the rest of kubefold.
+//! The decoders of the room `wire`, and what patches objects, compiled for fuzzing without the rest of kubefold.
 
+pub mod apiserver;
 pub mod targets;
 pub mod wire;

@@ -43,6 +43,11 @@ impl Output {
 }
 
 impl Connection {
+    /// By a context of a kubeconfig.
+    pub(super) fn of(kubeconfig: &Path, context: &str) -> Self {
+        Self { state_dir: None, kubeconfig: Some(kubeconfig.to_owned()), context: Some(context.to_owned()) }
+    }
+
     /// Asks kubefold at one of its own paths, and gives the body of its answer.
     ///
     /// Errors: it is not reached, or does not answer with success; each says why in one sentence.

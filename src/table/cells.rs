@@ -14,7 +14,8 @@ pub struct Now(pub i64);
 /// A row that is being written. Behind its first cell it writes the one that says where the object is.
 pub(super) struct Cells<'o> {
     out: &'o mut Vec<u8>,
-    clusters: &'o [&'o str],
+    /// `None`: there is no such column.
+    clusters: Option<&'o [&'o str]>,
     object: &'o Object<'o>,
     pub(super) now: Now,
     count: usize,
@@ -23,8 +24,9 @@ pub(super) struct Cells<'o> {
 }
 
 impl<'o> Cells<'o> {
-    pub(super) fn new(object: &'o Object<'o>, now: Now, out: &'o mut Vec<u8>) -> Self {
-        Self { out, clusters: object.clusters(), object, now, count: 0, conditions: None }
+    pub(super) fn new(object: &'o Object<'o>, now: Now, has_clusters: bool, out: &'o mut Vec<u8>) -> Self {
+        let clusters = has_clusters.then(|| object.clusters());
+        Self { out, clusters, object, now, count: 0, conditions: None }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -43,9 +45,9 @@ impl<'o> Cells<'o> {
         }
         write(self.out);
         self.count += 1;
-        if self.count == 1 {
+        if let Some(clusters) = self.clusters.filter(|_| self.count == 1) {
             self.out.extend_from_slice(b",\"");
-            for (at, name) in self.clusters.iter().enumerate() {
+            for (at, name) in clusters.iter().enumerate() {
                 if at > 0 {
                     self.out.push(b',');
                 }

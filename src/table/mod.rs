@@ -15,6 +15,7 @@ mod jsonpath;
 mod kinds;
 mod object;
 mod selector;
+mod sheet;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ pub use {
     cells::Now,
     custom::{DefinedColumn, Definition},
     object::Object,
+    sheet::Sheet,
 };
 
 use std::{io::Write as _, sync::Arc};
@@ -63,6 +65,7 @@ pub struct Printer {
     row: Row,
     /// Columns, CLUSTER included.
     count: usize,
+    has_clusters: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -100,7 +103,18 @@ impl Printer {
     fn new(columns: &[&str], row: Row) -> Self {
         let mut all: Vec<&str> = columns.to_vec();
         all.insert(1.min(all.len()), COLUMN_CLUSTER);
-        Self { columns: all.join(",").into(), row, count: all.len() }
+        Self { columns: all.join(",").into(), row, count: all.len(), has_clusters: true }
+    }
+
+    /// The same without the column that says where an object is: that of a single cluster.
+    #[must_use]
+    pub fn without_clusters(mut self) -> Self {
+        if std::mem::take(&mut self.has_clusters) {
+            let columns = self.columns.replacen(&format!(",{COLUMN_CLUSTER}"), "", 1);
+            self.columns = columns.into();
+            self.count -= 1;
+        }
+        self
     }
 
     /// It is of a kind that nobody brings columns for.
@@ -117,7 +131,7 @@ impl Printer {
     pub fn write_cells(&self, object: &Object<'_>, now: Now, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"cells\":[");
         let start = out.len();
-        let mut cells = Cells::new(object, now, out);
+        let mut cells = Cells::new(object, now, self.has_clusters, out);
         let printed = match &self.row {
             Row::BuiltIn(print) => print(object, &mut cells),
             Row::Custom(custom) => {

@@ -1,9 +1,10 @@
-//! What each fuzz target does with its bytes: it decodes them, and panics where a promise of `wire` does not hold.
+//! What each fuzz target does with its bytes: it decodes them, and panics where a promise of theirs does not hold.
 //!
 //! `fuzz/run` feeds them from libFuzzer. The main package compiles this file into its unit tests too, so that `cargo test`
-//! runs every target over its seeds and over damaged ones. Only the public interface of `wire` is named here.
+//! runs every target over its seeds and over damaged ones. Only the public interface of `wire` and `apiserver` is named here.
 
 mod json;
+mod patches;
 mod stream;
 mod text;
 
@@ -11,5 +12,6 @@ mod text;
 mod tests;
 
 pub use json::{edits, list, locate, protobuf};
+pub use patches::{fields, patch};
 pub use stream::watch;
 pub use text::{negotiate, selectors, token, warning};

@@ -8,11 +8,13 @@ use super::*;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 9] = [
+const TARGETS: [(&str, Target); 11] = [
     ("edits", edits),
+    ("fields", fields),
     ("list", list),
     ("locate", locate),
     ("negotiate", negotiate),
+    ("patch", patch),
     ("protobuf", protobuf),
     ("selectors", selectors),
     ("token", token),

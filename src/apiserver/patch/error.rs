@@ -28,6 +28,7 @@ impl PatchError {
 
     /// 413.
     pub fn too_large(message: impl Into<String>) -> Self {
+        let message = format!("Request entity too large: {}", message.into());
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, Some(Reason::RequestEntityTooLarge), message)
     }
 

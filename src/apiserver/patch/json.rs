@@ -8,6 +8,7 @@
 use serde_json::{Map, Value};
 
 use super::{PatchError, fields::same, merge::json_kind};
+use crate::apiserver::schema;
 
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`, `maxJSONPatchOperations`.
 const OPERATIONS_MAX: usize = 10_000;
@@ -16,7 +17,7 @@ const OPERATIONS_MAX: usize = 10_000;
 ///
 /// Errors: the patch is none, it has too many operations, or one does not apply.
 pub fn json(live: &Value, patch: &[u8]) -> Result<Value, PatchError> {
-    let operations = operations(decoded(patch)?)?;
+    let operations = operations(decoded(patch, "error decoding patch: ")?)?;
     if operations.len() > OPERATIONS_MAX {
         return Err(PatchError::too_large(format!(
             "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
@@ -31,9 +32,12 @@ pub fn json(live: &Value, patch: &[u8]) -> Result<Value, PatchError> {
     Ok(object)
 }
 
-/// A patch as JSON.
-pub(super) fn decoded(patch: &[u8]) -> Result<Value, PatchError> {
-    serde_json::from_slice(patch).map_err(|_| PatchError::bad_request("invalid JSON patch"))
+/// A patch as JSON; what is wrong with it is said after a prefix.
+pub(super) fn decoded(patch: &[u8], prefix: &str) -> Result<Value, PatchError> {
+    let wrong = |why: String| PatchError::bad_request(format!("{prefix}{why}"));
+    let patch = String::from_utf8_lossy(patch);
+    let text = schema::Text::read(&patch).map_err(wrong)?;
+    Ok(text.value())
 }
 
 fn operations(patch: Value) -> Result<Vec<Map<String, Value>>, PatchError> {

@@ -10,7 +10,7 @@ use super::{PatchError, json::decoded};
 ///
 /// Errors: the patch is no JSON object.
 pub fn merge(live: &Value, patch: &[u8]) -> Result<Value, PatchError> {
-    let patch = match decoded(patch)? {
+    let patch = match decoded(patch, "error decoding patch: ")? {
         Value::Object(patch) => patch,
         Value::Null => return Err(PatchError::bad_request("Invalid JSON Patch")),
         other => return Err(not_an_object(&other, "error decoding patch: ")),

@@ -19,7 +19,7 @@ const SET_ORDER: &str = "$setElementOrder";
 ///
 /// Errors: the patch is no JSON object, or a directive in it is none or does not fit.
 pub fn strategic(live: &Value, patch: &[u8], of: Type<'_>) -> Result<Value, PatchError> {
-    let patch = match decoded(patch)? {
+    let patch = match decoded(patch, "")? {
         Value::Object(patch) => patch,
         Value::Null => Map::new(),
         other => return Err(not_an_object(&other, "")),
@@ -90,13 +90,16 @@ fn merge_objects(
 /// The type of a field whose value is merged.
 fn field<'a>(of: Option<Type<'a>>, name: &str) -> Result<Type<'a>, PatchError> {
     let unknown = || {
-        let what = match of.map(|of| &of.node().shape) {
+        let what = match of.map(Type::shape) {
             Some(Shape::Map(_)) => "merging an object in json but data type is not struct, instead is: map".to_owned(),
-            _ => format!("unable to find api field in struct for the json field {}", go::quoted(name)),
+            _ => {
+                let of = of.and_then(Type::go).and_then(|go| go.name.rsplit('.').next()).unwrap_or_default();
+                format!("unable to find api field in struct {of} for the json field {}", go::quoted(name))
+            }
         };
         PatchError::unforeseen(what)
     };
-    let of = of.filter(|of| !matches!(of.node().shape, Shape::Map(_))).ok_or_else(unknown)?;
+    let of = of.filter(|of| !matches!(of.shape(), Shape::Map(_))).ok_or_else(unknown)?;
     of.field(name).ok_or_else(unknown)
 }
 
@@ -155,7 +158,7 @@ fn set_orders(
             (Some(present), Some(wanted)) => list.merge(present.clone(), wanted.clone(), false)?,
         };
         let (present, wanted) = (present.unwrap_or_default(), wanted.unwrap_or_default());
-        let ordered = list.ordered(merged, &order, &present, [&present, &wanted])?;
+        let ordered = list.ordered(merged, &order, &present, lists::are_objects([&present, &wanted])?)?;
         live.insert(name.clone(), Value::Array(ordered));
         patch.shift_remove(&name);
     }

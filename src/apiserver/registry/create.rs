@@ -105,8 +105,10 @@ impl Registry {
         strategy.prepare_for_create(&mut object);
         meta::normalize(&mut object);
         let name = meta::text(&object, "name").to_owned();
-        let mut causes = names::faults(kind, &object);
-        causes.extend(strategy.validate(&object));
+        let mut causes = strategy.validate(&object);
+        if causes.is_empty() {
+            causes = names::faults(kind, &object);
+        }
         if !causes.is_empty() {
             return Err(errors::invalid(kind, &name, causes));
         }

@@ -67,6 +67,7 @@ impl Described<'_> {
                 Part::Whole => &[],
                 Part::Status if custom => &[&["spec"], &["metadata"]],
                 Part::Status => &[&["spec"]],
+                Part::Special => &[],
             },
             versions: &self.others,
         }

@@ -87,6 +87,11 @@ impl Object {
         std::str::from_utf8(&self.json).unwrap_or_default()
     }
 
+    /// Its JSON without the revision, shared with the storage.
+    pub fn shared(&self) -> &Bytes {
+        &self.json
+    }
+
     /// Appends its JSON.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let (before, after) = self.json.split_at(self.place.min(self.json.len()));

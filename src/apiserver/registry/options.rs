@@ -18,6 +18,8 @@ pub enum Part {
     Whole,
     /// The status.
     Status,
+    /// What a subresource of its own changes, such as `/binding` or `/finalize`: its strategy is not asked.
+    Special,
 }
 
 /// Options of a create, an update or a patch.
@@ -32,7 +34,7 @@ pub struct WriteOptions {
     /// Create what is not there, though the kind does not by itself.
     pub may_create: bool,
     /// It is an apply: the owners of fields are said already.
-    pub(super) applies: bool,
+    pub applies: bool,
 }
 
 /// What must hold of an object to be deleted.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     apiserver::{
-        kinds::Kind,
+        kinds::{Kind, put},
         patch::managed,
         registry::{
             Object, Part, Preconditions, Registry, WriteOptions,
@@ -81,6 +81,45 @@ impl Registry {
         Box::pin(self.revise(kind, namespace, name, options, &Preconditions::default(), &mut revise)).await
     }
 
+    /// Changes any part of an object: what a binding or a finalizer does.
+    ///
+    /// Errors: 404, 409, 422, and those of `change`.
+    pub async fn modify_all(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        change: impl FnMut(&mut Value) -> Result<(), Status> + Send,
+    ) -> Result<Written, Status> {
+        let options = WriteOptions { part: Part::Special, ..options.clone() };
+        self.modify(kind, namespace, name, &options, change).await
+    }
+
+    /// Puts the finalizers of a namespace's content in place of those that are there: `/finalize`.
+    ///
+    /// Errors: 404, 409, 422.
+    pub async fn finalize(
+        &self,
+        kind: &Kind,
+        name: &str,
+        namespace: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        let finalizers = namespace.pointer("/spec/finalizers").cloned();
+        let revision = meta::text(&namespace, "resourceVersion").to_owned();
+        let change = |there: &mut Value| {
+            if !revision.is_empty() {
+                meta::set(there, "resourceVersion", Some(revision.as_str().into()));
+            }
+            if let Some(spec) = there.get_mut("spec") {
+                put(spec, "finalizers", finalizers.clone());
+            }
+            Ok(())
+        };
+        self.modify_all(kind, "", name, options, change).await
+    }
+
     /// The loop below all writes to what may be there.
     pub(super) async fn revise(
         &self,
@@ -116,7 +155,7 @@ impl Registry {
         options: &WriteOptions,
         revise: &mut Revise<'_>,
     ) -> Result<Attempt, Status> {
-        if options.part == Part::Status || !(kind.strategy.creates_on_update() || options.may_create) {
+        if options.part != Part::Whole || !(kind.strategy.creates_on_update() || options.may_create) {
             return Err(errors::not_found(kind, name));
         }
         let mut object = revise(None)?;
@@ -180,6 +219,8 @@ impl Registry {
         if !options.applies {
             self.track(kind, Some(&old), &mut new, options, &now);
         }
+        // What is there was arranged, too: what only looks different is no difference.
+        let mut new = arranged(kind, new);
         let warnings = prepared(kind, name, options.part, &mut new, &old)?;
         strategy.allocate(&mut new, Some(&old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
         meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
@@ -262,6 +303,7 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
     match part {
         Part::Whole => strategy.prepare_for_update(new, old),
         Part::Status => strategy.prepare_for_status_update(new, old),
+        Part::Special => {}
     }
     if meta::text(new, "uid").is_empty() {
         meta::set(new, "uid", Some(meta::field(old, "uid").clone()));
@@ -276,12 +318,15 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
         meta::set(new, "deletionGracePeriodSeconds", Some(grace).filter(|grace| !grace.is_null()));
     }
     meta::normalize(new);
-    let mut causes = names::faults(kind, new);
-    causes.extend(names::faults_of_update(new, old));
-    causes.extend(match part {
+    let mut causes = match part {
         Part::Whole => strategy.validate_update(new, old),
         Part::Status => strategy.validate_status_update(new, old),
-    });
+        Part::Special => Vec::new(),
+    };
+    if causes.is_empty() {
+        causes = names::faults(kind, new);
+        causes.extend(names::faults_of_update(new, old));
+    }
     if !causes.is_empty() {
         return Err(errors::invalid(kind, name, causes));
     }

@@ -9,6 +9,7 @@
 //! - [`structural()`]: types out of the schema of a custom resource definition
 //! - [`conform()`]: a custom resource with its metadata read, unknown fields pruned and defaults filled in
 //! - [`validate()`]: what of a custom resource is not as its schema wants it
+//! - [`openapi`]: documents of what is served
 //! - [`arrange()`]: an object as Go prints it
 //!
 //! Pure: serde_json in, serde_json out.
@@ -24,6 +25,7 @@ mod checks;
 mod conform;
 mod decode;
 mod formats;
+pub mod openapi;
 mod quantity;
 mod structural;
 mod text;
@@ -35,13 +37,13 @@ pub use body::{Expected, FieldValidation, read_body};
 pub use builtin::{builtin, builtin_kind};
 pub use checks::Checks;
 pub use conform::{conform, fill_defaults, prune};
-pub use decode::{Decoded, decode, decode_any};
+pub use decode::{Decoded, decode};
 pub use formats::is_known_format;
 pub use quantity::canonical_quantity;
-pub use structural::structural;
+pub use structural::{structural, structural_part};
 pub use text::{Text, go_quoted};
 pub use time::{canonical_micro_time, canonical_time};
-pub use validate::{bad_value, validate, validate_update};
+pub use validate::{bad_value, validate, validate_part, validate_update};
 
 /// The types of many fields, that refer to each other.
 #[derive(Clone, Debug, Default)]
@@ -214,6 +216,12 @@ impl Types {
         Some(Type { types: self, node, target })
     }
 
+    /// The name of a type that a place refers to.
+    pub fn name_of(&self, typed: Type<'_>) -> Option<&str> {
+        let Shape::Named(target) = typed.node.shape else { return None };
+        self.names.iter().find_map(|(name, index)| (*index == target).then_some(name.as_str()))
+    }
+
     /// Adds a node.
     pub fn add(&mut self, node: Node) -> usize {
         self.nodes.push(node);
@@ -272,6 +280,11 @@ impl<'a> Type<'a> {
             Topology::Unsaid => &self.target.merge.topology,
             said => said,
         }
+    }
+
+    /// What the place itself says of that.
+    pub fn own_topology(self) -> &'a Topology {
+        &self.node.merge.topology
     }
 
     /// Says whether a strategic merge patch merges this list, and by which key of its items (`None`: by their values).

@@ -23,7 +23,7 @@ impl<'a> List<'a> {
     /// The list in a field.
     pub(super) fn of(of: Option<Type<'a>>, name: &str) -> Result<Self, PatchError> {
         let field = field(of, name)?;
-        if !matches!(field.node().shape, Shape::List(_) | Shape::Any) {
+        if !matches!(field.shape(), Shape::List(_) | Shape::Any) {
             return Err(PatchError::unforeseen("expected slice or array type, but got: struct"));
         }
         Ok(Self { items: field.items(), merges: field.merges().is_some(), key: field.merges().flatten() })
@@ -51,7 +51,7 @@ impl<'a> List<'a> {
             let both = live.iter().chain(&patch).cloned().collect();
             (without_duplicates(both), live, patch)
         };
-        self.ordered(merged, &patch, &live, [&live, &patch])
+        self.ordered(merged, &patch, &live, are_objects)
     }
 
     fn merge_by_key(self, mut live: Vec<Value>, patch: &[Value], key: &str) -> Result<Vec<Value>, PatchError> {
@@ -76,7 +76,7 @@ impl<'a> List<'a> {
         merged: Vec<Value>,
         order: &[Value],
         live: &[Value],
-        of: [&[Value]; 2],
+        are_objects: bool,
     ) -> Result<Vec<Value>, PatchError> {
         let key = self.key;
         let (mut named, mut rest) = (Vec::new(), Vec::new());
@@ -87,7 +87,7 @@ impl<'a> List<'a> {
             };
             if is_named { named.push(item) } else { rest.push(item) }
         }
-        let key = if are_objects(of)? { key.or(Some("")) } else { None };
+        let key = if are_objects { key.or(Some("")) } else { None };
         if let Some(key) = key {
             for item in named.iter().chain(order).chain(&rest).chain(live) {
                 key_of(item, key)?;
@@ -166,7 +166,7 @@ fn position(items: &[Value], key: &str, value: &Value) -> Result<Option<usize>, 
 }
 
 /// Says whether the items are objects. They must all be of one kind.
-fn are_objects(lists: [&[Value]; 2]) -> Result<bool, PatchError> {
+pub(super) fn are_objects(lists: [&[Value]; 2]) -> Result<bool, PatchError> {
     let mut items = lists.into_iter().flatten();
     let Some(first) = items.next() else {
         return Err(PatchError::unforeseen("no elements in any of the given slices"));

@@ -1,0 +1,41 @@
+//! Controllers, a scheduler and kubelets that make workloads live without any machine.
+//!
+//! The core is pure: [`machine::Machine`] takes the changes of a cluster's objects and the time, and says what to do.
+//! A shell carries that out by the same calls that clients of HTTP get.
+//!
+//! Everything follows from a seed: the same changes at the same times make the same objects.
+
+mod action;
+mod autoscaler;
+mod cron;
+mod daemonset;
+mod deployment;
+mod disruption;
+mod endpoints;
+mod event;
+mod fields;
+mod garbage;
+mod job;
+mod kubelet;
+mod machine;
+mod names;
+mod namespace;
+mod node;
+mod queue;
+mod replicaset;
+mod resource;
+mod run;
+mod scheduler;
+mod seed;
+mod statefulset;
+#[cfg(test)]
+mod tests;
+mod view;
+mod volume;
+mod world;
+
+pub use {
+    kubelet::logs,
+    run::{Options, Sim, TokioClock},
+    seed::{Seed, Seeded, seed},
+};

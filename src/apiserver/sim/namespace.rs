@@ -1,0 +1,179 @@
+//! Namespaces: what each has from its beginning, and its end.
+//!
+//! Source: kubernetes `pkg/controller/namespace/deletion/`, `pkg/controller/serviceaccount/`,
+//! `pkg/controller/certificates/rootcacertpublisher/`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    action::Outcome,
+    fields::{condition, items, stamp},
+    machine::Sight,
+    resource::{CONFIG_MAPS, Described, PODS, SERVICE_ACCOUNTS},
+    world::Key,
+};
+
+/// The finalizer of namespaces, in their `spec`.
+const FINALIZER: &str = "kubernetes";
+
+/// What members of the demo give for a certificate authority.
+pub(super) const ROOT_CA: &str =
+    "-----BEGIN CERTIFICATE-----\nVGhpcyBpcyBhIGNsdXN0ZXIgb2Yga3ViZWZvbGQncyBkZW1vLgo=\n-----END CERTIFICATE-----\n";
+/// What stands on every `kube-root-ca.crt`.
+const ROOT_CA_WORDS: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
+                             endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
+                             guaranteed across distributions of Kubernetes clusters.";
+
+/// Looks after a namespace.
+pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
+    let entry = sight.world.get(sight.key)?;
+    let mut outcome = Outcome::default();
+    if entry.deleting {
+        end(sight, &mut outcome)?;
+        return Some(outcome);
+    }
+    let namespace = &sight.key.name;
+    let has = |resource, name: &str| {
+        sight.world.get(&Key { resource, namespace: namespace.clone(), name: name.into() }).is_some()
+    };
+    if !has(SERVICE_ACCOUNTS, "default") {
+        outcome.create(SERVICE_ACCOUNTS, namespace, service_account(namespace, "default"));
+    }
+    if !has(CONFIG_MAPS, "kube-root-ca.crt") {
+        outcome.create(CONFIG_MAPS, namespace, root_ca(namespace));
+    }
+    Some(outcome)
+}
+
+/// A service account.
+pub(super) fn service_account(namespace: &str, name: &str) -> Value {
+    json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": name, "namespace": namespace}})
+}
+
+/// The config map with the certificate authority.
+pub(super) fn root_ca(namespace: &str) -> Value {
+    json!({
+        "kind": "ConfigMap", "apiVersion": "v1",
+        "metadata": {
+            "name": "kube-root-ca.crt", "namespace": namespace,
+            "annotations": {"kubernetes.io/description": ROOT_CA_WORDS},
+        },
+        "data": {"ca.crt": ROOT_CA},
+    })
+}
+
+fn end(sight: &Sight<'_>, outcome: &mut Outcome) -> Option<()> {
+    let mut tree = sight.world.tree(sight.key)?;
+    if !items(&tree, "/spec/finalizers").iter().any(|finalizer| finalizer == FINALIZER) {
+        return None;
+    }
+    let content = sight.world.content(&sight.key.name);
+    if content.is_empty() {
+        if set_conditions(&mut tree, sight, &[]) {
+            outcome.update_status(sight.key, tree);
+            return Some(());
+        }
+        if let Some(finalizers) = tree["spec"]["finalizers"].as_array_mut() {
+            finalizers.retain(|finalizer| finalizer != FINALIZER);
+        }
+        outcome.update_part(sight.key, "finalize", tree);
+        return Some(());
+    }
+    let mut fresh = content.iter().filter(|(_, entry)| !entry.deleting).peekable();
+    if fresh.peek().is_some() {
+        for (key, entry) in fresh {
+            outcome.delete(key, entry.uid, Some("Background"));
+        }
+        // What is gone at once is not worth telling of.
+        outcome.again(sight.now);
+        return Some(());
+    }
+    if set_conditions(&mut tree, sight, &content.iter().map(|(key, _)| *key).collect::<Vec<_>>()) {
+        outcome.update_status(sight.key, tree);
+    }
+    Some(())
+}
+
+/// Says what remains. Answers whether that is new.
+fn set_conditions(tree: &mut Value, sight: &Sight<'_>, content: &[&Key]) -> bool {
+    let (mut kinds, mut finalizers) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
+    for key in content {
+        if let Some(Described { group, plural, .. }) = sight.world.resources.describe(key.resource).map(AsRef::as_ref) {
+            *kinds.entry(format!("{plural}.{group}")).or_default() += 1;
+        }
+        let held = sight.world.tree(key).filter(|_| key.resource != PODS);
+        for finalizer in held.iter().flat_map(|tree| items(tree, "/metadata/finalizers")) {
+            *finalizers.entry(finalizer.as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+    }
+    let list = |counts: &BTreeMap<String, usize>, words: &str| {
+        let texts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {words} {count}")).collect();
+        texts.join(", ")
+    };
+    let of_kinds = format!("Some resources are remaining: {} resource instances", {
+        list(&kinds, "has").replace(", ", " resource instances, ")
+    });
+    let of_finalizers = format!("Some content in the namespace has finalizers remaining: {} resource instances", {
+        list(&finalizers, "in").replace(", ", " resource instances, ")
+    });
+    let told = |kind: &str, is_true: bool, reason: &str, message: &str| {
+        let status = if is_true { "True" } else { "False" };
+        json!({
+            "type": kind, "status": status, "lastTransitionTime": stamp(sight.now), "reason": reason, "message": message
+        })
+    };
+    let conditions = [
+        told(
+            "NamespaceDeletionDiscoveryFailure",
+            false,
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        told(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        told(
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        if kinds.is_empty() {
+            told("NamespaceContentRemaining", false, "ContentRemoved", "All content successfully removed")
+        } else {
+            told("NamespaceContentRemaining", true, "SomeResourcesRemain", &of_kinds)
+        },
+        if finalizers.is_empty() {
+            told(
+                "NamespaceFinalizersRemaining",
+                false,
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            )
+        } else {
+            told("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", &of_finalizers)
+        },
+    ];
+    let present = items(tree, "/status/conditions");
+    let says = |condition: &Value| (condition["status"].clone(), condition["message"].clone());
+    let is_new = conditions
+        .iter()
+        .any(|wanted| condition(present, wanted["type"].as_str().unwrap_or_default()).map(says) != Some(says(wanted)));
+    if is_new {
+        let kept = conditions.into_iter().map(|mut wanted| {
+            let before = condition(present, wanted["type"].as_str().unwrap_or_default());
+            if let Some(before) = before.filter(|before| before["status"] == wanted["status"]) {
+                wanted["lastTransitionTime"] = before["lastTransitionTime"].clone();
+            }
+            wanted
+        });
+        let kept: Vec<Value> = kept.collect();
+        tree["status"]["conditions"] = kept.into();
+    }
+    is_new
+}

@@ -1,0 +1,211 @@
+//! The scheduler: pods onto nodes.
+//!
+//! Source: kubernetes `pkg/scheduler/framework/types.go` (words of failures) and the plugins beside it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{
+    action::{Action, Happening, Outcome},
+    fields::{condition, items, remove_condition, seconds_later, stamp, text},
+    machine::Sight,
+    names::{hash, mixed},
+    resource::CLAIMS,
+    view::{NodePart, PodPart, meets, selects},
+    world::{Entry, Key},
+};
+
+const BY: &str = "default-scheduler";
+/// Seconds after which a pod that found no node is tried again in any case.
+const RETRY_SECONDS: i64 = 300;
+
+/// Why a node does not fit.
+struct Misfit {
+    reasons: Vec<&'static str>,
+    /// No pod less on it would help.
+    lasting: bool,
+}
+
+impl Misfit {
+    fn lasting(reason: &'static str) -> Self {
+        Self { reasons: vec![reason], lasting: true }
+    }
+}
+
+/// Looks for a node for a pod.
+pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
+    let entry = sight.world.get(sight.key)?;
+    let pod = entry.pod()?;
+    if pod.node.is_some() || entry.deleting || pod.finished() {
+        return None;
+    }
+    let tree = sight.world.tree(sight.key)?;
+    let scheduler = text(&tree, "/spec/schedulerName");
+    if !matches!(scheduler, "" | BY) || !items(&tree, "/spec/schedulingGates").is_empty() {
+        return None;
+    }
+    let mut outcome = Outcome::default();
+    match place(sight, &tree, entry, pod) {
+        Ok(node) => {
+            outcome.actions.push(Action::Bind { key: sight.key.clone(), node: Arc::clone(&node), uid: entry.uid });
+            let Key { namespace, name, .. } = sight.key;
+            let message = format!("Successfully assigned {namespace}/{name} to {node}");
+            outcome.tell(Happening::normal(sight.key, BY, "Scheduled", message));
+        }
+        Err(why) => unschedulable(sight, tree, &why, &mut outcome),
+    }
+    Some(outcome)
+}
+
+fn unschedulable(sight: &Sight<'_>, mut tree: Value, why: &str, outcome: &mut Outcome) {
+    outcome.again(seconds_later(sight.now, RETRY_SECONDS));
+    let mut conditions = items(&tree, "/status/conditions").to_vec();
+    let before = condition(&conditions, "PodScheduled").cloned().unwrap_or_default();
+    if before["message"] == why {
+        return;
+    }
+    let since =
+        if before["status"] == "False" { before["lastTransitionTime"].clone() } else { stamp(sight.now).into() };
+    remove_condition(&mut conditions, "PodScheduled");
+    let mut condition = json!({
+        "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": since,
+        "reason": "Unschedulable", "message": why,
+    });
+    if let Some(generation) = tree["metadata"].get("generation") {
+        condition["observedGeneration"] = generation.clone();
+    }
+    conditions.push(condition);
+    tree["status"]["conditions"] = conditions.into();
+    outcome.update_status(sight.key, tree);
+    outcome.tell(Happening::warning(sight.key, BY, "FailedScheduling", why.to_owned()));
+}
+
+/// The node for a pod, or why there is none.
+fn place(sight: &Sight<'_>, tree: &Value, entry: &Entry, pod: &PodPart) -> Result<Arc<str>, String> {
+    let total = sight.world.nodes().count();
+    if total == 0 {
+        return Err("no nodes available to schedule pods".to_owned());
+    }
+    if let Some(claim) = missing_claim(sight, tree) {
+        return Err(format!("0/{total} nodes are available: {claim}. {}", after_word(total, total)));
+    }
+    let own = entry.controller().map(|controller| controller.uid);
+    let mut best: Option<(i64, u64, Arc<str>)> = None;
+    let (mut reasons, mut lasting) = (BTreeMap::<&str, usize>::new(), 0);
+    for (key, node_entry, node) in sight.world.nodes() {
+        if let Some(misfit) = misfit(sight, tree, pod, key, node_entry, node) {
+            misfit.reasons.into_iter().for_each(|reason| *reasons.entry(reason).or_default() += 1);
+            lasting += usize::from(misfit.lasting);
+            continue;
+        }
+        let load = sight.world.load_of(&key.name);
+        let filled = |used: i64, of: i64| (used * 100).checked_div(of).unwrap_or(100);
+        let mut score = -filled(load.cpu + pod.cpu, node.cpu) - filled(load.memory + pod.memory, node.memory);
+        // Pods of one owner lie apart.
+        if own.is_some() {
+            let alike = sight.world.pods_on(&key.name);
+            let alike = alike.filter(|(_, other)| other.controller().map(|controller| controller.uid) == own).count();
+            score -= 100 * i64::try_from(alike).unwrap_or(0);
+        }
+        let chance = mixed(hash(&sight.settings.seed.to_be_bytes()), sight.key.name.as_bytes());
+        let chance = mixed(chance, key.name.as_bytes());
+        if best.as_ref().is_none_or(|(other, luck, _)| (*other, *luck) < (score, chance)) {
+            best = Some((score, chance, Arc::clone(&key.name)));
+        }
+    }
+    best.map(|(_, _, node)| node).ok_or_else(|| {
+        let mut texts: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        texts.sort();
+        format!("0/{total} nodes are available: {}. {}", texts.join(", "), after_word(total, lasting))
+    })
+}
+
+/// What the scheduler says of pods that it could end for this one.
+fn after_word(total: usize, lasting: usize) -> String {
+    let mut parts = Vec::new();
+    if total > lasting {
+        parts.push(format!("{} No preemption victims found for incoming pod", total - lasting));
+    }
+    if lasting > 0 {
+        parts.push(format!("{lasting} Preemption is not helpful for scheduling"));
+    }
+    parts.sort();
+    let parts = parts.join(", ");
+    format!("no new claims to deallocate, preemption: 0/{total} nodes are available: {parts}.")
+}
+
+fn missing_claim(sight: &Sight<'_>, tree: &Value) -> Option<String> {
+    let volumes = items(tree, "/spec/volumes").iter();
+    let mut claims =
+        volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).filter(|name| !name.is_empty());
+    claims.find_map(|name| {
+        let key = Key { resource: CLAIMS, namespace: Arc::clone(&sight.key.namespace), name: name.into() };
+        let Some(claim) = sight.world.tree(&key) else {
+            return Some(format!("persistentvolumeclaim \"{name}\" not found"));
+        };
+        (text(&claim, "/status/phase") != "Bound")
+            .then(|| "pod has unbound immediate PersistentVolumeClaims".to_owned())
+    })
+}
+
+fn misfit(sight: &Sight<'_>, tree: &Value, pod: &PodPart, key: &Key, entry: &Entry, node: &NodePart) -> Option<Misfit> {
+    if node.unschedulable && !tolerates(tree, ["node.kubernetes.io/unschedulable", "", "NoSchedule"]) {
+        return Some(Misfit::lasting("node(s) were unschedulable"));
+    }
+    let tainted = node.taints.iter().filter(|taint| taint[2] != "PreferNoSchedule");
+    if tainted.into_iter().any(|taint| !tolerates(tree, [&taint[0], &taint[1], &taint[2]])) {
+        return Some(Misfit::lasting("node(s) had untolerated taint(s)"));
+    }
+    if !fits_node(tree, key, entry) {
+        return Some(Misfit::lasting("node(s) didn't match Pod's node affinity/selector"));
+    }
+    let load = sight.world.load_of(&key.name);
+    let wants = [
+        ("Insufficient cpu", pod.cpu, load.cpu, node.cpu),
+        ("Insufficient memory", pod.memory, load.memory, node.memory),
+        ("Too many pods", 1, load.pods, node.pods),
+    ];
+    let short: Vec<_> = wants.into_iter().filter(|(_, wants, used, has)| *wants > 0 && wants + used > *has).collect();
+    if !short.is_empty() {
+        let lasting = short.iter().any(|(_, wants, _, has)| wants > has);
+        return Some(Misfit { reasons: short.into_iter().map(|(reason, ..)| reason).collect(), lasting });
+    }
+    let repelled = items(tree, "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution");
+    let repels = repelled.iter().filter(|term| text(term, "/topologyKey") == "kubernetes.io/hostname").any(|term| {
+        sight.world.pods_on(&key.name).any(|(other, entry)| {
+            other.namespace == sight.key.namespace && selects(&term["labelSelector"], &entry.labels)
+        })
+    });
+    repels.then(|| Misfit { reasons: vec!["node(s) didn't match pod anti-affinity rules"], lasting: false })
+}
+
+/// Says whether a pod may lie on a node of these labels and this name.
+pub(super) fn fits_node(tree: &Value, key: &Key, entry: &Entry) -> bool {
+    let wanted = tree["spec"]["nodeSelector"].as_object().into_iter().flatten();
+    let mut wanted = wanted.map(|(name, value)| entry.label(name) == value.as_str());
+    if !wanted.all(|holds| holds) {
+        return false;
+    }
+    let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let terms = items(tree, terms);
+    terms.is_empty()
+        || terms.iter().any(|term| {
+            let by_labels = items(term, "/matchExpressions");
+            let by_fields = items(term, "/matchFields");
+            (!by_labels.is_empty() || !by_fields.is_empty())
+                && by_labels.iter().all(|expression| meets(expression, entry.label(text(expression, "/key"))))
+                && by_fields.iter().all(|expression| meets(expression, Some(&key.name)))
+        })
+}
+
+/// Says whether a pod tolerates a taint: its key, value and effect.
+pub(super) fn tolerates(tree: &Value, [key, value, effect]: [&str; 3]) -> bool {
+    items(tree, "/spec/tolerations").iter().any(|toleration| {
+        let exists = text(toleration, "/operator") == "Exists";
+        let of_key = text(toleration, "/key");
+        let of_effect = text(toleration, "/effect");
+        (of_effect.is_empty() || of_effect == effect)
+            && ((of_key.is_empty() && exists) || (of_key == key && (exists || text(toleration, "/value") == value)))
+    })
+}
