@@ -190,6 +190,7 @@ async fn start_member(
     let options = cluster::Options {
         version: plan.version.to_owned(),
         seed: plan.seed,
+        churn: plan.churn,
         listen: ([127, 0, 0, 1], 0).into(),
         token: token(),
     };
