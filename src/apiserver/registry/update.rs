@@ -219,6 +219,8 @@ impl Registry {
         if !options.applies {
             self.track(kind, Some(&old), &mut new, options, &now);
         }
+        // What is there was arranged, too: what only looks different is no difference.
+        let mut new = arranged(kind, new);
         let warnings = prepared(kind, name, options.part, &mut new, &old)?;
         strategy.allocate(&mut new, Some(&old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
         meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));

@@ -16,6 +16,8 @@ mod pods;
 mod read;
 mod review;
 mod scale;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod write;
 

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, StreamBody};
 
 use crate::{
     apiserver::{
+        kinds::Kind,
         registry::{At, From, List, ListOptions, Object, Selection},
         serve::{
             ApiServer, NOT_ALLOWED,
@@ -23,9 +24,10 @@ use crate::{
     wire::{
         body::Body,
         info::RequestInfo,
-        media::{self, Media, Wanted},
+        media::{self, Media, Wanted, is_built_in},
         options::{self, Match, Options, query_value, too_large},
         resource::Gvr,
+        selector::FieldSelector,
         status::Status,
         token::ContinueToken,
     },
@@ -72,6 +74,7 @@ impl ApiServer {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
         let options = Options::parse(asked.query, false, &gvr, |_| false)?;
+        selectable(kind, asked.query)?;
         let form = self.form(kind, asked, wanted, true)?;
         let which = list_options(&options, &target.name);
         let list = match self.inner.registry.list(kind, &target.namespace, &which).await {
@@ -85,6 +88,7 @@ impl ApiServer {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
         let options = Options::parse(asked.query, true, &gvr, |_| false)?;
+        selectable(kind, asked.query)?;
         if wanted.encoding.media == Media::Yaml {
             return Err(media::no_stream());
         }
@@ -122,6 +126,79 @@ impl ApiServer {
 fn selection(options: &Options, name: &str) -> Selection {
     let fields = if name.is_empty() { options.fields.clone() } else { options.fields.clone().with_name(name) };
     Selection { labels: options.labels.clone(), fields }
+}
+
+/// The fields of one kind that can be selected by, beside name and namespace.
+///
+/// Source: kubernetes 1.36 `pkg/apis/*/*/conversion.go`, `AddFieldLabelConversionFunc`.
+fn fields_of(kind: &Kind) -> &'static [&'static str] {
+    match (kind.group.as_str(), kind.plural.as_str()) {
+        ("", "pods") => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "spec.host",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        ("", "events") => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        ("events.k8s.io", "events") => &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        ("", "nodes") => &["spec.unschedulable"],
+        ("", "namespaces") => &["status.phase"],
+        ("", "secrets") => &["type"],
+        ("", "services") => &["spec.clusterIP", "spec.type"],
+        ("", "replicationcontrollers") | ("apps", "replicasets") => &["status.replicas"],
+        ("batch", "jobs") => &["status.successful"],
+        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
+        _ => &[],
+    }
+}
+
+/// Refuses to select by a field that a kube-apiserver does not select by.
+///
+/// Errors: 400.
+pub(super) fn selectable(kind: &Kind, query: &str) -> Result<(), Status> {
+    // A definition says by itself what its objects are selected by.
+    if !is_built_in(&kind.group) {
+        return Ok(());
+    }
+    let selector = query_value(query, "fieldSelector").unwrap_or_default();
+    let known = fields_of(kind);
+    let odd = FieldSelector::labels(&selector)
+        .find(|label| !matches!(*label, "metadata.name" | "metadata.namespace") && !known.contains(label));
+    let Some(odd) = odd else { return Ok(()) };
+    if known.is_empty() {
+        let only = "only \"metadata.name\", \"metadata.namespace\"";
+        return Err(Status::bad_request(format!("{odd:?} is not a known field selector: {only}")));
+    }
+    Err(Status::bad_request(format!("field label not supported: {odd}")))
 }
 
 /// Source: kubernetes/apiserver `storage/cacher/delegator/interface.go`; a limit without a match is a legacy of it.

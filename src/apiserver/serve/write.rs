@@ -15,7 +15,7 @@ use crate::{
             ApiServer, NOT_ALLOWED,
             answer::{Asked, Target, answered},
             options::{Of, Said, of_delete},
-            read::{list_options, respond},
+            read::{list_options, respond, selectable},
         },
     },
     wire::{
@@ -181,6 +181,7 @@ impl ApiServer {
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
         let body = read_json(asked.headers, body).await?;
         let which = Options::parse(asked.query, false, &gvr, |_| false)?;
+        selectable(kind, asked.query)?;
         let (options, _) = of_delete(asked.query, &body)?;
         let form = self.form(kind, asked, wanted, true)?;
         let which = list_options(&which, &target.name);

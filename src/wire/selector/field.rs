@@ -103,6 +103,11 @@ impl FieldSelector {
         Ok(this)
     }
 
+    /// The fields that a selector names, as it names them.
+    pub fn labels(text: &str) -> impl Iterator<Item = &str> {
+        split_terms(text).into_iter().filter_map(|part| Some(split_term(part)?.0))
+    }
+
     fn place(&mut self, group: &str, resource: &str, label: &str) -> Result<Place, SelectorError> {
         let unknown = || SelectorError::Field(label.to_owned());
         let known = field_of(group, resource, label);
