@@ -19,6 +19,7 @@ mod deploy;
 mod differential;
 mod discovery;
 mod docs;
+mod embedded_kinds;
 mod embedded_patch;
 mod embedded_writes;
 mod fanout;
