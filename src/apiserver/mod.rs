@@ -8,13 +8,15 @@
 //! - `patch`: JSON, merge, strategic and apply patches; managed fields
 //! - `kinds`: what a server knows of a kind, its strategy, and the built-in kinds
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
-//! - `serve`: the registry over HTTP, with discovery and definitions of custom resources
+//! - `definitions`: custom resources, whose kinds come and go
+//! - `serve`: the registry over HTTP, with discovery
 //! - `sim`: controllers, a scheduler and a kubelet that make workloads live
 //! - `faults`: what can go wrong with answers, on demand
 //! - `endpoint`: an address with TLS, that can be killed and revived
 //!
 //! May name: `table`, `wire`. Rooms in it name those above them in this list only.
 
+pub mod definitions;
 pub mod endpoint;
 pub mod faults;
 pub mod kinds;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     apiserver::schema::Types,
+    table::Printer,
     wire::status::{Cause, Status},
 };
 
@@ -249,6 +250,21 @@ pub trait Strategy: Send + Sync + 'static {
     /// What becomes of dependents when nobody says.
     fn default_propagation(&self) -> Propagation {
         Propagation::Background
+    }
+
+    /// What an object waits for when it is deleted, beside what it waits for anyway.
+    fn finalizers_of_deletion(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// How it is printed in tables, if its definition says it.
+    fn printer(&self) -> Option<Printer> {
+        None
+    }
+
+    /// The schema that its definition gives it, for OpenAPI documents.
+    fn schema(&self) -> Option<&Value> {
+        None
     }
 
     /// Seconds that an object is given to end when it is deleted; `None`: it goes at once.

@@ -282,5 +282,12 @@ fn finalizers(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec<Strin
         Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),
         Propagation::Orphan => finalizers.push(ORPHAN.to_owned()),
     }
+    if !meta::field(object, "deletionTimestamp").is_string() {
+        for own in kind.strategy.finalizers_of_deletion() {
+            if !finalizers.iter().any(|there| there == own) {
+                finalizers.push((*own).to_owned());
+            }
+        }
+    }
     finalizers
 }

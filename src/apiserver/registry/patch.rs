@@ -10,7 +10,7 @@ use crate::{
         kinds::Kind,
         patch::{self, Apply},
         registry::{Part, Preconditions, Registry, WriteOptions, Written, errors, managed::typed, meta},
-        schema::{FieldValidation, Text, decode, decode_any},
+        schema::{FieldValidation, Text, decode},
     },
     wire::status::Status,
 };
@@ -114,10 +114,7 @@ fn decoded(kind: &Kind, object: Value, validation: FieldValidation) -> Result<(V
         Status::invalid("", "", "", vec![cause])
     };
     let text = Text::read(&json).map_err(&refused)?;
-    let decoded = match typed.go() {
-        Some(_) => decode(typed, &text).map_err(&refused)?,
-        None => decode_any(&text),
-    };
+    let decoded = decode(typed, &text).map_err(&refused)?;
     let findings = validation.judge(decoded.findings).map_err(&refused)?;
     Ok((decoded.object, findings))
 }

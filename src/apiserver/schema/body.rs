@@ -4,7 +4,7 @@
 //! `pkg/endpoints/handlers/create.go`, `rest.go`.
 
 use crate::apiserver::schema::{
-    Decoded, Type, builtin_kind, conform, decode, decode_any,
+    Decoded, Type, builtin_kind, decode,
     text::{Text, go_quoted},
 };
 
@@ -81,19 +81,9 @@ pub fn read_body(expected: Expected<'_>, body: &[u8], validation: FieldValidatio
         format!("{kind} in version {} cannot be handled as a {own}: {why}", go_quoted(version))
     };
     expected.check(&api_version, &kind, refused)?;
-    let decoded = match expected.typed.go() {
-        Some(_) => decode(expected.typed, &text).map_err(|why| refused(&why))?,
-        None => custom(expected.typed, &text).map_err(|why| refused(&why))?,
-    };
+    let decoded = decode(expected.typed, &text).map_err(|why| refused(&why))?;
     let findings = validation.judge(decoded.findings).map_err(|why| refused(&why))?;
     Ok(Decoded { object: expected.named(decoded.object), findings })
-}
-
-/// A custom resource: first what is there twice is told, then what is unknown.
-fn custom(typed: Type<'_>, text: &Text<'_>) -> Result<Decoded, String> {
-    let Decoded { mut object, mut findings } = decode_any(text);
-    findings.extend(conform(typed, &mut object)?);
-    Ok(Decoded { object, findings })
 }
 
 impl Expected<'_> {

@@ -9,7 +9,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use crate::apiserver::schema::{
-    Field, Go, GoKind, Type, arrange,
+    Field, Go, GoKind, Type, arrange, conform,
     quantity::canonical_quantity,
     text::{Text, go_quoted},
     time::{canonical_micro_time, canonical_time},
@@ -27,24 +27,26 @@ pub struct Decoded {
     pub findings: Vec<String>,
 }
 
-/// Reads an object of a type that Go knows.
+/// Reads an object: of a type that Go knows, or of a custom resource's.
+///
+/// Of a custom resource, what is there twice is told first, then what is unknown.
 ///
 /// Errors: what Go says, such as `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of
 /// type int32`.
 pub fn decode(typed: Type<'_>, text: &Text<'_>) -> Result<Decoded, String> {
+    if typed.go().is_none() {
+        let mut findings = Findings::default();
+        findings.duplicates(text);
+        let mut object = text.value();
+        findings.told.extend(conform(typed, &mut object)?);
+        return Ok(Decoded { object, findings: findings.told });
+    }
     let mut decoder = Decoder { findings: Findings::default(), place: Vec::new(), structure: "", mistake: None };
     let value = decoder.value(typed, text, None)?;
     match decoder.mistake {
         Some(mistake) => Err(mistake),
         None => Ok(Decoded { object: arrange(typed, value), findings: decoder.findings.told }),
     }
-}
-
-/// The plain value, and which keys of its objects are there twice.
-pub fn decode_any(text: &Text<'_>) -> Decoded {
-    let mut findings = Findings::default();
-    findings.duplicates(text);
-    Decoded { object: text.value(), findings: findings.told }
 }
 
 #[derive(Default)]

@@ -37,13 +37,13 @@ pub use body::{Expected, FieldValidation, read_body};
 pub use builtin::{builtin, builtin_kind};
 pub use checks::Checks;
 pub use conform::{conform, fill_defaults, prune};
-pub use decode::{Decoded, decode, decode_any};
+pub use decode::{Decoded, decode};
 pub use formats::is_known_format;
 pub use quantity::canonical_quantity;
-pub use structural::structural;
+pub use structural::{structural, structural_part};
 pub use text::{Text, go_quoted};
 pub use time::{canonical_micro_time, canonical_time};
-pub use validate::{bad_value, validate, validate_update};
+pub use validate::{bad_value, validate, validate_part, validate_update};
 
 /// The types of many fields, that refer to each other.
 #[derive(Clone, Debug, Default)]

@@ -42,6 +42,14 @@ pub fn structural(name: &str, schema: Option<&Value>) -> Types {
     builder.types
 }
 
+/// The types of a schema that is a part of another's; its own has the empty name.
+pub fn structural_part(schema: &Value) -> Types {
+    let mut builder = Builder { types: Types::default() };
+    let root = builder.add(schema);
+    builder.types.names.insert(String::new(), root);
+    builder.types
+}
+
 struct Builder {
     types: Types,
 }

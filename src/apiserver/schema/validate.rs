@@ -23,6 +23,13 @@ pub fn validate(typed: Type<'_>, object: &Value) -> Vec<Cause> {
     causes
 }
 
+/// What is wrong with a value that is no object of a kind, such as a default.
+pub fn validate_part(typed: Type<'_>, value: &Value) -> Vec<Cause> {
+    let mut causes = check(typed, value, None, "").errors;
+    causes.extend(lists::validate(typed, value));
+    causes
+}
+
 /// What is wrong with a changed object. What did not change is let pass.
 pub fn validate_update(typed: Type<'_>, object: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = check(typed, object, Some(old), "").errors;

@@ -54,7 +54,7 @@ impl ApiServer {
     /// Errors: 400, 406.
     pub(super) fn form(&self, kind: &Kind, asked: Asked<'_>, wanted: Wanted, is_list: bool) -> Result<Form, Status> {
         let include = query_value(asked.query, "includeObject").unwrap_or_default();
-        let printer = self.inner.settings.printers.printer(kind);
+        let printer = kind.strategy.printer().or_else(|| self.inner.settings.printers.printer(kind));
         let now = Now(self.inner.registry.env().now().as_microsecond());
         Form::new(wanted.transform, kind, printer, &include, is_list, now)
     }

@@ -108,7 +108,7 @@ impl Documents {
                 subresources,
                 types: &kind.types,
                 type_name: &kind.type_name,
-                schema: None,
+                schema: kind.strategy.schema(),
             })
             .collect();
         let v3: BTreeMap<String, Document> =
