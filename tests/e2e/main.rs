@@ -15,6 +15,7 @@ mod calm;
 mod cli;
 mod clients;
 mod config;
+mod demo;
 mod deploy;
 mod differential;
 mod discovery;
