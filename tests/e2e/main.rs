@@ -20,6 +20,7 @@ mod differential;
 mod discovery;
 mod docs;
 mod embedded_patch;
+mod embedded_schema;
 mod embedded_writes;
 mod fanout;
 mod fault;
