@@ -12,10 +12,12 @@
 //! - `serve`: the registry over HTTP, with discovery
 //! - `sim`: controllers, a scheduler and a kubelet that make workloads live
 //! - `faults`: what can go wrong with answers, on demand
+//! - `cluster`: all of these together
 //! - `endpoint`: an address with TLS, that can be killed and revived
 //!
 //! May name: `table`, `wire`. Rooms in it name those above them in this list only.
 
+pub mod cluster;
 pub mod definitions;
 pub mod endpoint;
 pub mod faults;

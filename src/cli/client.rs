@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{Method, Request};
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
 use crate::serve::Published;
@@ -43,6 +43,11 @@ impl Output {
 }
 
 impl Connection {
+    /// By a context of a kubeconfig.
+    pub(super) fn of(kubeconfig: &Path, context: &str) -> Self {
+        Self { state_dir: None, kubeconfig: Some(kubeconfig.to_owned()), context: Some(context.to_owned()) }
+    }
+
     /// Asks kubefold at one of its own paths, and gives the body of its answer.
     ///
     /// Errors: it is not reached, or does not answer with success; each says why in one sentence.
@@ -65,8 +70,15 @@ impl Connection {
                     "the server at {url} does not know {path}: is it a kubefold, and does the context name its fleet?"
                 )
             }
+            Err(kube::Error::Api(status)) if status.code == 401 => bail!(
+                "kubefold at {url} answered 401: it does not know this login, which may have expired or be another \
+                 kubefold's; {PRINT_AGAIN}"
+            ),
             Err(kube::Error::Api(status)) => bail!("kubefold at {url} answered {}: {}", status.code, status.message),
-            Err(error) => Err(anyhow!("cannot reach kubefold at {url}: {}", cause(&error))),
+            Err(error) => {
+                let cause = cause(&error);
+                Err(Unreached { url: url.to_owned(), to_do: what_to_do(&cause), cause }.into())
+            }
         }
     }
 
@@ -82,13 +94,13 @@ impl Connection {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let read = match (&self.state_dir, &self.kubeconfig) {
             (Some(state_dir), _) => own_kubeconfig(state_dir)?,
-            (None, Some(file)) => {
-                Kubeconfig::read_from(file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?
-            }
-            (None, None) => {
-                Kubeconfig::read().context("cannot read a kubeconfig; name one with --kubeconfig or --state-dir")?
-            }
+            (None, Some(file)) => Kubeconfig::read_from(file).map_err(|error| unread(&error, Some(file)))?,
+            (None, None) => Kubeconfig::read().map_err(|error| unread(&error, None))?,
         };
+        let known: Vec<&str> = read.contexts.iter().map(|context| context.name.as_str()).collect();
+        if let Some(wanted) = self.context.as_deref().filter(|wanted| !known.contains(wanted)) {
+            bail!("the kubeconfig has no context {wanted:?}; its contexts are {}", known.join(", "));
+        }
         let mut config = Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")?;
         // A person waits, and is told better at once why kubefold says 503.
         config.default_retry = false;
@@ -116,6 +128,55 @@ fn own_kubeconfig(state_dir: &Path) -> anyhow::Result<Kubeconfig> {
         }}],
     });
     Ok(serde_json::from_value(file)?)
+}
+
+/// What to do where a kubeconfig is an old one.
+const PRINT_AGAIN: &str = "print its kubeconfig again with kubefold kubeconfig";
+
+/// Nobody answered.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot reach kubefold at {url}: {cause}{to_do}")]
+pub(super) struct Unreached {
+    url: String,
+    cause: String,
+    to_do: String,
+}
+
+fn what_to_do(cause: &str) -> String {
+    if cause.contains("UnknownIssuer") || cause.contains("BadSignature") {
+        return format!(
+            " (another authority than the kubeconfig's made the certificate): is it another server, or has kubefold a new \
+             state directory? {PRINT_AGAIN}"
+        );
+    }
+    if cause.contains("NotValidForName") {
+        return "; start kubefold with --tls-san for that name, or use a name of its certificate".to_owned();
+    }
+    if cause.contains("refused") || cause.contains("timed out") || cause.contains("deadline") {
+        return "; does kubefold serve run there, and at this address?".to_owned();
+    }
+    String::new()
+}
+
+/// Says of a kubeconfig in one line what is wrong.
+fn unread(error: &KubeconfigError, file: Option<&Path>) -> anyhow::Error {
+    let why = match error {
+        KubeconfigError::ReadConfig(error, path) => format!("{}: {}", path.display(), io_cause(error)),
+        other => {
+            let text = cause(other);
+            let line = text.lines().next().unwrap_or_default();
+            file.map_or_else(|| line.to_owned(), |file| format!("{}: {line}", file.display()))
+        }
+    };
+    anyhow::anyhow!("cannot read the kubeconfig {why}; name another with --kubeconfig, or use --state-dir")
+}
+
+fn io_cause(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "its permissions do not let it be read".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// What a kube-apiserver says of a path that it has no route for.

@@ -2,6 +2,9 @@
 
 pub(super) const ROOT: &str = "\
 Examples:
+  # Three clusters in one process, to play with
+  kubefold demo
+
   # From a kubeconfig to a served fleet
   kubefold init --from-kubeconfig ~/.kube/config
   kubefold doctor --config clusters.yaml
@@ -17,6 +20,20 @@ Exit codes:
   0   done
   1   it failed: one sentence on standard error says what, where and what to do
   64  the flags or the configuration are wrong; nothing was done";
+
+pub(super) const DEMO: &str = "\
+Examples:
+  kubefold demo
+
+  # In another terminal, in the same folder
+  kubectl --kubeconfig kubefold-demo.kubeconfig get pods -A
+  kubefold demo kill west
+  kubefold demo fault east '{\"on\":{\"path\":\"/pods\"},\"fault\":{\"latency\":{\"millis\":500}},\"times\":10}'
+
+  # For load
+  kubefold demo --members 4 --pods 100000 --churn 50 --calm
+
+Members live in this process's memory and end with it. kubefold-demo.kubeconfig, in the current folder, is removed at the end.";
 
 pub(super) const SERVE: &str = "\
 Examples:

@@ -8,6 +8,7 @@ use http::Uri;
 use serde::Serialize;
 
 use crate::{
+    apiserver::endpoint::Endpoint,
     cli::{client::Output, print as print_text},
     serve::Published,
     wire::mode::Mode,
@@ -48,7 +49,10 @@ fn file(published: &Published, url: &str, (certificate, key): &(String, String))
         clusters.push(NamedCluster { cluster, name: name.clone() });
         contexts.push(NamedContext { context: ContextOf { cluster: name.clone(), user: USER }, name });
     }
-    let user = User { client_certificate_data: STANDARD.encode(certificate), client_key_data: STANDARD.encode(key) };
+    let user = User::Certificate {
+        client_certificate_data: STANDARD.encode(certificate),
+        client_key_data: STANDARD.encode(key),
+    };
     File {
         api_version: "v1",
         kind: "Config",
@@ -75,6 +79,36 @@ struct File {
     clusters: Vec<NamedCluster>,
     contexts: Vec<NamedContext>,
     users: Vec<NamedUser>,
+}
+
+/// As [`print`] prints it, with a context more that leads to an endpoint.
+pub(super) fn with_endpoint(
+    published: &Published,
+    admin: &(String, String),
+    name: &'static str,
+    endpoint: &Endpoint,
+) -> anyhow::Result<String> {
+    let mut file = file(published, &published.url, admin);
+    file.add(name, endpoint);
+    yaml(&file)
+}
+
+/// A kubeconfig of an endpoint alone.
+pub(super) fn of_endpoint(name: &'static str, endpoint: &Endpoint) -> anyhow::Result<String> {
+    let (clusters, contexts, users) = (Vec::new(), Vec::new(), Vec::new());
+    let mut file = File { api_version: "v1", kind: "Config", current_context: name, clusters, contexts, users };
+    file.add(name, endpoint);
+    yaml(&file)
+}
+
+impl File {
+    fn add(&mut self, name: &'static str, endpoint: &Endpoint) {
+        let server = format!("https://{}", endpoint.address());
+        let certificate_authority_data = STANDARD.encode(endpoint.certificate());
+        self.clusters.push(NamedCluster { cluster: Cluster { certificate_authority_data, server }, name: name.into() });
+        self.contexts.push(NamedContext { context: ContextOf { cluster: name.into(), user: name }, name: name.into() });
+        self.users.push(NamedUser { name, user: User::Token { token: endpoint.token().to_owned() } });
+    }
 }
 
 #[derive(Serialize)]
@@ -109,10 +143,16 @@ struct NamedUser {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct User {
-    client_certificate_data: String,
-    client_key_data: String,
+#[serde(untagged)]
+enum User {
+    #[serde(rename_all = "kebab-case")]
+    Certificate {
+        client_certificate_data: String,
+        client_key_data: String,
+    },
+    Token {
+        token: String,
+    },
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! May name: every room.
 
 mod client;
+mod demo;
 mod doctor;
 mod help;
 mod init;
@@ -41,6 +42,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a fleet of embedded members to play with: no cluster is needed.
+    #[command(after_help = help::DEMO)]
+    Demo(demo::Demo),
     /// Serve the fleet as one API.
     #[command(after_help = help::SERVE)]
     Serve(Serve),
@@ -153,6 +157,7 @@ pub fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
+        Command::Demo(flags) => demo::run(flags),
         Command::Serve(flags) => serve(flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref(), flags.output),
         Command::Status(flags) => status::print(&flags),
@@ -174,10 +179,11 @@ pub fn main() -> ExitCode {
 }
 
 fn serve(flags: Serve) -> anyhow::Result<()> {
-    observe::init(match flags.log_format {
+    let format = match flags.log_format {
         Format::Text => LogFormat::Text,
         Format::Json => LogFormat::Json,
-    });
+    };
+    observe::init(format, observe::LEVEL);
     let options = app::Options {
         config: flags.config,
         listen: flags.listen,

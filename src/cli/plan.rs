@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{
-        client::{Connection, Output},
+        client::{Connection, Output, Unreached},
         complain, print as print_text,
         status::table,
     },
@@ -46,7 +46,8 @@ pub(super) fn print(flags: &Plan) -> anyhow::Result<()> {
         read(file, &mut objects)?;
     }
     if objects.is_empty() {
-        bail!("there is no object in what was given");
+        let files: Vec<String> = flags.files.iter().map(|file| file.display().to_string()).collect();
+        bail!("there is no object in {}", files.join(", "));
     }
     let namespace = match &flags.namespace {
         Some(namespace) => namespace.clone(),
@@ -54,12 +55,14 @@ pub(super) fn print(flags: &Plan) -> anyhow::Result<()> {
     };
     let path = format!("{PLAN_PATH}?namespace={}", utf8_percent_encode(&namespace, NON_ALPHANUMERIC));
     let (mut plans, mut refused): (Vec<Value>, Vec<anyhow::Error>) = (Vec::new(), Vec::new());
-    for object in &objects {
+    for Given { file, object } in &objects {
         match flags.connection.ask(Method::POST, &path, serde_json::to_vec(object)?) {
             Ok(answer) => {
                 plans.push(serde_json::from_str(&answer).context("what answered is no kubefold of this version")?);
             }
-            Err(error) => refused.push(error),
+            // It will be the same for all.
+            Err(error) if error.is::<Unreached>() => return Err(error),
+            Err(error) => refused.push(error.context(title(file, object))),
         }
     }
     let text = match flags.output {
@@ -72,17 +75,37 @@ pub(super) fn print(flags: &Plan) -> anyhow::Result<()> {
     last.map_or(Ok(()), Err)
 }
 
+/// An object, and where it was read.
+struct Given {
+    file: String,
+    object: Value,
+}
+
+/// `web.yaml: Deployment "web"`
+fn title(file: &str, object: &Value) -> String {
+    let text = |of: &Value| of.as_str().map(str::to_owned);
+    let name = object.get("metadata").and_then(|metadata| text(metadata.get("name")?));
+    match (object.get("kind").and_then(text), name) {
+        (Some(kind), Some(name)) => format!("{file}: {kind} {name:?}"),
+        _ => file.to_owned(),
+    }
+}
+
 /// Reads the objects of a file, or of a directory's files in order; lists are taken apart.
-fn read(path: &Path, objects: &mut Vec<Value>) -> anyhow::Result<()> {
+fn read(path: &Path, objects: &mut Vec<Given>) -> anyhow::Result<()> {
     let unreadable = || format!("cannot read {}", path.display());
     if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-        return parse(&text, objects).context("standard input is no manifest");
+        let parsed = parse(&text).context("standard input is no manifest")?;
+        objects.extend(parsed.into_iter().map(|object| Given { file: "standard input".to_owned(), object }));
+        return Ok(());
     }
     if !path.is_dir() {
         let text = std::fs::read_to_string(path).with_context(unreadable)?;
-        return parse(&text, objects).with_context(|| format!("{} is no manifest", path.display()));
+        let parsed = parse(&text).with_context(|| format!("{} is no manifest", path.display()))?;
+        objects.extend(parsed.into_iter().map(|object| Given { file: path.display().to_string(), object }));
+        return Ok(());
     }
     let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).with_context(unreadable)?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
@@ -94,7 +117,8 @@ fn read(path: &Path, objects: &mut Vec<Value>) -> anyhow::Result<()> {
     files.iter().try_for_each(|file| read(file, objects))
 }
 
-fn parse(text: &str, objects: &mut Vec<Value>) -> anyhow::Result<()> {
+fn parse(text: &str) -> anyhow::Result<Vec<Value>> {
+    let mut objects = Vec::new();
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| anyhow!("{}", error.without_snippet().render()))?;
     for document in documents {
@@ -108,7 +132,7 @@ fn parse(text: &str, objects: &mut Vec<Value>) -> anyhow::Result<()> {
             other => bail!("it holds {other}, which is no object"),
         }
     }
-    Ok(())
+    Ok(objects)
 }
 
 fn is_list(object: &serde_json::Map<String, Value>) -> bool {
@@ -187,10 +211,7 @@ mod tests {
 
     #[test]
     fn manifests_are_read_as_kubectl_reads_them() {
-        let parsed = |text: &str| {
-            let mut objects = Vec::new();
-            parse(text, &mut objects).map(|()| objects).map_err(|error| error.to_string())
-        };
+        let parsed = |text: &str| parse(text).map_err(|error| error.to_string());
         let kinds = |text: &str| parsed(text).unwrap().iter().map(|one| one["kind"].to_string()).collect::<Vec<_>>();
         assert_eq!(kinds("---\nkind: A\n---\n---\n# nothing\n---\nkind: B\n"), ["\"A\"", "\"B\""]);
         assert_eq!(kinds(r#"{"kind":"List","items":[{"kind":"A"},{"kind":"B"}]}"#), ["\"A\"", "\"B\""]);

@@ -27,12 +27,14 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is logged where `RUST_LOG` says nothing.
-const DEFAULT_FILTER: &str = "info";
+/// What a server logs where `RUST_LOG` says nothing.
+pub const LEVEL: &str = "info";
 
 /// Sets logging up, once per process; a second call changes nothing.
-pub fn init(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+///
+/// `level` is what is logged where `RUST_LOG` says nothing.
+pub fn init(format: LogFormat, level: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let result = match format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),

@@ -16,7 +16,7 @@ use crate::{
     read::{answer::json_response, filter::Filter, form::Form},
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
     wire::{
-        body::{Body, BodyError},
+        body::{Body, BodyError, full},
         options::{At, Match, Options, too_large},
         status::Status,
         token::ContinueToken,
@@ -202,6 +202,14 @@ impl http_body::Body for PageBody {
         }
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
     }
+}
+
+/// A list without objects.
+pub(super) fn empty(spec: &KindSpec, form: &Form, revision: Revision) -> Response<Body> {
+    let mut out = Vec::new();
+    write_head(spec, form, revision, None, None, &mut out);
+    form.end_items(true, &mut out);
+    json_response(full(out))
 }
 
 /// A whole list, straight from the snapshot: one chunk is all the memory that it takes.

@@ -39,7 +39,7 @@ use crate::{
         media::{self, Encoding, Media, Wanted},
         mode::Mode,
         options::{At, Options},
-        resource::Gvr,
+        resource::{Gvk, Gvr},
         status::Status,
         warning::Warnings,
     },
@@ -182,7 +182,13 @@ impl Reader {
         if watch {
             tables.included()?;
         }
-        let ready = self.prepare(target, &options, watch, asked.for_people(wanted)).await.map_err(ask_again)?;
+        let for_people = asked.for_people(wanted);
+        let ready = match self.prepare(target, &options, watch, for_people).await {
+            Err(status) if status.code == StatusCode::NOT_FOUND && !watch && for_people.mode == Mode::Lenient => {
+                return self.of_nobody(target, (wanted, &tables), asked, status).await;
+            }
+            ready => ready.map_err(ask_again)?,
+        };
         let spec = ready.store().spec();
         let filter = self.filter(target, &options, &ready)?;
         let last = self.stores.shared().revisions.last();
@@ -200,6 +206,31 @@ impl Reader {
         };
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
+        warnings.write_to(response.headers_mut());
+        Ok(response)
+    }
+
+    /// A list of a kind that no member is known to serve: as rows for people, who are told whom that leaves out.
+    ///
+    /// Errors: `status`, for any other form, or where every member has said what it serves.
+    async fn of_nobody(
+        &self,
+        target: &Target,
+        (wanted, tables): (Wanted, &Tables),
+        asked: Asked<'_>,
+        status: Status,
+    ) -> Result<Response<Body>, Status> {
+        let left_out = self.stores.left_out_unseen(&target.gvr.resource);
+        if left_out.is_empty() || !Tables::are_wanted(wanted.transform) {
+            return Err(status);
+        }
+        let Gvr { group, version, .. } = &target.gvr;
+        let spec = KindSpec::new(target.gvr.clone(), Gvk::new(group, version, ""), !target.namespace.is_empty());
+        let form = Form::of_list(wanted.transform, &spec, tables)?;
+        let response = list::empty(&spec, &form, self.stores.shared().revisions.last());
+        let mut response = asked.encoded(response, wanted.encoding).await;
+        let mut warnings = Warnings::default();
+        left_out.iter().for_each(|sentence| warnings.add(sentence));
         warnings.write_to(response.headers_mut());
         Ok(response)
     }

@@ -185,7 +185,14 @@ impl Status {
     ///
     /// Source: kubernetes/apimachinery `pkg/api/errors/errors.go` `NewInvalid`.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
-        let each: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+        let mut each: Vec<String> = Vec::with_capacity(causes.len());
+        for cause in &causes {
+            // What is found twice is told once.
+            let told = format!("{}: {}", cause.field, cause.message);
+            if !each.contains(&told) {
+                each.push(told);
+            }
+        }
         let told = if let [only] = each.as_slice() { only.clone() } else { format!("[{}]", each.join(", ")) };
         let message = format!("{} {name:?} is invalid: {told}", qualified(group, kind));
         let mut status = Self::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message).about(group, kind, name);

@@ -91,6 +91,47 @@ async fn doctor_names_the_layer_that_is_ill() {
     assert!(code == Some(64) && out.is_empty() && error.lines().count() == 1, "{error}");
 }
 
+/// What is wrong with what a person gave, or with whom it leads to, is said in one line, with what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_are_told_in_one_line() {
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let east = &bed["east"];
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let (own, closed) = (rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap(), Port::reserve());
+    file("ca", &east.ca_pem());
+    let kubeconfig = fs::read_to_string(east.kubeconfig()).unwrap();
+    file("kubeconfig", &kubeconfig);
+    file("closed", &kubeconfig.replace(&east.addr(), &closed.addr()));
+    let encoded = |pem: &str| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, pem);
+    file("stranger", &kubeconfig.replace(&encoded(&east.ca_pem()), &encoded(&own.cert.pem())));
+    let login = |line: &str| if line.contains("client-") { "    user: {token: no-token}" } else { line }.to_owned();
+    let unknown: Vec<String> = kubeconfig.lines().map(login).collect();
+    file("unknown", &unknown.join("\n"));
+    file("thing.yaml", "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}\n");
+    file("empty.yaml", "---\n");
+    for (args, wanted) in [
+        (&["status", "--kubeconfig", "none"][..], "cannot read the kubeconfig none: there is no such file"),
+        (&["status", "--kubeconfig", "ca"], "cannot read the kubeconfig ca: "),
+        (
+            &["status", "--kubeconfig", "kubeconfig", "--context", "nope"],
+            1,
+            "no context \"nope\"; its contexts are east",
+        ),
+        (&["status", "--kubeconfig", "kubeconfig"], "is it a kubefold"),
+        (&["status", "--kubeconfig", "closed"], "Connection refused (os error 111); does kubefold serve run there"),
+        (&["status", "--kubeconfig", "stranger"], "print its kubeconfig again with kubefold kubeconfig"),
+        (&["status", "--kubeconfig", "unknown"], "answered 401: it does not know this login"),
+        (&["plan", "-f", "thing.yaml", "--kubeconfig", "kubeconfig"], "thing.yaml: Thing \"a\": "),
+        (&["plan", "-f", "thing.yaml", "-f", "thing.yaml", "--kubeconfig", "closed"], "cannot reach kubefold at"),
+        (&["plan", "-f", "empty.yaml", "--kubeconfig", "kubeconfig"], "there is no object in empty.yaml"),
+    ] {
+        let (exit, out, error) = run(args, folder.path()).await;
+        assert!(exit == Some(1) && out.is_empty() && error.contains(wanted), "{args:?}: {error}");
+        assert_eq!(error.lines().count(), "{error}");
+    }
+}
+
 /// A file that `init` made is served as it is, and is never written over.
 #[tokio::test(flavor = "multi_thread")]
 async fn init_makes_a_file_that_is_served() {

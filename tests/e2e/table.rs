@@ -1,6 +1,7 @@
 //! What `kubectl get` prints: kubefold's cells beside those of the member itself, for every kind and many states.
 
 mod states;
+mod views;
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 
 use super::{Kind, Scale, Subresource, form::FORMS, rules, strategy::BuiltIn};
-use crate::apiserver::schema::Types;
+use crate::apiserver::schema::{Types, builtin_kind};
 
 #[derive(Deserialize)]
 struct Group {
@@ -73,9 +73,10 @@ fn kind(group: &str, version: &str, resource: &Resource, types: &Arc<Types>) -> 
         status_replicas: ".status.replicas".into(),
         selector: Some(".spec.selector".into()),
     });
-    let form = form_name(group, version, name);
+    let type_name = builtin_kind(group, version, name).unwrap_or_default().to_owned();
+    debug_assert!(FORMS.knows(&type_name), "no type of {group}/{version} {name}");
     let rules = rules::of(group, version, name);
-    let strategy = BuiltIn { form, namespaced, has_status: has("status"), rules };
+    let strategy = BuiltIn { form: type_name.clone(), namespaced, has_status: has("status"), rules };
     Kind {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -90,7 +91,7 @@ fn kind(group: &str, version: &str, resource: &Resource, types: &Arc<Types>) -> 
         subresources: resource.subresources.iter().map(subresource).collect(),
         scale,
         types: Arc::clone(types),
-        type_name: type_name(group, version, name),
+        type_name,
         strategy: Arc::new(strategy),
     }
 }
@@ -105,33 +106,4 @@ fn subresource(sub: &Sub) -> Subresource {
         kind: kind.clone(),
         verbs: sub.verbs.clone(),
     }
-}
-
-/// Where the Go types of a group are: `rbac` for `rbac.authorization.k8s.io`.
-fn package(group: &str) -> &str {
-    match group {
-        "" => "core",
-        "internal.apiserver.k8s.io" => "apiserverinternal",
-        group => group.split('.').next().unwrap_or(group),
-    }
-}
-
-fn type_name(group: &str, version: &str, kind: &str) -> String {
-    let package = package(group);
-    match package {
-        "apiextensions" => format!("io.k8s.apiextensions-apiserver.pkg.apis.{package}.{version}.{kind}"),
-        "apiregistration" => format!("io.k8s.kube-aggregator.pkg.apis.{package}.{version}.{kind}"),
-        _ => format!("io.k8s.api.{package}.{version}.{kind}"),
-    }
-}
-
-fn form_name(group: &str, version: &str, kind: &str) -> String {
-    let package = package(group);
-    let name = match package {
-        "apiextensions" => format!("apiextensions-apiserver.{package}.{version}.{kind}"),
-        "apiregistration" => format!("kube-aggregator.{package}.{version}.{kind}"),
-        _ => format!("api.{package}.{version}.{kind}"),
-    };
-    debug_assert!(FORMS.knows(&name), "forms.txt has no {name}");
-    name
 }

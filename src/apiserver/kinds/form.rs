@@ -1,30 +1,31 @@
 //! The one form in which Go writes a value of a built-in type: which fields, in which order, what is left out.
 //!
 //! A client may write `labels: {}`, `1000m` or a field that nobody knows. What a kube-apiserver stores of it is what
-//! its types hold, as their encoder writes it. The fields come from Kubernetes' own types (`forms.txt`).
+//! its types hold, as their encoder writes it.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
 use super::quantity;
+use crate::apiserver::schema::{self, GoKind, Omit, Shape, Types, builtin};
 
 /// The types of one Kubernetes version.
 pub(super) struct Forms {
     types: Vec<Form>,
-    names: HashMap<&'static str, usize>,
+    names: HashMap<String, usize>,
 }
 
 /// A type.
 struct Form {
-    name: &'static str,
+    name: String,
     fields: Vec<Field>,
 }
 
 struct Field {
-    name: &'static str,
+    name: String,
     presence: Presence,
-    shape: Shape,
+    shape: Look,
 }
 
 /// When a field is written.
@@ -37,8 +38,9 @@ enum Presence {
     WhereSet,
 }
 
+/// What a value looks like.
 #[derive(Clone)]
-enum Shape {
+enum Look {
     Any,
     Text,
     Truth,
@@ -54,34 +56,48 @@ enum Shape {
 }
 
 /// The types of the built-in kinds.
-pub(super) static FORMS: LazyLock<Forms> = LazyLock::new(|| Forms::read(include_str!("forms.txt")));
+pub(super) static FORMS: LazyLock<Forms> = LazyLock::new(|| Forms::of(&builtin()));
 
 impl Forms {
-    fn read(text: &'static str) -> Self {
-        let lines = || text.lines().filter(|line| !line.starts_with('#'));
-        let names: Vec<_> = lines().filter(|line| !line.starts_with('\t')).collect();
-        let names: HashMap<_, _> = names.into_iter().enumerate().map(|(index, name)| (name, index)).collect();
-        let mut types: Vec<Form> = Vec::with_capacity(names.len());
-        for line in lines() {
-            let Some(field) = line.strip_prefix('\t') else {
-                types.push(Form { name: line, fields: Vec::new() });
-                continue;
-            };
-            let mut words = field.split(' ');
-            let (Some(name), Some(presence), Some(shape), Some(form)) =
-                (words.next(), words.next(), words.next(), types.last_mut())
-            else {
-                continue;
-            };
-            let presence = match presence {
-                "!" => Presence::Always,
-                "n" => Presence::OrNull,
-                "*" => Presence::WhereSet,
+    fn of(types: &Types) -> Self {
+        // Each type with a name gets a place of its own first, since they refer to each other.
+        let places: HashMap<usize, usize> =
+            types.names.values().enumerate().map(|(place, node)| (*node, place)).collect();
+        let field = |field: &schema::Field| -> Option<Field> {
+            let node = types.nodes.get(field.node)?;
+            let pointer = node.go.as_ref().is_some_and(|go| go.pointer);
+            let kind = node.go.as_ref().map(|go| go.kind);
+            let presence = match (field.omit, pointer, kind) {
+                (Omit::Never, true, _) => Presence::OrNull,
+                (Omit::Never, ..) => Presence::Always,
+                (_, true, _) | (Omit::Empty, _, Some(GoKind::Raw | GoKind::SchemaOr)) => Presence::WhereSet,
+                (Omit::Zero, ..) => Presence::UnlessEmpty,
+                // A struct is never empty.
+                (
+                    _,
+                    _,
+                    Some(
+                        GoKind::Struct
+                        | GoKind::Time
+                        | GoKind::MicroTime
+                        | GoKind::Quantity
+                        | GoKind::IntOrString
+                        | GoKind::Duration,
+                    ),
+                ) => Presence::Always,
                 _ => Presence::UnlessEmpty,
             };
-            form.fields.push(Field { name, presence, shape: shape_of(shape, &names) });
-        }
-        Self { types, names }
+            Some(Field { name: field.name.clone(), presence, shape: shape(types, field.node, &places) })
+        };
+        let form = |(name, node): (&String, &usize)| {
+            let fields = match types.nodes.get(*node).map(|node| &node.shape) {
+                Some(Shape::Object(fields)) => fields.iter().filter_map(field).collect(),
+                _ => Vec::new(),
+            };
+            Form { name: name.clone(), fields }
+        };
+        let names = types.names.keys().enumerate().map(|(place, name)| (name.clone(), place)).collect();
+        Self { types: types.names.iter().map(form).collect(), names }
     }
 
     /// Says whether there is such a type.
@@ -98,28 +114,28 @@ impl Forms {
     }
 
     /// Calls back for a value and all in it that have a type with a name, the outer before the inner.
-    pub(super) fn visit(&self, type_name: &str, value: &mut Value, visitor: &mut dyn FnMut(&'static str, &mut Value)) {
+    pub(super) fn visit(&self, type_name: &str, value: &mut Value, visitor: &mut dyn FnMut(&str, &mut Value)) {
         if let Some(index) = self.names.get(type_name) {
-            self.visit_shape(&Shape::Type(*index), value, visitor);
+            self.visit_shape(&Look::Type(*index), value, visitor);
         }
     }
 
-    fn visit_shape(&self, shape: &Shape, value: &mut Value, visitor: &mut dyn FnMut(&'static str, &mut Value)) {
+    fn visit_shape(&self, shape: &Look, value: &mut Value, visitor: &mut dyn FnMut(&str, &mut Value)) {
         match shape {
-            Shape::Type(index) => {
+            Look::Type(index) => {
                 let Some(form) = self.types.get(*index) else { return };
-                visitor(form.name, value);
+                visitor(&form.name, value);
                 let Some(object) = value.as_object_mut() else { return };
                 for field in form.fields.iter().filter(|field| field.shape.leads_to_types()) {
-                    if let Some(value) = object.get_mut(field.name) {
+                    if let Some(value) = object.get_mut(&field.name) {
                         self.visit_shape(&field.shape, value, visitor);
                     }
                 }
             }
-            Shape::List(inner) => {
+            Look::List(inner) => {
                 value.as_array_mut().into_iter().flatten().for_each(|item| self.visit_shape(inner, item, visitor));
             }
-            Shape::Map(inner) => {
+            Look::Map(inner) => {
                 let values = value.as_object_mut().into_iter().flat_map(Map::values_mut);
                 values.for_each(|value| self.visit_shape(inner, value, visitor));
             }
@@ -137,7 +153,7 @@ impl Forms {
         };
         let mut object = Map::with_capacity(given.len().max(4));
         for field in &form.fields {
-            let value = given.get_mut(field.name).map(Value::take).filter(|value| !value.is_null());
+            let value = given.get_mut(&field.name).map(Value::take).filter(|value| !value.is_null());
             let empty = || self.empty(&field.shape);
             let value = match (field.presence, value) {
                 (Presence::Always, None) => empty(),
@@ -150,50 +166,50 @@ impl Forms {
             if field.presence == Presence::UnlessEmpty && is_empty(&value) {
                 continue;
             }
-            object.insert(field.name.to_owned(), value);
+            object.insert(field.name.clone(), value);
         }
         Value::Object(object)
     }
 
-    fn of_shape(&self, shape: &Shape, value: Value) -> Value {
+    fn of_shape(&self, shape: &Look, value: Value) -> Value {
         match (shape, value) {
-            (Shape::Type(index), value) => self.of_type(*index, value),
-            (Shape::List(inner), Value::Array(items)) => {
+            (Look::Type(index), value) => self.of_type(*index, value),
+            (Look::List(inner), Value::Array(items)) => {
                 items.into_iter().map(|item| self.of_item(inner, item)).collect()
             }
             // Go's encoder sorts the keys of a map.
-            (Shape::Map(inner), Value::Object(map)) => {
-                let round = matches!(**inner, Shape::Quantity);
+            (Look::Map(inner), Value::Object(map)) => {
+                let round = matches!(**inner, Look::Quantity);
                 let mut entries: Vec<(String, Value)> = map.into_iter().collect();
                 entries.sort_by(|left, right| left.0.cmp(&right.0));
                 let value = |value| if round { canonical(value, true) } else { self.of_item(inner, value) };
                 entries.into_iter().map(|(key, given)| (key, value(given))).collect()
             }
-            (Shape::Quantity, value) => canonical(value, false),
-            (Shape::Time, Value::String(text)) => time(text, 0),
-            (Shape::MicroTime, Value::String(text)) => time(text, 6),
+            (Look::Quantity, value) => canonical(value, false),
+            (Look::Time, Value::String(text)) => time(text, 0),
+            (Look::MicroTime, Value::String(text)) => time(text, 6),
             (_, value) => value,
         }
     }
 
     /// An item of a list or map: null is one with nothing set.
-    fn of_item(&self, shape: &Shape, value: Value) -> Value {
+    fn of_item(&self, shape: &Look, value: Value) -> Value {
         if value.is_null() { self.empty(shape) } else { self.of_shape(shape, value) }
     }
 
-    fn empty(&self, shape: &Shape) -> Value {
+    fn empty(&self, shape: &Look) -> Value {
         match shape {
-            Shape::Type(index) => self.of_type(*index, Value::Null),
-            Shape::Text => "".into(),
-            Shape::Truth => false.into(),
-            Shape::Number | Shape::NumberOrText => 0.into(),
-            Shape::Quantity => "0".into(),
+            Look::Type(index) => self.of_type(*index, Value::Null),
+            Look::Text => "".into(),
+            Look::Truth => false.into(),
+            Look::Number | Look::NumberOrText => 0.into(),
+            Look::Quantity => "0".into(),
             _ => Value::Null,
         }
     }
 }
 
-impl Shape {
+impl Look {
     fn leads_to_types(&self) -> bool {
         match self {
             Self::Type(_) => true,
@@ -203,28 +219,30 @@ impl Shape {
     }
 }
 
-fn shape_of(word: &str, names: &HashMap<&'static str, usize>) -> Shape {
-    if let Some(inner) = word.strip_prefix('[') {
-        return Shape::List(Box::new(shape_of(inner, names)));
+fn shape(types: &Types, node: usize, places: &HashMap<usize, usize>) -> Look {
+    if let Some(place) = places.get(&node) {
+        return Look::Type(*place);
     }
-    if let Some(inner) = word.strip_prefix('{') {
-        return Shape::Map(Box::new(shape_of(inner, names)));
-    }
-    match word {
-        "text" => Shape::Text,
-        "truth" => Shape::Truth,
-        "number" => Shape::Number,
-        "bytes" => Shape::Bytes,
-        "quantity" => Shape::Quantity,
-        "time" => Shape::Time,
-        "microtime" => Shape::MicroTime,
-        "intstr" => Shape::NumberOrText,
-        name => names.get(name).map_or(Shape::Any, |index| Shape::Type(*index)),
+    let Some(there) = types.nodes.get(node) else { return Look::Any };
+    let inner = |node: usize| Box::new(shape(types, node, places));
+    match (&there.shape, there.go.as_ref().map(|go| go.kind)) {
+        (Shape::Named(target), _) => shape(types, *target, places),
+        (Shape::List(items), _) => Look::List(inner(*items)),
+        (Shape::Map(values), _) => Look::Map(inner(*values)),
+        (_, Some(GoKind::Text)) => Look::Text,
+        (_, Some(GoKind::Bool)) => Look::Truth,
+        (_, Some(GoKind::Int32 | GoKind::Int64 | GoKind::Double)) => Look::Number,
+        (_, Some(GoKind::Bytes)) => Look::Bytes,
+        (_, Some(GoKind::Time)) => Look::Time,
+        (_, Some(GoKind::MicroTime)) => Look::MicroTime,
+        (_, Some(GoKind::Quantity)) => Look::Quantity,
+        (_, Some(GoKind::IntOrString)) => Look::NumberOrText,
+        _ => Look::Any,
     }
 }
 
 fn nothing_is_stored(form: &Form, value: &Value) -> bool {
-    value.as_array().is_some_and(Vec::is_empty) && form.name.starts_with("api.")
+    value.as_array().is_some_and(Vec::is_empty) && form.name.starts_with("io.k8s.api.")
 }
 
 /// Go's idea of empty for what its encoder may leave out; a struct that may be left out (`omitzero`) is one when all
@@ -275,7 +293,7 @@ mod tests {
             "metadata": {"labels": {"b": "1", "a": null}, "name": "x", "creationTimestamp": null}, "apiVersion": "v1",
             "strange": 1,
         });
-        FORMS.normalize("api.core.v1.Service", &mut service);
+        FORMS.normalize("io.k8s.api.core.v1.Service", &mut service);
         let expected = r#"{"kind":"Service","apiVersion":"v1","metadata":{"name":"x","labels":{"a":"","b":"1"}},"spec":{"ports":[{"port":80,"targetPort":0}]},"status":{"loadBalancer":{}}}"#;
         assert_eq!(service.to_string(), expected);
     }

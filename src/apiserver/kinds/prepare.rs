@@ -208,7 +208,7 @@ pub(super) fn daemon_set_update(new: &mut Value, old: &Value) {
     let before = annotations.and_then(|annotations| annotations.get(TEMPLATE_GENERATION)).and_then(Value::as_str);
     let before = before.and_then(|text| text.parse::<i64>().ok()).unwrap_or(1);
     // Compared in the form in which the old one is.
-    super::defaults::apply("api.apps.v1.DaemonSet", new);
+    super::defaults::apply("io.k8s.api.apps.v1.DaemonSet", new);
     let differs = new.at("spec.template") != old.at("spec.template");
     set_template_generation(new, before + i64::from(differs));
 }

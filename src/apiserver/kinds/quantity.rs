@@ -24,10 +24,6 @@ const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 /// From 10^-9 to 10^18.
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
-/// What a kube-apiserver says of a text that is none.
-pub(super) const WRONG: &str =
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-
 impl Quantity {
     /// Reads one; `None` if it is none.
     pub(super) fn parse(text: &str) -> Option<Self> {

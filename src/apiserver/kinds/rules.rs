@@ -4,7 +4,10 @@ use serde_json::Value;
 
 use super::{
     Allocator, Context, Propagation, Wanted, admit,
-    check::{Errors, metadata, metadata::NameRule, words},
+    check::{
+        Errors, core, events, job, metadata, metadata::NameRule, networking, others, pod, service as services, storage,
+        words, workload,
+    },
     convert,
     doc::Doc,
     prepare, service,
@@ -76,11 +79,15 @@ pub(super) fn of(group: &str, version: &str, kind: &str) -> Rules {
     match group {
         "" => of_core(kind),
         "apps" | "batch" => of_workloads(kind),
-        "events.k8s.io" => {
-            Rules { to_storage: convert::event_to_core, from_storage: convert::event_from_core, ..event() }
-        }
+        "events.k8s.io" => Rules {
+            check: events::check_new,
+            check_update: events::check_new_update,
+            to_storage: convert::event_to_core,
+            from_storage: convert::event_from_core,
+            ..event()
+        },
         "autoscaling" => {
-            let rules = Rules { ..PLAIN };
+            let rules = Rules { check: others::autoscaler, check_update: others::autoscaler_update, ..PLAIN };
             if version == "v1" {
                 Rules {
                     canonicalize: convert::autoscaler_round_trip,
@@ -93,7 +100,13 @@ pub(super) fn of(group: &str, version: &str, kind: &str) -> Rules {
             }
         }
         "networking.k8s.io" => of_networking(kind),
-        "rbac.authorization.k8s.io" => Rules { name: words::path_segment, creates_on_update: true, ..PLAIN },
+        "rbac.authorization.k8s.io" => Rules {
+            name: words::path_segment,
+            creates_on_update: true,
+            check: others::access,
+            check_update: others::access_update,
+            ..PLAIN
+        },
         "storage.k8s.io" => of_storage(kind),
         _ => of_others(kind),
     }
@@ -101,7 +114,13 @@ pub(super) fn of(group: &str, version: &str, kind: &str) -> Rules {
 
 fn event() -> Rules {
     // Events are checked for little, and their names for nothing but what a URL needs.
-    Rules { name: words::path_segment, creates_on_update: true, ..PLAIN }
+    Rules {
+        name: words::path_segment,
+        creates_on_update: true,
+        check: events::check,
+        check_update: events::check_update,
+        ..PLAIN
+    }
 }
 
 fn of_core(kind: &str) -> Rules {
@@ -114,14 +133,18 @@ fn of_core(kind: &str) -> Rules {
             prepare_for_create: prepare::pod,
             prepare_for_update: prepare::pod_update,
             prepare_for_status: prepare::pod_status,
+            check: pod::check,
+            check_update: pod::check_update,
             grace_seconds: pod_grace,
             ..PLAIN
         },
         "Service" => Rules {
-            name: words::dns_1035_label,
+            name: words::dns_label,
             creates_on_update: true,
             prepare_for_create: service::create,
             prepare_for_update: service::update,
+            check: services::check,
+            check_update: services::check_update,
             allocate: service::allocate,
             release: service::release,
             ..PLAIN
@@ -131,37 +154,69 @@ fn of_core(kind: &str) -> Rules {
             prepare_for_create: prepare::namespace,
             prepare_for_update: prepare::namespace_update,
             canonicalize: prepare::namespace_label,
+            check: core::namespace,
             ..PLAIN
         },
         "Node" => Rules {
             creates_with_status: true,
             prepare_for_create: prepare::node,
             prepare_for_update: prepare::node_update,
+            check: core::node,
+            check_update: core::node_update,
             ..PLAIN
         },
-        "Secret" => Rules { prepare_for_create: prepare::secret, prepare_for_update: prepare::secret_update, ..PLAIN },
-        "ConfigMap" => Rules { ..PLAIN },
-        "PersistentVolume" => Rules { prepare_for_create: prepare::volume, ..PLAIN },
-        "PersistentVolumeClaim" => Rules {
-            wants: admit::claim_wants,
-            admit: admit::claim,
-            prepare_for_create: prepare::claim,
-            prepare_for_update: prepare::claim_update,
+        "Secret" => Rules {
+            prepare_for_create: prepare::secret,
+            prepare_for_update: prepare::secret_update,
+            check: core::secret,
+            check_update: core::secret_update,
             ..PLAIN
         },
-        "ReplicationController" => Rules { generation: SPEC, propagation: Propagation::Orphan, ..PLAIN },
+        "ConfigMap" => Rules { check: core::config_map, check_update: core::config_map_update, ..PLAIN },
+        "ReplicationController" => Rules {
+            generation: SPEC,
+            propagation: Propagation::Orphan,
+            check: workload::replication_controller,
+            check_update: workload::replication_controller_update,
+            check_status: workload::check_status,
+            ..PLAIN
+        },
         _ => of_small_core(kind),
     }
 }
 
 fn of_small_core(kind: &str) -> Rules {
     match kind {
-        "ResourceQuota" => Rules { ..PLAIN },
-        "LimitRange" => Rules { creates_on_update: true, ..PLAIN },
-        "Endpoints" => Rules { creates_on_update: true, ..PLAIN },
-        "PodTemplate" => Rules { generation: Generation::Of(&["template"]), ..PLAIN },
+        "PersistentVolume" => Rules {
+            prepare_for_create: prepare::volume,
+            check: storage::volume,
+            check_update: storage::volume_update,
+            ..PLAIN
+        },
+        "PersistentVolumeClaim" => Rules {
+            wants: admit::claim_wants,
+            admit: admit::claim,
+            prepare_for_create: prepare::claim,
+            prepare_for_update: prepare::claim_update,
+            check: storage::claim,
+            check_update: storage::claim_update,
+            ..PLAIN
+        },
+        "ResourceQuota" => Rules { check: core::quota, check_update: core::quota_update, ..PLAIN },
+        "LimitRange" => {
+            Rules { creates_on_update: true, check: core::limit_range, check_update: core::limit_range_update, ..PLAIN }
+        }
+        "Endpoints" => {
+            Rules { creates_on_update: true, check: core::endpoints, check_update: core::endpoints_update, ..PLAIN }
+        }
+        "PodTemplate" => Rules {
+            generation: Generation::Of(&["template"]),
+            check: pod::template_kind,
+            check_update: pod::template_kind_update,
+            ..PLAIN
+        },
         "Event" => event(),
-        _ => Rules { ..PLAIN },
+        _ => Rules { check_update: core::account_update, ..PLAIN },
     }
 }
 
@@ -184,54 +239,121 @@ fn pod_grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
 
 fn of_workloads(kind: &str) -> Rules {
     match kind {
-        "Deployment" => {
-            Rules { generation: Generation::Of(&["spec", "metadata.annotations"]), status_keeps: &["labels"], ..PLAIN }
-        }
-        "ReplicaSet" => Rules { generation: SPEC, ..PLAIN },
+        "Deployment" => Rules {
+            generation: Generation::Of(&["spec", "metadata.annotations"]),
+            status_keeps: &["labels"],
+            check: workload::deployment,
+            check_update: workload::deployment_update,
+            check_status: workload::check_status,
+            ..PLAIN
+        },
+        "ReplicaSet" => Rules {
+            generation: SPEC,
+            check: workload::replica_set,
+            check_update: workload::replica_set_update,
+            check_status: workload::check_status,
+            ..PLAIN
+        },
         "StatefulSet" => Rules {
             name: words::dns_label,
             generation: SPEC,
             prepare_for_create: prepare::stateful_set,
             prepare_for_update: prepare::stateful_set_update,
+            check: workload::stateful_set,
+            check_update: workload::stateful_set_update,
+            check_status: workload::check_status,
             ..PLAIN
         },
         "DaemonSet" => Rules {
             generation: SPEC,
             prepare_for_create: prepare::daemon_set,
             prepare_for_update: prepare::daemon_set_update,
+            check: workload::daemon_set,
+            check_update: workload::daemon_set_update,
             ..PLAIN
         },
-        "Job" => Rules { generation: SPEC, prepare_for_create: prepare::job, ..PLAIN },
-        "CronJob" => Rules { generation: SPEC, ..PLAIN },
-        _ => Rules { ..PLAIN },
+        "Job" => Rules {
+            generation: SPEC,
+            propagation: Propagation::Orphan,
+            prepare_for_create: prepare::job,
+            check: job::job,
+            check_update: job::job_update,
+            ..PLAIN
+        },
+        "CronJob" => Rules { generation: SPEC, check: job::cron_job, check_update: job::cron_job_update, ..PLAIN },
+        _ => Rules { check: workload::revision, check_update: workload::revision_update, ..PLAIN },
     }
 }
 
 fn of_networking(kind: &str) -> Rules {
     match kind {
-        "Ingress" => Rules { generation: SPEC, wants: admit::ingress_wants, admit: admit::ingress, ..PLAIN },
-        "IngressClass" => Rules { generation: SPEC, ..PLAIN },
-        _ => Rules { generation: SPEC, ..PLAIN },
+        "Ingress" => Rules {
+            generation: SPEC,
+            wants: admit::ingress_wants,
+            admit: admit::ingress,
+            check: networking::ingress,
+            check_update: networking::ingress_update,
+            ..PLAIN
+        },
+        "IngressClass" => Rules {
+            generation: SPEC,
+            check: networking::ingress_class,
+            check_update: networking::ingress_class_update,
+            ..PLAIN
+        },
+        _ => Rules { generation: SPEC, check: networking::policy, check_update: networking::policy_update, ..PLAIN },
     }
 }
 
 fn of_storage(kind: &str) -> Rules {
     match kind {
-        "StorageClass" => Rules { ..PLAIN },
-        "CSIDriver" => Rules { updates_unconditionally: false, generation: Generation::Later(&["spec"]), ..PLAIN },
-        "VolumeAttachment" => Rules { updates_unconditionally: false, status_keeps: ALL_METADATA, ..PLAIN },
+        "StorageClass" => Rules { check: storage::class, check_update: storage::class_update, ..PLAIN },
+        "CSIDriver" => Rules {
+            updates_unconditionally: false,
+            generation: Generation::Later(&["spec"]),
+            check: storage::driver,
+            ..PLAIN
+        },
+        "VolumeAttachment" => Rules {
+            updates_unconditionally: false,
+            status_keeps: ALL_METADATA,
+            check: storage::attachment,
+            check_update: storage::attachment_update,
+            ..PLAIN
+        },
         _ => Rules { updates_unconditionally: false, ..PLAIN },
     }
 }
 
 fn of_others(kind: &str) -> Rules {
     match kind {
-        "PodDisruptionBudget" => Rules { generation: SPEC, updates_unconditionally: false, ..PLAIN },
-        "PriorityClass" => Rules { generation: Generation::One, ..PLAIN },
-        "Lease" => Rules { creates_on_update: true, updates_unconditionally: false, ..PLAIN },
-        "EndpointSlice" => {
-            Rules { generation: Generation::Of(&["endpoints", "ports", "addressType", "metadata.labels"]), ..PLAIN }
-        }
+        "PodDisruptionBudget" => Rules {
+            name: words::path_segment,
+            generation: SPEC,
+            updates_unconditionally: false,
+            check: others::budget,
+            check_update: others::budget_update,
+            ..PLAIN
+        },
+        "PriorityClass" => Rules {
+            generation: Generation::One,
+            check: others::priority,
+            check_update: others::priority_update,
+            ..PLAIN
+        },
+        "Lease" => Rules {
+            creates_on_update: true,
+            updates_unconditionally: false,
+            check: others::lease,
+            check_update: others::lease_update,
+            ..PLAIN
+        },
+        "EndpointSlice" => Rules {
+            generation: Generation::Of(&["endpoints", "ports", "addressType", "metadata.labels"]),
+            check: networking::slice,
+            check_update: networking::slice_update,
+            ..PLAIN
+        },
         "CertificateSigningRequest" => Rules {
             prepare_for_create: prepare::signing_request,
             prepare_for_update: prepare::signing_request_update,

@@ -49,6 +49,9 @@ pub(super) fn update(new: &mut Value, old: &Value) {
         }
     }
     drop_useless(spec, old);
+    if spec.text("type") == "ExternalName" {
+        put(spec, "internalTrafficPolicy", None);
+    }
     if new.text("spec.type") != "LoadBalancer" {
         put(new, "status", Some(json!({"loadBalancer": {}})));
     }
@@ -259,13 +262,11 @@ fn addresses(spec: &mut Value, old: &Value, taken: &mut Taken<'_>) -> Result<(),
             Ok(())
         }
         Err(refusal) => {
-            let network = taken.allocator.network();
             let why = match refusal {
                 Refusal::Taken => format!("failed to allocate IP {wanted}: provided IP is already allocated"),
-                Refusal::Outside => format!(
-                    "failed to allocate IP {wanted}: the provided IP ({wanted}) is not in the valid range. The range of \
-                     valid IPs is {network}"
-                ),
+                Refusal::Outside => {
+                    format!("failed to allocate IP {wanted}: the provided network does not match the current range")
+                }
                 Refusal::Exhausted => "failed to allocate IP: range is full".to_owned(),
             };
             errors.invalid(&at, spec.items("clusterIPs").to_vec(), &why);

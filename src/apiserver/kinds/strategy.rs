@@ -76,10 +76,12 @@ impl Strategy for BuiltIn {
         if self.has_status && !self.rules.creates_with_status {
             super::clear_status(object);
         }
-        let first = matches!(self.rules.generation, Generation::One | Generation::Of(_));
-        metadata_field(object, "generation", first.then(|| 1.into()));
+        // Where it means nothing, a client's own stays.
+        if matches!(self.rules.generation, Generation::One | Generation::Of(_)) {
+            set_generation(object, 1);
+        }
         (self.rules.prepare_for_create)(object);
-        self.default(object);
+        FORMS.normalize(&self.form, object);
     }
 
     fn validate(&self, object: &Value) -> Vec<Cause> {

@@ -82,7 +82,7 @@ fn node_of(sight: &Sight<'_>, (key, _, pod): &Member<'_>) -> Option<Arc<str>> {
 }
 
 /// The template with what all pods of daemon sets have.
-fn dressed(template: &Value, hash: &str) -> Value {
+pub(super) fn dressed(template: &Value, hash: &str) -> Value {
     let mut template = template.clone();
     template["metadata"]["labels"][HASH] = hash.into();
     let mut tolerations = items(&template, "/spec/tolerations").to_vec();

@@ -212,19 +212,17 @@ impl<'a> Rollout<'a> {
 
     /// The deployment says the revision of its newest set, and that there is one.
     fn take_revision(&mut self, revision: &str, message: &str, reason: &str) -> bool {
-        let mut writes = false;
-        if annotation(&self.tree, REVISION) != revision {
-            annotate(&mut self.tree, REVISION, revision);
-            let tree = self.tree.clone();
-            self.outcome.update(self.sight.key, tree);
-            return true;
-        }
+        let mut writes = annotation(&self.tree, REVISION) != revision;
+        annotate(&mut self.tree, REVISION, revision);
         let conditions = items(&self.tree, "/status/conditions");
         if self.has_deadline() && condition(conditions, "Progressing").is_none() {
             self.set_progressing("True", reason, message);
+            writes = true;
+        }
+        if writes {
+            // The annotation goes with the status, as Kubernetes has it: an update would be a new generation.
             let tree = self.tree.clone();
             self.outcome.update_status(self.sight.key, tree);
-            writes = true;
         }
         writes
     }
@@ -259,11 +257,12 @@ impl<'a> Rollout<'a> {
         if replicas > 0 {
             self.outcome.tell(happening);
         }
+        annotate(&mut self.tree, REVISION, &revision.to_string());
         if self.has_deadline() {
             self.set_progressing("True", "NewReplicaSetCreated", &format!("Created new replica set \"{name}\""));
-            let tree = self.tree.clone();
-            self.outcome.update_status(self.sight.key, tree);
         }
+        let tree = self.tree.clone();
+        self.outcome.update_status(self.sight.key, tree);
     }
 
     fn new_set(&self, name: &str, hash: &str) -> Value {

@@ -3,7 +3,7 @@
 //! A pod's annotation `kubefold.io/sim` says what shall go wrong: `crash`, `oom`, `fail`, `image`, `unready`, `hang`;
 //! `run=20s` how long a pod that ends lives.
 
-mod status;
+pub(super) mod status;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

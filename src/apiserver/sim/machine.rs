@@ -306,7 +306,10 @@ impl Machine {
             keys.iter().for_each(|key| self.queue.add(controller, key));
         };
         if resource == NODES {
-            if before.is_none() || after.is_none() || before.map(|b| &b.labels) != after.map(|a| &a.labels) {
+            let placing = |entry: Option<&Entry>| {
+                entry.and_then(|entry| Some((Arc::clone(&entry.labels), entry.node()?.taints.clone())))
+            };
+            if before.is_none() || placing(before) != placing(after) {
                 all(DAEMON_SETS, Controller::DaemonSet);
             }
             if after.is_none() {

@@ -26,6 +26,7 @@ mod replicaset;
 mod resource;
 mod run;
 mod scheduler;
+mod seed;
 mod statefulset;
 #[cfg(test)]
 mod tests;
@@ -36,4 +37,5 @@ mod world;
 pub use {
     kubelet::logs,
     run::{Options, Sim, TokioClock},
+    seed::{Seed, Seeded, seed},
 };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
-    fields::{items, seconds_later, stamp, stamp_micro, text, time},
+    fields::{condition, items, seconds_later, stamp, stamp_micro, text, time},
     machine::Sight,
     resource::LEASES,
     world::Key,
@@ -21,9 +21,10 @@ const RENEWALS_PER_SECOND: i64 = 10;
 /// Seconds between two reports of a node.
 const REPORT_SECONDS: i64 = 300;
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// What a node says of its health.
-const CONDITIONS: [(&str, &str, &str, &str); 4] = [
+pub(super) const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
@@ -38,7 +39,7 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     if entry.deleting {
         return None;
     }
-    if cordon(&mut tree) {
+    if taint(&mut tree) {
         outcome.update(sight.key, tree);
         return Some(outcome);
     }
@@ -54,24 +55,21 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     Some(outcome)
 }
 
-/// A node that takes no more pods has a taint that says so.
-fn cordon(tree: &mut Value) -> bool {
+/// A node that takes no more pods has a taint that says so; one that is ready has none that says that it is not.
+fn taint(tree: &mut Value) -> bool {
     let cordoned = tree["spec"]["unschedulable"] == true;
-    let taints = items(tree, "/spec/taints");
-    if cordoned == taints.iter().any(|taint| taint["key"] == CORDONED) {
-        return false;
-    }
-    let mut taints: Vec<Value> = taints.iter().filter(|taint| taint["key"] != CORDONED).cloned().collect();
-    if cordoned {
+    let ready = condition(items(tree, "/status/conditions"), "Ready").is_some_and(|ready| ready["status"] == "True");
+    let before = items(tree, "/spec/taints");
+    let stays = |taint: &&Value| !(taint["key"] == CORDONED && !cordoned || taint["key"] == NOT_READY && ready);
+    let mut taints: Vec<Value> = before.iter().filter(stays).cloned().collect();
+    if cordoned && !taints.iter().any(|taint| taint["key"] == CORDONED) {
         taints.push(json!({"key": CORDONED, "effect": "NoSchedule"}));
     }
-    tree["spec"]["taints"] = taints.into();
-    if !cordoned
-        && tree["spec"]["taints"].as_array().is_some_and(Vec::is_empty)
-        && let Some(spec) = tree["spec"].as_object_mut()
-    {
-        spec.shift_remove("taints");
+    if taints == before {
+        return false;
     }
+    let taints = Some(Value::from(taints)).filter(|taints| *taints != json!([]));
+    crate::apiserver::kinds::put(&mut tree["spec"], "taints", taints);
     true
 }
 

@@ -68,7 +68,7 @@ impl Default for Options {
 pub struct Sim {
     registry: Registry,
     settings: Settings,
-    machine: Machine,
+    pub(super) machine: Machine,
     names: HashMap<String, Resource>,
     kinds: HashMap<Resource, Arc<Kind>>,
     epoch: u64,
@@ -124,7 +124,7 @@ impl Sim {
     }
 
     /// Reads all that is there.
-    async fn begin(&mut self) -> Result<Changes, StorageError> {
+    pub(super) async fn begin(&mut self) -> Result<Changes, StorageError> {
         self.machine = Machine::new(self.settings);
         self.epoch = 0;
         self.learn();
@@ -141,7 +141,7 @@ impl Sim {
     }
 
     /// Does all that is to be done now.
-    async fn settle(&mut self, changes: &mut Changes) -> Result<(), StorageError> {
+    pub(super) async fn settle(&mut self, changes: &mut Changes) -> Result<(), StorageError> {
         loop {
             while let Some(told) = changes.next().now_or_never() {
                 self.take(told)?;
@@ -259,7 +259,8 @@ impl Sim {
 
     async fn update(&self, key: &Key, object: Value, part: Part) -> Result<(u64, String), Status> {
         let kind = self.kind(key.resource)?;
-        let options = WriteOptions { part, ..WriteOptions::default() };
+        let mut options = WriteOptions::default();
+        options.part = part;
         let written = self.registry.update(kind, &key.namespace, &key.name, object, &options).await?;
         Ok((written.object.revision(), key.name.to_string()))
     }

@@ -42,7 +42,10 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     if entry.deleting {
         return None;
     }
-    let hash = template_hash(&tree["spec"]["template"], number(&tree, "/status/collisionCount"));
+    let hash = template_hash(
+        &tree["spec"]["template"],
+        number(&tree, "/status/collisionCount").filter(|collisions| *collisions > 0),
+    );
     let mut outcome = Outcome::default();
     if revise(sight, entry, &tree, &hash, &mut outcome) {
         return Some(outcome);

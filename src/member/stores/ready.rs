@@ -216,6 +216,19 @@ impl Stores {
         not_current(unproven)
     }
 
+    /// One sentence per member of which it is not known whether it serves a kind.
+    pub fn left_out_unseen(&self, resource: &str) -> Vec<String> {
+        let catalogue = self.catalogue();
+        let unknown = catalogue.unknown.iter().filter(|name| !self.is_left_out(name));
+        let sentence = |member: Arc<Member>| {
+            let (name, why) = (member.name(), member.describe());
+            format!(
+                "whether member {name} has {resource} is not known, and they are left out: {name} has not answered since kubefold started ({why})"
+            )
+        };
+        unknown.filter_map(|name| self.registry.get(name.as_str())).map(sentence).collect()
+    }
+
     /// Members that a watcher of this store sees the last known state of.
     pub fn stale(&self, running: &Running) -> Vec<String> {
         let feeds = running.feeds.lock();

@@ -77,6 +77,13 @@ async fn a_release_leaves_ordinary_clusters() {
         assert!(count(line, member, " objects would be released") >= 6, "{said}");
     }
     assert!(!traces(east).await.is_empty());
+    let (code, said, why) = release(&fleet, &["--dry-run", "-o", "json"]).await;
+    let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}{why}"));
+    assert_eq!((code, told["members"].as_array().map(Vec::len)), (Some(0), Some(2)), "{said}");
+    for (of, member) in told["members"].as_array().unwrap().iter().zip(["east", "west"]) {
+        assert_eq!((&of["name"], &of["dryRun"], &of["error"]), (&json!(member), &json!(true), &Value::Null), "{said}");
+        assert_eq!((&of["objects"]["deployments.apps"], &of["objects"]["services"]), (&json!(2), &json!(1)), "{said}");
+    }
     let (code, said, why) = release(&fleet, &["--member", "nowhere"]).await;
     assert!(code == Some(1) && why.contains("there is no member \"nowhere\""), "{said}{why}");
     west.pause();
@@ -85,6 +92,12 @@ async fn a_release_leaves_ordinary_clusters() {
     assert!(count(said.trim_end(), "east", " objects released") >= 5, "{said}");
     assert!(why.contains("east: deployments.apps: 2") && why.contains("east: services: 1"), "{why}");
     assert_eq!(traces(east).await, [""; 0]);
+    // A program is told of the member that cannot be reached, too, and by the exit code.
+    let (code, said, why) = release(&fleet, &["-o", "yaml"]).await;
+    let told: Value = serde_saphyr::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}{why}"));
+    assert_eq!((code, &told["members"][0]["objects"]), (Some(1), &json!({})), "{said}{why}");
+    let error = told["members"][1]["error"].as_str().unwrap_or_default();
+    assert!(!error.is_empty() && why.contains("west"), "{said}{why}");
     west.resume();
     let (code, said, why) = release(&fleet, &[]).await;
     let lines: Vec<&str> = said.lines().collect();

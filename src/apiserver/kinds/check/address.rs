@@ -13,21 +13,32 @@ pub(in crate::apiserver::kinds) fn check(text: &str, at: &Path, errors: &mut Err
     }
 }
 
+/// Says whether it is an address.
+pub(in crate::apiserver::kinds) fn is_address(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
+}
+
 /// An address that an endpoint may have.
 ///
 /// Source: kubernetes `pkg/apis/core/validation/validation.go` `ValidateEndpointIP`.
 pub(in crate::apiserver::kinds) fn check_endpoint(text: &str, at: &Path, errors: &mut Errors) {
-    let Ok(address) = text.parse::<IpAddr>() else { return };
+    let Ok(address) = text.parse::<IpAddr>() else {
+        return errors.invalid(at, text, "must be a valid IP address");
+    };
     let local = |range: &str, what: &str| format!("may not be in the {what} range ({range})");
     if address.is_unspecified() {
-        errors.invalid(at, text, "may not be unspecified (0.0.0.0 or ::)");
+        errors.invalid(at, text, &format!("may not be unspecified ({text})"));
     }
     if address.is_loopback() {
         errors.invalid(at, text, &local("127.0.0.0/8, ::1/128", "loopback"));
     }
     let (link, multicast) = match address {
-        IpAddr::V4(four) => (four.is_link_local(), four.octets().first() == Some(&224) && four.octets().get(1..3) == Some(&[0, 0])),
-        IpAddr::V6(six) => (six.is_unicast_link_local(), six.segments().first().is_some_and(|first| first & 0xff0f == 0xff02)),
+        IpAddr::V4(four) => {
+            (four.is_link_local(), four.octets().first() == Some(&224) && four.octets().get(1..3) == Some(&[0, 0]))
+        }
+        IpAddr::V6(six) => {
+            (six.is_unicast_link_local(), six.segments().first().is_some_and(|first| first & 0xff0f == 0xff02))
+        }
     };
     if link {
         errors.invalid(at, text, &local("169.254.0.0/16, fe80::/10", "link-local"));

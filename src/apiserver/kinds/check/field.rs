@@ -73,6 +73,10 @@ impl Errors {
         self.add(at, "FieldValueDuplicate", format!("Duplicate value: {}", Shown(&value.into())));
     }
 
+    pub(in crate::apiserver::kinds) fn duplicate_because(&mut self, at: &Path, value: impl Into<Value>, why: &str) {
+        self.add(at, "FieldValueDuplicate", with(&format!("Duplicate value: {}", Shown(&value.into())), why));
+    }
+
     pub(in crate::apiserver::kinds) fn not_found(&mut self, at: &Path, value: impl Into<Value>) {
         self.add(at, "FieldValueNotFound", format!("Not found: {}", Shown(&value.into())));
     }
@@ -90,6 +94,16 @@ impl Errors {
         let why = format!("Unsupported value: {}: supported values: {}", Shown(&value.into()), known.join(", "));
         self.add(at, "FieldValueNotSupported", why);
     }
+}
+
+/// A value as Go's internal type of it has it, which has no names for JSON: fields begin with a capital, and all of
+/// them are shown. (`fields` are those, in order, with what an unset one is.)
+pub(in crate::apiserver::kinds) fn internal(value: &Value, fields: &[(&str, &str, Value)]) -> Value {
+    let field = |(shown, name, unset): &(&str, &str, Value)| {
+        let given = value.get(*name).filter(|given| !given.is_null());
+        ((*shown).to_owned(), given.unwrap_or(unset).clone())
+    };
+    fields.iter().map(field).collect::<serde_json::Map<_, _>>().into()
 }
 
 fn with(what: &str, why: &str) -> String {

@@ -16,8 +16,46 @@ const MANAGER_BYTES_MAX: usize = 128;
 /// What may be wrong with a name.
 pub(in crate::apiserver::kinds) type NameRule = fn(&str) -> Vec<String>;
 
+/// Kinds whose finalizers may have any name.
+const FREE: [&str; 10] = [
+    "Lease",
+    "PodDisruptionBudget",
+    "Event",
+    "RuntimeClass",
+    "CustomResourceDefinition",
+    "APIService",
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
+
 /// A new object's metadata.
 pub(in crate::apiserver::kinds) fn check(object: &Value, namespaced: bool, name: NameRule, errors: &mut Errors) {
+    check_common(object, namespaced, name, errors);
+    known_finalizers(object, errors);
+}
+
+/// Finalizers of built-in kinds are qualified, or Kubernetes' own.
+fn known_finalizers(object: &Value, errors: &mut Errors) {
+    if FREE.contains(&object.text("kind")) {
+        return;
+    }
+    let at = Path::new("metadata.finalizers");
+    let all = object.items("metadata.finalizers").iter().filter_map(Value::as_str).enumerate();
+    for (index, finalizer) in all {
+        known_finalizer(finalizer, &at.index(index), errors);
+    }
+}
+
+/// A finalizer that is qualified, or Kubernetes' own.
+pub(in crate::apiserver::kinds) fn known_finalizer(finalizer: &str, at: &Path, errors: &mut Errors) {
+    if !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
+        errors.invalid(at, finalizer, "name is neither a standard finalizer name nor is it fully qualified");
+    }
+}
+
+fn check_common(object: &Value, namespaced: bool, name: NameRule, errors: &mut Errors) {
     let at = Path::new("metadata");
     let empty = Value::Null;
     let metadata = object.get("metadata").unwrap_or(&empty);
@@ -65,12 +103,17 @@ pub(in crate::apiserver::kinds) fn check_update_common(
     namespaced: bool,
     errors: &mut Errors,
 ) {
-    check(new, namespaced, super::words::path_segment, errors);
-    check_update(new, old, errors);
+    check_common(new, namespaced, super::words::path_segment, errors);
+    check_changes(new, old, errors);
 }
 
 /// What an update changes of the metadata.
 pub(in crate::apiserver::kinds) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
+    check_changes(new, old, errors);
+    known_finalizers(new, errors);
+}
+
+fn check_changes(new: &Value, old: &Value, errors: &mut Errors) {
     let at = Path::new("metadata");
     let empty = Value::Null;
     let (new, old) = (new.get("metadata").unwrap_or(&empty), old.get("metadata").unwrap_or(&empty));

@@ -2,9 +2,21 @@
 //!
 //! Source: kubernetes `pkg/apis/*/validation/validation.go`. `docs/embedded.md` lists what is not checked.
 
+mod address;
+pub(super) mod core;
+mod cron;
+pub(super) mod events;
 pub(super) mod field;
+pub(super) mod job;
 pub(super) mod metadata;
-pub(super) mod selector;
+pub(super) mod networking;
+pub(super) mod others;
+pub(super) mod pod;
+mod resources;
+mod selector;
+pub(super) mod service;
+pub(super) mod storage;
 pub(super) mod words;
+pub(super) mod workload;
 
-pub(super) use field::{Errors, Path};
+pub(super) use field::{Errors, Path, internal};

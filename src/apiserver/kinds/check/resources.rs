@@ -11,15 +11,38 @@ use super::{
 use crate::apiserver::kinds::{doc::Doc, quantity::Quantity};
 
 const STANDARD: [&str; 20] = [
-    "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu",
-    "limits.memory", "limits.ephemeral-storage", "pods", "resourcequotas", "services", "replicationcontrollers",
-    "secrets", "configmaps", "persistentvolumeclaims", "storage", "requests.storage", "services.nodeports",
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "storage",
+    "requests.storage",
+    "services.nodeports",
     "services.loadbalancers",
 ];
 /// What is counted.
 const COUNTED: [&str; 9] = [
-    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims",
-    "services.nodeports", "services.loadbalancers",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
 ];
 const HUGE_PAGES: &str = "hugepages-";
 
@@ -153,9 +176,7 @@ pub(in crate::apiserver::kinds) fn quota_name(given: &str, at: &Path, errors: &m
 
 /// Says whether a quota of a scope may bound a resource.
 pub(in crate::apiserver::kinds) fn fits_scope(scope: &str, name: &str) -> bool {
-    let computes = [
-        "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory",
-    ];
+    let computes = ["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
     let claims = ["persistentvolumeclaims", "requests.storage"];
     match scope {
         "Terminating" | "NotTerminating" | "NotBestEffort" | "PriorityClass" | "CrossNamespacePodAffinity" => {

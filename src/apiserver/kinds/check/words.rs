@@ -10,9 +10,6 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
                          must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
                          is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
-                          alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \
-                          regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must \
                         consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character \
                         (e.g. '*.example.com', regex used for validation is \
@@ -40,6 +37,11 @@ fn bytes_max(most: usize) -> String {
     format!("must be no more than {most} bytes")
 }
 
+/// Of names; labels are measured in bytes. So the two libraries of Kubernetes say it.
+fn characters_max(most: usize) -> String {
+    format!("must be no more than {most} characters")
+}
+
 fn is_lower(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit()
 }
@@ -59,7 +61,7 @@ fn looks_like_key(text: &str) -> bool {
 }
 
 fn check(text: &str, most: usize, fits: bool, sentence: &str) -> Wrong {
-    let long = (text.len() > most).then(|| bytes_max(most));
+    let long = (text.len() > most).then(|| characters_max(most));
     long.into_iter().chain((!fits).then(|| sentence.to_owned())).collect()
 }
 
@@ -70,11 +72,6 @@ pub(in crate::apiserver::kinds) fn dns_label(text: &str) -> Wrong {
 
 pub(in crate::apiserver::kinds) fn dns_subdomain(text: &str) -> Wrong {
     check(text, 253, looks_like_subdomain(text), SUBDOMAIN)
-}
-
-pub(in crate::apiserver::kinds) fn dns_1035_label(text: &str) -> Wrong {
-    let fits = looks_like_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase());
-    check(text, 63, fits, LABEL_1035)
 }
 
 pub(in crate::apiserver::kinds) fn wildcard_subdomain(text: &str) -> Wrong {
@@ -95,7 +92,9 @@ pub(in crate::apiserver::kinds) fn qualified_name(text: &str) -> Wrong {
             name
         }
         Some((prefix, name)) => {
-            wrong.extend(dns_subdomain(prefix).into_iter().map(|why| format!("prefix part {why}")));
+            let long = (prefix.len() > 253).then(|| bytes_max(253));
+            let odd = (!looks_like_subdomain(prefix)).then(|| SUBDOMAIN.to_owned());
+            wrong.extend(long.into_iter().chain(odd).map(|why| format!("prefix part {why}")));
             name
         }
         None => text,
@@ -112,7 +111,9 @@ pub(in crate::apiserver::kinds) fn qualified_name(text: &str) -> Wrong {
 }
 
 pub(in crate::apiserver::kinds) fn label_value(text: &str) -> Wrong {
-    check(text, 63, text.is_empty() || looks_like_key(text), VALUE)
+    let long = (text.len() > 63).then(|| bytes_max(63));
+    let fits = text.is_empty() || looks_like_key(text);
+    long.into_iter().chain((!fits).then(|| VALUE.to_owned())).collect()
 }
 
 /// A name that stands in a URL: RBAC's names may be nearly anything.
@@ -141,7 +142,7 @@ pub(in crate::apiserver::kinds) fn data_key(text: &str) -> Wrong {
 pub(in crate::apiserver::kinds) fn port_name(text: &str) -> Wrong {
     let mut wrong = Vec::new();
     if text.len() > 15 {
-        wrong.push(bytes_max(15));
+        wrong.push(characters_max(15));
     }
     if text.is_empty() || !text.chars().all(|c| is_lower(c) || c == '-') {
         wrong.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
@@ -193,7 +194,7 @@ mod tests {
     fn names_are_refused_for_what_is_wrong_with_them() {
         assert_eq!(dns_label("a.b"), ["must not contain dots"]);
         assert_eq!(dns_label("A").len(), 1);
-        assert_eq!(dns_label(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+        assert_eq!(dns_label(&"a".repeat(64)), ["must be no more than 63 characters"]);
         assert_eq!(dns_subdomain("a..b").len(), 1);
         assert_eq!(qualified_name("a/b/c").len(), 1);
         assert_eq!(qualified_name("/b"), ["prefix part must be non-empty"]);

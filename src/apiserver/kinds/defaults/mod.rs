@@ -18,11 +18,11 @@ pub(super) fn apply(type_name: &str, object: &mut Value) {
     FORMS.visit(type_name, object, &mut |name, value| {
         let Some((group, name)) = name.rsplit_once('.') else { return };
         match group {
-            "api.core.v1" => core::apply(name, value),
-            "api.apps.v1" | "api.batch.v1" => workload::apply(name, value),
-            "api.autoscaling.v1" | "api.autoscaling.v2" => autoscaling(group, name, value),
-            "api.admissionregistration.v1" => admission(name, value),
-            "apiextensions-apiserver.apiextensions.v1" => definition(name, value),
+            "io.k8s.api.core.v1" => core::apply(name, value),
+            "io.k8s.api.apps.v1" | "io.k8s.api.batch.v1" => workload::apply(name, value),
+            "io.k8s.api.autoscaling.v1" | "io.k8s.api.autoscaling.v2" => autoscaling(group, name, value),
+            "io.k8s.api.admissionregistration.v1" => admission(name, value),
+            "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1" => definition(name, value),
             _ => others(name, value),
         }
     });

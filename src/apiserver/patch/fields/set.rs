@@ -10,7 +10,7 @@ pub struct Set {
     /// Paths of one step.
     pub(super) members: BTreeSet<Element>,
     /// Longer paths by their first step. None is empty.
-    pub(super) children: BTreeMap<Element, Set>,
+    pub(super) children: BTreeMap<Element, Self>,
 }
 
 impl Set {

@@ -75,6 +75,28 @@ pub fn track(write: Track<'_>, new: &mut Value) {
     }
 }
 
+/// Fields that a write to `/status` does not take from clients: what nobody comes to own by it.
+///
+/// Source: kubernetes `pkg/registry/*/*/strategy.go`, `GetResetFields` of the status strategies.
+pub fn reset_by_status(kind: &str, custom: bool) -> &'static [&'static [&'static str]] {
+    match kind {
+        _ if custom => &[&["metadata"], &["spec"]],
+        "Deployment" => &[&["spec"], &["metadata", "labels"]],
+        "Pod" => &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]],
+        "CertificateSigningRequest" => &[&["spec"], &["status", "conditions"]],
+        "DeviceTaintRule"
+        | "FlowSchema"
+        | "PodGroup"
+        | "PriorityLevelConfiguration"
+        | "ResourceClaim"
+        | "ServiceCIDR"
+        | "StorageVersion"
+        | "ValidatingAdmissionPolicy"
+        | "VolumeAttachment" => &[&["metadata"], &["spec"]],
+        _ => &[&["spec"]],
+    }
+}
+
 /// Whose write it is: as the request says, or else the client's name up to the first slash.
 ///
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/create.go`, `managerOrUserAgent`.

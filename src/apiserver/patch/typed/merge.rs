@@ -131,7 +131,8 @@ fn merge_items(list: List<'_>, live: Option<&Vec<Value>>, applied: Option<&Vec<V
             if mine == theirs {
                 merged.insert(mine);
                 take(live.by_step.get(mine).copied(), Some(value));
-                (lives.next(), applieds.next());
+                lives.next();
+                applieds.next();
                 next_shared = shared.next();
                 continue;
             }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    super::{metadata, selector, words::label_value},
-    Doc, Errors, Path, dns_subdomain, one_of, qualified_name,
+    super::{internal, selector, words::label_value},
+    Doc, Errors, Path, one_of, qualified_name,
 };
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -129,12 +129,8 @@ pub(super) fn spread(constraints: &[Value], at: &Path, errors: &mut Errors) {
 pub(super) fn tolerations(tolerations: &[Value], at: &Path, errors: &mut Errors) {
     for (index, toleration) in tolerations.iter().enumerate() {
         let at = at.index(index);
-        let (key, operator, value, effect) = (
-            toleration.text("key"),
-            toleration.text("operator"),
-            toleration.text("value"),
-            toleration.text("effect"),
-        );
+        let (key, operator, value, effect) =
+            (toleration.text("key"), toleration.text("operator"), toleration.text("value"), toleration.text("effect"));
         if !key.is_empty() {
             errors.all_invalid(&at.child("key"), key, &qualified_name(key));
         } else if operator != "Exists" {
@@ -180,9 +176,16 @@ pub(in crate::apiserver::kinds) fn node_taints(taints: &[Value], at: &Path, erro
         }
         one_of(taint, "effect", &EFFECTS, &at, errors);
         if seen.contains(&(key, effect)) {
-            errors.duplicate_because(&at, taint.clone(), "taints must be unique by key and effect pair");
+            let empty = || Value::from("");
+            let fields = [
+                ("Key", "key", empty()),
+                ("Value", "value", empty()),
+                ("Effect", "effect", empty()),
+                ("TimeAdded", "timeAdded", Value::Null),
+            ];
+            let why = "taints must be unique by key and effect pair";
+            errors.duplicate_because(&at, internal(taint, &fields), why);
         }
         seen.push((key, effect));
     }
-    let _ = (metadata::labels, dns_subdomain);
 }

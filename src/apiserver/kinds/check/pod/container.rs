@@ -5,17 +5,29 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
+    super::internal,
     super::words::{PORT, data_key, dns_subdomain, environment_name, masked, port_name},
     Doc, Errors, Path, dns_label, one_of, probe, resources,
 };
 
 const RESOURCES: [&str; 6] = [
-    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
     "requests.memory",
 ];
 const FIELDS: [&str; 9] = [
-    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
-    "status.hostIPs", "status.podIP", "status.podIPs",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
 ];
 
 /// All containers of a spec. `volumes` are those that they may mount.
@@ -28,7 +40,7 @@ pub(super) fn check_all(spec: &Value, volumes: &BTreeMap<String, Value>, at: &Pa
     }
     for (index, container) in containers.iter().enumerate() {
         let at = there.index(index);
-        common(container, volumes, spec, &at, errors);
+        common(container, volumes, &at, errors);
         let name = container.text("name");
         if names.contains(&name) {
             errors.duplicate(&at.child("name"), name);
@@ -41,7 +53,7 @@ pub(super) fn check_all(spec: &Value, volumes: &BTreeMap<String, Value>, at: &Pa
     let there = at.child("initContainers");
     for (index, container) in spec.items("initContainers").iter().enumerate() {
         let at = there.index(index);
-        common(container, volumes, spec, &at, errors);
+        common(container, volumes, &at, errors);
         restart_policy(container, &at, errors);
         let name = container.text("name");
         if names.contains(&name) {
@@ -74,7 +86,7 @@ fn restart_policy(container: &Value, at: &Path, errors: &mut Errors) {
     }
 }
 
-fn common(container: &Value, volumes: &BTreeMap<String, Value>, spec: &Value, at: &Path, errors: &mut Errors) {
+fn common(container: &Value, volumes: &BTreeMap<String, Value>, at: &Path, errors: &mut Errors) {
     match container.text("name") {
         "" => errors.required(&at.child("name"), ""),
         name => errors.all_invalid(&at.child("name"), name, &dns_label(name)),
@@ -90,7 +102,7 @@ fn common(container: &Value, volumes: &BTreeMap<String, Value>, spec: &Value, at
     devices(container, volumes, &at.child("volumeDevices"), errors);
     one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], at, errors);
     resources::container(container.at("resources"), &at.child("resources"), errors);
-    security(container, spec, &at.child("securityContext"), errors);
+    security(container, &at.child("securityContext"), errors);
 }
 
 fn ports(container: &Value, at: &Path, errors: &mut Errors) {
@@ -333,7 +345,7 @@ fn devices(container: &Value, volumes: &BTreeMap<String, Value>, list: &Path, er
     }
 }
 
-fn security(container: &Value, _spec: &Value, at: &Path, errors: &mut Errors) {
+fn security(container: &Value, at: &Path, errors: &mut Errors) {
     let Some(context) = container.at("securityContext") else { return };
     for field in ["runAsUser", "runAsGroup"] {
         if let Some(id) = context.number(field).filter(|id| !(0..=i64::from(i32::MAX)).contains(id)) {
@@ -343,6 +355,24 @@ fn security(container: &Value, _spec: &Value, at: &Path, errors: &mut Errors) {
     let escalates = context.at("allowPrivilegeEscalation").and_then(Value::as_bool);
     if escalates == Some(false) && context.truth("privileged") {
         let why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-        errors.invalid(at, context.clone(), why);
+        errors.invalid(at, shown_context(context), why);
     }
+}
+
+fn shown_context(context: &Value) -> Value {
+    let fields = [
+        ("Capabilities", "capabilities"),
+        ("Privileged", "privileged"),
+        ("SELinuxOptions", "seLinuxOptions"),
+        ("WindowsOptions", "windowsOptions"),
+        ("RunAsUser", "runAsUser"),
+        ("RunAsGroup", "runAsGroup"),
+        ("RunAsNonRoot", "runAsNonRoot"),
+        ("ReadOnlyRootFilesystem", "readOnlyRootFilesystem"),
+        ("AllowPrivilegeEscalation", "allowPrivilegeEscalation"),
+        ("ProcMount", "procMount"),
+        ("SeccompProfile", "seccompProfile"),
+        ("AppArmorProfile", "appArmorProfile"),
+    ];
+    internal(context, &fields.map(|(shown, name)| (shown, name, Value::Null)))
 }

@@ -14,8 +14,11 @@ use super::{
 };
 use crate::apiserver::kinds::doc::Doc;
 
+pub(super) use affinity::node_selector;
 pub(in crate::apiserver::kinds) use affinity::node_taints;
+pub(super) use probe::port;
 pub(in crate::apiserver::kinds) use update::check_update;
+pub(super) use volume::host_path;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
@@ -101,7 +104,9 @@ fn check_spec(spec: &Value, pod_name: Option<&str>, at: &Path, errors: &mut Erro
             errors.all_invalid(&at.child(field), name, &dns_subdomain(name));
         }
     }
-    if let Some(seconds) = spec.number("activeDeadlineSeconds").filter(|seconds| !(1..=i64::from(i32::MAX)).contains(seconds)) {
+    if let Some(seconds) =
+        spec.number("activeDeadlineSeconds").filter(|seconds| !(1..=i64::from(i32::MAX)).contains(seconds))
+    {
         errors.invalid(&at.child("activeDeadlineSeconds"), seconds, "must be between 1 and 2147483647, inclusive");
     }
     for field in ["hostname", "subdomain"] {
@@ -194,7 +199,11 @@ fn dns_config(spec: &Value, at: &Path, errors: &mut Errors) {
 fn gates(spec: &Value, at: &Path, errors: &mut Errors) {
     for (index, gate) in spec.items("readinessGates").iter().enumerate() {
         let kind = gate.text("conditionType");
-        errors.all_invalid(&at.child("readinessGates").index(index).child("conditionType"), kind, &qualified_name(kind));
+        errors.all_invalid(
+            &at.child("readinessGates").index(index).child("conditionType"),
+            kind,
+            &qualified_name(kind),
+        );
     }
     let mut seen: Vec<&str> = Vec::new();
     for (index, gate) in spec.items("schedulingGates").iter().enumerate() {

@@ -25,7 +25,11 @@ pub(super) fn all(container: &Value, grace: Option<i64>, at: &Path, errors: &mut
         check(probe, grace, &at, errors);
         if kind == "readinessProbe" {
             if let Some(seconds) = probe.number("terminationGracePeriodSeconds") {
-                errors.invalid(&at.child("terminationGracePeriodSeconds"), seconds, "must not be set for readinessProbes");
+                errors.invalid(
+                    &at.child("terminationGracePeriodSeconds"),
+                    seconds,
+                    "must not be set for readinessProbes",
+                );
             }
         } else if probe.number("successThreshold").unwrap_or(0) != 1 {
             let given = probe.number("successThreshold").unwrap_or(0);
@@ -61,8 +65,7 @@ fn handler(what: &Value, grace: Option<i64>, at: &Path, errors: &mut Errors) {
             "sleep" => {
                 let seconds = action.number("seconds").unwrap_or(0);
                 if let Some(grace) = grace.filter(|grace| seconds < 0 || seconds > *grace) {
-                    let why =
-                        format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+                    let why = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
                     errors.invalid(&at, seconds, &why);
                 }
             }

@@ -2,10 +2,7 @@
 
 use serde_json::Value;
 
-use super::{
-    super::metadata::{self, immutable},
-    Doc, Errors, Path, affinity, body,
-};
+use super::{super::metadata, Doc, Errors, Path, affinity, body};
 
 const UPDATABLE: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
@@ -38,7 +35,6 @@ pub(in crate::apiserver::kinds) fn check_update(new: &Value, old: &Value, errors
     if munged(new, old) != *old {
         errors.forbidden(&at, UPDATABLE);
     }
-    let _ = immutable;
 }
 
 /// Says whether to go on.

@@ -1,0 +1,115 @@
+//! A whole cluster in one process: built-in kinds over memory, served over TLS, with controllers that make it live.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use jiff::Timestamp;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    apiserver::{
+        Service,
+        endpoint::{Endpoint, EndpointError},
+        faults::Faults,
+        registry::{Env, Registry},
+        serve::{ApiServer, Pods, Settings, bootstrap, built_in},
+        sim::{self, Sim, TokioClock},
+        storage::Memory,
+    },
+    wire::{
+        body::{Body, full},
+        status::Status,
+    },
+};
+
+/// What a cluster is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What it says of itself, such as `v1.36.3`.
+    pub version: String,
+    /// The same seed makes the same names and UIDs.
+    pub seed: u64,
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// What clients log in with.
+    pub token: String,
+}
+
+/// A running cluster.
+pub struct Cluster {
+    registry: Registry,
+    endpoint: Arc<Endpoint>,
+}
+
+impl Cluster {
+    /// Starts one. `fill` puts objects into it before anything runs.
+    ///
+    /// Errors: the address is taken; what is filled in is refused.
+    pub async fn start(
+        options: Options,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+        fill: impl FnOnce(Registry) -> BoxFuture<'static, Result<(), Status>>,
+    ) -> Result<Self, ClusterError> {
+        let clock = Arc::new(TokioClock::starting(Timestamp::now()));
+        let env = Env::seeded(options.seed, clock);
+        let registry = built_in(Arc::new(Memory::default()), env);
+        bootstrap(&registry).await?;
+        fill(registry.clone()).await?;
+        let settings =
+            Settings { drain: stop.clone(), pods: Arc::new(Logs(registry.clone())), ..Settings::new(&options.version) };
+        let server = ApiServer::new(registry.clone(), settings);
+        let endpoint =
+            Endpoint::start(options.listen, options.token, Arc::new(Served(server)), Faults::default()).await?;
+        let sim = Sim::new(registry.clone(), sim::Options { seed: options.seed, ..sim::Options::default() });
+        tasks.spawn(sim.run(stop.clone()));
+        Ok(Self { registry, endpoint: Arc::new(endpoint) })
+    }
+
+    /// Its objects.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Where it is reached.
+    pub fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+}
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// It cannot be reached.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// It does not take what it is filled with.
+    #[error("the cluster cannot be filled: {}", .0.message)]
+    Fill(Status),
+}
+
+impl From<Status> for ClusterError {
+    fn from(status: Status) -> Self {
+        Self::Fill(status)
+    }
+}
+
+struct Served(ApiServer);
+
+impl Service for Served {
+    fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Response<Body>> {
+        Box::pin(self.0.answer(request))
+    }
+}
+
+/// The logs of pods that only seem to run.
+struct Logs(Registry);
+
+impl Pods for Logs {
+    fn log<'a>(&'a self, pod: &'a serde_json::Value, query: &'a str) -> BoxFuture<'a, Result<Body, Status>> {
+        let container = query.split('&').find_map(|one| one.strip_prefix("container=")).unwrap_or_default();
+        let text = sim::logs(pod, container, self.0.env().now());
+        Box::pin(std::future::ready(Ok(full(text))))
+    }
+}

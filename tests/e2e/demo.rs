@@ -1,0 +1,164 @@
+//! `kubefold demo`, as a newcomer meets it: the program alone in an empty folder, and real kubectl.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::support::{Kubectl, Port, Process, eventually, program};
+
+/// For a demo in a debug build on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+const SECOND_PASS: &[&str] = &["--pods", "60", "--churn", "0", "--calm"];
+
+/// A demo in a folder of its own.
+struct Demo {
+    process: Process,
+    port: Port,
+    folder: TempDir,
+}
+
+impl Demo {
+    async fn start(flags: &[&str]) -> Self {
+        let (folder, port) = (tempfile::tempdir().unwrap(), Port::reserve());
+        let mut demo = Self { process: launch(&folder, &port, flags), port, folder };
+        eventually(SOON, async || {
+            let ended = demo.process.exited();
+            assert!(ended.is_none(), "{ended:?}\n{}", demo.process.output());
+            demo.process.output().contains("Ctrl-C").then_some(()).ok_or("no next steps yet")
+        })
+        .await;
+        demo
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubefold-demo.kubeconfig")
+    }
+
+    fn kubectl(&self) -> Kubectl {
+        Kubectl::new(&self.kubeconfig(), self.folder.path())
+    }
+
+    /// What `kubefold demo ...` says in this folder, and whether it succeeded.
+    async fn tell(&self, args: &[&str]) -> (bool, String) {
+        let mut command = tokio::process::Command::new(program());
+        command.arg("demo").args(args).current_dir(self.folder.path()).kill_on_drop(true);
+        let said = command.output().await.unwrap();
+        (said.status.success(), String::from_utf8([said.stdout, said.stderr].concat()).unwrap())
+    }
+}
+
+fn launch(folder: &TempDir, port: &Port, flags: &[&str]) -> Process {
+    let address = port.addr().to_string();
+    let args = [&["demo", "--listen", &address], flags].concat();
+    let log = folder.path().join("demo.log");
+    let home = folder.path().to_owned();
+    let stderr = log.clone();
+    Process::spawn_with("demo", &program(), &args, &log, move |command| {
+        command.current_dir(home).stderr(fs::OpenOptions::new().create(true).append(true).open(stderr).unwrap());
+    })
+}
+
+/// Names of pods, as kubectl prints them.
+fn names(list: &str) -> Vec<&str> {
+    list.lines().filter_map(|line| line.split_whitespace().next()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_sees_a_fleet_kills_a_member_and_divides_a_deployment() {
+    let mut demo = Demo::start(SECOND_PASS).await;
+    let (kubectl, first) = (demo.kubectl(), demo.process.output());
+    assert!(first.contains("$ kubectl get pods -A") && first.contains("@east") && first.contains("CLUSTER"), "{first}");
+    let list = ["get", "pods", "-A", "--no-headers", "-o", "custom-columns=NAME:.metadata.name"];
+    let before = kubectl.run(&list).await;
+    for member in ["@east", "@west", "@north"] {
+        assert!(before.ok().contains(member), "{}", before.stdout);
+    }
+
+    // One that is away changes no list, and is named.
+    assert_eq!(
+        demo.tell(&["kill", "west"]).await,
+        (true, "west is away; lists show its last known state, with a Warning\n".into())
+    );
+    eventually(SOON, async || {
+        let during = kubectl.run(&list).await;
+        assert_eq!(names(during.ok()), names(before.ok()));
+        during.stderr.contains("west").then_some(()).ok_or(during.stderr)
+    })
+    .await;
+    assert_eq!(demo.tell(&["revive", "west"]).await, (true, "west is well\n".into()));
+    eventually(SOON, async || {
+        let after = kubectl.run(&list).await;
+        assert_eq!(names(after.ok()), names(before.ok()));
+        after.stderr.is_empty().then_some(()).ok_or(after.stderr)
+    })
+    .await;
+
+    // What the first page says to paste.
+    kubectl.run(&["-n", "shop", "create", "deployment", "web", "--image=nginx", "--replicas=8"]).await.ok();
+    kubectl.run(&["-n", "shop", "rollout", "status", "deployment", "web", "--timeout=60s"]).await.ok();
+    let pods = kubectl.run(&["-n", "shop", "get", "pods", "-l", "app=web", "--no-headers"]).await;
+    let in_member = |member: &str| pods.stdout.lines().filter(|line| line.contains(member)).count();
+    assert_eq!(["@east", "@west", "@north"].map(in_member), [2, 4, 2], "{}", pods.stdout);
+    kubectl.run(&["-n", "shop", "scale", "deployment", "web", "--replicas=12"]).await.ok();
+    eventually(SOON, async || {
+        let ready =
+            kubectl.run(&["-n", "shop", "get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}"]).await;
+        (ready.ok() == "12").then_some(()).ok_or(ready.stdout)
+    })
+    .await;
+    kubectl.run(&["-n", "shop", "delete", "deployment", "web", "--timeout=30s"]).await.ok();
+    eventually(SOON, async || {
+        let left = kubectl.run(&["-n", "shop", "get", "pods", "-l", "app=web", "--no-headers"]).await;
+        left.ok().is_empty().then_some(()).ok_or(left.stdout)
+    })
+    .await;
+
+    demo.process.signal(Signal::INT);
+    eventually(SOON, async || demo.process.exited().map(|code| assert!(code.success(), "{code}")).ok_or("still there"))
+        .await;
+    assert!(!demo.kubeconfig().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_the_way_is_said() {
+    let demo = Demo::start(SECOND_PASS).await;
+    // The port: in another folder, for the kubeconfig here is the demo's own.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut second = launch(&elsewhere, &demo.port, SECOND_PASS);
+    let code = eventually(SOON, async || second.exited().ok_or("still there")).await;
+    assert_eq!(code.code(), Some(1));
+    assert!(second.output().contains("another demo or kubefold may be running"), "{}", second.output());
+    assert!(!elsewhere.path().join("kubefold-demo.kubeconfig").exists());
+
+    // Somebody's file.
+    fs::write(elsewhere.path().join("kubefold-demo.kubeconfig"), "mine").unwrap();
+    let mut third = launch(&elsewhere, &Port::reserve(), SECOND_PASS);
+    let code = eventually(SOON, async || third.exited().ok_or("still there")).await;
+    assert_eq!(code.code(), Some(1));
+    assert!(third.output().contains("was not written by a demo"), "{}", third.output());
+    assert_eq!(fs::read_to_string(elsewhere.path().join("kubefold-demo.kubeconfig")).unwrap(), "mine");
+
+    // Commands to it.
+    let (done, said) = demo.tell(&["kill", "nowhere"]).await;
+    assert!(!done && said.contains("it has east, north, west"), "{said}");
+    let (done, said) = demo.tell(&["fault", "east", "{}"]).await;
+    assert!(!done && said.contains("this is no rule"), "{said}");
+    let (done, said) = demo.tell(&["fault", "east", r#"{"fault":{"status":{"code":503}}}"#]).await;
+    assert!(done && said.contains("1 of its rules"), "{said}");
+    assert_eq!(demo.tell(&["calm", "east"]).await, (true, "east is well\n".into()));
+}
+
+/// The same seed, the same fleet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_seed_makes_the_same_fleet_again() {
+    let mut lists = Vec::new();
+    for _ in 0..2 {
+        let demo = Demo::start(&["--pods", "60", "--churn", "0", "--calm", "--seed", "7", "--members", "2"]).await;
+        let list = ["get", "pods,deployments,services", "-A", "--no-headers", "-o"];
+        let columns = "custom-columns=NS:.metadata.namespace,NAME:.metadata.name,UID:.metadata.uid,NODE:.spec.nodeName";
+        lists.push(demo.kubectl().run(&[&list[..], &[columns]].concat()).await.ok().to_owned());
+    }
+    assert!(lists[0].lines().count() > 60, "{}", lists[0]);
+    assert_eq!(lists[0], lists[1]);
+}
