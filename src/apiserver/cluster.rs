@@ -1,6 +1,6 @@
 //! A whole cluster in one process: built-in kinds over memory, served over TLS, with controllers that make it live.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -10,6 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     apiserver::{
         Service,
+        definitions::Definitions,
         endpoint::{Endpoint, EndpointError},
         faults::Faults,
         registry::{Env, Registry},
@@ -22,6 +23,9 @@ use crate::{
         status::Status,
     },
 };
+
+/// After a failure of the storage.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a cluster is to be.
 #[derive(Clone, Debug)]
@@ -57,6 +61,9 @@ impl Cluster {
         let registry = built_in(Arc::new(Memory::default()), env);
         bootstrap(&registry).await?;
         fill(registry.clone()).await?;
+        if let Some(definitions) = Definitions::new(registry.clone()) {
+            tasks.spawn(follow(definitions, stop.clone()));
+        }
         let settings =
             Settings { drain: stop.clone(), pods: Arc::new(Logs(registry.clone())), ..Settings::new(&options.version) };
         let server = ApiServer::new(registry.clone(), settings);
@@ -92,6 +99,16 @@ pub enum ClusterError {
 impl From<Status> for ClusterError {
     fn from(status: Status) -> Self {
         Self::Fill(status)
+    }
+}
+
+/// Serves what definitions say, again and again.
+async fn follow(mut definitions: Definitions, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        if let Err(status) = definitions.run(&stop).await {
+            tracing::warn!(error = status.message, "custom resources are followed anew");
+            let _cancelled = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
+        }
     }
 }
 
