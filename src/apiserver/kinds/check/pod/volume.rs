@@ -8,11 +8,7 @@ use super::{
     super::storage,
     Doc, Errors, Path,
     container::{descending, field_reference, no_backsteps, resource_reference},
-<<<<<<< HEAD
     dns_label, dns_subdomain,
-=======
-    dns_label,
->>>>>>> core
 };
 
 /// The order in which sources are looked at.
@@ -222,15 +218,7 @@ fn projected(source: &Value, at: &Path, errors: &mut Errors) {
             let at = at.child("serviceAccountToken");
             let seconds = token.number("expirationSeconds").unwrap_or(0);
             if seconds < 600 {
-<<<<<<< HEAD
                 errors.invalid(&at, seconds, "may not specify a duration less than 10 minutes");
-=======
-                errors.invalid(
-                    &at.child("expirationSeconds"),
-                    seconds,
-                    "may not specify a duration less than 10 minutes",
-                );
->>>>>>> core
             }
             if token.text("path").is_empty() {
                 errors.required(&at.child("path"), "");
