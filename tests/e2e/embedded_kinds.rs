@@ -168,10 +168,19 @@ fn without_uids(status: &Value) -> String {
     out + rest
 }
 
-/// Without the differences of Go's own types that some messages end with.
+/// Without what messages show of Go's own types: differences at their end, and whole templates of pods.
 fn without_diff(value: &Value) -> Value {
     match value {
-        Value::String(text) => text.split('\n').next().unwrap_or_default().into(),
+        Value::String(text) => {
+            let text = text.split('\n').next().unwrap_or_default();
+            let template = text.split_once("Invalid value: {").zip(text.rsplit_once("}: field is immutable"));
+            match template {
+                Some(((before, shown), (_, after))) if shown.to_lowercase().contains("\"containers\"") => {
+                    format!("{before}Invalid value: {{}}: field is immutable{after}").into()
+                }
+                _ => text.into(),
+            }
+        }
         Value::Array(items) => items.iter().map(without_diff).collect(),
         Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), without_diff(value))).collect(),
         other => other.clone(),
