@@ -1,5 +1,8 @@
 use super::*;
-use crate::apiserver::sim::{Seed, Seeded, seed};
+use crate::apiserver::{
+    serve::bootstrap,
+    sim::{Seed, Seeded, seed},
+};
 
 fn registry(chance: u64) -> Registry {
     let clock = TokioClock::starting(START.parse().unwrap());
@@ -10,6 +13,8 @@ fn registry(chance: u64) -> Registry {
 
 async fn filled(of: &Seed) -> (Town, Seeded) {
     let registry = registry(of.seed);
+    // What a server begins with is no hindrance.
+    bootstrap(&registry).await.unwrap();
     let made = seed(&registry, of).await.unwrap();
     let mut sim = Sim::new(registry.clone(), Options { seed: of.seed, ..Options::default() });
     let changes = sim.begin().await.unwrap();
