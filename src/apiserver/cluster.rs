@@ -1,6 +1,6 @@
 //! A whole cluster in one process: built-in kinds over memory, served over TLS, with controllers that make it live.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -10,18 +10,19 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     apiserver::{
         Service,
+        definitions::Definitions,
         endpoint::{Endpoint, EndpointError},
         faults::Faults,
         registry::{Env, Registry},
-        serve::{ApiServer, Pods, Settings, bootstrap, built_in},
-        sim::{self, Sim, TokioClock},
+        serve::{ApiServer, Settings, bootstrap, built_in},
+        sim::{self, Churn, Logs, Sim, TokioClock, churn},
         storage::Memory,
     },
-    wire::{
-        body::{Body, full},
-        status::Status,
-    },
+    wire::{body::Body, status::Status},
 };
+
+/// After a failure of the storage.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a cluster is to be.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Options {
     pub version: String,
     /// The same seed makes the same names and UIDs.
     pub seed: u64,
+    /// How many things happen in it each second, beside what clients do.
+    pub churn: f64,
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// What clients log in with.
@@ -55,15 +58,23 @@ impl Cluster {
         let clock = Arc::new(TokioClock::starting(Timestamp::now()));
         let env = Env::seeded(options.seed, clock);
         let registry = built_in(Arc::new(Memory::default()), env);
-        bootstrap(&registry).await?;
         fill(registry.clone()).await?;
-        let settings =
-            Settings { drain: stop.clone(), pods: Arc::new(Logs(registry.clone())), ..Settings::new(&options.version) };
+        bootstrap(&registry).await?;
+        if let Some(definitions) = Definitions::new(registry.clone()) {
+            tasks.spawn(follow(definitions, stop.clone()));
+        }
+        let settings = Settings {
+            drain: stop.clone(),
+            pods: Arc::new(Logs::new(registry.env().clone())),
+            ..Settings::new(&options.version)
+        };
         let server = ApiServer::new(registry.clone(), settings);
         let endpoint =
             Endpoint::start(options.listen, options.token, Arc::new(Served(server)), Faults::default()).await?;
         let sim = Sim::new(registry.clone(), sim::Options { seed: options.seed, ..sim::Options::default() });
         tasks.spawn(sim.run(stop.clone()));
+        let busy = Churn { seed: options.seed, per_second: options.churn };
+        tasks.spawn(churn(registry.clone(), busy, stop.clone()));
         Ok(Self { registry, endpoint: Arc::new(endpoint) })
     }
 
@@ -95,21 +106,20 @@ impl From<Status> for ClusterError {
     }
 }
 
+/// Serves what definitions say, again and again.
+async fn follow(mut definitions: Definitions, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        if let Err(status) = definitions.run(&stop).await {
+            tracing::warn!(error = status.message, "custom resources are followed anew");
+            let _cancelled = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
+        }
+    }
+}
+
 struct Served(ApiServer);
 
 impl Service for Served {
     fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Response<Body>> {
         Box::pin(self.0.answer(request))
-    }
-}
-
-/// The logs of pods that only seem to run.
-struct Logs(Registry);
-
-impl Pods for Logs {
-    fn log<'a>(&'a self, pod: &'a serde_json::Value, query: &'a str) -> BoxFuture<'a, Result<Body, Status>> {
-        let container = query.split('&').find_map(|one| one.strip_prefix("container=")).unwrap_or_default();
-        let text = sim::logs(pod, container, self.0.env().now());
-        Box::pin(std::future::ready(Ok(full(text))))
     }
 }

@@ -39,7 +39,7 @@ const NOT_RUN: [(&str, &str, &str); 6] = [
 const FIRST: &str = "README.md";
 const PORT: &str = "127.0.0.1:6443";
 /// Languages of fences that hold nothing to run.
-const READ_ONLY: [&str; 5] = ["yaml", "json", "text", "go", ""];
+const READ_ONLY: [&str; 6] = ["yaml", "json", "text", "go", "rust", ""];
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]

@@ -22,6 +22,8 @@ mod discovery;
 mod docs;
 mod embedded_kinds;
 mod embedded_patch;
+mod embedded_sim;
+mod embedded_schema;
 mod embedded_writes;
 mod fanout;
 mod fault;

@@ -24,6 +24,8 @@ mod quantity;
 mod rules;
 mod service;
 mod strategy;
+#[cfg(test)]
+mod tests;
 
 pub use allocator::{Allocator, Refusal};
 pub use catalog::built_in;

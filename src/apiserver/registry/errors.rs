@@ -37,7 +37,8 @@ pub(super) fn forbidden(kind: &Kind, name: &str, why: &str) -> Status {
 }
 
 pub(super) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Status {
-    Status::invalid(&kind.group, &kind.kind, name, causes)
+    // Of the group whose type it is in Go: both groups of events are the core one's.
+    Status::invalid(kind.stored_group(), &kind.kind, name, causes)
 }
 
 /// 504: a revision that has not been yet.

@@ -338,28 +338,6 @@ fn pull_failure(image: &str) -> String {
     )
 }
 
-/// What `kubectl logs` of a container shows: lines that follow from its name and its times.
-pub fn logs(pod: &Value, container: &str, now: Timestamp) -> String {
-    let started = items(pod, "/status/containerStatuses").iter().find(|status| status["name"] == container);
-    let Some(begin) = started.and_then(|status| time(status, "/state/running/startedAt")) else {
-        return String::new();
-    };
-    let name = text(pod, "/metadata/name");
-    let mut dice = Dice::new(hash(name.as_bytes()), container);
-    let mut lines = format!("{begin} INFO  starting {container} in {name}\n{begin} INFO  listening on :8080\n");
-    let words =
-        ["GET /healthz 200", "GET / 200", "GET /api/v1/items 200", "POST /api/v1/orders 201", "GET /metrics 200"];
-    let seconds = now.as_second() - begin.as_second();
-    let mut at = begin.as_second() + (seconds - 1800).max(1);
-    while at <= now.as_second() {
-        let (word, millis) = (dice.one(&words).copied().unwrap_or_default(), dice.between(1, 90));
-        let when = Timestamp::from_second(at).map(super::fields::stamp).unwrap_or_default();
-        lines.push_str(&format!("{when} INFO  {word} {millis}ms\n"));
-        at += dice.between(20, 60);
-    }
-    lines
-}
-
 /// A condition as kubelets write it.
 fn told_condition(kind: &str, holds: bool, since: Value, generation: &Value) -> Value {
     let mut condition = json!({

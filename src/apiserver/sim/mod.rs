@@ -7,6 +7,7 @@
 
 mod action;
 mod autoscaler;
+mod churn;
 mod cron;
 mod daemonset;
 mod deployment;
@@ -17,6 +18,7 @@ mod fields;
 mod garbage;
 mod job;
 mod kubelet;
+mod logs;
 mod machine;
 mod names;
 mod namespace;
@@ -35,7 +37,8 @@ mod volume;
 mod world;
 
 pub use {
-    kubelet::logs,
+    churn::{Churn, churn},
+    logs::{Logs, logs},
     run::{Options, Sim, TokioClock},
     seed::{Seed, Seeded, seed},
 };

@@ -98,6 +98,28 @@ fn end(sight: &Sight<'_>, outcome: &mut Outcome) -> Option<()> {
 
 /// Says what remains. Answers whether that is new.
 fn set_conditions(tree: &mut Value, sight: &Sight<'_>, content: &[&Key]) -> bool {
+    let conditions = conditions(sight, content);
+    let present = items(tree, "/status/conditions");
+    let says = |condition: &Value| (condition["status"].clone(), condition["message"].clone());
+    let is_new = conditions
+        .iter()
+        .any(|wanted| condition(present, wanted["type"].as_str().unwrap_or_default()).map(says) != Some(says(wanted)));
+    if is_new {
+        let kept = conditions.into_iter().map(|mut wanted| {
+            let before = condition(present, wanted["type"].as_str().unwrap_or_default());
+            if let Some(before) = before.filter(|before| before["status"] == wanted["status"]) {
+                wanted["lastTransitionTime"] = before["lastTransitionTime"].clone();
+            }
+            wanted
+        });
+        let kept: Vec<Value> = kept.collect();
+        tree["status"]["conditions"] = kept.into();
+    }
+    is_new
+}
+
+/// What is to be said of what remains.
+fn conditions(sight: &Sight<'_>, content: &[&Key]) -> Vec<Value> {
     let (mut kinds, mut finalizers) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
     for key in content {
         if let Some(Described { group, plural, .. }) = sight.world.resources.describe(key.resource).map(AsRef::as_ref) {
@@ -124,7 +146,7 @@ fn set_conditions(tree: &mut Value, sight: &Sight<'_>, content: &[&Key]) -> bool
             "type": kind, "status": status, "lastTransitionTime": stamp(sight.now), "reason": reason, "message": message
         })
     };
-    let conditions = [
+    vec![
         told(
             "NamespaceDeletionDiscoveryFailure",
             false,
@@ -158,22 +180,5 @@ fn set_conditions(tree: &mut Value, sight: &Sight<'_>, content: &[&Key]) -> bool
         } else {
             told("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", &of_finalizers)
         },
-    ];
-    let present = items(tree, "/status/conditions");
-    let says = |condition: &Value| (condition["status"].clone(), condition["message"].clone());
-    let is_new = conditions
-        .iter()
-        .any(|wanted| condition(present, wanted["type"].as_str().unwrap_or_default()).map(says) != Some(says(wanted)));
-    if is_new {
-        let kept = conditions.into_iter().map(|mut wanted| {
-            let before = condition(present, wanted["type"].as_str().unwrap_or_default());
-            if let Some(before) = before.filter(|before| before["status"] == wanted["status"]) {
-                wanted["lastTransitionTime"] = before["lastTransitionTime"].clone();
-            }
-            wanted
-        });
-        let kept: Vec<Value> = kept.collect();
-        tree["status"]["conditions"] = kept.into();
-    }
-    is_new
+    ]
 }

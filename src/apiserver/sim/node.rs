@@ -104,7 +104,7 @@ fn report(tree: &mut Value, now: Timestamp, address: &str) {
     let conditions: Vec<Value> = CONDITIONS
         .iter()
         .map(|(kind, answer, reason, message)| {
-            let old = super::fields::condition(&before, kind).filter(|old| old["status"] == *answer);
+            let old = condition(&before, kind).filter(|old| old["status"] == *answer);
             let since = old.map_or_else(|| now.clone().into(), |old| old["lastTransitionTime"].clone());
             json!({
                 "type": kind, "status": answer, "lastHeartbeatTime": now, "lastTransitionTime": since,

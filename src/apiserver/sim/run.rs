@@ -201,7 +201,7 @@ impl Sim {
                 plural: kind.plural.clone(),
                 namespaced: kind.namespaced,
             });
-            self.names.insert(qualified(&kind.group, &kind.plural).into(), resource);
+            self.names.insert(qualified(&kind.group, &kind.plural), resource);
             self.kinds.entry(resource).or_insert_with(|| Arc::clone(kind));
         }
     }
@@ -259,8 +259,7 @@ impl Sim {
 
     async fn update(&self, key: &Key, object: Value, part: Part) -> Result<(u64, String), Status> {
         let kind = self.kind(key.resource)?;
-        let mut options = WriteOptions::default();
-        options.part = part;
+        let options = WriteOptions { part, ..WriteOptions::default() };
         let written = self.registry.update(kind, &key.namespace, &key.name, object, &options).await?;
         Ok((written.object.revision(), key.name.to_string()))
     }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    fields::{seconds_later, stamp},
+    fields::{seconds_later, stamp, text},
     names::Dice,
 };
 use crate::{
@@ -70,7 +70,10 @@ const DAYS: i64 = 120;
 const NAMESPACES: [&str; 8] =
     ["shop", "payments", "monitoring", "search", "media", "identity", "analytics", "logistics"];
 
-/// Fills an empty registry.
+/// Kinds of which a new server has some already.
+const SELF_MADE: [&str; 2] = ["Namespace", "Service"];
+
+/// Fills a registry that has nothing but what a server begins with.
 ///
 /// Errors: it is not empty, or its storage is full.
 pub async fn seed(registry: &Registry, seed: &Seed) -> Result<Seeded, Status> {
@@ -81,7 +84,15 @@ pub async fn seed(registry: &Registry, seed: &Seed) -> Result<Seeded, Status> {
     let lots = std::mem::take(&mut planner.lots);
     for Lot { group, kind, objects } in lots {
         let Some(kind) = registry.kind(group, kind) else { continue };
-        made.objects += registry.fill(&kind, objects.into_iter()).await?;
+        let mut new = Vec::with_capacity(objects.len());
+        for object in objects {
+            // A server makes some by itself: namespaces, the service of its API.
+            let (namespace, name) = (text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
+            if !SELF_MADE.contains(&kind.kind.as_str()) || registry.get(&kind, namespace, name).await.is_err() {
+                new.push(object);
+            }
+        }
+        made.objects += registry.fill(&kind, new.into_iter()).await?;
     }
     let Some(kind) = registry.kind("", "Pod") else { return Ok(made) };
     let batches = std::mem::take(&mut planner.batches);

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
+use futures::future::BoxFuture;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -17,6 +18,8 @@ use crate::{
         cluster::{self, Cluster},
         endpoint::Endpoint,
         faults::Faults,
+        registry::Registry,
+        sim,
     },
     app::{App, Options},
     cli::{
@@ -25,6 +28,7 @@ use crate::{
     },
     read::Freshness,
     serve::Published,
+    wire::status::Status,
 };
 
 /// What the first members are called.
@@ -186,11 +190,27 @@ async fn start_member(
     let options = cluster::Options {
         version: plan.version.to_owned(),
         seed: plan.seed,
+        churn: plan.churn,
         listen: ([127, 0, 0, 1], 0).into(),
         token: token(),
     };
-    let cluster = Cluster::start(options, tasks, stop, |_registry| Box::pin(async { Ok(()) })).await?;
-    Ok((cluster, plan.pods))
+    let seed = sim::Seed {
+        seed: plan.seed,
+        pods: plan.pods,
+        name: plan.name.clone(),
+        version: plan.version.to_owned(),
+        ..sim::Seed::default()
+    };
+    let (told, seeded) = tokio::sync::oneshot::channel();
+    let fill = |registry: Registry| -> BoxFuture<'static, Result<(), Status>> {
+        Box::pin(async move {
+            // Who waits for it is below.
+            let _unheard = told.send(sim::seed(&registry, &seed).await?.pods);
+            Ok(())
+        })
+    };
+    let cluster = Cluster::start(options, tasks, stop, fill).await?;
+    Ok((cluster, seeded.await?))
 }
 
 fn token() -> String {

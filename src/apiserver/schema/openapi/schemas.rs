@@ -25,7 +25,9 @@ pub(super) fn schemas(spec: Spec, served: &[Served<'_>]) -> Value {
             Some(schema) => writer.custom(&common, one, schema),
             None => writer.named(one.types, one.type_name),
         }
-        writer.list(&common, one);
+        if one.verbs.iter().any(|verb| verb == "list") {
+            writer.list(&common, one);
+        }
         let kind = one.kind_value();
         let list = json!({"group": one.group, "kind": format!("{}List", one.kind), "version": one.version});
         writer.mark(one.type_name, kind);

@@ -141,7 +141,7 @@ fn bits(field: &str, first: u32, last: u32, names: &[&str]) -> Result<u64, Strin
 /// Of `1h30m`.
 fn seconds(text: &str) -> Option<i64> {
     let span: Span = text.parse().ok()?;
-    i64::try_from(span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?.as_secs()).ok()
+    Some(span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).ok()?.as_secs())
 }
 
 #[cfg(test)]

@@ -134,7 +134,11 @@ impl Rollout<'_> {
         });
         if is_saturated {
             let old: Vec<Set> = self.old.iter().filter(|set| set.wanted() > 0).cloned().collect();
-            return old.iter().fold(false, |scaled, set| self.scale_set(set, 0, true) || scaled);
+            let mut scaled = false;
+            for set in &old {
+                scaled |= self.scale_set(set, 0, true);
+            }
+            return scaled;
         }
         self.is_rolling && self.scale_in_proportion(active)
     }
@@ -159,7 +163,11 @@ impl Rollout<'_> {
         if let Some(first) = sizes.first_mut() {
             *first = (*first + to_add - added).max(0);
         }
-        active.iter().zip(sizes).fold(false, |scaled, (set, size)| self.scale_set(set, size, true) || scaled)
+        let mut scaled = false;
+        for (set, size) in active.iter().zip(sizes) {
+            scaled |= self.scale_set(set, size, true);
+        }
+        scaled
     }
 
     /// The change of a set that keeps its part of the whole.

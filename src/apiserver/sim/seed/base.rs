@@ -107,7 +107,7 @@ impl Planner<'_> {
         ];
         let labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
         let annotations = json!({"rbac.authorization.kubernetes.io/autoupdate": "true"});
-        let mut bootstrap = |planner: &mut Self, name: &str| {
+        let bootstrap = |planner: &mut Self, name: &str| {
             let mut metadata = planner.metadata("", name, DAYS * 86_400);
             metadata["labels"] = labels.clone();
             metadata["annotations"] = annotations.clone();

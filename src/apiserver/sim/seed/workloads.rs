@@ -158,7 +158,7 @@ impl Planner<'_> {
     }
 
     /// The pod of a template, with what a server and its admission fill in.
-    fn model(&mut self, owner: &Value, template: &Value, name: Value) -> Value {
+    fn model(&self, owner: &Value, template: &Value, name: Value) -> Value {
         let mut pod = self.defaulted("", "Pod", pod_of(owner, template, name));
         let spec = &mut pod["spec"];
         for (field, value) in [

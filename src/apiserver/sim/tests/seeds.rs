@@ -1,5 +1,8 @@
 use super::*;
-use crate::apiserver::sim::{Seed, Seeded, seed};
+use crate::apiserver::{
+    serve::bootstrap,
+    sim::{Seed, Seeded, seed},
+};
 
 fn registry(chance: u64) -> Registry {
     let clock = TokioClock::starting(START.parse().unwrap());
@@ -10,6 +13,8 @@ fn registry(chance: u64) -> Registry {
 
 async fn filled(of: &Seed) -> (Town, Seeded) {
     let registry = registry(of.seed);
+    // What a server begins with is no hindrance.
+    bootstrap(&registry).await.unwrap();
     let made = seed(&registry, of).await.unwrap();
     let mut sim = Sim::new(registry.clone(), Options { seed: of.seed, ..Options::default() });
     let changes = sim.begin().await.unwrap();
@@ -58,4 +63,31 @@ async fn seeds_make_alike_and_sizes_hold() {
     assert!(made.objects > made.pods);
     let (bare, _) = filled(&Seed { pods: 0, nodes: 1, ..of }).await;
     assert!(bare.get("services", "kubernetes").await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn churn_keeps_a_cluster_alive() {
+    let of = Seed { pods: 120, ..Seed::default() };
+    let (town, made) = filled(&of).await;
+    let before: std::collections::BTreeSet<String> =
+        bodies(&town).await.into_iter().map(|(key, _)| key).filter(|key| key.starts_with("pods/")).collect();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let churn = crate::apiserver::sim::churn(
+        town.registry.clone(),
+        crate::apiserver::sim::Churn { seed: 1, per_second: 2.0 },
+        stop.clone(),
+    );
+    let registry = town.registry.clone();
+    let live = Sim::new(registry, Options::default()).run(stop.clone());
+    let end = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        stop.cancel();
+    };
+    tokio::join!(churn, live, end);
+    let after: std::collections::BTreeSet<String> =
+        bodies(&town).await.into_iter().map(|(key, _)| key).filter(|key| key.starts_with("pods/")).collect();
+    assert!(before.difference(&after).count() > 10, "pods went");
+    assert!(after.difference(&before).count() > 10, "pods came");
+    let (few, many) = (made.pods * 2 / 3, made.pods * 3 / 2);
+    assert!((few..many).contains(&after.len()), "{} of {}", after.len(), made.pods);
 }

@@ -158,8 +158,7 @@ async fn a_pod_that_fits_nowhere_waits() {
     node["status"] = json!({"capacity": {"cpu": "128", "memory": "512Gi", "pods": "110"}});
     town.create("nodes", node.clone()).await.unwrap();
     let kind = town.kind("nodes");
-    let mut options = WriteOptions::default();
-    options.part = crate::apiserver::registry::Part::Status;
+    let options = WriteOptions { part: crate::apiserver::registry::Part::Status, ..WriteOptions::default() };
     town.registry
         .modify(&kind, "", "large", &options, |large| {
             large["status"] =

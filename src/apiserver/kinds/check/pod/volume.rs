@@ -8,7 +8,7 @@ use super::{
     super::storage,
     Doc, Errors, Path,
     container::{descending, field_reference, no_backsteps, resource_reference},
-    dns_label,
+    dns_label, dns_subdomain,
 };
 
 /// The order in which sources are looked at.
@@ -218,11 +218,7 @@ fn projected(source: &Value, at: &Path, errors: &mut Errors) {
             let at = at.child("serviceAccountToken");
             let seconds = token.number("expirationSeconds").unwrap_or(0);
             if seconds < 600 {
-                errors.invalid(
-                    &at.child("expirationSeconds"),
-                    seconds,
-                    "may not specify a duration less than 10 minutes",
-                );
+                errors.invalid(&at, seconds, "may not specify a duration less than 10 minutes");
             }
             if token.text("path").is_empty() {
                 errors.required(&at.child("path"), "");
