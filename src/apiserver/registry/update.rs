@@ -198,21 +198,7 @@ impl Registry {
         check(kind, name, preconditions, &old)?;
         let mut new = revise(Some(&old))?;
         meta::set_type(&mut new, kind);
-        let asked = meta::text(&new, "resourceVersion");
-        match asked {
-            "" | "0" if strategy.updates_unconditionally() => {}
-            "" | "0" => {
-                let why = "Invalid value: 0: must be specified for an update";
-                let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
-                return Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]));
-            }
-            asked if asked != meta::text(&old, "resourceVersion") => {
-                return Err(errors::conflict(kind, name, MODIFIED));
-            }
-            _ => {}
-        }
-        // Without one it is the present one's: what is there is written over.
-        meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
+        check_revision(kind, name, &new, &old)?;
         let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
         let others = self.others(&strategy.wants(&new)).await?;
         let context = self.context(&now, &suffix, &others);
@@ -265,6 +251,22 @@ impl Registry {
                 again(error)
             }
         }
+    }
+}
+
+/// Holds the revision that a client's object has to the one that is there.
+///
+/// Errors: 409; 422 where the kind wants one and there is none.
+fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+    match meta::text(new, "resourceVersion") {
+        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
+        "" | "0" => {
+            let why = "Invalid value: 0: must be specified for an update";
+            let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
+            Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]))
+        }
+        asked if asked != meta::text(old, "resourceVersion") => Err(errors::conflict(kind, name, MODIFIED)),
+        _ => Ok(()),
     }
 }
 
