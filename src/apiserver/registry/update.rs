@@ -199,6 +199,8 @@ impl Registry {
         let mut new = revise(Some(&old))?;
         meta::set_type(&mut new, kind);
         check_revision(kind, name, &new, &old)?;
+        // Without one it is the present one's: what is there is written over.
+        meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
         let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
         let others = self.others(&strategy.wants(&new)).await?;
         let context = self.context(&now, &suffix, &others);
@@ -296,6 +298,22 @@ pub(super) fn check(kind: &Kind, name: &str, preconditions: &Preconditions, ther
         return failed("ResourceVersion", revision, meta::text(there, "resourceVersion"));
     }
     Ok(())
+}
+
+/// Checks the revision that a client wants to write over.
+///
+/// Errors: 409, 422.
+fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+    match meta::text(new, "resourceVersion") {
+        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
+        "" | "0" => {
+            let why = "Invalid value: 0: must be specified for an update";
+            let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
+            Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]))
+        }
+        asked if asked != meta::text(old, "resourceVersion") => Err(errors::conflict(kind, name, MODIFIED)),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a new state of what a client wants and what is there, and answers the warnings.
