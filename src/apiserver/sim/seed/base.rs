@@ -197,10 +197,6 @@ impl Planner<'_> {
         address: &str,
         age: i64,
     ) -> Value {
-        if let Ok(address) = address.parse() {
-            // Nobody else has taken it: the registry is empty.
-            let _taken = self.registry.allocator().take_address(address);
-        }
         let mut metadata = self.metadata(namespace, name, age);
         metadata["labels"] = labels;
         let mut spec = json!({"clusterIP": address, "clusterIPs": [address], "type": "ClusterIP", "ports": ports});
