@@ -108,12 +108,13 @@ impl Server {
         let events = self.items(EVENTS).await;
         let of = events.iter().filter(|event| kinds.contains(&text(&event["involvedObject"]["kind"]).as_str()));
         let words = of.map(|event| {
-            let mut message = text(&event["message"]);
+            // After ten alike, a recorder of Kubernetes' writes them into one.
+            let mut message = text(&event["message"]).replace("(combined from similar events): ", "");
             for (set, instead) in sets.iter().zip(MADE_UP) {
                 message = message.replace(&text(&set["metadata"]["labels"]["pod-template-hash"]), instead);
             }
             let message: Vec<String> = message.split(' ').map(without_letters).collect();
-            let by = text(&event["reportingComponent"]);
+            let by = text(&event["source"]["component"]);
             format!("{} {} {by} {}", text(&event["type"]), text(&event["reason"]), message.join(" "))
         });
         words.collect()
