@@ -278,6 +278,11 @@ fn masked(value: &Value) -> Value {
                             "<time>".into()
                         }
                     }
+                    // Whose number `/scale` set is told in another way: docs/embedded.md.
+                    "managedFields" if fields.contains_key("generation") => continue,
+                    "name" if value.as_str().is_some_and(|name| name.starts_with("kube-api-access-")) => {
+                        "<name>".into()
+                    }
                     "message" => sentence(value.as_str().unwrap_or_default()).into(),
                     _ => masked(value),
                 };

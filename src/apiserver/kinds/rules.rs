@@ -234,7 +234,8 @@ fn pod_grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
     } else {
         period
     };
-    (period > 0).then_some(period)
+    // None is a grace, too: it is told before the pod is gone.
+    Some(period)
 }
 
 fn of_workloads(kind: &str) -> Rules {

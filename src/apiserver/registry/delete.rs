@@ -37,6 +37,8 @@ pub struct Deleted {
 enum Step {
     /// It is gone with this change.
     Remove,
+    /// It becomes this, and then it is gone: it has no time left.
+    End(Value),
     /// It becomes this.
     Put(Value),
     /// It is on its way already.
@@ -106,6 +108,9 @@ impl Registry {
         let outcome = match step(kind, &value, options, self.inner.env.now()) {
             Step::Wait => return done(old, false),
             Step::Remove if options.dry_run => return done(old, true),
+            Step::End(new) if options.dry_run => {
+                return done(Object::of_value(&record.key, &new, record.revision), true);
+            }
             Step::Put(new) if options.dry_run => {
                 return done(Object::of_value(&record.key, &new, record.revision), false);
             }
@@ -113,6 +118,7 @@ impl Registry {
                 kind.strategy.release(&value, None, &self.inner.allocator);
                 Deleted { object: Self::object(kind, record, revision), gone: true }
             }),
+            Step::End(new) => self.end(kind, record, &value, &new).await,
             Step::Put(new) if new == value => return done(old, false),
             Step::Put(new) => {
                 let bytes = encode(&kind.strategy.to_storage(new.clone()));
@@ -127,6 +133,18 @@ impl Registry {
             Err(StorageError::Unmet(now)) => Ok(Err(now)),
             Err(error) => Err(errors::of_storage(&error)),
         }
+    }
+}
+
+impl Registry {
+    /// Tells watchers that an object has no time left, and removes it.
+    async fn end(&self, kind: &Kind, record: &Record, old: &Value, new: &Value) -> Result<Deleted, StorageError> {
+        let storage = &self.inner.storage;
+        let bytes = encode(&kind.strategy.to_storage(new.clone()));
+        let revision = storage.put(&record.key, bytes, When::At(record.revision)).await?;
+        let revision = storage.delete(&record.key, revision).await?;
+        kind.strategy.release(old, None, &self.inner.allocator);
+        Ok(Deleted { object: Object::of_value(&record.key, new, revision), gone: true })
     }
 }
 
@@ -184,6 +202,7 @@ fn step(kind: &Kind, old: &Value, options: &DeleteOptions, now: Timestamp) -> St
     }
     match is_graceful {
         Some(seconds) if waits || seconds > 0 => Step::Put(new),
+        Some(_) => Step::End(new),
         None if waits => {
             mark(&mut new, now);
             Step::Put(new)

@@ -23,7 +23,6 @@ impl Registry {
             meta::fill(&mut object, &self.inner.env);
             let (namespace, name) =
                 (meta::text(&object, "namespace").to_owned(), meta::text(&object, "name").to_owned());
-            self.claim(kind, &mut object)?;
             let value = encode(&kind.strategy.to_storage(arranged(kind, object)));
             let key = key_of(kind, &namespace, &name);
             let put = self.inner.storage.put(&key, value, When::Absent).await;
@@ -34,15 +33,5 @@ impl Registry {
             count += 1;
         }
         Ok(count)
-    }
-
-    /// Takes the addresses that an object brings out of the allocator: no later one gets them.
-    fn claim(&self, kind: &Kind, object: &mut Value) -> Result<(), Status> {
-        if object.pointer("/spec/clusterIP").is_none() {
-            return Ok(());
-        }
-        let now = self.inner.env.now_text();
-        let taken = kind.strategy.allocate(object, None, self.context(&now, "", &[]));
-        taken.map_err(|causes| errors::invalid(kind, meta::text(object, "name"), causes))
     }
 }

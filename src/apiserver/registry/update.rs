@@ -211,6 +211,8 @@ impl Registry {
             }
             _ => {}
         }
+        // Without one it is the present one's: what is there is written over.
+        meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
         let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
         let others = self.others(&strategy.wants(&new)).await?;
         let context = self.context(&now, &suffix, &others);

@@ -113,6 +113,7 @@ fn cause(reason: &str, field: &str, message: impl Into<String>) -> Cause {
 #[serde(rename_all = "camelCase", default)]
 struct Body {
     kind: Option<String>,
+    api_version: Option<String>,
     grace_period_seconds: Option<i64>,
     preconditions: Option<BodyPreconditions>,
     orphan_dependents: Option<bool>,
@@ -136,8 +137,11 @@ pub(super) fn of_delete(query: &str, body: &Bytes) -> Result<(DeleteOptions, boo
         of_query(query)?
     } else {
         let said: Body = serde_json::from_slice(body).map_err(|error| Status::bad_request(error.to_string()))?;
-        if said.kind.as_deref().is_some_and(|kind| !matches!(kind, "" | "DeleteOptions")) {
-            return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
+        if let Some(kind) = said.kind.as_deref().filter(|kind| !matches!(*kind, "" | "DeleteOptions")) {
+            let version = said.api_version.as_deref().unwrap_or("meta.k8s.io/v1");
+            let scheme = "in scheme \"pkg/runtime/scheme.go:111\"";
+            let message = format!("no kind {kind:?} is registered for version {version:?} {scheme}");
+            return Err(Status::bad_request(message));
         }
         said
     };
@@ -182,6 +186,7 @@ fn of_query(query: &str) -> Result<Body, Status> {
     let dry_run = values(query, "dryRun");
     Ok(Body {
         kind: None,
+        api_version: None,
         grace_period_seconds: query_value(query, "gracePeriodSeconds").map(number).transpose()?,
         preconditions: None,
         orphan_dependents: query_value(query, "orphanDependents")

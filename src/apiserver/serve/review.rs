@@ -27,7 +27,7 @@ const KINDS: [(&str, &str, &str, bool); 6] = [
 ];
 
 /// The kinds of questions, and bindings, which are not stored either.
-pub fn kinds(types: &Arc<Types>) -> Vec<Kind> {
+pub(super) fn kinds(types: &Arc<Types>) -> Vec<Kind> {
     let kind = |group: &str, plural: &str, kind: &str, namespaced: bool| {
         let package = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() };
         Kind {

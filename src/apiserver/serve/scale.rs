@@ -82,7 +82,7 @@ impl ApiServer {
             let new = match (&put, &patch) {
                 (Some(put), _) => put.clone(),
                 (None, Some(patch)) => patched(&present, patch)?,
-                (None, None) => present.clone(),
+                (None, None) => present,
             };
             set(kind, object, &new)
         };

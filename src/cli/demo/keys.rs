@@ -48,6 +48,7 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        drop(tcsetattr(&self.terminal, OptionalActions::Now, &self.before));
+        // A terminal that is gone needs nothing.
+        let _gone = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
     }
 }

@@ -9,11 +9,11 @@ mod weather;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -157,7 +157,7 @@ async fn follow_keys(fleet: &Fleet) -> anyhow::Result<()> {
 }
 
 fn next_steps(kubeconfig: &Path, names: &[String], has_flaky: bool) -> String {
-    let at = |index: usize| names.get(index).or(names.first()).map_or("east", String::as_str);
+    let at = |index: usize| names.get(index).or_else(|| names.first()).map_or("east", String::as_str);
     let (second, last) = (at(1), names.last().map_or("east", String::as_str));
     let flaky = if has_flaky && names.len() > 1 {
         format!(

@@ -29,7 +29,7 @@ pub(super) fn apply(name: &str, value: &mut Value) {
             if !name.is_empty()
                 && let Some(labels) = inner(value, "metadata").and_then(|metadata| inner(metadata, "labels"))
             {
-                super::super::put(labels, "kubernetes.io/metadata.name", Some(name.into()));
+                crate::apiserver::kinds::put(labels, "kubernetes.io/metadata.name", Some(name.into()));
             }
             set_phase(value, "Active");
         }
@@ -194,10 +194,10 @@ fn service(value: &mut Value) {
     let Some(spec) = inner(value, "spec") else { return };
     fill_empty(spec, "sessionAffinity", "None");
     match spec.text("sessionAffinity") {
-        "None" => super::super::put(spec, "sessionAffinityConfig", None),
+        "None" => crate::apiserver::kinds::put(spec, "sessionAffinityConfig", None),
         "ClientIP" if !spec.has("sessionAffinityConfig.clientIP.timeoutSeconds") => {
             let config = json!({"clientIP": {"timeoutSeconds": 10800}});
-            super::super::put(spec, "sessionAffinityConfig", Some(config));
+            crate::apiserver::kinds::put(spec, "sessionAffinityConfig", Some(config));
         }
         _ => {}
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Number, Value};
 
-use super::super::go;
+use crate::apiserver::patch::go;
 
 /// One step from a value to a part of it. The order is that of `managedFields`.
 #[derive(Clone, Debug)]

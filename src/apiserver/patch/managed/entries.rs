@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::super::{Subject, fields::Set};
+use crate::apiserver::patch::{Subject, fields::Set};
 
 /// How somebody came to own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,10 +83,10 @@ impl Owner {
     ///
     /// Source: kubernetes/apimachinery `managedfields/internal/conflict.go`, `printManager`.
     pub(crate) fn shown(&self) -> String {
-        let mut shown = super::super::go::quoted(&self.manager);
+        let mut shown = crate::apiserver::patch::go::quoted(&self.manager);
         if !self.subresource.is_empty() {
             shown.push_str(" with subresource ");
-            shown.push_str(&super::super::go::quoted(&self.subresource));
+            shown.push_str(&crate::apiserver::patch::go::quoted(&self.subresource));
         }
         if self.operation == Operation::Update {
             shown.push_str(" using ");

@@ -6,12 +6,12 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::Value;
 
-use super::super::{
+use super::{Owned, Owner};
+use crate::apiserver::patch::{
     Subject,
     fields::{Element, Set},
     typed::{self, Comparison, Faults, Shape},
 };
-use super::{Owned, Owner};
 
 /// Who owns what, of one object.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::Subject;
+use crate::apiserver::patch::Subject;
 use crate::apiserver::schema::arrange;
 
 /// The object that is there, without its managed fields; or the empty one.

@@ -8,7 +8,7 @@ use super::{
     super::storage,
     Doc, Errors, Path,
     container::{descending, field_reference, no_backsteps, resource_reference},
-    dns_label, dns_subdomain,
+    dns_label,
 };
 
 /// The order in which sources are looked at.
@@ -101,10 +101,8 @@ fn of_kind(kind: &str, source: &Value, volume: &Value, pod: &str, at: &Path, err
         }
     };
     match kind {
-        "emptyDir" => {
-            if source.at("sizeLimit").and_then(Value::as_str).is_some_and(|limit| limit.starts_with('-')) {
-                errors.forbidden(&at.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
-            }
+        "emptyDir" if source.at("sizeLimit").and_then(Value::as_str).is_some_and(|limit| limit.starts_with('-')) => {
+            errors.forbidden(&at.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
         }
         "hostPath" => {
             host_path(source, at, errors);
