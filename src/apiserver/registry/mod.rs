@@ -78,6 +78,11 @@ impl Registry {
         &self.inner.env
     }
 
+    /// What gives out addresses and ports.
+    pub fn allocator(&self) -> &Allocator {
+        &self.inner.allocator
+    }
+
     /// The kinds that are served now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.inner.catalog.load()

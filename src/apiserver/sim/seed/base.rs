@@ -197,6 +197,10 @@ impl Planner<'_> {
         address: &str,
         age: i64,
     ) -> Value {
+        if let Ok(address) = address.parse() {
+            // One that is taken is that of the service that the server began with, which stays.
+            let _taken = self.registry.allocator().take_address(address);
+        }
         let mut metadata = self.metadata(namespace, name, age);
         metadata["labels"] = labels;
         let mut spec = json!({"clusterIP": address, "clusterIPs": [address], "type": "ClusterIP", "ports": ports});
