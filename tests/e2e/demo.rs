@@ -49,7 +49,7 @@ impl Demo {
 }
 
 fn launch(folder: &TempDir, port: &Port, flags: &[&str]) -> Process {
-    let address = port.addr().to_string();
+    let address = port.addr();
     let args = [&["demo", "--listen", &address], flags].concat();
     let log = folder.path().join("demo.log");
     let home = folder.path().to_owned();

@@ -153,7 +153,7 @@ impl Answer {
 }
 
 enum Server {
-    Real(Api),
+    Real(Box<Api>),
     Embedded(ApiServer),
 }
 
@@ -322,8 +322,11 @@ async fn bodies_and_definitions_come_out_as_at_a_kube_apiserver() {
     bootstrap(&registry).await.unwrap();
     let mut definitions = Definitions::new(registry.clone()).unwrap();
     let embedded = ApiServer::new(registry, Settings::new("v1.36.2"));
-    let mut both =
-        Both { real: Server::Real(east.api().await), embedded: Server::Embedded(embedded), wrong: String::new() };
+    let mut both = Both {
+        real: Server::Real(Box::new(east.api().await)),
+        embedded: Server::Embedded(embedded),
+        wrong: String::new(),
+    };
     let cancel = CancellationToken::new();
     let script = async move {
         for server in [&both.real, &both.embedded] {

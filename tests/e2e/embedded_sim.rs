@@ -31,7 +31,7 @@ const EVENTS: &str = "/api/v1/namespaces/default/events?limit=500";
 const MADE_UP: [&str; 3] = ["SET-A", "SET-B", "SET-C"];
 
 enum Server {
-    Real(Api),
+    Real(Box<Api>),
     Embedded(ApiServer),
 }
 
@@ -265,7 +265,7 @@ async fn stateful_set(server: &Server) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn workloads_live_as_in_a_real_cluster() {
     let member = Member::start("sim", MemberOptions::with_workloads(3)).await;
-    let real = Server::Real(member.api().await);
+    let real = Server::Real(Box::new(member.api().await));
     let registry = built_in(Arc::new(Memory::default()), Env::default());
     bootstrap(&registry).await.unwrap();
     let embedded = Server::Embedded(ApiServer::new(registry.clone(), Settings::new("v1.36.3")));

@@ -200,7 +200,7 @@ fn namespaces() -> Vec<Step> {
 #[tokio::test]
 async fn writes_and_deletes_come_out_as_at_a_kube_apiserver() {
     let east = Member::start("east", MemberOptions::default()).await;
-    let real = Server::Real(east.api().await);
+    let real = Server::Real(Box::new(east.api().await));
     let registry = built_in(Arc::new(Memory::default()), Env::default());
     bootstrap(&registry).await.unwrap();
     let embedded = Server::Embedded(ApiServer::new(registry, Settings::new("v1.36.2")));
@@ -223,7 +223,7 @@ async fn writes_and_deletes_come_out_as_at_a_kube_apiserver() {
 }
 
 enum Server {
-    Real(Api),
+    Real(Box<Api>),
     Embedded(ApiServer),
 }
 

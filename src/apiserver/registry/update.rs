@@ -198,19 +198,7 @@ impl Registry {
         check(kind, name, preconditions, &old)?;
         let mut new = revise(Some(&old))?;
         meta::set_type(&mut new, kind);
-        let asked = meta::text(&new, "resourceVersion");
-        match asked {
-            "" | "0" if strategy.updates_unconditionally() => {}
-            "" | "0" => {
-                let why = "Invalid value: 0: must be specified for an update";
-                let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
-                return Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]));
-            }
-            asked if asked != meta::text(&old, "resourceVersion") => {
-                return Err(errors::conflict(kind, name, MODIFIED));
-            }
-            _ => {}
-        }
+        check_revision(kind, name, &new, &old)?;
         // Without one it is the present one's: what is there is written over.
         meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
         let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
@@ -268,6 +256,22 @@ impl Registry {
     }
 }
 
+/// Holds the revision that a client's object has to the one that is there.
+///
+/// Errors: 409; 422 where the kind wants one and there is none.
+fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+    match meta::text(new, "resourceVersion") {
+        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
+        "" | "0" => {
+            let why = "Invalid value: 0: must be specified for an update";
+            let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
+            Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]))
+        }
+        asked if asked != meta::text(old, "resourceVersion") => Err(errors::conflict(kind, name, MODIFIED)),
+        _ => Ok(()),
+    }
+}
+
 fn again(error: StorageError) -> Result<Attempt, Status> {
     match error {
         StorageError::Unmet(there) => Ok(Attempt::Again(there)),
@@ -294,6 +298,22 @@ pub(super) fn check(kind: &Kind, name: &str, preconditions: &Preconditions, ther
         return failed("ResourceVersion", revision, meta::text(there, "resourceVersion"));
     }
     Ok(())
+}
+
+/// Checks the revision that a client wants to write over.
+///
+/// Errors: 409, 422.
+fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+    match meta::text(new, "resourceVersion") {
+        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
+        "" | "0" => {
+            let why = "Invalid value: 0: must be specified for an update";
+            let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
+            Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]))
+        }
+        asked if asked != meta::text(old, "resourceVersion") => Err(errors::conflict(kind, name, MODIFIED)),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a new state of what a client wants and what is there, and answers the warnings.
