@@ -27,7 +27,7 @@ const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const EVENTS: &str = "/api/v1/namespaces/default/events?limit=500";
-/// Sets whose letters were made up, in the order of their revisions.
+/// Sets whose letters were made up, in the order of their images.
 const MADE_UP: [&str; 3] = ["SET-A", "SET-B", "SET-C"];
 
 enum Server {
@@ -79,7 +79,7 @@ impl Server {
     /// What people see of everything that a test made.
     async fn seen(&self, paths: &[&str]) -> String {
         let mut sets = self.items(SETS).await;
-        sets.sort_by_key(|set| set["metadata"]["creationTimestamp"].to_string());
+        sets.sort_by_key(|set| set["spec"]["template"]["spec"]["containers"][0]["image"].to_string());
         let letters: Vec<String> = sets
             .iter()
             .map(|set| set["metadata"]["labels"]["pod-template-hash"].as_str().unwrap_or_default().to_owned())
@@ -103,17 +103,18 @@ impl Server {
     /// Reasons and words of what controllers tell; those of pods are kubelets'.
     async fn told(&self, kinds: &[&str]) -> BTreeSet<String> {
         let mut sets = self.items(SETS).await;
-        sets.sort_by_key(|set| set["metadata"]["creationTimestamp"].to_string());
+        sets.sort_by_key(|set| set["spec"]["template"]["spec"]["containers"][0]["image"].to_string());
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let events = self.items(EVENTS).await;
         let of = events.iter().filter(|event| kinds.contains(&text(&event["involvedObject"]["kind"]).as_str()));
         let words = of.map(|event| {
-            let mut message = text(&event["message"]);
+            // After ten alike, a recorder of Kubernetes' writes them into one.
+            let mut message = text(&event["message"]).replace("(combined from similar events): ", "");
             for (set, instead) in sets.iter().zip(MADE_UP) {
                 message = message.replace(&text(&set["metadata"]["labels"]["pod-template-hash"]), instead);
             }
             let message: Vec<String> = message.split(' ').map(without_letters).collect();
-            let by = text(&event["reportingComponent"]);
+            let by = text(&event["source"]["component"]);
             format!("{} {} {by} {}", text(&event["type"]), text(&event["reason"]), message.join(" "))
         });
         words.collect()

@@ -129,6 +129,8 @@ struct Planner<'a> {
     places: Arc<[Place]>,
     /// The next address of a pod, and the next node.
     next_address: u32,
+    /// How many addresses of services are given out.
+    next_service: u32,
     next_place: usize,
     /// Pods so far.
     count: usize,
@@ -153,6 +155,7 @@ impl<'a> Planner<'a> {
             batches: Vec::new(),
             places: (0..nodes).map(place).collect(),
             next_address: 2,
+            next_service: 0,
             next_place: 0,
             count: 0,
         }

@@ -143,7 +143,7 @@ impl Row<'_> {
         let mut report = report;
         if let Some(report) = &mut report {
             let pod = &key.name;
-            report.done.message = format!("delete Pod {pod} in StatefulSet {} successful", self.sight.key.name);
+            report.done.message = format!("Delete Pod {pod} in StatefulSet {} successful", self.sight.key.name);
         }
         self.outcome.actions.push(Action::Delete { key, uid, propagation, grace, report });
     }
@@ -177,7 +177,7 @@ impl Row<'_> {
             pod["spec"]["volumes"] = volumes.into();
         }
         let mut report = made(self.sight.key, BY, "SuccessfulCreate", "FailedCreate", "pod: ");
-        report.done.message = format!("create Pod {name} in StatefulSet {set} successful");
+        report.done.message = format!("Create Pod {name} in StatefulSet {set} successful");
         self.outcome.create_telling(PODS, &self.sight.key.namespace, pod, Some(report));
     }
 
@@ -198,7 +198,7 @@ impl Row<'_> {
         }
         self.outcome.create(CLAIMS, namespace, object);
         let set = &self.sight.key.name;
-        let message = format!("create Claim {claim} Pod {pod} in StatefulSet {set} success");
+        let message = format!("Create Claim {claim} Pod {pod} in StatefulSet {set} success");
         self.outcome.tell(Happening::normal(self.sight.key, BY, "SuccessfulCreate", message));
     }
 }

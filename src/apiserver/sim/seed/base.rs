@@ -198,7 +198,7 @@ impl Planner<'_> {
         age: i64,
     ) -> Value {
         if let Ok(address) = address.parse() {
-            // Nobody else has taken it: the registry is empty.
+            // One that is taken is that of the service that the server began with, which stays.
             let _taken = self.registry.allocator().take_address(address);
         }
         let mut metadata = self.metadata(namespace, name, age);

@@ -471,7 +471,8 @@ impl Planner<'_> {
     fn beside(&mut self, want: &Want<'_>) {
         let (namespace, name) = (want.namespace, want.name);
         let labels = json!({"app.kubernetes.io/name": name});
-        let Ok(address) = self.registry.allocator().any_address() else { return };
+        let address = crate::apiserver::sim::fields::address([10, 96, 1, 1], self.next_service);
+        self.next_service += 1;
         let ports = json!([{"name": "http", "port": 80, "targetPort": want.port, "protocol": "TCP"}]);
         let service =
             self.service(namespace, name, labels.clone(), labels.clone(), ports, &address.to_string(), want.age);
