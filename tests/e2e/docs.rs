@@ -15,8 +15,9 @@ use std::{
 use crate::support::{MemberOptions, Port, Process, Testbed, binary, eventually, program};
 
 /// Commands that are not run, by page and beginning, and why.
-const NOT_RUN: [(&str, &str, &str); 6] = [
-    ("README.md", "scripts/play", "starts three clusters of its own; scripts/test runs it"),
+const NOT_RUN: [(&str, &str, &str); 7] = [
+    ("README.md", "cargo run", "builds; tests/e2e/demo.rs runs what it built"),
+    ("docs/demo.md", "kubefold demo", "a fleet of its own: tests/e2e/demo.rs"),
     ("README.md", "scripts/test", "is what runs this"),
     (
         "docs/streams.md",

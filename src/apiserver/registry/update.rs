@@ -256,22 +256,6 @@ impl Registry {
     }
 }
 
-/// Holds the revision that a client's object has to the one that is there.
-///
-/// Errors: 409; 422 where the kind wants one and there is none.
-fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
-    match meta::text(new, "resourceVersion") {
-        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
-        "" | "0" => {
-            let why = "Invalid value: 0: must be specified for an update";
-            let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
-            Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]))
-        }
-        asked if asked != meta::text(old, "resourceVersion") => Err(errors::conflict(kind, name, MODIFIED)),
-        _ => Ok(()),
-    }
-}
-
 fn again(error: StorageError) -> Result<Attempt, Status> {
     match error {
         StorageError::Unmet(there) => Ok(Attempt::Again(there)),
