@@ -284,6 +284,22 @@ pub(super) fn check(kind: &Kind, name: &str, preconditions: &Preconditions, ther
     Ok(())
 }
 
+/// Checks the revision that a client wants to write over.
+///
+/// Errors: 409, 422.
+fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+    match meta::text(new, "resourceVersion") {
+        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
+        "" | "0" => {
+            let why = "Invalid value: 0: must be specified for an update";
+            let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
+            Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]))
+        }
+        asked if asked != meta::text(old, "resourceVersion") => Err(errors::conflict(kind, name, MODIFIED)),
+        _ => Ok(()),
+    }
+}
+
 /// Makes a new state of what a client wants and what is there, and answers the warnings.
 ///
 /// Errors: 422.
