@@ -200,7 +200,7 @@ fn a_pod_on_a_node_is_given_time_to_end() {
     let pod = |node: &str, phase: &str| json!({"spec": {"nodeName": node, "terminationGracePeriodSeconds": 30}, "status": {"phase": phase}});
     assert_eq!(strategy.grace_seconds(&pod("n", "Running"), None), Some(30));
     assert_eq!(strategy.grace_seconds(&pod("n", "Running"), Some(5)), Some(5));
-    assert_eq!(strategy.grace_seconds(&pod("n", "Running"), Some(0)), None);
-    assert_eq!(strategy.grace_seconds(&pod("", "Pending"), None), None);
-    assert_eq!(strategy.grace_seconds(&pod("n", "Succeeded"), None), None);
+    assert_eq!(strategy.grace_seconds(&pod("n", "Running"), Some(0)), Some(0));
+    assert_eq!(strategy.grace_seconds(&pod("", "Pending"), None), Some(0));
+    assert_eq!(strategy.grace_seconds(&pod("n", "Succeeded"), None), Some(0));
 }
