@@ -245,11 +245,14 @@ pub(super) fn root(error: &(dyn Error + 'static)) -> String {
     innermost.to_string()
 }
 
-/// As [`root`], in words for h2's when a connection ends under its streams.
+/// As [`root`], in words for h2's and rustls' when a connection ends under its streams.
 fn lost(error: &(dyn Error + 'static)) -> String {
-    match root(error).as_str() {
-        "stream closed because of a broken pipe" => "the connection was cut, or went silent".to_owned(),
-        other => other.to_owned(),
+    let root = root(error);
+    let cut = ["stream closed because of a broken pipe", "peer closed connection without sending TLS close_notify"];
+    if cut.iter().any(|said| root.starts_with(said)) {
+        "the connection was cut, or went silent".to_owned()
+    } else {
+        root
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     super::storage,
     Doc, Errors, Path,
     container::{descending, field_reference, no_backsteps, resource_reference},
-    dns_label,
+    dns_label, dns_subdomain,
 };
 
 /// The order in which sources are looked at.
@@ -87,26 +87,28 @@ fn source(volume: &Value, pod: &str, at: &Path, errors: &mut Errors) {
             continue;
         }
         sources += 1;
-        of_kind(kind, source, volume, pod, &at.child(kind), errors);
+        if kind == "ephemeral" {
+            ephemeral(volume, pod, at, errors);
+        } else {
+            of_kind(kind, source, &at.child(kind), errors);
+        }
     }
     if sources == 0 {
         errors.required(at, "must specify a volume type");
     }
 }
 
-fn of_kind(kind: &str, source: &Value, volume: &Value, pod: &str, at: &Path, errors: &mut Errors) {
+fn of_kind(kind: &str, source: &Value, at: &Path, errors: &mut Errors) {
     let required = |field: &str, errors: &mut Errors| {
         if source.text(field).is_empty() {
             errors.required(&at.child(field), "");
         }
     };
     match kind {
-        "emptyDir" if source.at("sizeLimit").and_then(Value::as_str).is_some_and(|limit| limit.starts_with('-')) => {
+        "emptyDir" if is_negative(source.at("sizeLimit")) => {
             errors.forbidden(&at.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
         }
-        "hostPath" => {
-            host_path(source, at, errors);
-        }
+        "hostPath" => host_path(source, at, errors),
         "secret" => {
             required("secretName", errors);
             keys(source, at, errors);
@@ -129,9 +131,12 @@ fn of_kind(kind: &str, source: &Value, volume: &Value, pod: &str, at: &Path, err
         }
         "projected" => projected(source, at, errors),
         "csi" => required("driver", errors),
-        "ephemeral" => ephemeral(source, volume, pod, at, errors),
         _ => {}
     }
+}
+
+fn is_negative(amount: Option<&Value>) -> bool {
+    amount.and_then(Value::as_str).is_some_and(|amount| amount.starts_with('-'))
 }
 
 pub(in crate::apiserver::kinds::check) fn host_path(source: &Value, at: &Path, errors: &mut Errors) {
@@ -176,9 +181,8 @@ fn non_reserved(path: &str, at: &Path, errors: &mut Errors) {
 }
 
 fn downward(source: &Value, at: &Path, errors: &mut Errors) {
-    for (index, file) in source.items("items").iter().enumerate() {
-        // Not the item's own path, in Kubernetes neither.
-        let _ = index;
+    for file in source.items("items") {
+        // Where no item is named: so it is in Kubernetes.
         if file.text("path").is_empty() {
             errors.required(&at.child("path"), "");
         }
@@ -197,10 +201,10 @@ fn downward(source: &Value, at: &Path, errors: &mut Errors) {
     }
 }
 
-fn projected(source: &Value, at: &Path, errors: &mut Errors) {
-    mode(source, "defaultMode", at, errors);
+fn projected(source: &Value, whole: &Path, errors: &mut Errors) {
+    mode(source, "defaultMode", whole, errors);
     for (index, projection) in source.items("sources").iter().enumerate() {
-        let at = at.child("sources").index(index);
+        let at = whole.child("sources").index(index);
         for kind in ["secret", "configMap"] {
             let Some(source) = projection.at(kind) else { continue };
             let at = at.child(kind);
@@ -213,22 +217,31 @@ fn projected(source: &Value, at: &Path, errors: &mut Errors) {
             downward(source, &at.child("downwardAPI"), errors);
         }
         if let Some(token) = projection.at("serviceAccountToken") {
-            let at = at.child("serviceAccountToken");
+            let at = at.child("serviceAccountToken").child("expirationSeconds");
             let seconds = token.number("expirationSeconds").unwrap_or(0);
             if seconds < 600 {
                 errors.invalid(&at, seconds, "may not specify a duration less than 10 minutes");
             }
             if token.text("path").is_empty() {
-                errors.required(&at.child("path"), "");
+                // Not the source's own path, in Kubernetes neither.
+                errors.required(&whole.child("path"), "");
             }
         }
     }
 }
 
-fn ephemeral(source: &Value, volume: &Value, pod: &str, at: &Path, errors: &mut Errors) {
+fn ephemeral(volume: &Value, pod: &str, whole: &Path, errors: &mut Errors) {
+    let at = whole.child("ephemeral");
+    let Some(source) = volume.at("ephemeral") else { return };
     let Some(template) = source.at("volumeClaimTemplate") else {
         return errors.required(&at.child("volumeClaimTemplate"), "");
     };
     storage::claim_spec(template.get("spec").unwrap_or(&Value::Null), &at.child("volumeClaimTemplate.spec"), errors);
-    let _ = (volume, pod);
+    let name = volume.text("name");
+    if !pod.is_empty() && !name.is_empty() {
+        let claim = format!("{pod}-{name}");
+        for why in dns_subdomain(&claim) {
+            errors.invalid(&whole.child("name"), name, &format!("PVC name {claim:?}: {why}"));
+        }
+    }
 }
