@@ -241,7 +241,7 @@ async fn objects_are_stored_and_refused_as_by_a_kube_apiserver() {
 fn in_one_order(mut status: Value) -> Value {
     let causes = status.pointer_mut("/details/causes").and_then(Value::as_array_mut).filter(|causes| causes.len() > 1);
     let Some(causes) = causes else { return status };
-    causes.sort_by_key(Value::to_string);
+    causes.sort_by_key(|cause| (cause["field"].to_string(), cause.to_string()));
     let message = status["message"].as_str().unwrap_or_default();
     status["message"] = message.split(" is invalid: ").next().unwrap_or_default().into();
     status
@@ -249,12 +249,12 @@ fn in_one_order(mut status: Value) -> Value {
 
 /// A refusal without the name that the server made up, and without differences of Go's own types.
 fn told(status: &Value, made_up: bool) -> Value {
-    let status = in_one_order(without_diff(status));
+    let status = without_diff(status);
     let name = status["details"]["name"].as_str().unwrap_or_default();
     if !made_up || name.is_empty() {
-        return status;
+        return in_one_order(status);
     }
-    serde_json::from_str(&status.to_string().replace(name, "NAME")).unwrap()
+    in_one_order(serde_json::from_str(&status.to_string().replace(name, "NAME")).unwrap())
 }
 
 #[tokio::test]
