@@ -1,6 +1,6 @@
 //! Controllers, a scheduler and kubelets that make workloads live without any machine.
 //!
-//! The core is pure: [`machine::Machine`] takes the changes of a cluster's objects and the time, and says what to do.
+//! The core is pure: `machine::Machine` takes the changes of a cluster's objects and the time, and says what to do.
 //! A shell carries that out by the same calls that clients of HTTP get.
 //!
 //! Everything follows from a seed: the same changes at the same times make the same objects.
