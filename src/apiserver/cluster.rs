@@ -3,13 +3,11 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use http::{Request, Response};
 use jiff::Timestamp;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     apiserver::{
-        Service,
         definitions::Definitions,
         endpoint::{Endpoint, EndpointError},
         faults::Faults,
@@ -18,7 +16,7 @@ use crate::{
         sim::{self, Churn, Logs, Sim, TokioClock, churn},
         storage::Memory,
     },
-    wire::{body::Body, status::Status},
+    wire::status::Status,
 };
 
 /// After a failure of the storage.
@@ -69,8 +67,7 @@ impl Cluster {
             ..Settings::new(&options.version)
         };
         let server = ApiServer::new(registry.clone(), settings);
-        let endpoint =
-            Endpoint::start(options.listen, options.token, Arc::new(Served(server)), Faults::default()).await?;
+        let endpoint = Endpoint::start(options.listen, options.token, Arc::new(server), Faults::default()).await?;
         let sim = Sim::new(registry.clone(), sim::Options { seed: options.seed, ..sim::Options::default() });
         tasks.spawn(sim.run(stop.clone()));
         let busy = Churn { seed: options.seed, per_second: options.churn };
@@ -113,13 +110,5 @@ async fn follow(mut definitions: Definitions, stop: CancellationToken) {
             tracing::warn!(error = status.message, "custom resources are followed anew");
             let _cancelled = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
         }
-    }
-}
-
-struct Served(ApiServer);
-
-impl Service for Served {
-    fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Response<Body>> {
-        Box::pin(self.0.answer(request))
     }
 }

@@ -1,10 +1,12 @@
-//! What is allowed to differ: rules here, explained to users in `docs/differences.md` under a heading `### <id>` each.
+//! What is allowed to differ: rules here, explained to users in `docs/differences.md`, and for the embedded server in
+//! `docs/embedded.md`, under a heading `### <id>` each.
 
+mod embedded;
 mod rules;
 
 use std::collections::BTreeSet;
 
-use crate::{check::Check, differences::rules::RULES, seen::Mismatch};
+use crate::{check::Check, seen::Mismatch};
 
 /// One difference: in which requests it shows, and in what of their answers.
 struct Rule {
@@ -21,39 +23,52 @@ struct Rule {
 
 /// The ids that users can read about, and those that have shown.
 pub(crate) struct Differences {
+    page: &'static str,
+    rules: &'static [Rule],
+    /// Those of another page, which hold here, too.
+    shared: &'static [Rule],
     explained: BTreeSet<String>,
     shown: BTreeSet<&'static str>,
 }
 
 impl Differences {
-    pub(crate) fn read() -> Self {
-        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/differences.md"));
-        let text = text.expect("docs/differences.md");
+    /// Those of kubefold.
+    pub(crate) fn of_kubefold() -> Self {
+        Self::read("docs/differences.md", rules::RULES, &[])
+    }
+
+    /// Those of the embedded server, which has many of kubefold's, too.
+    pub(crate) fn of_embedded() -> Self {
+        Self::read("docs/embedded.md", embedded::RULES, rules::RULES)
+    }
+
+    fn read(page: &'static str, rules: &'static [Rule], shared: &'static [Rule]) -> Self {
+        let text = std::fs::read_to_string(format!("{}/{page}", env!("CARGO_MANIFEST_DIR"))).expect(page);
         let ids: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("### ")).map(str::to_owned).collect();
         let explained: BTreeSet<_> = ids.iter().cloned().collect();
-        assert_eq!(explained.len(), ids.len(), "an id twice in docs/differences.md");
-        Self { explained, shown: BTreeSet::new() }
+        assert_eq!(explained.len(), ids.len(), "an id twice in {page}");
+        Self { page, rules, shared, explained, shown: BTreeSet::new() }
     }
 
     /// Notes that a mismatch is declared; says whether it is.
     pub(crate) fn allow(&mut self, check: &Check, mismatch: &Mismatch) -> bool {
         let label = format!("^{}$", check.label());
-        let rules = RULES.iter().filter(|rule| {
+        let allows = |rule: &&Rule| {
             rule.requests.iter().any(|part| label.contains(part))
                 && (rule.aspects.is_empty() || rule.aspects.iter().any(|aspect| mismatch.aspect.starts_with(aspect)))
                 && mismatch.said.contains(rule.said)
                 && mismatch.told.contains(rule.told)
-        });
-        let ids: Vec<_> = rules.map(|rule| rule.id).collect();
+        };
+        let ids: Vec<_> = self.rules.iter().filter(allows).map(|rule| rule.id).collect();
         self.shown.extend(&ids);
-        !ids.is_empty()
+        !ids.is_empty() || self.shared.iter().any(|rule| allows(&rule))
     }
 
     /// What the page and the checks say of different differences: every one is explained, and still there.
     pub(crate) fn against(&self) -> Vec<String> {
-        let ruled: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
+        let ruled: BTreeSet<&str> = self.rules.iter().map(|rule| rule.id).collect();
         let explained: BTreeSet<&str> = self.explained.iter().map(String::as_str).collect();
-        let unknown = ruled.difference(&explained).map(|id| format!("docs/differences.md does not explain {id:?}"));
+        let unknown = ruled.difference(&explained).map(|id| format!("{} does not explain {id:?}", self.page));
         let unshown = explained.iter().filter(|id| !self.shown.contains(*id));
         unknown.chain(unshown.map(|id| format!("no check shows the difference {id:?}"))).collect()
     }

@@ -18,6 +18,7 @@
 mod check;
 mod checks;
 mod differences;
+mod embedded;
 #[path = "../e2e/objects.rs"]
 #[allow(dead_code, reason = "shared with the end-to-end tests")]
 mod objects;
@@ -32,7 +33,7 @@ mod world;
 
 use futures::StreamExt;
 
-use crate::{check::Check, differences::Differences, target::Target, world::World};
+use crate::{check::Check, differences::Differences, embedded::Embedded, target::Target, world::World};
 
 /// Requests under way at once.
 const IN_PARALLEL: usize = 24;
@@ -42,7 +43,7 @@ async fn kubefold_answers_as_a_kube_apiserver() {
     let world = World::start().await;
     let World { bed, members, plain, suffixed, several, .. } = &world;
     let checks = selected(checks::all());
-    let (mut report, mut differences) = (Vec::new(), Differences::read());
+    let (mut report, mut differences) = (Vec::new(), Differences::of_kubefold());
 
     // (b): over the one member, under its own names or under those that kubefold gives. They agree.
     let unpaged: Vec<Check> = checks.iter().filter(|check| !check.is_paged()).cloned().collect();
@@ -59,10 +60,16 @@ async fn kubefold_answers_as_a_kube_apiserver() {
     for (fleet, of_several) in [(plain, false), (several, true)] {
         report.extend(paging::verdicts(&members[0], fleet, of_several, &mut differences).await);
     }
+    // (d): the embedded server by itself, with what the one member holds.
+    let own = Embedded::like(&members[0]).await;
+    let mut of_embedded = Differences::of_embedded();
+    for (check, seen) in compared(&members[0], &own.target, &checks).await {
+        report.extend(check.verdict(&own.target, &seen, &mut of_embedded));
+    }
     // All at once: watches that tell of changes.
     report.extend(scripted::verdicts(&bed["east"], &[&members[0], plain, suffixed, several]).await);
     if std::env::var_os("CONTRACT").is_none() {
-        report.extend(differences.against());
+        report.extend(differences.against().into_iter().chain(of_embedded.against()));
     }
     assert!(report.is_empty(), "{} checks failed\n{}", report.len(), report.join("\n"));
 }

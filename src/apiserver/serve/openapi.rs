@@ -45,7 +45,6 @@ impl OpenApi {
     pub(super) fn answer(&self, catalog: &Catalog, path: &str, parts: &Parts) -> Result<Response<Body>, Status> {
         allowed(parts)?;
         let documents = self.documents_of(catalog);
-        let path = path.trim_end_matches('/');
         let document = match path.split_once('/') {
             None if path == "v2" => Some(&documents.v2),
             None if path == "v3" => Some(&documents.index),
@@ -54,9 +53,10 @@ impl OpenApi {
         };
         let document = document.ok_or_else(Status::no_such_path)?;
         negotiate(accept_header(&parts.headers), &[]).ok_or_else(not_acceptable)?;
-        let tag = format!("\"{}\"", document.hash);
+        // The index has the hashes of all the others, and none of its own.
+        let tag = if path == "v3" { String::new() } else { format!("\"{}\"", document.hash) };
         let asked = parts.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        let mut response = if asked == Some(tag.as_str()) {
+        let mut response = if asked == Some(tag.as_str()) && !tag.is_empty() {
             let mut response = Response::new(empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
@@ -64,7 +64,7 @@ impl OpenApi {
             json_response(full(document.bytes.clone()))
         };
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
-        if let Ok(tag) = HeaderValue::from_str(&tag) {
+        if let Some(tag) = HeaderValue::from_str(&tag).ok().filter(|tag| !tag.is_empty()) {
             response.headers_mut().insert(header::ETAG, tag);
         }
         Ok(response)

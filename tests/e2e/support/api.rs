@@ -27,6 +27,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct Api {
     base: String,
     http: Client<Connector, Full<Bytes>>,
+    /// Sent with every request.
+    token: Option<header::HeaderValue>,
 }
 
 impl Api {
@@ -38,7 +40,14 @@ impl Api {
         Self {
             base: config.cluster_url.to_string().trim_end_matches('/').to_owned(),
             http: Client::builder(TokioExecutor::new()).build(config.rustls_https_connector().expect("TLS")),
+            token: None,
         }
+    }
+
+    /// The same, as whoever a token is of.
+    pub(crate) fn with_token(mut self, token: &str) -> Self {
+        self.token = Some(format!("Bearer {token}").parse().expect("a token"));
+        self
     }
 
     /// Sends a request and reads the whole answer; any body is sent as JSON.
@@ -80,6 +89,7 @@ impl Api {
     pub(crate) async fn open(&self, mut request: Request<Bytes>) -> Result<http::Response<Incoming>, String> {
         let uri = format!("{}{}", self.base, request.uri());
         *request.uri_mut() = uri.parse().map_err(|error| format!("{uri}: {error}"))?;
+        request.headers_mut().extend(self.token.clone().map(|token| (header::AUTHORIZATION, token)));
         self.http.request(request.map(Full::new)).await.map_err(|error| chain(&error))
     }
 

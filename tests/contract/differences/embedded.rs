@@ -1,0 +1,44 @@
+//! The rules of the embedded server, in the order of the page.
+
+use super::Rule;
+
+pub(super) const RULES: &[Rule] = &[
+    rule(
+        "kinds-not-served",
+        &["/deviceclasses", "/servicecidrs", "/ipaddresses", "/flowschemas", "/componentstatuses"],
+        &["status", "body", "format"],
+    ),
+    rule("kinds-not-served", &["GET /apis$", "GET /apis/$", "GET /apis?"], &["body.groups"]),
+    rule("kinds-not-served", &["GET /api/v1$", "GET /api/v1/$"], &["body.resources"]),
+    rule(
+        "built-of-something-else",
+        &["GET /version"],
+        &["body.buildDate", "body.compiler", "body.gitCommit", "body.goVersion", "body.platform"],
+    ),
+    rule("openapi-documents", &["GET /openapi/v3/version"], &["status", "header etag", "format", "body"]),
+    rule("openapi-documents", &["GET /openapi/v3 [accept: text/html]"], &["status", "header", "format", "body"]),
+    rule("openapi-documents", &["GET /openapi/v2 [accept: text/html]"], &["header content-type"]),
+    rule(
+        "fields-as-annotations",
+        &["/daemonsets [accept: application/json;as=", "/horizontalpodautoscalers [accept: application/json;as="],
+        &["body.rows", "body.items"],
+    ),
+    rule("zeros-of-conversions", &["/horizontalpodautoscalers?includeObject=Object"], &["body.rows"]),
+    rule(
+        "zeros-of-conversions",
+        &["GET /apis/events.k8s.io/v1/namespaces/shop/events"],
+        &["body.reporting", "body.items"],
+    ),
+    Rule {
+        said: "null",
+        told: "[]",
+        ..rule("empty-lists-of-metadata", &["as=PartialObjectMetadataList"], &["body.items"])
+    },
+    rule("heads", &["^HEAD /api$", "^HEAD /version"], &["status", "header", "format", "body"]),
+    rule("logs-of-nothing", &["/log$"], &["status", "header content-type", "body"]),
+    Rule { said: "(empty)", ..rule("refusals-of-watches", &["?watch=1"], &["body"]) },
+];
+
+const fn rule(id: &'static str, requests: &'static [&'static str], aspects: &'static [&'static str]) -> Rule {
+    Rule { id, requests, aspects, said: "", told: "" }
+}

@@ -1,0 +1,92 @@
+//! The embedded server, with the same objects as a kube-apiserver.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use kubefold::apiserver::{
+    definitions::Definitions,
+    endpoint::Endpoint,
+    faults::Faults,
+    registry::{Env, Registry},
+    serve::{ApiServer, Settings, built_in},
+    storage::Memory,
+};
+use serde_json::Value;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    support::{Api, eventually},
+    target::Target,
+};
+
+const SOON: Duration = Duration::from_secs(20);
+const TOKEN: &str = "contract";
+
+/// A running server. Dropping it ends it.
+pub(crate) struct Embedded {
+    pub(crate) target: Target,
+    _endpoint: Endpoint,
+    stop: CancellationToken,
+}
+
+impl Embedded {
+    /// A server with all that this member holds, of kinds that it serves, to the byte.
+    pub(crate) async fn like(member: &Target) -> Self {
+        let registry = built_in(Arc::new(Memory::default()), Env::default());
+        let stop = CancellationToken::new();
+        let mut definitions = Definitions::new(registry.clone()).unwrap();
+        copy(member, &registry, "apiextensions.k8s.io").await;
+        let until = stop.clone();
+        TaskTracker::new().spawn(async move { definitions.run(&until).await.ok() });
+        eventually(SOON, async || {
+            let served = registry.resource("e2e.kubefold.io", "v1", "planets").is_some();
+            let served = served && registry.resource("e2e.kubefold.io", "v1", "gadgets").is_some();
+            served.then_some(()).ok_or("not served yet")
+        })
+        .await;
+        copy(member, &registry, "").await;
+        let server = ApiServer::new(registry, Settings::new("v1.36.3"));
+        let local = ([127, 0, 0, 1], 0).into();
+        let endpoint = Endpoint::start(local, TOKEN.into(), Arc::new(server), Faults::default()).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        let authority = STANDARD.encode(endpoint.certificate());
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{{name: x, cluster: {{server: \"https://{}\", \
+             certificate-authority-data: {authority}}}}}]\ncontexts: [{{name: x, context: {{cluster: x, user: x}}}}]\n\
+             users: [{{name: x, user: {{token: {TOKEN}}}}}]\n",
+            endpoint.address()
+        );
+        std::fs::write(&file, text).unwrap();
+        let api = Api::from_kubeconfig(&file, None).await.with_token(TOKEN);
+        Self { target: Target::new("the embedded server", api, "").await, _endpoint: endpoint, stop }
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Copies the objects of one group's kinds, or of all others.
+async fn copy(member: &Target, registry: &Registry, group: &str) {
+    let kinds: Vec<_> = registry.catalog().kinds().to_vec();
+    let mut copied = BTreeSet::new();
+    for kind in kinds {
+        let wanted = (kind.group == "apiextensions.k8s.io") == (group == "apiextensions.k8s.io");
+        let lists = kind.verbs.iter().any(|verb| verb == "list");
+        // Objects are stored once, whatever groups and versions they have: the first of each serves for all.
+        let stored = (kind.stored_group().to_owned(), kind.plural.clone());
+        if !wanted || !lists || kind.group != kind.stored_group() || !copied.insert(stored) {
+            continue;
+        }
+        let prefix = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
+        let list = member.api.get(&format!("{prefix}/{}/{}", kind.version, kind.plural)).await;
+        let items: Vec<Value> = list["items"].as_array().cloned().unwrap_or_default();
+        registry
+            .fill(&kind, items.into_iter())
+            .await
+            .unwrap_or_else(|status| panic!("{}: {}", kind.plural, status.message));
+    }
+}
