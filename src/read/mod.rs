@@ -3,7 +3,6 @@
 //! May name: `wire`, `config`, `observe`, `table`, `placement`, `store`, `member`.
 
 mod answer;
-mod fields;
 mod filter;
 mod form;
 mod fresh;
@@ -25,7 +24,7 @@ use crate::{
     member::stores::{Ready, Stores},
     read::{
         filter::Filter,
-        form::{Form, OFFERS},
+        form::Form,
         fresh::{Need, prove, scope_of},
         resolve::{Named, resolve},
         table::Tables,
@@ -36,6 +35,7 @@ use crate::{
         body::{Body, full},
         caller::Caller,
         encode::encode,
+        form::OFFERS,
         media::{self, Encoding, Media, Wanted},
         mode::Mode,
         options::{At, Options},

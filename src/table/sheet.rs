@@ -2,21 +2,38 @@
 
 use std::io::Write as _;
 
-use crate::table::{Include, Now, Object, Printer};
+use crate::{
+    table::{Include, Now, Object, Printer},
+    wire::form::Partial,
+};
 
 /// How a Table is written.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     version: &'static str,
     include: Include,
+    /// How metadata stands in a row.
+    partial: Partial,
     printer: Printer,
     has_columns: bool,
 }
 
 impl Sheet {
-    /// A table of this version of `meta.k8s.io`.
-    pub fn new(version: &'static str, include: Include, printer: Printer) -> Self {
-        Self { version, include, printer, has_columns: true }
+    /// A table of this version of `meta.k8s.io`, of objects of this kind.
+    pub fn new(version: &'static str, include: Include, (group, kind): (&str, &str), printer: Printer) -> Self {
+        Self { version, include, partial: Partial::of(version, group, kind), printer, has_columns: true }
+    }
+
+    /// How metadata stands in a row.
+    pub fn partial(&self) -> Partial {
+        self.partial
+    }
+
+    /// A kind without a printer of its own has `rows: null` where it has no objects.
+    ///
+    /// Source: kubernetes/apiserver `pkg/registry/rest/table.go`.
+    pub fn has_no_rows_of_none(&self) -> bool {
+        self.printer.is_plain()
     }
 
     /// The same without columns: a watch tells them with its first event only.
@@ -44,19 +61,20 @@ impl Sheet {
         let _infallible = write!(out, "\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{}\"", self.version);
     }
 
-    /// `"columnDefinitions":[...],"rows":[`
+    /// `"columnDefinitions":[...],"rows":`
     pub fn begin_rows(&self, out: &mut Vec<u8>) {
         let columns = if self.has_columns { self.printer.columns() } else { "" };
         let [open, close] = if self.has_columns { ["[", "]"] } else { ["null", ""] };
-        let _infallible = write!(out, "\"columnDefinitions\":{open}{columns}{close},\"rows\":[");
+        let _infallible = write!(out, "\"columnDefinitions\":{open}{columns}{close},\"rows\":");
     }
 
-    /// A Table of one row, up to the row.
+    /// A Table of one row, up to the row; `]}` ends it.
     pub fn begin_single(&self, revision: u64, out: &mut Vec<u8>) {
         out.push(b'{');
         self.type_meta(out);
         let _infallible = write!(out, ",\"metadata\":{{\"resourceVersion\":\"{revision}\"}},");
         self.begin_rows(out);
+        out.push(b'[');
     }
 
     /// An empty object of the kind, with these words as its metadata.
@@ -76,9 +94,8 @@ impl Sheet {
         match self.include {
             Include::None => out.extend_from_slice(b"null}"),
             Include::Metadata => {
-                self.begin_metadata(out);
-                out.extend_from_slice(object.metadata_json().as_bytes());
-                out.extend_from_slice(b"}}");
+                self.partial.metadata(object.metadata_json().as_bytes(), out);
+                out.push(b'}');
             }
             Include::Object => {
                 out.extend_from_slice(object.json().as_bytes());
@@ -92,12 +109,5 @@ impl Sheet {
         out.push(b'{');
         self.printer.write_cells(object, now, out);
         out.extend_from_slice(b",\"object\":");
-    }
-
-    /// The object of a row that shows its metadata alone, up to the metadata.
-    pub fn begin_metadata(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
-        out.extend_from_slice(self.version.as_bytes());
-        out.extend_from_slice(b"\",\"metadata\":");
     }
 }

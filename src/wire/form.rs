@@ -7,6 +7,7 @@ use crate::wire::{
         PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1, PARTIAL_OBJECT_V1BETA1, TABLE_V1,
         TABLE_V1BETA1, Transform,
     },
+    fields::{AS_FIELDS, Row, without},
     locate::Paths,
     media::is_built_in,
     status::{Reason, Status},
@@ -23,29 +24,63 @@ pub const OFFERS: &[Transform<'static>] = &[
     PARTIAL_OBJECT_LIST_V1BETA1,
 ];
 
-/// Appends the beginning of a `PartialObjectMetadata`, up to the metadata.
-pub fn begin_partial(version: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
-    out.extend_from_slice(version.as_bytes());
-    out.extend_from_slice(b"\",\"metadata\":");
+/// How metadata is written alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partial {
+    /// Of `meta.k8s.io`.
+    version: &'static str,
+    /// The annotations that are left out.
+    left_out: &'static [&'static str],
 }
 
-/// Appends the metadata of a document; of a `Status`, and of what has none, the document as it is.
-pub fn partial(json: &[u8], version: &str, out: &mut Vec<u8>) {
-    let json = json.trim_ascii_end();
-    if is_status(json) {
-        return out.extend_from_slice(json);
+impl Partial {
+    /// That of a kind.
+    pub fn of(version: &'static str, group: &str, kind: &str) -> Self {
+        let of_kind = |row: &&Row| row.0 == group && row.1 == kind;
+        let left_out = AS_FIELDS.iter().find(of_kind).map_or(&[][..], |row| row.2);
+        Self { version, left_out }
     }
-    let mut found = Vec::new();
-    let text = std::str::from_utf8(json).unwrap_or_default();
-    let located = Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).is_ok();
-    match found.first().and_then(|at| json.get(at.range.clone())).filter(|_| located) {
-        Some(metadata) => {
-            begin_partial(version, out);
-            out.extend_from_slice(metadata);
-            out.push(b'}');
+
+    /// Appends the metadata of a document; of a `Status`, and of what has none, the document as it is.
+    pub fn document(&self, json: &[u8], out: &mut Vec<u8>) {
+        let json = json.trim_ascii_end();
+        if is_status(json) {
+            return out.extend_from_slice(json);
         }
-        None => out.extend_from_slice(json),
+        let mut found = Vec::new();
+        let text = std::str::from_utf8(json).unwrap_or_default();
+        let located = Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).is_ok();
+        match found.first().and_then(|at| json.get(at.range.clone())).filter(|_| located) {
+            Some(metadata) => self.metadata(metadata, out),
+            None => out.extend_from_slice(json),
+        }
+    }
+
+    /// Appends this metadata.
+    pub fn metadata(&self, metadata: &[u8], out: &mut Vec<u8>) {
+        self.begin(out);
+        without(self.left_out, metadata, out);
+        out.push(b'}');
+    }
+
+    /// Says whether metadata stands in it as it is.
+    pub fn is_whole(&self) -> bool {
+        self.left_out.is_empty()
+    }
+
+    /// `"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"`, of itself or, with a suffix, of a list.
+    pub fn type_meta(&self, suffix: &str, out: &mut Vec<u8>) {
+        for part in ["\"kind\":\"PartialObjectMetadata", suffix, "\",\"apiVersion\":\"meta.k8s.io/", self.version, "\""]
+        {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+
+    /// Appends the beginning, up to the metadata; a `}` ends it.
+    pub fn begin(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        self.type_meta("", out);
+        out.extend_from_slice(b",\"metadata\":");
     }
 }
 
@@ -103,7 +138,7 @@ mod tests {
     #[test]
     fn metadata_is_cut_out_of_any_document() {
         let mut out = Vec::new();
-        partial(br#"{"spec":{"metadata":1},"metadata":{"name":"a"}}"#, "v1", &mut out);
+        Partial::of("v1", "", "Pod").document(br#"{"spec":{"metadata":1},"metadata":{"name":"a"}}"#, &mut out);
         let wanted = r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}"#;
         assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }

@@ -6,6 +6,7 @@ pub mod accept;
 pub mod body;
 pub mod caller;
 pub mod encode;
+pub mod fields;
 pub mod form;
 mod indent;
 pub mod info;

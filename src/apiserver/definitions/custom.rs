@@ -10,7 +10,9 @@ use serde_json::Value;
 use crate::{
     apiserver::{
         kinds::{Kind, Scale, Strategy, Subresource, keep, put, set_generation},
-        schema::{Types, arrange, bad_value, fill_defaults, go_quoted, prune, structural, validate, validate_update},
+        schema::{
+            Types, arrange, bad_value, fill_defaults, go_quoted, go_type, prune, structural, validate, validate_update,
+        },
     },
     table::{Definition as Columns, Printer},
     wire::status::Cause,
@@ -217,18 +219,6 @@ fn go_value(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => "<nil>".to_owned(),
         other => bad_value(other),
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 

@@ -69,16 +69,3 @@ pub(super) fn syntax(value: &Value) -> String {
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
-
-/// `%T`.
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}

@@ -7,7 +7,7 @@ mod lists;
 use serde_json::{Map, Value};
 
 use super::{PatchError, go, json::decoded, merge::not_an_object};
-use crate::apiserver::schema::{Shape, Type};
+use crate::apiserver::schema::{Shape, Type, go_type};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -108,7 +108,7 @@ fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> PatchErro
     // Go prints what is no text, where it expects one, as a complaint.
     let directive = match directive {
         Value::String(directive) => directive.clone(),
-        other => format!("%!s({}={})", go::kind(other), go::plain(other)),
+        other => format!("%!s({}={})", go_type(other), go::plain(other)),
     };
     PatchError::unforeseen(format!("unknown patch type: {directive} in map: {patch}"))
 }

@@ -6,7 +6,10 @@ use http::StatusCode;
 
 use crate::{
     apiserver::{kinds::Kind, storage::StorageError},
-    wire::status::{Cause, Reason, Status, qualified},
+    wire::{
+        options::too_large,
+        status::{Cause, Reason, Status, qualified},
+    },
 };
 
 /// What an update says of a revision that has passed.
@@ -39,19 +42,6 @@ pub(super) fn forbidden(kind: &Kind, name: &str, why: &str) -> Status {
 pub(super) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Status {
     // Of the group whose type it is in Go: both groups of events are the core one's.
     Status::invalid(kind.stored_group(), &kind.kind, name, causes)
-}
-
-/// 504: a revision that has not been yet.
-pub(super) fn too_large(asked: u64, newest: u64) -> Status {
-    let message = format!("Timeout: Too large resource version: {asked}, current: {newest}");
-    let mut status = Status::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message);
-    status.details.causes = vec![Cause {
-        reason: "ResourceVersionTooLarge".into(),
-        message: "Too large resource version".into(),
-        field: String::new(),
-    }];
-    status.details.retry_after_seconds = Some(1);
-    status
 }
 
 /// What a storage says, where nothing better is to be said.

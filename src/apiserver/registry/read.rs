@@ -6,7 +6,7 @@ use crate::{
         registry::{At, ListOptions, Object, Registry, errors, key_of, prefix_of},
         storage::{Page, Range, StorageError},
     },
-    wire::status::Status,
+    wire::{options::too_large, status::Status},
 };
 
 /// Keys that are read at once where a selector may leave most of them out.
@@ -64,7 +64,7 @@ impl Registry {
             if let At::NotOlder(asked) = options.at
                 && asked > revision
             {
-                return Err(errors::too_large(asked, revision));
+                return Err(too_large(asked, revision));
             }
             (list.revision, at) = (revision, revision);
             let last = records.last().map(|record| record.key.to_string());

@@ -318,6 +318,19 @@ pub fn go_quoted(text: &str) -> String {
     out
 }
 
+/// The type that Go's decoder gives a value, as `%T` prints it.
+pub fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

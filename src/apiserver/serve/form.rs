@@ -7,7 +7,7 @@ use crate::{
     table::{Include, Now, Object as Row, Printer, Sheet},
     wire::{
         accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1, Transform},
-        form::{no_include, partial, unfit},
+        form::{Partial, is_status, no_include, unfit},
         media::is_built_in,
         resource::api_version,
         status::Status,
@@ -28,7 +28,7 @@ pub(super) struct Form {
 #[derive(Clone, Debug)]
 enum Shape {
     Whole,
-    Metadata(&'static str),
+    Metadata(Partial),
     Table(Box<Sheet>),
 }
 
@@ -51,9 +51,11 @@ impl Form {
                 let include = Include::parse(include).ok_or_else(|| no_include(include))?;
                 let printer = printer.or_else(|| Printer::built_in(&kind.group, &kind.kind));
                 let printer = printer.unwrap_or_else(Printer::plain).without_clusters();
-                Shape::Table(Box::new(Sheet::new(wanted.version, include, printer)))
+                Shape::Table(Box::new(Sheet::new(wanted.version, include, (&kind.group, &kind.kind), printer)))
             }
-            Some(wanted) if wanted.kind == partial => Shape::Metadata(wanted.version),
+            Some(wanted) if wanted.kind == partial => {
+                Shape::Metadata(Partial::of(wanted.version, &kind.group, &kind.kind))
+            }
             Some(wanted) => return Err(unfit(wanted, is_list, &kind.group, &kind.kind)),
         };
         Ok(Self {
@@ -77,8 +79,8 @@ impl Form {
     pub(super) fn document(&self, json: &[u8], revision: u64, out: &mut Vec<u8>) {
         match &self.shape {
             Shape::Whole => out.extend_from_slice(json),
-            Shape::Metadata(version) => partial(json, version, out),
-            Shape::Table(_) if crate::wire::form::is_status(json) => out.extend_from_slice(json),
+            Shape::Metadata(partial) => partial.document(json, out),
+            Shape::Table(_) if is_status(json) => out.extend_from_slice(json),
             Shape::Table(sheet) => {
                 sheet.begin_single(revision, out);
                 sheet.row(&Row::new(std::str::from_utf8(json).unwrap_or_default()), self.now, out);
@@ -107,7 +109,7 @@ impl Form {
         }
     }
 
-    /// Appends the beginning of a list, up to its first item.
+    /// Appends the beginning of a list; every item has a `[` or a `,` before it.
     pub(super) fn begin_list(&self, revision: u64, next: Option<&str>, remaining: Option<u64>, out: &mut Vec<u8>) {
         out.push(b'{');
         self.type_meta("List", out);
@@ -122,8 +124,18 @@ impl Form {
         out.extend_from_slice(b"},");
         match &self.shape {
             Shape::Table(sheet) => sheet.begin_rows(out),
-            _ => out.extend_from_slice(b"\"items\":["),
+            _ => out.extend_from_slice(b"\"items\":"),
         }
+    }
+
+    /// Appends the end of a list. Where a kube-apiserver says `null`, so does this.
+    pub(super) fn end_list(&self, is_empty: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(match &self.shape {
+            Shape::Table(sheet) if is_empty && sheet.has_no_rows_of_none() => b"null}\n",
+            Shape::Metadata(_) if is_empty => b"null}\n",
+            _ if is_empty => b"[]}\n",
+            _ => b"]}\n",
+        });
     }
 
     /// Appends an empty object of the kind, as of a revision.
@@ -158,8 +170,9 @@ impl Form {
                 sheet.type_meta(out);
                 Ok(())
             }
-            Shape::Metadata(version) => {
-                write!(out, "\"kind\":\"PartialObjectMetadata{suffix}\",\"apiVersion\":\"meta.k8s.io/{version}\"")
+            Shape::Metadata(partial) => {
+                partial.type_meta(suffix, out);
+                Ok(())
             }
         };
     }

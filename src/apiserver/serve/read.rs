@@ -263,12 +263,10 @@ pub(super) fn respond(list: List, form: &Form, gvr: &Gvr) -> Response<Body> {
 fn fill(out: &mut Vec<u8>, objects: &mut std::vec::IntoIter<Object>, form: &Form, first: &mut bool) -> bool {
     while out.len() < CHUNK_BYTES {
         let Some(object) = objects.next() else {
-            out.extend_from_slice(b"]}\n");
+            form.end_list(*first, out);
             return true;
         };
-        if !std::mem::take(first) {
-            out.push(b',');
-        }
+        out.push(if std::mem::take(first) { b'[' } else { b',' });
         form.item(&object, out);
     }
     false

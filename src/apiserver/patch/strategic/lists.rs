@@ -6,7 +6,7 @@ use super::{
     super::{PatchError, fields::same, go},
     DIRECTIVE, SET_ORDER, field, merge_objects,
 };
-use crate::apiserver::schema::{Shape, Type};
+use crate::apiserver::schema::{Shape, Type, go_type};
 
 /// A list of an object, by its type.
 #[derive(Clone, Copy)]
@@ -136,7 +136,7 @@ pub(super) fn array(value: Value) -> Result<Vec<Value>, PatchError> {
     match value {
         Value::Array(items) => Ok(items),
         other => {
-            let message = format!("expected a []interface {{}}, but received a {}", go::kind(&other));
+            let message = format!("expected a []interface {{}}, but received a {}", go_type(&other));
             Err(PatchError::unforeseen(message))
         }
     }
@@ -144,7 +144,7 @@ pub(super) fn array(value: Value) -> Result<Vec<Value>, PatchError> {
 
 fn key_of<'v>(item: &'v Value, key: &str) -> Result<&'v Value, PatchError> {
     let Value::Object(fields) = item else {
-        let kind = go::kind(item);
+        let kind = go_type(item);
         return Err(PatchError::unforeseen(format!("expected a map[string]interface {{}}, but received a {kind}")));
     };
     fields.get(key).ok_or_else(|| {

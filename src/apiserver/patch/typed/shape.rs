@@ -6,7 +6,7 @@ use super::{
     super::{fields::Element, go},
     Fault, Faults, fault,
 };
-use crate::apiserver::schema::{self, Topology, Type};
+use crate::apiserver::schema::{self, Topology, Type, go_type};
 
 /// The type of a value, as far as it is known.
 #[derive(Clone, Copy)]
@@ -244,7 +244,7 @@ impl Scalar {
         let is_scalar = !value.is_object() && !value.is_array();
         match self {
             Self::Number if !value.is_number() => {
-                Some(fault(format!("{prefix}expected numeric (int or float), got {}", go::kind(value))))
+                Some(fault(format!("{prefix}expected numeric (int or float), got {}", go_type(value))))
             }
             Self::Text if !value.is_string() => {
                 let got = go::syntax(value);

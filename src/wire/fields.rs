@@ -9,11 +9,11 @@
 
 use crate::wire::locate::{Paths, entries};
 
-/// A row: group, kind, the annotations.
-type Row = (&'static str, &'static str, &'static [&'static str]);
+/// Of one kind: group, kind, the annotations.
+pub type Row = (&'static str, &'static str, &'static [&'static str]);
 
 /// All that there are.
-pub(super) const AS_FIELDS: &[Row] = &[
+pub const AS_FIELDS: &[Row] = &[
     ("apps", "DaemonSet", &["deprecated.daemonset.template.generation"]),
     ("apps", "Deployment", &["deprecated.deployment.rollback.to"]),
     (
@@ -36,7 +36,7 @@ pub(super) const AS_FIELDS: &[Row] = &[
 ];
 
 /// Appends metadata without these annotations; what cannot be read as it is.
-pub(super) fn without(keys: &[&str], metadata: &[u8], out: &mut Vec<u8>) {
+pub fn without(keys: &[&str], metadata: &[u8], out: &mut Vec<u8>) {
     match kept(keys, metadata) {
         Some((before, annotations, after)) => {
             out.extend_from_slice(before);
