@@ -8,11 +8,11 @@ use std::io::Write as _;
 use crate::{
     read::table::{Table, Tables},
     store::{Entry, KindSpec, Revision},
-    wire::{
-        accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1, Transform},
-        form::{Partial, is_status, unfit},
-        status::Status,
-    },
+};
+use kubefold_wire::{
+    accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1, Transform},
+    form::{Partial, is_status, unfit},
+    status::Status,
 };
 
 /// How objects are written.
@@ -185,7 +185,7 @@ pub(super) fn partial_entry(partial: Partial, entry: &Entry, revision: Revision,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::resource::{Gvk, Gvr};
+    use kubefold_wire::resource::{Gvk, Gvr};
 
     fn spec(group: &str, resource: &str, kind: &str) -> KindSpec {
         KindSpec::new(Gvr::new(group, "v1", resource), Gvk::new(group, "v1", kind), true)

@@ -31,18 +31,17 @@ use crate::{
         watch::Surroundings,
     },
     store::{Entry, KindSpec, Revision},
-    wire::{
-        body::{Body, full},
-        caller::Caller,
-        encode::encode,
-        form::OFFERS,
-        media::{self, Encoding, Media, Wanted},
-        mode::Mode,
-        options::{At, Options},
-        resource::{Gvk, Gvr},
-        status::Status,
-        warning::Warnings,
-    },
+    view::Mode,
+};
+use kubefold_serving::{caller::Caller, encode::encode};
+use kubefold_wire::{
+    body::{Body, full},
+    form::OFFERS,
+    media::{self, Encoding, Media, Wanted},
+    options::{At, Options},
+    resource::{Gvk, Gvr},
+    status::Status,
+    warning::Warnings,
 };
 
 pub use {fresh::Freshness, websocket::over_websocket};

@@ -6,15 +6,15 @@ use crate::{
     member::stores::Stores,
     read::{Asked, form::partial_entry},
     store::{Entry, KindSpec, Revision, unix_micros},
-    table::{Include, Now, Object, Printer, Sheet},
-    wire::{
-        accept::{TABLE_V1, Transform},
-        form::no_include,
-        media::is_built_in,
-        options::query_value,
-        resource::Gvr,
-        status::Status,
-    },
+};
+use kubefold_table::{Include, Now, Object, Printer, Sheet};
+use kubefold_wire::{
+    accept::{TABLE_V1, Transform},
+    form::no_include,
+    media::is_built_in,
+    options::query_value,
+    resource::Gvr,
+    status::Status,
 };
 
 /// What a Table needs to be known beforehand.
