@@ -1,6 +1,6 @@
 //! kubefold folds many Kubernetes clusters into one Kubernetes API.
 //!
-//! A request walks `serve -> route -> read | write | stream | discovery -> store | member -> wire`
+//! A request walks `serve -> route -> read | write | stream | discovery -> respond -> member | store -> wire`
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
 pub mod app;
@@ -11,6 +11,7 @@ pub mod member;
 pub mod observe;
 pub mod placement;
 pub mod read;
+pub mod respond;
 pub mod route;
 pub mod serve;
 pub mod store;

@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["placement"],
     &["store"],
     &["member"],
+    &["respond"],
     &["discovery", "read", "write", "stream"],
     &["route"],
     &["serve"],
