@@ -6,7 +6,7 @@ use rustls::{
 };
 use x509_parser::der_parser::{Oid, oid};
 
-use crate::wire::caller::Caller;
+use kubefold_serving::caller::Caller;
 
 /// Where kube-apiserver reads a user's UID in a certificate's subject.
 ///

@@ -4,7 +4,8 @@
 
 use http::{HeaderMap, HeaderName, header};
 
-use crate::{observe::audit::AUDIT_ID, wire::status::Status};
+use kubefold_serving::audit::AUDIT_ID;
+use kubefold_wire::status::Status;
 
 const AUDIT_ID_MAX: usize = 64;
 

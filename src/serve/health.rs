@@ -5,7 +5,7 @@
 
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::wire::body::{Body, full};
+use kubefold_wire::body::{Body, full};
 
 /// One thing that readiness depends on, such as a member.
 #[derive(Clone, Debug, PartialEq, Eq)]

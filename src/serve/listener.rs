@@ -18,14 +18,13 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    serve::{
-        authenticate::Identity,
-        gate::{Gate, Handler, too_many_connections},
-        tls::Tls,
-    },
-    wire::{body::Body, upgrade::OnceUpgraded},
+use crate::serve::{
+    authenticate::Identity,
+    gate::{Gate, Handler, too_many_connections},
+    tls::Tls,
 };
+use kubefold_serving::upgrade::OnceUpgraded;
+use kubefold_wire::body::Body;
 
 /// Bounds of what clients may hold. Sources: kube-apiserver's own where it has one.
 #[derive(Clone, Copy, Debug)]
