@@ -3,6 +3,7 @@
 //! May name: every room.
 
 mod client;
+#[cfg(feature = "demo")]
 mod demo;
 mod doctor;
 mod help;
@@ -43,6 +44,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start a fleet of embedded members to play with: no cluster is needed.
+    #[cfg(feature = "demo")]
     #[command(after_help = help::DEMO)]
     Demo(demo::Demo),
     /// Serve the fleet as one API.
@@ -157,6 +159,7 @@ pub fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
+        #[cfg(feature = "demo")]
         Command::Demo(flags) => demo::run(flags),
         Command::Serve(flags) => serve(flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref(), flags.output),

@@ -22,3 +22,8 @@ pub mod token;
 pub mod warning;
 pub mod watch;
 pub mod yaml;
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
