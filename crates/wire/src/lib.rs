@@ -12,6 +12,7 @@ pub mod locate;
 pub mod media;
 pub mod options;
 pub mod protobuf;
+pub mod quantity;
 pub mod resource;
 pub mod reword;
 pub mod scan;
