@@ -27,9 +27,9 @@ use crate::{
         tls::{Tls, TlsFiles, read_given},
     },
     store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
-    wire::body::{Body, BodyError},
     write::{Writer, journal::Journal, live::LiveFleet},
 };
+use kubefold_wire::body::{Body, BodyError};
 
 /// How soon a shared object's end is written down.
 const LIVES_EVERY: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::{
     read::Target,
     store::{Entry, FleetStore, Naming, key},
-    wire::{locate::Paths, status::Status},
 };
+use kubefold_wire::{locate::Paths, status::Status};
 
 /// What a name means.
 pub(super) enum Named {

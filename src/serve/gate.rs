@@ -10,24 +10,26 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    observe::audit,
     serve::{
         authenticate::Identity,
         headers,
         health::{self, Check, HealthPath, Readiness},
         traffic::{Came, Served},
     },
-    wire::{
-        body::{Body, empty},
-        mode::Mode,
-        status::{Reason, Status},
-        upgrade::{UpgradeAsked, WebSocketAsked},
-    },
+    view::Mode,
+};
+use kubefold_serving::{
+    audit,
+    upgrade::{UpgradeAsked, WebSocketAsked},
+};
+use kubefold_wire::{
+    body::{Body, empty},
+    status::{Reason, Status},
 };
 
 /// Whoever answers requests that are let in.
 ///
-/// The request bears its [`crate::wire::caller::Caller`] in its extensions, and no hop-by-hop, `Authorization`,
+/// The request bears its [`kubefold_serving::caller::Caller`] in its extensions, and no hop-by-hop, `Authorization`,
 /// `X-Remote-*` or `Impersonate-*` header.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.

@@ -25,10 +25,8 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use super::{health::Check, tls::Tls, tls::TlsFiles, *};
-use crate::wire::{
-    body::{Body, BodyError, full},
-    caller::Caller,
-};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::body::{Body, BodyError, full};
 
 /// Answers by path: says who asks, panics, or streams until it is told to end, or for ever.
 struct Stage {

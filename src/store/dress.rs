@@ -11,11 +11,11 @@ use crate::{
         naming::Naming,
         redress::Referred,
     },
-    wire::{
-        locate::{Found, NotAnObject},
-        resource::split_api_version,
-        splice::{ObjectEdits, push_string},
-    },
+};
+use kubefold_wire::{
+    locate::{Found, NotAnObject},
+    resource::split_api_version,
+    splice::{ObjectEdits, push_string},
 };
 
 /// Prefix of everything that kubefold adds.

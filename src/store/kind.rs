@@ -1,6 +1,9 @@
 //! What a store knows about its kind: names, and the fields by which objects of it refer to others.
 
-use crate::wire::{locate::Paths, resource::Gvk, resource::Gvr};
+use kubefold_wire::{
+    locate::Paths,
+    resource::{Gvk, Gvr},
+};
 
 pub(super) mod id {
     //! Numbers of the paths that every document is walked along.

@@ -25,8 +25,8 @@ use crate::{
         stores::{Running, Stores, marks::Place},
     },
     store::{FleetStore, HeldVersion, TooManyGone, key},
-    wire::{body::empty, list::split, selector::LabelSelector},
 };
+use kubefold_wire::{body::empty, list::split, selector::LabelSelector};
 
 /// For one member to be proven.
 const PROOF_MAX: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ enum ProofError {
     #[error("it answered {0}")]
     Status(StatusCode),
     #[error("its list cannot be read: {0}")]
-    List(#[from] crate::wire::list::ListError),
+    List(#[from] kubefold_wire::list::ListError),
     #[error("its list bears the revision {0:?}, which is no decimal number")]
     Revision(String),
     #[error("its metadata cannot be read: {0}")]
