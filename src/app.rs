@@ -17,7 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, MemberName, Nudge, Reloads},
-    member::{self, Member, Registry, stores::Stores},
+    member::{self, Member, Registry},
     observe::Metrics,
     read::{Freshness, Reader},
     route::Router,
@@ -27,6 +27,7 @@ use crate::{
         tls::{Tls, TlsFiles, read_given},
     },
     store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
+    stores::Stores,
     write::{Writer, journal::Journal, live::LiveFleet},
 };
 use kubefold_wire::body::{Body, BodyError};
