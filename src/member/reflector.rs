@@ -286,7 +286,7 @@ impl Reflector {
         }
         let position = self.store.position(name);
         if position > 0 && self.revision().await? < position {
-            // A restored kube-apiserver says nothing and skips events for ever (DESIGN.md section 5).
+            // A restored kube-apiserver says nothing and skips events for ever (docs/design/revisions.md#resume).
             let (kind, cause) = (self.store.spec().label(), Cause::RevisionsBackwards);
             self.member.meter().failed(cause);
             tracing::warn!(member = %name, %kind, cause = cause.as_str(), "the member's revisions went backwards: it was restored from a backup");

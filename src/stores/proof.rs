@@ -1,4 +1,4 @@
-//! Proofs that a store shows what its members hold now: DESIGN.md section 6, freshness.
+//! Proofs that a store shows what its members hold now: docs/design/reads.md#proofs.
 //!
 //! A member is asked for the metadata of what a read is about, by a consistent list. What differs from the store is fetched
 //! and taken in as live answers are; what the list lacks is gone by the member's own word.

@@ -1,4 +1,4 @@
-//! Which stores may be read, and what a reader must be told: DESIGN.md section 6, unknown members.
+//! Which stores may be read, and what a reader must be told: docs/design/reads.md#unknown-members.
 
 use std::{sync::Arc, time::Duration};
 

@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderName, header};
 
-use kubefold_serving::audit::AUDIT_ID;
+use crate::audit::AUDIT_ID;
 use kubefold_wire::status::Status;
 
 const AUDIT_ID_MAX: usize = 64;
@@ -26,7 +26,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 ///
 /// Errors: 403 where the client asks to be somebody else. That is judged on what it sent, before anything is taken
 /// out: naming `Impersonate-User` in `Connection` hides nothing.
-pub(super) fn clean(headers: &mut HeaderMap) -> Result<(), Status> {
+pub fn clean(headers: &mut HeaderMap) -> Result<(), Status> {
     if let Some(name) = headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
         return Err(Status::forbidden(format!(
             "kubefold does not impersonate on a client's behalf yet and refuses the header {name}; use a client certificate of the user, or a member's own kubeconfig"
@@ -58,7 +58,7 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
 /// The client's `Audit-ID` or a new one; set on the request, so that members log the same.
 ///
 /// Source: kubernetes/apiserver `pkg/endpoints/filters/audit_init.go`.
-pub(super) fn audit_id(headers: &mut HeaderMap) -> http::HeaderValue {
+pub fn audit_id(headers: &mut HeaderMap) -> http::HeaderValue {
     let sent = headers.get(AUDIT_ID).filter(|value| !value.is_empty() && value.len() <= AUDIT_ID_MAX);
     let id = sent.cloned().or_else(|| uuid::Uuid::new_v4().to_string().try_into().ok());
     let id = id.unwrap_or_else(|| http::HeaderValue::from_static("-"));

@@ -6,22 +6,22 @@ use std::{
 };
 
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
     server::{
-        NoServerSessionStorage,
+        NoServerSessionStorage, WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
 };
 
-use crate::serve::authority::client_verifier;
+use crate::authenticate::Identity;
 
 /// What the listener needs for TLS, from the state directory or given by the operator.
 #[derive(Clone)]
 pub struct TlsFiles {
-    /// PEM chain that kubefold serves with.
+    /// PEM chain to serve with.
     pub certificate: String,
     /// PEM key of its first certificate.
     pub key: String,
@@ -34,8 +34,8 @@ pub struct TlsFiles {
 pub struct Tls {
     /// For the handshake.
     pub config: Arc<ServerConfig>,
-    /// For [`crate::serve::authenticate::Identity::of`], after it.
-    pub verifier: Arc<dyn ClientCertVerifier>,
+    /// Judges client certificates after the handshake; `None`: they count for nothing.
+    pub verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 /// Why TLS cannot be set up.
@@ -68,7 +68,7 @@ impl Tls {
             return Err(TlsError::Serving("it holds no certificate".to_owned()));
         }
         let key = PrivateKeyDer::from_pem_slice(files.key.as_bytes()).map_err(|error| serving(&error))?;
-        let verifier = client_verifier(files.client_ca.as_bytes()).map_err(TlsError::ClientAuthority)?;
+        let verifier = client_verifier(files.client_ca.as_bytes())?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| serving(&error))?
@@ -79,8 +79,28 @@ impl Tls {
         // A resumed session would bring back a certificate without the proof that its key is still held.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self { config: Arc::new(config), verifier })
+        Ok(Self { config: Arc::new(config), verifier: Some(verifier) })
     }
+
+    /// What a connection proved about its client by the certificates that it showed.
+    pub fn identity(&self, chain: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Identity {
+        self.verifier.as_deref().map_or(Identity::Anonymous, |verifier| Identity::of(chain, verifier, now))
+    }
+}
+
+/// A verifier of client certificates that accepts this bundle's authorities, and connections without a certificate.
+///
+/// Errors: a bundle that holds no certificate, or a broken one.
+pub fn client_verifier(ca: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca) {
+        let certificate = certificate.map_err(|error| TlsError::ClientAuthority(error.to_string()))?;
+        roots.add(certificate).map_err(|error| TlsError::ClientAuthority(error.to_string()))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| TlsError::ClientAuthority(error.to_string()))
 }
 
 /// Asks for a certificate and checks that the client holds its key, but leaves its judgement to HTTP, where the

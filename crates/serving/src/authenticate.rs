@@ -6,7 +6,7 @@ use rustls::{
 };
 use x509_parser::der_parser::{Oid, oid};
 
-use kubefold_serving::caller::Caller;
+use crate::caller::Caller;
 
 /// Where kube-apiserver reads a user's UID in a certificate's subject.
 ///
@@ -85,7 +85,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::serve::authority::client_verifier;
+    use crate::tls::client_verifier;
 
     struct Authority {
         issuer: Issuer<'static, KeyPair>,

@@ -1,8 +1,9 @@
 //! Accepts connections: TLS, HTTP/1.1 or 2 by ALPN, limits, and an end that lets answers finish.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use http::{Request, Response, StatusCode};
+use arc_swap::ArcSwap;
+use http::{Request, Response, StatusCode, header};
 use hyper::{body::Incoming, rt::Executor, service::service_fn, upgrade};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -18,13 +19,37 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::serve::{
-    authenticate::Identity,
-    gate::{Gate, Handler, too_many_connections},
-    tls::Tls,
+use crate::{authenticate::Identity, tls::Tls, upgrade::OnceUpgraded};
+use kubefold_wire::{
+    body::Body,
+    status::{Reason, Status},
 };
-use kubefold_serving::upgrade::OnceUpgraded;
-use kubefold_wire::body::Body;
+
+/// What answers the requests of a listener's connections.
+pub trait Answer: Send + Sync + 'static {
+    /// Answers one request of a connection whose client is `identity`.
+    ///
+    /// Errors: the connection is closed without an answer. Cancel: dropped when the client goes away.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        identity: &Identity,
+    ) -> impl Future<Output = Result<Response<Body>, Closed>> + Send;
+}
+
+/// The connection is closed instead of an answer.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the connection was closed without an answer")]
+pub struct Closed;
+
+/// How serving ends.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    /// No further connections; answers finish within the grace, the rest is cut.
+    pub drain: CancellationToken,
+    /// Every connection is cut at once.
+    pub cut: CancellationToken,
+}
 
 /// Bounds of what clients may hold. Sources: kube-apiserver's own where it has one.
 #[derive(Clone, Copy, Debug)]
@@ -55,22 +80,27 @@ pub struct Limits {
     pub grace: Duration,
 }
 
+impl Limits {
+    /// Those of kubefold itself.
+    pub const KUBEFOLD: Self = Self {
+        connections_max: 4096,
+        refusals_max: 64,
+        handshake: Duration::from_secs(10),
+        head: Duration::from_secs(60),
+        anonymous_life: Duration::from_secs(30),
+        head_bytes_max: 256 << 10,
+        headers_max: 128,
+        streams_max: 1000,
+        anonymous_streams_max: 8,
+        ping_every: Duration::from_secs(30),
+        ping_timeout: Duration::from_secs(15),
+        grace: Duration::from_secs(25),
+    };
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            connections_max: 4096,
-            refusals_max: 64,
-            handshake: Duration::from_secs(10),
-            head: Duration::from_secs(60),
-            anonymous_life: Duration::from_secs(30),
-            head_bytes_max: 256 << 10,
-            headers_max: 128,
-            streams_max: 1000,
-            anonymous_streams_max: 8,
-            ping_every: Duration::from_secs(30),
-            ping_timeout: Duration::from_secs(15),
-            grace: Duration::from_secs(25),
-        }
+        Self::KUBEFOLD
     }
 }
 
@@ -84,21 +114,23 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A bound listener.
 pub struct Listener {
     socket: TcpListener,
-    tls: Tls,
+    tls: Arc<ArcSwap<Tls>>,
     limits: Limits,
 }
 
 /// Why there is no listener.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} ({source}); free the port, or give another --listen")]
+#[error("cannot listen on {address} ({source}); free the port, or give another address")]
 pub struct ListenError {
     address: SocketAddr,
     source: std::io::Error,
 }
 
 impl Listener {
-    /// Binds. Port 0 takes a free one.
-    pub async fn bind(address: SocketAddr, tls: Tls, limits: Limits) -> Result<Self, ListenError> {
+    /// Binds. Port 0 takes a free one. A handshake uses the TLS that is there when it begins.
+    ///
+    /// Errors: the address is taken, or is not this machine's.
+    pub async fn bind(address: SocketAddr, tls: Arc<ArcSwap<Tls>>, limits: Limits) -> Result<Self, ListenError> {
         let socket = TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
         Ok(Self { socket, tls, limits })
     }
@@ -108,26 +140,25 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Serves until `draining` is cancelled, then lets answers finish within the grace, then cuts what is left.
+    /// Serves until `shutdown` says otherwise.
     ///
-    /// A watch ends only if whoever makes its body listens to `draining` too.
-    pub async fn serve<H: Handler>(self, gate: Gate<H>, draining: CancellationToken) {
+    /// A watch ends only if whoever makes its body listens to `shutdown.drain` too.
+    pub async fn serve<A: Answer>(self, answer: A, shutdown: Shutdown) {
         let Self { socket, tls, limits } = self;
         let server = Arc::new(Server {
-            gate,
-            acceptor: TlsAcceptor::from(Arc::clone(&tls.config)),
+            answer,
             tls,
             limits,
-            cut: CancellationToken::new(),
-            draining: draining.clone(),
+            shutdown,
             tasks: TaskTracker::new(),
-            seats: Arc::new(Semaphore::new(limits.connections_max)),
+            permits: Arc::new(Semaphore::new(limits.connections_max)),
             refusals: Arc::new(Semaphore::new(limits.refusals_max)),
         });
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
-                () = draining.cancelled() => break,
+                () = server.shutdown.drain.cancelled() => break,
+                () = server.shutdown.cut.cancelled() => break,
             };
             match accepted {
                 Ok((stream, peer)) => server.admit(stream, peer),
@@ -143,33 +174,30 @@ impl Listener {
 }
 
 /// What all connections share.
-struct Server<H> {
-    gate: Gate<H>,
-    acceptor: TlsAcceptor,
-    tls: Tls,
+struct Server<A> {
+    answer: A,
+    tls: Arc<ArcSwap<Tls>>,
     limits: Limits,
-    /// Ends every connection at once.
-    cut: CancellationToken,
-    draining: CancellationToken,
+    shutdown: Shutdown,
     tasks: TaskTracker,
-    seats: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
 }
 
-impl<H: Handler> Server<H> {
-    /// Finds a seat for a connection and serves it on its own task.
+impl<A: Answer> Server<A> {
+    /// Takes a permit for a connection and serves it on its own task.
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let (seat, refused) = match Arc::clone(&self.seats).try_acquire_owned() {
-            Ok(seat) => (seat, false),
+        let (permit, refused) = match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => (permit, false),
             Err(_) => match Arc::clone(&self.refusals).try_acquire_owned() {
-                Ok(seat) => (seat, true),
+                Ok(permit) => (permit, true),
                 Err(_) => return tracing::warn!(%peer, "closed a connection: too many are open"),
             },
         };
-        let (server, cut) = (Arc::clone(self), self.cut.clone());
+        let (server, cut) = (Arc::clone(self), self.shutdown.cut.clone());
         self.tasks.spawn(async move {
             tokio::select! {
-                () = server.connection(stream, peer, seat, refused) => {}
+                () = server.connection(stream, peer, permit, refused) => {}
                 () = cut.cancelled() => {}
             }
         });
@@ -179,7 +207,7 @@ impl<H: Handler> Server<H> {
         self: Arc<Self>,
         stream: TcpStream,
         peer: SocketAddr,
-        seat: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         refused: bool,
     ) {
         // Answers are written whole: waiting for more to send would only add delay.
@@ -188,9 +216,11 @@ impl<H: Handler> Server<H> {
         let keepalive = TcpKeepalive::new().with_time(self.limits.ping_every).with_interval(self.limits.ping_timeout);
         drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES)));
         // A handshake holds nothing worth waiting for once draining began.
+        let tls = self.tls.load_full();
+        let handshake = TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream);
         let handshake = tokio::select! {
-            handshake = timeout(self.limits.handshake, self.acceptor.accept(stream)) => handshake,
-            () = self.draining.cancelled() => return,
+            handshake = timeout(self.limits.handshake, handshake) => handshake,
+            () = self.shutdown.drain.cancelled() => return,
         };
         let stream = match handshake {
             Ok(Ok(stream)) => stream,
@@ -198,21 +228,19 @@ impl<H: Handler> Server<H> {
             Err(_) => return tracing::debug!(%peer, "a TLS handshake took too long"),
         };
         let session = stream.get_ref().1;
-        let identity = Identity::of(session.peer_certificates(), self.tls.verifier.as_ref(), UnixTime::now());
+        let identity = tls.identity(session.peer_certificates(), UnixTime::now());
         let http2 = session.alpn_protocol() == Some(b"h2");
         let anonymous = refused || identity == Identity::Anonymous;
         let (server, identity) = (Arc::clone(&self), Arc::new(identity));
-        let seat = Arc::new(seat);
-        let held = Arc::clone(&seat);
+        let permit = Arc::new(permit);
+        let held = Arc::clone(&permit);
         let service = service_fn(move |request| {
-            let (server, identity, seat) = (Arc::clone(&server), Arc::clone(&identity), Arc::clone(&held));
+            let (server, identity, permit) = (Arc::clone(&server), Arc::clone(&identity), Arc::clone(&held));
             async move {
-                let answer = if refused {
-                    too_many_connections(OVER_LIMIT_RETRY)
-                } else {
-                    server.answer(request, &identity, seat).await
-                };
-                Ok::<_, Infallible>(answer)
+                match refused {
+                    true => Ok(too_many_connections(OVER_LIMIT_RETRY)),
+                    false => server.answer(request, &identity, permit).await,
+                }
             }
         });
         let builder = self.builder(http2, anonymous);
@@ -223,7 +251,7 @@ impl<H: Handler> Server<H> {
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = life => return tracing::debug!(%peer, "closed a connection whose client did not log in"),
-            () = self.draining.cancelled() => {
+            () = self.shutdown.drain.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -231,21 +259,21 @@ impl<H: Handler> Server<H> {
         if let Err(error) = ended {
             tracing::debug!(%peer, error, "a connection ended early");
         }
-        drop(seat);
+        drop(permit);
     }
 
-    /// Answers a request; where the answer is another protocol, that has a task of its own and keeps the seat.
+    /// Answers a request; where the answer is another protocol, that has a task of its own and keeps the permit.
     async fn answer(
         self: &Arc<Self>,
         mut request: Request<Incoming>,
         identity: &Identity,
-        seat: Arc<OwnedSemaphorePermit>,
-    ) -> Response<Body> {
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> Result<Response<Body>, Closed> {
         let upgraded = upgrade::on(&mut request);
-        let mut response = self.gate.answer(request, identity).await;
+        let mut response = self.answer.answer(request, identity).await?;
         let once = response.extensions_mut().remove::<OnceUpgraded>();
         if let Some(once) = once.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
-            let cut = self.cut.clone();
+            let cut = self.shutdown.cut.clone();
             self.tasks.spawn(async move {
                 let work = async {
                     match upgraded.await {
@@ -257,13 +285,13 @@ impl<H: Handler> Server<H> {
                     () = work => {}
                     () = cut.cancelled() => {}
                 }
-                drop(seat);
+                drop(permit);
             });
         }
-        response
+        Ok(response)
     }
 
-    /// The protocol is the one agreed on by ALPN: guessing it from bytes would let a silent client hold a seat.
+    /// The protocol is the one agreed on by ALPN: guessing it from bytes would let a silent client hold a permit.
     fn builder(&self, http2: bool, anonymous: bool) -> auto::Builder<Tracked> {
         let limits = &self.limits;
         let mut builder = auto::Builder::new(Tracked(self.tasks.clone()));
@@ -284,15 +312,27 @@ impl<H: Handler> Server<H> {
     }
 
     async fn drain(self: Arc<Self>) {
-        let open = self.limits.connections_max - self.seats.available_permits();
-        tracing::info!(connections = open, "draining");
+        let open = self.limits.connections_max - self.permits.available_permits();
+        tracing::debug!(connections = open, "draining");
         self.tasks.close();
-        if timeout(self.limits.grace, self.tasks.wait()).await.is_err() {
+        let finished = timeout(self.limits.grace, self.tasks.wait());
+        if self.shutdown.cut.run_until_cancelled(finished).await.is_some_and(|finished| finished.is_err()) {
             tracing::warn!("cutting connections that did not finish within the grace");
         }
-        self.cut.cancel();
+        self.shutdown.cut.cancel();
         self.tasks.wait().await;
     }
+}
+
+/// 429 for a connection that is over the limit.
+fn too_many_connections(retry_after: Duration) -> Response<Body> {
+    let message = "the server holds as many connections as it may; close idle ones or try again later";
+    let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooManyRequests, message);
+    let seconds = u32::try_from(retry_after.as_secs()).unwrap_or(1);
+    status.details.retry_after_seconds = Some(seconds);
+    let mut response = status.into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response
 }
 
 /// Spawns HTTP/2's own tasks under the tracker, so that none outlives the server unseen.
