@@ -20,15 +20,13 @@ use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    catalog::{FetchError, Fetched, MemberCatalog},
     cli::{client::Output, print},
     config::{self, Config, MemberName},
-    member::{
-        Class, Member, Registry,
-        catalog::{FetchError, Fetched, MemberCatalog},
-        collect,
-    },
+    member::{Member, Registry},
     placement::marker::{MARKER_KEY, OWN_PREFIX},
     serve::StateDir,
+    upstream::{Class, collect},
     write::journal::Journal,
 };
 use kubefold_wire::{

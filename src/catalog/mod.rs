@@ -5,6 +5,8 @@
 //! [`FleetCatalogue`] keeps it current.
 //!
 //! Source: KEP-3352 (aggregated discovery); kubernetes/api `apidiscovery/v2/types.go`.
+//!
+//! May name: `config`. How a member is asked, a [`Fetcher`] says.
 
 use std::sync::Arc;
 

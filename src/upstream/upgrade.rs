@@ -10,10 +10,10 @@ use hyper::upgrade::{self, Upgraded};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::member::{
+use crate::upstream::{
     Class, Failure, UpResponseBody, Upstream, UpstreamError,
+    client::{CREDENTIALS_MAX, address, broken, late_credential, target},
     pool::Lease,
-    upstream::{CREDENTIALS_MAX, address, broken, late_credential, target},
 };
 use kubefold_serving::upgrade::UpgradeAsked;
 use kubefold_wire::body::Body;

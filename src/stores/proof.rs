@@ -19,12 +19,10 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     config::MemberName,
-    member::{
-        Class, Failure, Member, UpstreamError, collect,
-        reflector::METADATA_LIST,
-        stores::{Running, Stores, marks::Place},
-    },
+    member::{Member, reflector::METADATA_LIST},
     store::{FleetStore, HeldVersion, TooManyGone, key},
+    stores::{Running, Stores, marks::Place},
+    upstream::{Class, Failure, UpstreamError, collect},
 };
 use kubefold_wire::{body::empty, list::split, selector::LabelSelector};
 

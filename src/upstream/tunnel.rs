@@ -30,7 +30,7 @@ const BUFFER_BYTES: usize = 32 << 10;
 
 /// How a tunnel ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Both sides said that they were done.
     Closed,
     /// One of them broke.
@@ -42,7 +42,7 @@ pub(super) enum End {
 /// Copies until the end. Both connections are closed when it returns.
 ///
 /// Cancel: safe; both are closed.
-pub(super) async fn join<A, B>(one: A, other: B) -> End
+pub(crate) async fn join<A, B>(one: A, other: B) -> End
 where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,

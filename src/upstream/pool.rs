@@ -16,7 +16,7 @@ use hyper::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::member::{
+use crate::upstream::{
     dial::{Dialer, Opened},
     error::Failure,
 };

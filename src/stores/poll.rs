@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use tokio_util::sync::CancellationToken;
 
-use crate::member::{
-    Class, Member,
+use crate::{
     catalog::{FetchError, Fetcher},
-    collect,
+    member::Member,
     stores::{Polled, Stores},
+    upstream::{Class, collect},
 };
 use kubefold_wire::body::empty;
 

@@ -7,12 +7,9 @@ use std::{
 
 use crate::{
     config::MemberName,
-    member::{
-        Member,
-        reflector::Reflector,
-        stores::{Feed, Running, Stores},
-    },
+    member::{Member, reflector::Reflector},
     store::SLICE_ITEMS_MAX,
+    stores::{Feed, Running, Stores},
 };
 
 impl Stores {

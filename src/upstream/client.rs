@@ -3,8 +3,6 @@
 //! Nothing is ever sent twice. A request that finds its connection closed before a byte of it left takes
 //! another one; whatever else goes wrong is the caller's to judge, with [`UpstreamError::may_have_arrived`].
 
-mod upgrade;
-
 use std::{error::Error as _, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
@@ -20,25 +18,20 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName},
-    member::{
+    member::{metrics::Meter, probe::Vitals},
+    observe::RequestClass,
+    upstream::UpResponseBody,
+    upstream::{
         access::{Credentials, Fingerprint},
         answer::Held,
         cause::Cause,
         dial::Dialer,
         error::{Failure, UpstreamError},
-        metrics::Meter,
         pool::{Lease, Pool, STREAMS_MAX},
-        probe::Vitals,
     },
-    observe::RequestClass,
 };
 use kubefold_serving::audit;
 use kubefold_wire::body::Body;
-
-pub use crate::member::{
-    answer::{UpResponseBody, collect},
-    upstream::upgrade::Upgrade,
-};
 
 /// What is sent to a member: any bytes, whole or streamed.
 pub type UpBody = Body;
@@ -115,7 +108,7 @@ struct Session {
 
 impl Upstream {
     /// Makes it without connecting. Its tasks end with `cancel`.
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &MemberConfig,
         vitals: Arc<Vitals>,
         tasks: TaskTracker,
@@ -146,7 +139,7 @@ impl Upstream {
     /// Sends one request as it is, with kubefold's own credential, and waits for the head of the answer.
     ///
     /// The URI is a path and query; the server's path prefix is put before it, its bytes are kept. Prefer
-    /// [`super::Member::send`], which does not ask a member that is down.
+    /// [`crate::member::Member::send`], which does not ask a member that is down.
     ///
     /// Errors: say how far the request came. Cancel: safe; a request under way is reset.
     pub async fn send(
@@ -174,7 +167,7 @@ impl Upstream {
 
     /// As [`Self::send`], for probes: without a permit, so that a busy member is not taken for a dead one, and
     /// without a word to health, which judges probes itself.
-    pub(super) async fn probe(&self, request: Request<UpBody>) -> Result<Response<UpResponseBody>, UpstreamError> {
+    pub(crate) async fn probe(&self, request: Request<UpBody>) -> Result<Response<UpResponseBody>, UpstreamError> {
         let head_max = self.settings.load().deadlines.connect;
         let answered = self.exchange(request, Class::Read, Some(head_max)).await;
         let (response, lease) = answered.map_err(|failure| UpstreamError::new(&self.name, failure))?;
@@ -182,7 +175,7 @@ impl Upstream {
     }
 
     /// Counts what came to nothing with the member.
-    pub(super) fn meter(&self) -> &Meter {
+    pub(crate) fn meter(&self) -> &Meter {
         self.vitals.meter()
     }
 
@@ -309,7 +302,7 @@ impl Upstream {
     }
 
     /// Follows the files that credentials were read from. True if the member is somewhere else now.
-    pub(super) async fn follow_files(&self) -> bool {
+    pub(crate) async fn follow_files(&self) -> bool {
         let Some(session) = self.session.load().as_ref().clone() else { return false };
         let known = session.fingerprint.lock().clone();
         let looked = known.clone();
@@ -325,7 +318,7 @@ impl Upstream {
     }
 
     /// Runs an exec plugin again after the member refused what it gave.
-    pub(super) async fn credential_refused(&self) {
+    pub(crate) async fn credential_refused(&self) {
         let Some(session) = self.session.load().as_ref().clone() else { return };
         if session.credentials.from_plugin && session.opened.elapsed() >= REFUSED_RETRY {
             tracing::info!(member = %self.name, "credential refused, asks the plugin again");
@@ -351,7 +344,7 @@ impl Upstream {
     }
 
     /// Takes another configuration. True if the member may be somewhere else now; then its old connections are cut.
-    pub(super) fn reconfigure(&self, config: &MemberConfig) -> bool {
+    pub(crate) fn reconfigure(&self, config: &MemberConfig) -> bool {
         let after = Arc::new(Settings::new(config));
         let before = self.settings.swap(after.clone());
         let moved = before.access != after.access;
@@ -367,14 +360,14 @@ impl Upstream {
     }
 
     /// Forgets the connections for requests: one of them may be dead while the member is not.
-    pub(super) fn retire_connections(&self) {
+    pub(crate) fn retire_connections(&self) {
         if let Some(session) = self.session.load().as_ref() {
             session.requests.retire();
         }
     }
 
     /// Cuts HTTP/1.1 connections of a member that went down: it has no pings, so a watch on one would wait for ever.
-    pub(super) fn cut_http1(&self) {
+    pub(crate) fn cut_http1(&self) {
         let session = self.session.load();
         let Some(session) = session.as_ref() else { return };
         if session.requests.speaks_http1() || session.watches.speaks_http1() {
@@ -406,7 +399,7 @@ fn head_max(deadlines: &Deadlines, class: Class) -> Option<Duration> {
 }
 
 /// `base` with its path before that of `asked`, whose bytes stay as they are.
-pub(super) fn target(base: &Uri, asked: &Uri) -> Result<Uri, Failure> {
+pub(crate) fn target(base: &Uri, asked: &Uri) -> Result<Uri, Failure> {
     let unfit = || Failure::Request(format!("no path: {asked}").into());
     let path = asked.path_and_query().ok_or_else(unfit)?;
     let prefix = base.path().trim_end_matches('/');
@@ -420,7 +413,7 @@ pub(super) fn target(base: &Uri, asked: &Uri) -> Result<Uri, Failure> {
 }
 
 /// Writes the target as the connection's HTTP version wants it.
-pub(super) fn address(request: &mut Request<UpBody>, target: &Uri, http2: bool) {
+pub(crate) fn address(request: &mut Request<UpBody>, target: &Uri, http2: bool) {
     request.headers_mut().remove(header::HOST);
     *request.version_mut() = http::Version::default();
     if http2 {

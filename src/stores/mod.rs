@@ -2,6 +2,8 @@
 //!
 //! A store starts on the first use of its kind. Members come and go under it: what one says enters as events, and its
 //! silence as nothing.
+//!
+//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`, `member`, `catalog`.
 
 mod definitions;
 mod feeds;
@@ -24,12 +26,9 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
     config::{Config, MemberName},
-    member::{
-        Member, Registry,
-        catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
-        reflector::ReflectorState,
-    },
+    member::{Member, Registry, reflector::ReflectorState},
     placement::policy::Rules,
     store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Revision, Shared},
 };

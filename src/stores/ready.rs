@@ -5,14 +5,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
+    catalog::Catalogue,
     config::MemberName,
-    member::{
-        Health, Member,
-        catalog::Catalogue,
-        reflector::ReflectorState,
-        stores::{Running, Stores},
-    },
+    member::{Member, reflector::ReflectorState},
     store::FleetStore,
+    stores::{Running, Stores},
+    upstream::Health,
     view::Mode,
 };
 use kubefold_wire::{resource::Gvr, status::Status};

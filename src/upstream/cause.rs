@@ -3,7 +3,7 @@
 use http::StatusCode;
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
-use crate::member::error::Failure;
+use crate::upstream::error::Failure;
 
 /// Why something that was asked of a member, or told by it, came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ impl Cause {
     }
 
     /// The cause of a failed request; `None` where the member has nothing to do with it.
-    pub(super) fn of_failure(failure: &Failure) -> Option<Self> {
+    pub(crate) fn of_failure(failure: &Failure) -> Option<Self> {
         Some(match failure {
             Failure::Request(_) => return None,
             Failure::Down(_) => Self::Down,
@@ -96,7 +96,7 @@ impl Cause {
     }
 
     /// The cause that an answer's status is; `None` where it is a success.
-    pub(super) fn of_status(status: StatusCode) -> Option<Self> {
+    pub(crate) fn of_status(status: StatusCode) -> Option<Self> {
         match status {
             StatusCode::GONE => Some(Self::Expired),
             StatusCode::TOO_MANY_REQUESTS => Some(Self::Throttled),
@@ -108,7 +108,7 @@ impl Cause {
     }
 
     /// As [`Self::of_status`] for an answer to anybody: what a member refuses a caller is no failure of the member.
-    pub(super) fn of_anybodys(status: StatusCode) -> Option<Self> {
+    pub(crate) fn of_anybodys(status: StatusCode) -> Option<Self> {
         Self::of_status(status).filter(|cause| matches!(cause, Self::Throttled | Self::Http5xx))
     }
 }

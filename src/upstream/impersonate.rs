@@ -120,7 +120,7 @@ fn strip_bearer_protocol(headers: &mut HeaderMap) {
 }
 
 /// Removes what is about one connection, in either direction.
-pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()

@@ -22,29 +22,29 @@ const IN_ALL_MAX: usize = 2048;
 
 /// What a stream is, as metrics tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Kind(&'static str);
+pub(crate) struct Kind(&'static str);
 
 impl Kind {
     /// All that there are: the core's, and whatever else changes its protocol.
-    pub(super) const ALL: [Self; 6] =
+    pub(crate) const ALL: [Self; 6] =
         [Self("attach"), Self("exec"), Self("log"), Self("portforward"), Self("proxy"), Self::OTHER];
     /// A console of an aggregated API, a watch over a WebSocket.
-    pub(super) const OTHER: Self = Self("other");
+    pub(crate) const OTHER: Self = Self("other");
 
     /// That of a subresource of the core group.
-    pub(super) fn of(subresource: &str) -> Option<Self> {
+    pub(crate) fn of(subresource: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.0 == subresource && *kind != Self::OTHER)
     }
 
     /// As a label.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         self.0
     }
 }
 
 /// The streams under way.
 #[derive(Default)]
-pub(super) struct Seats(Mutex<Taken>);
+pub(crate) struct Seats(Mutex<Taken>);
 
 #[derive(Default)]
 struct Taken {
@@ -55,7 +55,7 @@ struct Taken {
 }
 
 /// One stream's place. Dropping it frees the place.
-pub(super) struct Seat {
+pub(crate) struct Seat {
     seats: Weak<Seats>,
     who: (MemberName, String),
     kind: Kind,
@@ -65,7 +65,7 @@ impl Seats {
     /// Takes a place.
     ///
     /// Errors: 429 that says which limit.
-    pub(super) fn take(self: &Arc<Self>, member: &MemberName, user: &str, kind: Kind) -> Result<Seat, Status> {
+    pub(crate) fn take(self: &Arc<Self>, member: &MemberName, user: &str, kind: Kind) -> Result<Seat, Status> {
         let mut taken = self.0.lock();
         let who = (member.clone(), user.to_owned());
         let held = |count: Option<&usize>| count.copied().unwrap_or_default();
@@ -90,7 +90,7 @@ impl Seats {
     }
 
     /// How many of a kind are under way in a member.
-    pub(super) fn taken(&self, member: &MemberName, kind: Kind) -> usize {
+    pub(crate) fn taken(&self, member: &MemberName, kind: Kind) -> usize {
         self.0.lock().kinds.get(&(member.clone(), kind)).copied().unwrap_or_default()
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// One thing that kubefold must be allowed to do in a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub(super) enum Need {
     /// A verb on a group's resource.
     Resource(&'static str, &'static str, &'static str),
     /// A `get` of a path.
@@ -14,7 +14,7 @@ pub enum Need {
 }
 
 /// All of them.
-pub const NEEDS: &[Need] = &[
+pub(super) const NEEDS: &[Need] = &[
     Need::Resource("get", "*", "*"),
     Need::Resource("list", "*", "*"),
     Need::Resource("watch", "*", "*"),

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     config::MemberName,
-    member::stores::{Running, Stores},
+    stores::{Running, Stores},
 };
 
 /// Namespaces of one kind that are marked apart, of all members; with more, all of them are.

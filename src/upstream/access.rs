@@ -16,7 +16,7 @@ use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{
     config::{Access, PemSource, ServerAccess},
-    member::error::Failure,
+    upstream::error::Failure,
 };
 
 /// Where a pod finds its service account (kube reads the same paths).
@@ -26,25 +26,25 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 type Authorizer = BoxCloneSyncService<Request<Empty<Bytes>>, Response<Option<HeaderValue>>, BoxError>;
 
 /// Everything that it takes to speak to a member, as it was when it was read.
-pub(super) struct Credentials {
+pub(crate) struct Credentials {
     /// Scheme, authority and path prefix of the API server.
-    pub(super) base: Uri,
+    pub(crate) base: Uri,
     /// Trust and client certificate; ALPN offers HTTP/2 and 1.1.
-    pub(super) tls: Arc<rustls::ClientConfig>,
+    pub(crate) tls: Arc<rustls::ClientConfig>,
     /// The same without HTTP/2, in which nothing can be upgraded.
-    pub(super) tls_http1: Arc<rustls::ClientConfig>,
+    pub(crate) tls_http1: Arc<rustls::ClientConfig>,
     /// The name to verify, when not the host's.
-    pub(super) server_name: Option<String>,
+    pub(crate) server_name: Option<String>,
     /// An `http` or `socks5` proxy on the way.
-    pub(super) proxy: Option<Uri>,
+    pub(crate) proxy: Option<Uri>,
     /// True if a program gave it, which may know a newer one by now.
-    pub(super) from_plugin: bool,
+    pub(crate) from_plugin: bool,
     authorizer: Option<Authorizer>,
 }
 
 impl Credentials {
     /// Reads them all. Exec plugins run here, so it blocks.
-    pub(super) fn read(access: &Access) -> Result<Self, Failure> {
+    pub(crate) fn read(access: &Access) -> Result<Self, Failure> {
         let config = kube_config(access).map_err(|error| Failure::Credential(error.to_string().into()))?;
         let refuse = |text: String| Failure::Credential(text.into());
         if config.auth_info.impersonate.is_some() || config.auth_info.impersonate_groups.is_some() {
@@ -79,7 +79,7 @@ impl Credentials {
     }
 
     /// The `Authorization` of the next request.
-    pub(super) async fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
+    pub(crate) async fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
         let Some(authorizer) = &self.authorizer else { return Ok(None) };
         let request = Request::new(Empty::new());
         let answered = authorizer.clone().oneshot(request).await;
@@ -89,16 +89,16 @@ impl Credentials {
 
 /// The state of every file that credentials were read from: another one means to read them again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
+pub(crate) struct Fingerprint(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
 
 impl Fingerprint {
     /// Looks at every file that `access` names, and at those that its kubeconfig names.
-    pub(super) fn of(access: &Access) -> Self {
+    pub(crate) fn of(access: &Access) -> Self {
         Self(files(access).into_iter().map(|path| (path.clone(), state(&path))).collect())
     }
 
     /// Looks at the same files again: no file is read.
-    pub(super) fn again(&self) -> Self {
+    pub(crate) fn again(&self) -> Self {
         Self(self.0.iter().map(|(path, _)| (path.clone(), state(path))).collect())
     }
 }

@@ -23,11 +23,9 @@ use tokio::time::Instant;
 
 use crate::{
     config::MemberName,
-    member::{
-        Member,
-        stores::{Running, Stores, UNKNOWN_WAIT_MAX},
-    },
+    member::Member,
     store::GroupKind,
+    stores::{Running, Stores, UNKNOWN_WAIT_MAX},
 };
 
 impl Stores {

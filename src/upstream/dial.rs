@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
-use crate::member::{
+use crate::upstream::{
     access::Credentials,
     error::{Failure, Source, find},
 };
@@ -40,15 +40,15 @@ const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 100;
 const HEADER_BYTES_MAX: u32 = 256 << 10;
 
 /// Opens connections to one member.
-pub(super) struct Dialer {
-    pub(super) credentials: Arc<Credentials>,
-    pub(super) connect_max: Duration,
-    pub(super) tasks: TaskTracker,
-    pub(super) cancel: CancellationToken,
+pub(crate) struct Dialer {
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) connect_max: Duration,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) cancel: CancellationToken,
 }
 
 /// An open connection.
-pub(super) enum Opened {
+pub(crate) enum Opened {
     /// Many streams at once; the number that the member allows is kept up to date.
     Http2(http2::SendRequest<Body>, Arc<std::sync::atomic::AtomicUsize>),
     /// One request at a time.
@@ -59,14 +59,14 @@ impl Dialer {
     /// Connects within the deadline.
     ///
     /// Cancel: safe; the half-open connection is closed.
-    pub(super) async fn dial(&self) -> Result<Opened, Failure> {
+    pub(crate) async fn dial(&self) -> Result<Opened, Failure> {
         self.dial_with(self.credentials.tls.clone()).await
     }
 
     /// Connects for one request over HTTP/1.1, after which the connection may be upgraded.
     ///
     /// Cancel: safe; the half-open connection is closed.
-    pub(super) async fn dial_once(&self) -> Result<http1::SendRequest<Body>, Failure> {
+    pub(crate) async fn dial_once(&self) -> Result<http1::SendRequest<Body>, Failure> {
         match self.dial_with(self.credentials.tls_http1.clone()).await? {
             Opened::Http1(sender) => Ok(sender),
             Opened::Http2(..) => Err(Failure::Answer("it speaks HTTP/2 where HTTP/1.1 was agreed on".into())),
@@ -82,12 +82,12 @@ impl Dialer {
     }
 
     /// Speaks TLS, and the HTTP version that is agreed on by it.
-    pub(super) async fn open(&self, tcp: TcpStream) -> Result<Opened, Failure> {
+    pub(crate) async fn open(&self, tcp: TcpStream) -> Result<Opened, Failure> {
         self.open_by(tcp, Arc::clone(&self.credentials.tls)).await
     }
 
     /// The same, and HTTP/1.1 whatever else the member speaks: HTTP/2 has no upgrades.
-    pub(super) async fn open_http1(&self, tcp: TcpStream) -> Result<Opened, Failure> {
+    pub(crate) async fn open_http1(&self, tcp: TcpStream) -> Result<Opened, Failure> {
         self.open_by(tcp, Arc::clone(&self.credentials.tls_http1)).await
     }
 
@@ -103,7 +103,7 @@ impl Dialer {
     }
 
     /// Connects, through the proxy if there is one.
-    pub(super) async fn reach(&self) -> Result<TcpStream, Failure> {
+    pub(crate) async fn reach(&self) -> Result<TcpStream, Failure> {
         let base = self.credentials.base.clone();
         let Some(proxy) = self.credentials.proxy.clone() else {
             return connector().oneshot(base.clone()).await.map(TokioIo::into_inner).map_err(|e| unreached(&base, e));

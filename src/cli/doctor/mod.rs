@@ -1,5 +1,8 @@
 //! `kubefold doctor`: each member, one layer after the other, and what to do about what fails.
 
+mod checkup;
+mod needs;
+
 use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
 use anyhow::{anyhow, bail};
@@ -10,12 +13,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     cli::{
         client::Output,
+        doctor::checkup::{Checkup, Finding, Verdict, examine},
         paint::{self, Paint, paint},
         print,
         status::table,
     },
     config::{self, MemberConfig},
-    member::checkup::{Checkup, Finding, Verdict, examine},
 };
 
 #[derive(Debug, clap::Args)]

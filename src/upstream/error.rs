@@ -235,7 +235,7 @@ impl UpstreamError {
 }
 
 /// The innermost error's words: what the system said, without the layers that passed it on.
-pub(super) fn root(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn root(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;
@@ -255,7 +255,7 @@ fn lost(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Finds an error of one type in the chain. An [`std::io::Error`] hides the one it wraps from `source()`.
-pub(super) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+pub(crate) fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<E>() {

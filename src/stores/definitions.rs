@@ -12,11 +12,9 @@ use tokio::time::Instant;
 
 use crate::{
     config::MemberName,
-    member::{
-        Class, collect,
-        stores::{Running, Stores},
-    },
     store::{Part, key},
+    stores::{Running, Stores},
+    upstream::{Class, collect},
     view::Mode,
 };
 use kubefold_table::{Definition as Columns, Printer};

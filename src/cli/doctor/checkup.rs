@@ -2,8 +2,6 @@
 //!
 //! It asks over connections of its own, so that it needs no kubefold that runs and disturbs none that does.
 
-mod needs;
-
 use std::{sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -16,16 +14,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::MemberConfig,
-    member::{
+    upstream::{
         access::Credentials,
+        client::{address, target},
         dial::{Dialer, Opened},
         error::{Failure, root},
-        upstream::{address, target},
     },
 };
 use kubefold_wire::body::{empty, full};
 
-pub use needs::{NEEDS, Need};
+use super::needs::NEEDS;
 
 /// An answer of these checks is small; a longer one is something else.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -38,7 +36,7 @@ const END_OF_INITIAL_EVENTS: &str = "k8s.io/initial-events-end";
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// As it should be.
     Ok,
     /// Worth knowing; kubefold works all the same.
@@ -52,23 +50,23 @@ pub enum Verdict {
 /// One check and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Finding {
+pub(super) struct Finding {
     /// One of [`CHECKS`].
-    pub check: &'static str,
+    pub(super) check: &'static str,
     /// How it ended.
-    pub result: Verdict,
+    pub(super) result: Verdict,
     /// How long it took. Units: milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub millis: Option<u64>,
+    pub(super) millis: Option<u64>,
     /// What was found.
-    pub detail: String,
+    pub(super) detail: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub remedy: Option<String>,
+    pub(super) remedy: Option<String>,
 }
 
 /// Every check, in order.
-pub const CHECKS: [&str; 10] = [
+pub(super) const CHECKS: [&str; 10] = [
     "credentials",
     "dns",
     "tcp",
@@ -83,11 +81,11 @@ pub const CHECKS: [&str; 10] = [
 
 /// What was found of a member.
 #[derive(Clone, Debug, Default)]
-pub struct Checkup {
+pub(super) struct Checkup {
     /// One for each of [`CHECKS`], in that order.
-    pub findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
     /// The UID of its cluster.
-    pub cluster: Option<String>,
+    pub(super) cluster: Option<String>,
 }
 
 /// What went wrong and what to do.
@@ -135,7 +133,7 @@ impl Checkup {
 /// Checks one member. Its connections run under `tasks` and end with `cancel`.
 ///
 /// Cancel: safe.
-pub async fn examine(member: &MemberConfig, tasks: &TaskTracker, cancel: &CancellationToken) -> Checkup {
+pub(super) async fn examine(member: &MemberConfig, tasks: &TaskTracker, cancel: &CancellationToken) -> Checkup {
     let mut done = Checkup::default();
     let Some(patient) = Box::pin(reach(&mut done, member, tasks, cancel)).await else { return done.finish() };
     let Patient { dialer, mut line } = patient;
