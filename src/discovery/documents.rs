@@ -14,7 +14,7 @@ use sha2::{Digest, Sha512};
 
 use super::{aggregated, legacy};
 use crate::{
-    member::catalog::{Catalogue, Freshness},
+    catalog::{Catalogue, Freshness},
     respond::DiscoveryError,
 };
 

@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use self::documents::Documents;
-use crate::{member::catalog::Catalogue, respond::DiscoveryError};
+use crate::{catalog::Catalogue, respond::DiscoveryError};
 use kubefold_wire::{
     accept::{accept_header, negotiate, parse_accept, wants_aggregated, wants_pretty},
     body::{Body, empty, full},

@@ -8,12 +8,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 
 use crate::{
     config::MemberName,
-    member::{
-        Class, Failure, Member, UpstreamError,
-        cause::Cause,
-        collect, impersonate,
-        stores::{Ready, Scope, Stores},
-    },
+    member::Member,
     read::{
         Asked, Freshness, Target,
         answer::json_response,
@@ -21,8 +16,10 @@ use crate::{
         fresh::{Need, prove, wants_no_cache},
         resolve::{Named, not_found, resolve},
     },
-    respond::ReadError,
+    respond::{ReadError, StoresError},
     store::{Entry, KindSpec, Part, Remarks, Revision, key},
+    stores::{Ready, Scope, Stores},
+    upstream::{Class, Failure, UpstreamError, cause::Cause, collect, impersonate},
     view::Mode,
 };
 use kubefold_wire::{
@@ -176,7 +173,7 @@ fn remark(stores: &Stores, ready: &Ready, target: &Target, answer: &Answer, warn
 /// The last known state is shown with a warning, or in the strict view not at all.
 fn warn(asked: Asked<'_>, warnings: &mut Warnings, warning: &str) -> Result<(), Status> {
     if asked.mode == Mode::Strict {
-        return Err(Stores::not_current(&[warning.to_owned()]));
+        return Err(StoresError::NotCurrent(vec![warning.to_owned()]).into());
     }
     warnings.add(warning);
     Ok(())

@@ -1,4 +1,4 @@
-//! From the name that a caller used to an object: DESIGN.md section 4, input.
+//! From the name that a caller used to an object: docs/design/identity.md#names-in-requests.
 
 use std::sync::Arc;
 

@@ -38,7 +38,7 @@ pub(super) mod id {
 /// A path of keys; `*` is every element of an array.
 type Path = &'static [&'static str];
 
-/// The joins of one kind: DESIGN.md section 4. Owner references are every kind's.
+/// The joins of one kind: docs/design/identity.md#joins. Owner references are every kind's.
 struct Joins {
     group: &'static str,
     resource: &'static str,

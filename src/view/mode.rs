@@ -1,6 +1,6 @@
 //! Views of the fleet: what a read does about members that are unknown, or not known to be current.
 //!
-//! DESIGN.md section 6. The fleet's whole API stands behind each prefix, so that any client may take it for a server's URL.
+//! docs/design/reads.md#views. Each prefix serves the fleet's whole API, so that any client can use it as a server's URL.
 
 /// What a read does about members of whom not everything is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

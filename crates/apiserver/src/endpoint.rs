@@ -9,11 +9,7 @@ use std::{
 use arc_swap::ArcSwap;
 use http::{HeaderMap, Request, Response, header};
 use http_body_util::BodyExt;
-use hyper::{body::Incoming, rt::Executor, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use hyper::body::Incoming;
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::{
@@ -21,32 +17,34 @@ use rustls::{
     crypto::aws_lc_rs,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{sleep, timeout},
-};
-use tokio_rustls::TlsAcceptor;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
-use crate::{
-    Service,
-    faults::{Closed, Faults},
+use crate::{Service, faults::Faults};
+use kubefold_serving::{
+    Answer, Closed, Limits, ListenError, Listener, Shutdown, authenticate::Identity, caller::Caller, tls::Tls,
 };
-use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     body::{Body, BodyError},
     status::{Reason, Status},
 };
 
-/// Connections at once; further ones wait to be accepted.
+/// Connections at once.
 const CONNECTIONS_MAX: usize = 1024;
 /// Requests at once on one HTTP/2 connection: a kube-apiserver's own number.
 const STREAMS_MAX: u32 = 100;
 /// Time for a TLS handshake, and for a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Waits after a failed accept: without it, a process without file handles would spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A client is known by its token, not by its connection: a connection without a certificate is like any other.
+const LIMITS: Limits = Limits {
+    connections_max: CONNECTIONS_MAX,
+    handshake: HEAD_TIMEOUT,
+    head: HEAD_TIMEOUT,
+    anonymous_life: Duration::MAX,
+    streams_max: STREAMS_MAX,
+    anonymous_streams_max: STREAMS_MAX,
+    grace: Duration::ZERO,
+    ..Limits::KUBEFOLD
+};
 /// How long a certificate holds.
 const CERTIFICATE_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Paths that answer whoever asks.
@@ -56,13 +54,11 @@ const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The address is taken, or not this machine's.
-    #[error("cannot listen on {address} ({source}); free the port, or give another")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The address cannot be read back.
+    #[error("cannot read the address that it listens on: {0}")]
+    Address(#[from] std::io::Error),
     /// A certificate could not be made.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -78,18 +74,17 @@ pub struct Endpoint {
     key: KeyPair,
     certificate: String,
     /// With the certificate that clients know.
-    good: Arc<ServerConfig>,
-    /// Ends the present life; `None`: it is dead.
-    life: Mutex<Option<CancellationToken>>,
+    good: Tls,
+    tls: Arc<ArcSwap<Tls>>,
+    tasks: TaskTracker,
+    /// Ends the present life; `None`: it was killed.
+    life: Mutex<Option<Shutdown>>,
 }
 
 struct Shared {
     service: Arc<dyn Service>,
     faults: Faults,
     token: String,
-    tls: ArcSwap<ServerConfig>,
-    seats: Arc<Semaphore>,
-    tasks: TaskTracker,
 }
 
 impl Endpoint {
@@ -104,19 +99,21 @@ impl Endpoint {
     ) -> Result<Self, EndpointError> {
         let key = KeyPair::generate()?;
         let now = SystemTime::now();
-        let (certificate, tls) = certified(&key, address, now, now + CERTIFICATE_LIFE)?;
-        let socket = TcpListener::bind(address).await.map_err(|source| EndpointError::Listen { address, source })?;
-        let address = socket.local_addr().map_err(|source| EndpointError::Listen { address, source })?;
-        let shared = Arc::new(Shared {
-            service,
-            faults,
-            token,
-            tls: ArcSwap::new(Arc::clone(&tls)),
-            seats: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            tasks: TaskTracker::new(),
-        });
-        let life = shared.listen(socket);
-        Ok(Self { shared, address, key, certificate, good: tls, life: Mutex::new(Some(life)) })
+        let (certificate, good) = certified(&key, address, now, now + CERTIFICATE_LIFE)?;
+        let tls = Arc::new(ArcSwap::from_pointee(good.clone()));
+        let listener = Listener::bind(address, Arc::clone(&tls), LIMITS).await?;
+        let address = listener.address()?;
+        let shared = Arc::new(Shared { service, faults, token });
+        let (tasks, life) = (TaskTracker::new(), Mutex::new(None));
+        let endpoint = Self { shared, address, key, certificate, good, tls, tasks, life };
+        endpoint.serve(listener);
+        Ok(endpoint)
+    }
+
+    fn serve(&self, listener: Listener) {
+        let shutdown = Shutdown::default();
+        self.tasks.spawn(listener.serve(Edge(Arc::clone(&self.shared)), shutdown.clone()));
+        *self.life.lock() = Some(shutdown);
     }
 
     /// Where it listens, or listened before it was killed.
@@ -147,7 +144,7 @@ impl Endpoint {
     /// Cuts every connection and refuses new ones, as a process that was killed. What it holds stays.
     pub fn kill(&self) {
         if let Some(life) = self.life.lock().take() {
-            life.cancel();
+            life.cut.cancel();
         }
     }
 
@@ -158,9 +155,7 @@ impl Endpoint {
         if self.is_alive() {
             return Ok(());
         }
-        let listen = |source| EndpointError::Listen { address: self.address, source };
-        let socket = TcpListener::bind(self.address).await.map_err(listen)?;
-        *self.life.lock() = Some(self.shared.listen(socket));
+        self.serve(Listener::bind(self.address, Arc::clone(&self.tls), LIMITS).await?);
         Ok(())
     }
 
@@ -170,65 +165,30 @@ impl Endpoint {
         let now = SystemTime::now();
         let tls = match expired {
             true => certified(&self.key, self.address, now - 2 * HOUR, now - HOUR)?.1,
-            false => Arc::clone(&self.good),
+            false => self.good.clone(),
         };
-        self.shared.tls.store(tls);
+        self.tls.store(Arc::new(tls));
         Ok(())
     }
 
     /// Ends it, and waits until nothing of it runs.
     pub async fn end(&self) {
         self.kill();
-        self.shared.tasks.close();
-        self.shared.tasks.wait().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// The service as a listener calls it: behind the faults, with the caller that the token says.
+struct Edge(Arc<Shared>);
+
+impl Answer for Edge {
+    async fn answer(&self, request: Request<Incoming>, _: &Identity) -> Result<Response<Body>, Closed> {
+        self.0.answer(request).await
     }
 }
 
 impl Shared {
-    fn listen(self: &Arc<Self>, socket: TcpListener) -> CancellationToken {
-        let (shared, life) = (Arc::clone(self), CancellationToken::new());
-        let until = life.clone();
-        self.tasks.spawn(async move {
-            until.run_until_cancelled(shared.accept(socket, &until)).await;
-        });
-        life
-    }
-
-    async fn accept(self: &Arc<Self>, socket: TcpListener, life: &CancellationToken) {
-        loop {
-            let Ok(seat) = Arc::clone(&self.seats).acquire_owned().await else { return };
-            match socket.accept().await {
-                Ok((stream, _)) => {
-                    let (shared, life) = (Arc::clone(self), life.clone());
-                    self.tasks.spawn(async move {
-                        life.run_until_cancelled(shared.connection(stream, seat)).await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    async fn connection(self: Arc<Self>, stream: TcpStream, _seat: OwnedSemaphorePermit) {
-        // Answers are written whole: waiting for more to send would only add delay.
-        drop(stream.set_nodelay(true));
-        let acceptor = TlsAcceptor::from(self.tls.load_full());
-        let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await else { return };
-        let mut builder = auto::Builder::new(Tracked(self.tasks.clone()));
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
-        let service = service_fn(move |request| {
-            let shared = Arc::clone(&self);
-            async move { shared.answer(request).await }
-        });
-        if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
-            tracing::debug!(error, "a connection ended early");
-        }
-    }
-
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Closed> {
         let mut request = request.map(|body| body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync());
         let open = OPEN.iter().any(|path| request.uri().path().starts_with(path));
@@ -271,7 +231,7 @@ fn certified(
     address: SocketAddr,
     from: SystemTime,
     until: SystemTime,
-) -> Result<(String, Arc<ServerConfig>), EndpointError> {
+) -> Result<(String, Tls), EndpointError> {
     let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
@@ -288,17 +248,7 @@ fn certified(
         .with_no_client_auth()
         .with_single_cert(vec![made.der().clone()], private)?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((made.pem(), Arc::new(tls)))
-}
-
-/// Spawns HTTP/2's own tasks under the tracker, so that none outlives the server unseen.
-#[derive(Clone)]
-struct Tracked(TaskTracker);
-
-impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tracked {
-    fn execute(&self, future: F) {
-        self.0.spawn(future);
-    }
+    Ok((made.pem(), Tls { config: Arc::new(tls), verifier: None }))
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::placement::quantity::Quantity;
+use kubefold_wire::quantity::Quantity;
 
 /// Counted kinds that lie in every member.
 ///
-/// Source: DESIGN.md section 7, defaults by kind; names as kubernetes/apiserver `pkg/quota/v1/generic` counts them.
+/// Source: docs/design/writes.md#strategies; names as kubernetes/apiserver `pkg/quota/v1/generic` counts them.
 const IN_EVERY_MEMBER: &[&str] = &[
     "configmaps",
     "secrets",
@@ -43,10 +43,10 @@ pub(super) fn used(parts: &[&str]) -> Option<Vec<u8>> {
                 out.insert(name.clone(), value.clone());
             }
             Some(held) => {
-                let quantity = |value: &Value| value.as_str().and_then(Quantity::parse);
+                let quantity = |value: &Value| Quantity::parse(value.as_str()?).ok();
                 let (Some(mine), Some(theirs)) = (quantity(held), quantity(value)) else { continue };
                 if !IN_EVERY_MEMBER.contains(&name.as_str()) {
-                    *held = mine.plus(theirs).to_string().into();
+                    *held = mine.plus(&theirs).to_string().into();
                 } else if theirs > mine {
                     *held = value.clone();
                 }

@@ -14,15 +14,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
 use crate::{
+    catalog::{Freshness, MergedResource, Scope},
     config::MemberName,
-    member::{
-        Class, Member,
-        catalog::{Freshness, MergedResource, Scope},
-        collect, impersonate,
-    },
+    member::Member,
     read::{Asked, Reader, Target, answer::json_response, form::Form, resolve::names, table::Tables},
     respond::ReadError,
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
+    upstream::{Class, collect, impersonate},
     view::Mode,
 };
 use kubefold_wire::{

@@ -12,7 +12,7 @@ use http::{HeaderValue, Response, header};
 use http_body::Frame;
 use http_body_util::BodyExt;
 
-use crate::faults::Closed;
+use kubefold_serving::Closed;
 use kubefold_wire::{
     body::{Body, BodyError, full},
     status::Status,

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::Service;
+use kubefold_serving::Closed;
 use kubefold_wire::{
     body::{Body, full},
     status::{Reason, Status},
@@ -104,11 +105,6 @@ pub enum Fault {
         after: u64,
     },
 }
-
-/// The connection is to be closed without an answer.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the connection was closed on demand")]
-pub struct Closed;
 
 /// The rules in force at one server.
 #[derive(Clone, Debug, Default)]

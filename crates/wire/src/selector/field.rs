@@ -52,7 +52,8 @@ enum Field {
     Name,
     Namespace,
     /// The name of what an event is about. With a UID it also matches by the name without its member: an answer to a
-    /// request by a short name echoes that name (DESIGN.md section 4), and `kubectl describe` asks with it for events.
+    /// request by a short name echoes that name (docs/design/identity.md#echo), and `kubectl describe` asks with it for
+    /// events.
     Referent(Place, bool),
     /// The UID of what an event is about: of a node kubelets write its name.
     ReferentUid(Place),
