@@ -23,6 +23,7 @@ pub mod selector;
 pub mod splice;
 pub mod status;
 pub mod token;
+pub mod types;
 pub mod upgrade;
 pub mod warning;
 pub mod watch;

@@ -6,10 +6,10 @@ use jiff::SignedDuration;
 use jiff::civil::{DateTime, datetime};
 use serde::de::IgnoredAny;
 
-use super::ProtobufError;
+use super::{ProtobufError, SchemaError};
 use super::decode::Entry;
 use super::records::{MalformedRecord, Payload, Records};
-use super::schema::{SchemaError, Value};
+use super::schema::Value;
 
 /// What went wrong, before it is known where.
 #[derive(Debug, thiserror::Error)]
@@ -97,10 +97,10 @@ pub(super) fn leaf(out: &mut Vec<u8>, value: Value, group: &[Entry<'_>]) -> Resu
             string(out, quantity(text_field)?)?;
         }
         Value::IntOrString => int_or_string(out, &parts(group)?)?,
-        Value::Json => json(out, &parts(group)?)?,
+        Value::Raw | Value::Json | Value::Fields => json(out, &parts(group)?)?,
         Value::WrappedStrings if group.is_empty() => print(out, "null"),
         Value::WrappedStrings => wrapped_strings(out, &parts(group)?)?,
-        Value::Message(_) => return Err(Problem::WireType),
+        Value::Struct(_) => return Err(Problem::WireType),
     }
     Ok(())
 }
