@@ -1,14 +1,14 @@
 // Command types writes what kubefold needs to know about Kubernetes' Go types: the fields of the built-in kinds, for
 // the protobuf decoder and for the embedded API server, and golden vectors for the decoder. In tests/testbed:
 //
-//	go run ./types schema  > ../../src/wire/types/builtin.txt
-//	go run ./types vectors > ../../src/wire/protobuf/testdata/vectors.txt
+//	go run ./types schema  > ../../crates/wire/src/types/builtin.txt
+//	go run ./types vectors > ../../crates/wire/src/protobuf/testdata/vectors.txt
 //
 // An end-to-end test compares both files with what this program writes. The vectors of every kind are too large to
 // commit; after a version bump, check them by hand with a few seeds:
 //
 //	go run ./types vectors -all -seed 7 > /tmp/all.txt
-//	KUBEFOLD_PROTOBUF_VECTORS=/tmp/all.txt cargo test --lib protobuf
+//	KUBEFOLD_PROTOBUF_VECTORS=/tmp/all.txt cargo test -p kubefold-wire protobuf
 package main
 
 import (
