@@ -6,6 +6,7 @@ pub mod accept;
 pub mod body;
 pub mod fields;
 pub mod form;
+pub mod golang;
 pub mod info;
 pub mod list;
 pub mod locate;

@@ -15,7 +15,6 @@
 mod apply;
 mod error;
 pub mod fields;
-mod go;
 mod json;
 pub mod managed;
 mod merge;

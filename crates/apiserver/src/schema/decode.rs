@@ -6,12 +6,13 @@
 use std::collections::HashSet;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use kubefold_wire::golang;
 use serde_json::{Map, Value};
 
 use crate::schema::{
     Field, Go, GoKind, Type, arrange, conform,
     quantity::canonical_quantity,
-    text::{Text, go_quoted},
+    text::Text,
     time::{canonical_micro_time, canonical_time},
 };
 
@@ -59,7 +60,7 @@ struct Findings {
 impl Findings {
     fn tell(&mut self, what: &str, field: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };
-        let finding = format!("{what} field {}", go_quoted(&format!("{}{dot}{field}", self.path.concat())));
+        let finding = format!("{what} field {}", golang::quoted(&format!("{}{dot}{field}", self.path.concat())));
         if self.told.len() < FINDINGS_MAX && self.seen.insert(finding.clone()) {
             self.told.push(finding);
         }

@@ -41,7 +41,7 @@ pub use decode::{Decoded, decode};
 pub use formats::is_known_format;
 pub use quantity::canonical_quantity;
 pub use structural::{structural, structural_part};
-pub use text::{Text, go_quoted, go_type};
+pub use text::Text;
 pub use time::{canonical_micro_time, canonical_time};
 pub use validate::{bad_value, validate, validate_part, validate_update};
 

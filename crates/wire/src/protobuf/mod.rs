@@ -28,7 +28,7 @@ use decode::Decoder;
 use envelope::{Content, Envelope};
 use schema::Messages;
 
-use crate::types::SchemaError;
+pub use crate::types::SchemaError;
 
 /// The media type of Kubernetes' protobuf encoding.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
