@@ -106,7 +106,8 @@ impl Reader {
         let of = schema.at(id)?;
         let go = go(GoKind::Struct, go_name(of));
         let merge = merge(&of.attributes()?);
-        let node = Node { shape: Shape::Object(Vec::new()), go: Some(go), merge, ..Node::default() };
+        let name = Some(full_name(of));
+        let node = Node { name, shape: Shape::Object(Vec::new()), go: Some(go), merge, ..Node::default() };
         let node = self.types.add(node);
         self.types.names.insert(full_name(of), node);
         self.places.insert(id, node);
