@@ -4,6 +4,7 @@
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
 pub mod app;
+pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod discovery;
@@ -14,6 +15,8 @@ pub mod read;
 pub mod route;
 pub mod serve;
 pub mod store;
+pub mod stores;
 pub mod stream;
+pub mod upstream;
 pub mod view;
 pub mod write;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha512};
 
 use super::{aggregated, legacy};
-use crate::member::catalog::{Catalogue, Freshness};
+use crate::catalog::{Catalogue, Freshness};
 use kubefold_wire::status::Status;
 
 /// Everything that is told of one catalogue.

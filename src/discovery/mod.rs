@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use self::documents::Documents;
-use crate::member::catalog::Catalogue;
+use crate::catalog::Catalogue;
 use kubefold_wire::{
     accept::{accept_header, negotiate, not_acceptable, parse_accept, wants_aggregated, wants_pretty},
     body::{Body, empty, full},

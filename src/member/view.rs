@@ -12,12 +12,12 @@ use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    member::{
-        Class, Member,
+    member::Member,
+    upstream::{
+        Class, Upgrade,
         impersonate::{impersonate, strip_hop_by_hop},
-        seats::{Kind, Seat},
+        permits::{Kind, Seat},
         tunnel::{End, join},
-        upstream::Upgrade,
     },
     view::Mode,
 };

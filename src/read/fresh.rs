@@ -4,8 +4,8 @@ use http::{HeaderMap, header};
 
 use crate::{
     config::MemberName,
-    member::stores::{Ready, Scope, Stores, Unproven},
     read::{Asked, Target},
+    stores::{Ready, Scope, Stores, Unproven},
     view::Mode,
 };
 use kubefold_wire::{

@@ -8,12 +8,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 
 use crate::{
     config::MemberName,
-    member::{
-        Class, Failure, Member, UpstreamError,
-        cause::Cause,
-        collect, impersonate,
-        stores::{Ready, Scope, Stores},
-    },
+    member::Member,
     read::{
         Asked, Freshness, Target,
         answer::json_response,
@@ -22,6 +17,8 @@ use crate::{
         resolve::{Named, not_found, resolve},
     },
     store::{Entry, KindSpec, Part, Remarks, Revision, key},
+    stores::{Ready, Scope, Stores},
+    upstream::{Class, Failure, UpstreamError, cause::Cause, collect, impersonate},
     view::Mode,
 };
 use kubefold_wire::{

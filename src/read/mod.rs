@@ -21,7 +21,6 @@ use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    member::stores::{Ready, Stores},
     read::{
         filter::Filter,
         form::Form,
@@ -31,6 +30,7 @@ use crate::{
         watch::Surroundings,
     },
     store::{Entry, KindSpec, Revision},
+    stores::{Ready, Stores},
     view::Mode,
 };
 use kubefold_serving::{caller::Caller, encode::encode};

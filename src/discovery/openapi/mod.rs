@@ -22,7 +22,7 @@ use self::{
     merge::{Encoding, Spec, merge},
     sources::{Index, Missing, Sources, Told, Wanted},
 };
-use crate::member::{Member, stores::Stores};
+use crate::{member::Member, stores::Stores};
 use kubefold_wire::{
     accept::{accept_header, parse_accept},
     body::{Body, empty, full},

@@ -14,14 +14,12 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
 use crate::{
+    catalog::{Freshness, MergedResource, Scope},
     config::MemberName,
-    member::{
-        Class, Member,
-        catalog::{Freshness, MergedResource, Scope},
-        collect, impersonate,
-    },
+    member::Member,
     read::{Asked, Reader, Target, answer::json_response, form::Form, table::Tables},
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
+    upstream::{Class, collect, impersonate},
     view::Mode,
 };
 use kubefold_wire::{

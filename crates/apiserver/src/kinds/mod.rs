@@ -17,7 +17,6 @@ mod defaults;
 mod doc;
 mod limits;
 mod prepare;
-mod quantity;
 mod rules;
 mod service;
 mod strategy;

@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::schema::{Field, GoKind, Omit, Type, quantity::canonical_quantity};
+use crate::schema::{Field, GoKind, Omit, Type};
+use kubefold_wire::quantity::Quantity;
 
 /// Puts an object into the form in which Go prints it. Fields that the type does not have are dropped.
 ///
@@ -111,12 +112,12 @@ fn zero(typed: Type<'_>, kind: GoKind, kept: Kept) -> Value {
 
 fn quantity(value: Value) -> Value {
     let canonical = match &value {
-        Value::String(text) => canonical_quantity(text.trim()),
-        Value::Number(number) => canonical_quantity(&number.to_string()),
+        Value::String(text) => Quantity::parse(text.trim()),
+        Value::Number(number) => Quantity::parse(&number.to_string()),
         _ => return value,
     };
     // Of another form than it must be: for others to refuse.
-    canonical.map_or(value, Value::String)
+    canonical.map_or(value, |quantity| quantity.to_string().into())
 }
 
 /// A time in UTC with so many digits of a second.

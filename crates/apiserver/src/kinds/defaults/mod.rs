@@ -8,11 +8,9 @@ mod workload;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    doc::{Doc, fill, fill_empty, inner, items_mut},
-    quantity::Quantity,
-};
+use super::doc::{Doc, fill, fill_empty, inner, items_mut};
 use crate::schema::{GoKind, Type, visit};
+use kubefold_wire::quantity::Quantity;
 
 /// Fills in a whole object of a type that is in its form.
 pub(super) fn apply(typed: Type<'_>, object: &mut Value) {
@@ -37,7 +35,7 @@ fn round_resource_lists(typed: Type<'_>, value: &mut Value) {
     for (field, _) in typed.fields().filter(|(_, typed)| typed.values().is_some_and(is_quantity)) {
         let amounts = object.get_mut(&field.name).and_then(Value::as_object_mut);
         for amount in amounts.into_iter().flat_map(Map::values_mut) {
-            if let Some(quantity) = amount.as_str().and_then(Quantity::parse) {
+            if let Some(quantity) = amount.as_str().and_then(|text| Quantity::parse(text).ok()) {
                 *amount = quantity.rounded_to_milli().to_string().into();
             }
         }
