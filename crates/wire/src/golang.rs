@@ -17,7 +17,7 @@ use serde_json::{Map, Number, Value};
 
 /// A text as `strconv.Quote` and `%q` print it.
 ///
-/// Rust's table of characters is newer than that of Go's strconv: those that came in between are printed as they are.
+/// Rust's table of characters is newer than Go's: those that Go's Unicode does not have yet are printed as they are.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -60,8 +60,7 @@ func main() {
 		encoded(value)
 	}
 	line("printable", ranges(strconv.IsPrint), "")
-	// strconv has a table of its own, which is older than that of unicode.
-	line("unprintable", ranges(func(r rune) bool { return !strconv.IsPrint(r) && !unicode.IsPrint(r) }), "")
+	line("unprintable", ranges(func(r rune) bool { return !strconv.IsPrint(r) }), "")
 }
 
 func pow10(exponent int) float64 {
@@ -80,8 +79,7 @@ func encoded(value any) {
 func ranges(is func(rune) bool) [][2]rune {
 	var all [][2]rune
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		assigned := unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Z, unicode.C)
-		if !assigned || unicode.Is(unicode.Cs, r) || !is(r) {
+		if unicode.In(r, unicode.Cn, unicode.Cs) || !is(r) {
 			continue
 		}
 		if last := len(all) - 1; last >= 0 && all[last][1] == r-1 {

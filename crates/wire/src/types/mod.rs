@@ -61,6 +61,8 @@ pub struct Struct {
     pub name: &'static str,
     /// How JSON prints it.
     pub style: Style,
+    /// The last two words of the package.
+    short: &'static str,
     attributes: &'static str,
     /// The lines of its fields, and the number of the first.
     text: &'static str,

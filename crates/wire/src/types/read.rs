@@ -1,6 +1,11 @@
 //! Reads the lines of `builtin.txt`.
 
+use std::collections::HashMap;
+
 use super::{Attributes, Field, ListType, MapType, Mark, Schema, SchemaError, Shape, Struct, StructId, Style, Value};
+
+/// About how many structs there are, so that the maps need not grow.
+const STRUCTS: usize = 1200;
 
 /// What is wrong with a line.
 pub(super) enum Fault {
@@ -19,8 +24,12 @@ impl Fault {
 
 /// Finds the structs and kinds, and leaves the lines of fields unread.
 pub(super) fn index(text: &'static str) -> Result<Schema, SchemaError> {
-    let mut schema = Schema::default();
-    let (mut package, mut api_version, mut also) = ("", "", Vec::new());
+    let mut schema = Schema {
+        structs: Vec::with_capacity(STRUCTS),
+        names: HashMap::with_capacity(STRUCTS),
+        kinds: HashMap::with_capacity(STRUCTS / 2),
+    };
+    let (mut package, mut short, mut api_version, mut also) = ("", "", "", Vec::new());
     let (mut rest, mut number) = (text, 0);
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
@@ -29,7 +38,10 @@ pub(super) fn index(text: &'static str) -> Result<Schema, SchemaError> {
         let (word, said) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "" | "#" => {}
-            "package" => (package, api_version) = said.split_once(' ').unwrap_or((said, "")),
+            "package" => {
+                (package, api_version) = said.split_once(' ').unwrap_or((said, ""));
+                short = last_two(package);
+            }
             "also" => also.push((number, said)),
             "kind" | "struct" | "either" => {
                 let (name, attributes) = said.split_once(' ').unwrap_or((said, ""));
@@ -37,8 +49,8 @@ pub(super) fn index(text: &'static str) -> Result<Schema, SchemaError> {
                 let id = StructId(schema.structs.len());
                 let style = if word == "either" { Style::Either } else { Style::Object };
                 let line = number + 1;
-                schema.structs.push(Struct { package, name, style, attributes, text: fields, line });
-                schema.names.insert((last_two(package), name), id);
+                schema.structs.push(Struct { package, name, style, short, attributes, text: fields, line });
+                schema.names.insert((short, name), id);
                 if word == "kind" {
                     schema.kinds.insert((api_version, name), id);
                 }
@@ -79,10 +91,10 @@ fn last_two(package: &str) -> &str {
     dots.next().and_then(|start| package.get(start..)).unwrap_or(package)
 }
 
-/// A struct as another of `package` names it.
-fn named(schema: &Schema, package: &str, name: &str) -> Option<StructId> {
-    let (package, name) = name.rsplit_once('.').unwrap_or((last_two(package), name));
-    schema.named(package, name)
+/// A struct as another of the package `short` names it.
+fn named(schema: &Schema, short: &str, name: &str) -> Option<StructId> {
+    let (short, name) = name.rsplit_once('.').unwrap_or((short, name));
+    schema.named(short, name)
 }
 
 pub(super) fn field(schema: &Schema, of: &Struct, line: &'static str) -> Result<Field, Fault> {
@@ -139,7 +151,7 @@ fn value(schema: &Schema, of: &Struct, name: &str) -> Option<Value> {
         "json" => Value::Json,
         "fields" => Value::Fields,
         "wrapped[]string" => Value::WrappedStrings,
-        name => Value::Struct(named(schema, of.package, name)?),
+        name => Value::Struct(named(schema, of.short, name)?),
     })
 }
 
