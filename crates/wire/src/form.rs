@@ -8,6 +8,7 @@ use crate::{
         TABLE_V1BETA1, Transform,
     },
     fields::{AS_FIELDS, Row, without},
+    golang,
     locate::Paths,
     media::is_built_in,
     status::{Reason, Status},
@@ -100,8 +101,9 @@ pub fn unfit(wanted: Transform<'_>, is_list: bool, group: &str, kind: &str) -> S
 /// 400 for a word that says not how much of an object stands in its row.
 pub fn no_include(word: &str) -> Status {
     Status::bad_request(format!(
-        "Unable to convert to Table as requested: includeObject: Invalid value: {word:?}: must be 'Metadata', 'Object', \
-         'None', or empty"
+        "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', \
+         'None', or empty",
+        golang::quoted(word)
     ))
 }
 

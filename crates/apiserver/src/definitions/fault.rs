@@ -2,8 +2,7 @@
 //!
 //! Source: kubernetes/apimachinery `pkg/util/validation/field/errors.go`.
 
-use crate::schema::go_quoted;
-use kubefold_wire::status::Cause;
+use kubefold_wire::{golang, status::Cause};
 
 /// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +28,8 @@ impl Fault {
     }
 
     pub(super) fn unsupported(field: impl Into<String>, value: &str, known: &[&str]) -> Self {
-        let known: Vec<_> = known.iter().map(|known| go_quoted(known)).collect();
-        let message = format!("Unsupported value: {}: supported values: {}", go_quoted(value), known.join(", "));
+        let known: Vec<_> = known.iter().map(|known| golang::quoted(known)).collect();
+        let message = format!("Unsupported value: {}: supported values: {}", golang::quoted(value), known.join(", "));
         Self { field: field.into(), reason: "FieldValueNotSupported", message }
     }
 

@@ -3,10 +3,11 @@
 //! Source: kubernetes/apiextensions-apiserver `pkg/apis/apiextensions/validation/validation.go`. A kube-apiserver checks
 //! its internal version, in which what all versions have alike stands beside them: so its errors name it there.
 
+use kubefold_wire::golang;
 use serde_json::{Value, json};
 
 use super::{fault::Fault, schema};
-use crate::schema::{bad_value, go_quoted};
+use crate::schema::bad_value;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
                          and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
@@ -55,11 +56,11 @@ fn name(found: &mut Vec<Fault>, definition: &Value, spec: &Value) {
     let name = text(definition, "/metadata/name");
     let wanted = format!("{}.{}", text(spec, "/names/plural"), text(spec, "/group"));
     if !is_subdomain(name) {
-        found.push(Fault::invalid("metadata.name", &go_quoted(name), SUBDOMAIN));
+        found.push(Fault::invalid("metadata.name", &golang::quoted(name), SUBDOMAIN));
     }
     if name != wanted {
         let why = "must be spec.names.plural+\".\"+spec.group";
-        found.push(Fault::invalid("metadata.name", &go_quoted(name), why));
+        found.push(Fault::invalid("metadata.name", &golang::quoted(name), why));
     }
 }
 
@@ -85,9 +86,9 @@ fn group_and_scope(found: &mut Vec<Fault>, spec: &Value) {
     if group.is_empty() {
         found.push(Fault::required("spec.group", ""));
     } else if !is_subdomain(group) {
-        found.push(Fault::invalid("spec.group", &go_quoted(group), SUBDOMAIN));
+        found.push(Fault::invalid("spec.group", &golang::quoted(group), SUBDOMAIN));
     } else if !group.contains('.') {
-        found.push(Fault::invalid("spec.group", &go_quoted(group), "should be a domain with at least one dot"));
+        found.push(Fault::invalid("spec.group", &golang::quoted(group), "should be a domain with at least one dot"));
     }
     match text(spec, "/scope") {
         "" => found.push(Fault::required("spec.scope", "")),
@@ -114,12 +115,12 @@ fn versions(found: &mut Vec<Fault>, spec: &Value) {
         let at = format!("spec.versions[{index}]");
         let name = text(version, "/name");
         if !is_label(name) {
-            found.push(Fault::invalid(format!("{at}.name"), &go_quoted(name), LABEL));
+            found.push(Fault::invalid(format!("{at}.name"), &golang::quoted(name), LABEL));
         }
         let warning = version.get("deprecationWarning").and_then(Value::as_str);
         if let Some(warning) = warning.filter(|_| version.get("deprecated") != Some(&Value::Bool(true))) {
             let why = "can only be set for deprecated versions";
-            found.push(Fault::invalid(format!("{at}.deprecationWarning"), &go_quoted(warning), why));
+            found.push(Fault::invalid(format!("{at}.deprecationWarning"), &golang::quoted(warning), why));
         }
         if !is_common(spec, "/schema") {
             schemas(found, version, &format!("{at}.schema"));
@@ -140,7 +141,7 @@ fn versions(found: &mut Vec<Fault>, spec: &Value) {
         found.push(Fault::invalid("spec.versions", &shown(spec), why));
     }
     if let Some(first) = names.first().filter(|first| !is_label(first)) {
-        found.push(Fault::invalid("spec.version", &go_quoted(first), LABEL));
+        found.push(Fault::invalid("spec.version", &golang::quoted(first), LABEL));
     }
 }
 
@@ -198,10 +199,10 @@ fn subresources(found: &mut Vec<Fault>, version: &Value, path: &str) {
             "" if needed => found.push(Fault::required(at, "")),
             "" => {}
             said if !said.starts_with('.') => {
-                found.push(Fault::invalid(at, &go_quoted(said), "must be a simple json path starting with ."));
+                found.push(Fault::invalid(at, &golang::quoted(said), "must be a simple json path starting with ."));
             }
             said if !starts.iter().any(|start| said.starts_with(start)) => {
-                found.push(Fault::invalid(at, &go_quoted(said), &format!("should be a json path {place}")));
+                found.push(Fault::invalid(at, &golang::quoted(said), &format!("should be a json path {place}")));
             }
             _ => {}
         }
@@ -219,19 +220,19 @@ fn columns(found: &mut Vec<Fault>, version: &Value, path: &str) {
         match field("type").as_str() {
             "" => found.push(Fault::required(format!("{at}.type"), &types)),
             known if COLUMN_TYPES.contains(&known) => {}
-            other => found.push(Fault::invalid(format!("{at}.type"), &go_quoted(other), &types)),
+            other => found.push(Fault::invalid(format!("{at}.type"), &golang::quoted(other), &types)),
         }
         let format = field("format");
         if !format.is_empty() && !COLUMN_FORMATS.contains(&format.as_str()) {
             let why = format!("must be one of {}", COLUMN_FORMATS.join(","));
-            found.push(Fault::invalid(format!("{at}.format"), &go_quoted(&format), &why));
+            found.push(Fault::invalid(format!("{at}.format"), &golang::quoted(&format), &why));
         }
         match field("jsonPath").as_str() {
             "" => found.push(Fault::required(format!("{at}.JSONPath"), "")),
             path if path.starts_with('.') => {}
             other => {
                 let why = "must be a simple json path starting with .";
-                found.push(Fault::invalid(format!("{at}.JSONPath"), &go_quoted(other), why));
+                found.push(Fault::invalid(format!("{at}.JSONPath"), &golang::quoted(other), why));
             }
         }
     }
@@ -245,26 +246,26 @@ fn names(found: &mut Vec<Fault>, spec: &Value) {
     for name in ["plural", "singular"] {
         let value = said(name);
         if !value.is_empty() && !is_label(&value) {
-            found.push(Fault::invalid(format!("spec.names.{name}"), &go_quoted(&value), LABEL));
+            found.push(Fault::invalid(format!("spec.names.{name}"), &golang::quoted(&value), LABEL));
         }
     }
     for name in ["kind", "listKind"] {
         let value = said(name);
         if !value.is_empty() && !is_label(&value.to_lowercase()) {
             let why = format!("may have mixed case, but should otherwise match: {LABEL}");
-            found.push(Fault::invalid(format!("spec.names.{name}"), &go_quoted(&value), &why));
+            found.push(Fault::invalid(format!("spec.names.{name}"), &golang::quoted(&value), &why));
         }
     }
     let each = |found: &mut Vec<Fault>, name: &str| {
         for (index, value) in list(spec, &format!("/names/{name}")).iter().filter_map(Value::as_str).enumerate() {
             if !is_label(value) {
-                found.push(Fault::invalid(format!("spec.names.{name}[{index}]"), &go_quoted(value), LABEL));
+                found.push(Fault::invalid(format!("spec.names.{name}[{index}]"), &golang::quoted(value), LABEL));
             }
         }
     };
     each(found, "shortNames");
     if !said("kind").is_empty() && said("kind") == said("listKind") {
-        let value = go_quoted(&said("listKind"));
+        let value = golang::quoted(&said("listKind"));
         found.push(Fault::invalid("spec.names.listKind", &value, "kind and listKind may not be the same"));
     }
     each(found, "categories");
@@ -329,7 +330,7 @@ fn stored(found: &mut Vec<Fault>, definition: &Value, spec: &Value) {
                  until a storage migration ensures no data remains persisted in {name} and removes {name} from \
                  status.storedVersions"
             );
-            found.push(Fault::invalid(format!("status.storedVersions[{index}]"), &go_quoted(name), &why));
+            found.push(Fault::invalid(format!("status.storedVersions[{index}]"), &golang::quoted(name), &why));
         }
     }
 }

@@ -14,7 +14,6 @@
 
 mod apply;
 pub mod fields;
-mod go;
 pub mod managed;
 pub mod scale;
 mod strategic;

@@ -2,7 +2,7 @@
 //!
 //! Source: Go `time/format.go`; kubernetes/apimachinery `pkg/apis/meta/v1/time.go`, `micro_time.go`.
 
-use crate::schema::text::go_quoted;
+use kubefold_wire::golang;
 
 /// A time to the second, in UTC.
 ///
@@ -61,7 +61,11 @@ impl Reader<'_> {
         };
         let offset = self.offset()?;
         if !self.rest.is_empty() {
-            return Err(format!("parsing time {}: extra text: {}", go_quoted(self.text), go_quoted(self.rest)));
+            return Err(format!(
+                "parsing time {}: extra text: {}",
+                golang::quoted(self.text),
+                golang::quoted(self.rest)
+            ));
         }
         self.within(day, 1, days_in(year, month), "day")?;
         Ok((days_of(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset, micros))
@@ -117,15 +121,15 @@ impl Reader<'_> {
         if (least..=most).contains(&value) {
             return Ok(());
         }
-        Err(format!("parsing time {}: {what} out of range", go_quoted(self.text)))
+        Err(format!("parsing time {}: {what} out of range", golang::quoted(self.text)))
     }
 
     fn unlike(&self, element: &str) -> String {
         format!(
             "parsing time {} as \"{}\": cannot parse {} as \"{element}\"",
-            go_quoted(self.text),
+            golang::quoted(self.text),
             self.layout,
-            go_quoted(self.rest)
+            golang::quoted(self.rest)
         )
     }
 }

@@ -6,10 +6,11 @@ use jiff::SignedDuration;
 use jiff::civil::{DateTime, datetime};
 use serde::de::IgnoredAny;
 
-use super::ProtobufError;
 use super::decode::Entry;
 use super::records::{MalformedRecord, Payload, Records};
-use super::schema::{SchemaError, Value};
+use super::schema::Value;
+use super::{ProtobufError, SchemaError};
+use crate::golang;
 
 /// What went wrong, before it is known where.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +81,7 @@ pub(super) fn leaf(out: &mut Vec<u8>, value: Value, group: &[Entry<'_>]) -> Resu
         Value::Bool => print(out, if integer(last)? != 0 { "true" } else { "false" }),
         Value::Int32 => print(out, &int32(last)?.to_string()),
         Value::Int64 => print(out, &integer(last)?.to_string()),
-        Value::Double => print(out, &go_float(double(last)?)?),
+        Value::Double => print(out, &float(double(last)?)?),
         Value::String => string(out, last.map_or(Ok(""), text)?)?,
         Value::Bytes => match last {
             Some(payload) => string(out, &BASE64.encode(bytes(payload)?))?,
@@ -97,10 +98,10 @@ pub(super) fn leaf(out: &mut Vec<u8>, value: Value, group: &[Entry<'_>]) -> Resu
             string(out, quantity(text_field)?)?;
         }
         Value::IntOrString => int_or_string(out, &parts(group)?)?,
-        Value::Json => json(out, &parts(group)?)?,
+        Value::Raw | Value::Json | Value::Fields => json(out, &parts(group)?)?,
         Value::WrappedStrings if group.is_empty() => print(out, "null"),
         Value::WrappedStrings => wrapped_strings(out, &parts(group)?)?,
-        Value::Message(_) => return Err(Problem::WireType),
+        Value::Struct(_) => return Err(Problem::WireType),
     }
     Ok(())
 }
@@ -172,17 +173,11 @@ fn print(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Prints a float as `encoding/json` does: shortest, with an exponent for the far ends only.
-fn go_float(value: f64) -> Result<String, Problem> {
-    if !value.is_finite() {
-        return Err(Problem::Value("JSON has no number for NaN or infinity"));
+fn float(value: f64) -> Result<String, Problem> {
+    if value.is_finite() {
+        return Ok(golang::json_float(value));
     }
-    let size = value.abs();
-    if value == 0.0 || (1e-6..1e21).contains(&size) {
-        return Ok(value.to_string());
-    }
-    let text = format!("{value:e}");
-    Ok(if size >= 1e21 { text.replace('e', "e+") } else { text })
+    Err(Problem::Value("JSON has no number for NaN or infinity"))
 }
 
 /// Seconds of 0001-01-01T00:00:00Z, which Go takes for "not set".
