@@ -248,7 +248,7 @@ impl Struct {
     ///
     /// Errors: the file is broken.
     pub fn attributes(&self) -> Result<Attributes, SchemaError> {
-        read::attributes(self.attributes).ok_or(SchemaError::Line(self.line.saturating_sub(1)))
+        read::attributes(self.attributes).ok_or_else(|| SchemaError::Line(self.line.saturating_sub(1)))
     }
 }
 
