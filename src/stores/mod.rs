@@ -9,6 +9,7 @@ mod definitions;
 mod feeds;
 mod figures;
 mod marks;
+pub mod metrics;
 mod parts;
 mod poll;
 mod proof;
