@@ -1,8 +1,9 @@
 //! kubefold folds many Kubernetes clusters into one Kubernetes API.
 //!
-//! A request walks `serve -> route -> read | write | stream | discovery -> store | member -> wire`
+//! A request walks `serve -> route -> read | write | review | stream | discovery -> answer -> stores -> member -> upstream`
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
+pub mod answer;
 pub mod app;
 pub mod catalog;
 pub mod cli;
@@ -12,8 +13,10 @@ pub mod member;
 pub mod observe;
 pub mod placement;
 pub mod read;
+pub mod review;
 pub mod route;
 pub mod serve;
+pub mod status;
 pub mod store;
 pub mod stores;
 pub mod stream;

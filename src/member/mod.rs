@@ -6,6 +6,7 @@
 //!
 //! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`.
 
+pub mod call;
 mod identity;
 pub mod metrics;
 mod probe;

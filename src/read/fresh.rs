@@ -3,9 +3,9 @@
 use http::{HeaderMap, header};
 
 use crate::{
+    answer::Asked,
     config::MemberName,
-    read::{Asked, Target},
-    stores::{Ready, Scope, Stores, Unproven},
+    stores::{Ready, Scope, Stores, Target, Unproven},
     view::Mode,
 };
 use kubefold_wire::{

@@ -10,6 +10,7 @@ mod feeds;
 mod figures;
 mod marks;
 pub mod metrics;
+pub(crate) mod names;
 mod parts;
 mod poll;
 mod proof;
@@ -45,6 +46,7 @@ use proof::Flight;
 pub use {
     figures::{Following, Held, StoreFigures},
     marks::Marking,
+    names::Target,
     proof::{Scope, Unproven},
     ready::{Ready, UNKNOWN_WAIT_MAX},
 };

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::{
+    answer::reply::Reply,
     placement::marker::OWN_PREFIX,
     write::{
         fleet::Fleet,
         forward::{To, inward::spliced},
-        reply::Reply,
     },
 };
 use kubefold_wire::{

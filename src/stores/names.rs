@@ -1,15 +1,26 @@
-//! From the name that a caller used to an object: docs/design/identity.md#names-in-requests.
+//! What a request is about, and from the name that a caller used to an object: docs/design/identity.md#names-in-requests.
 
 use std::sync::Arc;
 
 use crate::{
-    read::Target,
     store::{Entry, FleetStore, Naming, key},
+    stores::{Ready, Stores},
 };
-use kubefold_wire::{locate::Paths, status::Status};
+use kubefold_wire::{locate::Paths, resource::Gvr, status::Status};
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The resource.
+    pub gvr: Gvr,
+    /// Empty for all namespaces, and for cluster-scoped kinds.
+    pub namespace: String,
+    /// The name, of one object.
+    pub name: String,
+}
 
 /// What a name means.
-pub(super) enum Named {
+pub(crate) enum Named {
     /// It is a visible name.
     Visible(Arc<Entry>),
     /// It is short for the one native object of that name that has a controller, or for the one event.
@@ -18,10 +29,22 @@ pub(super) enum Named {
     Nothing,
 }
 
+impl Stores {
+    /// The object that a name means.
+    ///
+    /// Errors: 404 or 409 as a get answers.
+    pub fn named(&self, ready: &Ready, target: &Target) -> Result<Arc<Entry>, Status> {
+        match resolve(&self.shared().naming, ready.store(), target)? {
+            Named::Visible(entry) | Named::Shorthand(entry) => Ok(entry),
+            Named::Nothing => Err(not_found(ready.store(), target)),
+        }
+    }
+}
+
 /// Resolves a name against what the store holds. Every member must be known when the name is a plain one.
 ///
 /// Errors: 409 when it is short for several.
-pub(super) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> Result<Named, Status> {
+pub(crate) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> Result<Named, Status> {
     let spec = store.spec();
     let plain = key(&target.namespace, &target.name);
     if let Some(entry) = store.get(&plain) {
@@ -67,7 +90,7 @@ fn recorded(naming: &Naming, store: &FleetStore, target: &Target) -> Option<Arc<
 
 /// 404 that lists the natives of that name, so that people find what they mean and `kubectl apply` creates rather than
 /// patching a stranger.
-pub(super) fn not_found(store: &FleetStore, target: &Target) -> Status {
+pub(crate) fn not_found(store: &FleetStore, target: &Target) -> Status {
     let gvr = &store.spec().gvr;
     let mut status = Status::not_found(&gvr.group, &gvr.resource, &target.name);
     let natives = store.natives(&key(&target.namespace, &target.name));
