@@ -4,13 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::placement::{
-    quantity::Quantity,
     scheduling::{NodeFacts, PodRequirements, admits, nullable},
 };
-use kubefold_wire::locate::Paths;
+use kubefold_wire::{locate::Paths, quantity::Quantity};
 
 /// An amount of what pods ask of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +49,22 @@ pub struct Usage {
     pub taken: Resources,
 }
 
-type Amounts = BTreeMap<String, Quantity>;
+type Amounts = BTreeMap<String, Amount>;
+
+/// A string or a bare number, as the API takes both. One that is malformed is nothing: its member refuses it.
+#[derive(Clone, Debug, Default)]
+struct Amount(Quantity);
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => text,
+            serde_json::Value::Number(number) => number.to_string(),
+            _ => String::new(),
+        };
+        Ok(Self(Quantity::parse(&text).unwrap_or_default()))
+    }
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -122,8 +136,14 @@ impl Resources {
     }
 
     fn of(amounts: &Amounts) -> Self {
-        let amount = |name: &str| amounts.get(name).copied().unwrap_or_default();
-        Self { cpu_milli: amount("cpu").milli(), memory_bytes: amount("memory").ceil(), pods: amount("pods").ceil() }
+        let amount = |name: &str, of: fn(&Quantity) -> i64| {
+            amounts.get(name).map_or(0, |amount| u64::try_from(of(&amount.0)).unwrap_or(0))
+        };
+        Self {
+            cpu_milli: amount("cpu", Quantity::milli_value),
+            memory_bytes: amount("memory", Quantity::value),
+            pods: amount("pods", Quantity::value),
+        }
     }
 
     fn add(&mut self, other: &Self) {
@@ -158,7 +178,7 @@ impl Resources {
 impl Wanted {
     fn amount(&self) -> Resources {
         let mut amounts = self.limits.clone();
-        amounts.extend(self.requests.iter().map(|(name, amount)| (name.clone(), *amount)));
+        amounts.extend(self.requests.iter().map(|(name, amount)| (name.clone(), amount.clone())));
         Resources { pods: 0, ..Resources::of(&amounts) }
     }
 

@@ -12,6 +12,5 @@ pub mod overrides;
 pub mod plan;
 pub mod policy;
 pub mod print;
-pub mod quantity;
 pub mod scheduling;
 pub mod stamp;

@@ -12,6 +12,7 @@ pub mod locate;
 pub mod media;
 pub mod options;
 pub mod protobuf;
+pub mod quantity;
 pub mod resource;
 pub mod reword;
 pub mod scan;
@@ -22,3 +23,8 @@ pub mod token;
 pub mod warning;
 pub mod watch;
 pub mod yaml;
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

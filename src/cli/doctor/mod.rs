@@ -23,13 +23,13 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
-    /// The members: the clusters.yaml that kubefold is, or will be, started with.
+    /// The clusters.yaml with the members.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Only this member; may be repeated.
+    /// Check only this member; may be repeated.
     #[arg(long, value_name = "NAME")]
     member: Vec<String>,
-    /// All findings, for programs.
+    /// Print all findings, for programs.
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

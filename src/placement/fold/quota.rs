@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::placement::quantity::Quantity;
+use kubefold_wire::quantity::Quantity;
 
 /// Counted kinds that lie in every member.
 ///
@@ -43,10 +43,10 @@ pub(super) fn used(parts: &[&str]) -> Option<Vec<u8>> {
                 out.insert(name.clone(), value.clone());
             }
             Some(held) => {
-                let quantity = |value: &Value| value.as_str().and_then(Quantity::parse);
+                let quantity = |value: &Value| Quantity::parse(value.as_str()?).ok();
                 let (Some(mine), Some(theirs)) = (quantity(held), quantity(value)) else { continue };
                 if !IN_EVERY_MEMBER.contains(&name.as_str()) {
-                    *held = mine.plus(theirs).to_string().into();
+                    *held = mine.plus(&theirs).to_string().into();
                 } else if theirs > mine {
                     *held = value.clone();
                 }

@@ -7,8 +7,8 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
-use super::quantity;
 use crate::schema::{self, GoKind, Omit, Shape, Types, builtin};
+use kubefold_wire::quantity::Quantity;
 
 /// The types of one Kubernetes version.
 pub(super) struct Forms {
@@ -264,7 +264,7 @@ fn canonical(value: Value, to_milli: bool) -> Value {
         Value::Number(number) => number.to_string(),
         _ => return if value.is_null() { "0".into() } else { value },
     };
-    quantity::Quantity::parse(&text).map_or(value, |quantity| {
+    Quantity::parse(&text).map_or(value, |quantity| {
         let quantity = if to_milli { quantity.rounded_to_milli() } else { quantity };
         quantity.to_string().into()
     })

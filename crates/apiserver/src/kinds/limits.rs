@@ -9,9 +9,8 @@ use super::{
     admit::forbidden,
     doc::{Doc, inner, items_mut},
     put,
-    quantity::Quantity,
 };
-use kubefold_wire::status::Status;
+use kubefold_wire::{quantity::Quantity, status::Status};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
@@ -112,20 +111,20 @@ fn refuse(wrong: &[String], resource: &str, object: &Value) -> Result<(), Box<St
 fn bounds(limit: &Value, of: &str, resources: &Value, by_limit: bool, wrong: &mut Vec<String>) {
     let amount = |list: &str, name: &str| {
         let text = resources.at(list)?.get(name)?.as_str()?;
-        Some((Quantity::parse(text)?.nanos(), text.to_owned()))
+        Some((Quantity::parse(text).ok()?, text.to_owned()))
     };
     for (word, list) in [("minimum", "min"), ("maximum", "max")] {
         for (name, enforced) in limit.entries(list) {
             let enforced = enforced.as_str().unwrap_or("0");
-            let Some(bound) = Quantity::parse(enforced).map(Quantity::nanos) else { continue };
+            let Ok(bound) = Quantity::parse(enforced) else { continue };
             let begin = format!("{word} {name} usage per {of} is {enforced}");
             let (request, most) = (amount("requests", name), amount("limits", name).filter(|_| by_limit));
-            let beyond = |amount: i128| if list == "min" { amount < bound } else { amount > bound };
+            let beyond = |amount: &Quantity| if list == "min" { *amount < bound } else { *amount > bound };
             let first = if list == "min" || !by_limit { ("request", &request) } else { ("limit", &most) };
             let second = if list == "min" || !by_limit { ("limit", &most) } else { ("request", &request) };
             match (first, second) {
                 ((what, None), _) => wrong.push(format!("{begin}.  No {what} is specified")),
-                ((what, Some((amount, text))), _) | (_, (what, Some((amount, text)))) if beyond(*amount) => {
+                ((what, Some((amount, text))), _) | (_, (what, Some((amount, text)))) if beyond(amount) => {
                     wrong.push(format!("{begin}, but {what} is {text}"));
                 }
                 _ => {}

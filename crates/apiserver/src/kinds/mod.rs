@@ -18,7 +18,6 @@ mod doc;
 mod form;
 mod limits;
 mod prepare;
-mod quantity;
 mod rules;
 mod service;
 mod strategy;

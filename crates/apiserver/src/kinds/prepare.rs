@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{
     doc::{Doc, fill, inner, items_mut},
     put,
-    quantity::Quantity,
 };
+use kubefold_wire::quantity::Quantity;
 
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
@@ -58,7 +58,7 @@ pub(super) fn pod_status(new: &mut Value, old: &Value) {
 /// Source: kubernetes `pkg/apis/core/helper/qos/qos.go`.
 fn qos_class(pod: &Value) -> &'static str {
     let mut guaranteed = true;
-    let (mut requests, mut limits) = ([0_i128; 2], [0_i128; 2]);
+    let (mut requests, mut limits) = (<[Quantity; 2]>::default(), <[Quantity; 2]>::default());
     let names = ["cpu", "memory"];
     let whole = pod.at("spec.resources");
     let of_containers = || pod.items("spec.containers").iter().chain(pod.items("spec.initContainers"));
@@ -69,23 +69,25 @@ fn qos_class(pod: &Value) -> &'static str {
     for resources in resources {
         let amount = |list: &str, name: &str| {
             let text = resources.at(list)?.get(name)?.as_str()?;
-            Quantity::parse(text).map(Quantity::nanos).filter(|nanos| *nanos > 0)
+            Quantity::parse(text).ok().filter(Quantity::is_positive)
         };
         for (index, name) in names.iter().enumerate() {
             let (request, limit) = (amount("requests", name), amount("limits", name));
             guaranteed &= limit.is_some();
             if let (Some(sum), Some(request)) = (requests.get_mut(index), request) {
-                *sum += request;
+                *sum = sum.plus(&request);
             }
             if let (Some(sum), Some(limit)) = (limits.get_mut(index), limit) {
-                *sum += limit;
+                *sum = sum.plus(&limit);
             }
         }
     }
-    match (requests, limits) {
-        ([0, 0], [0, 0]) => "BestEffort",
-        _ if guaranteed && requests == limits => "Guaranteed",
-        _ => "Burstable",
+    if requests.iter().chain(&limits).all(Quantity::is_zero) {
+        "BestEffort"
+    } else if guaranteed && requests == limits {
+        "Guaranteed"
+    } else {
+        "Burstable"
     }
 }
 

@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::schema::{
     Field, Go, GoKind, Type, arrange, conform,
-    quantity::canonical_quantity,
     text::{Text, go_quoted},
     time::{canonical_micro_time, canonical_time},
 };
+use kubefold_wire::quantity::Quantity;
 
 /// So many findings are told; Go stops at these too.
 const FINDINGS_MAX: usize = 100;
@@ -269,9 +269,9 @@ impl<'a> Decoder<'a> {
             (GoKind::Time, Text::String(string)) => canonical_time(string).map(Value::String),
             (GoKind::MicroTime, Text::String(string)) => canonical_micro_time(string).map(Value::String),
             (GoKind::Duration, Text::String(string)) => Ok(string.as_str().into()),
-            (GoKind::Quantity, Text::String(string)) => canonical_quantity(string.trim()).map(Value::String),
-            (GoKind::Quantity, Text::Number(number)) => canonical_quantity(number).map(Value::String),
-            (GoKind::Quantity, _) => canonical_quantity("?").map(Value::String),
+            (GoKind::Quantity, Text::String(string)) => quantity(string.trim()),
+            (GoKind::Quantity, Text::Number(number)) => quantity(number),
+            (GoKind::Quantity, _) => quantity("?"),
             (GoKind::IntOrString, Text::String(string)) => Ok(string.as_str().into()),
             (GoKind::IntOrString, Text::Number(number)) => match number.parse::<i32>() {
                 Ok(whole) => Ok(whole.into()),
@@ -296,4 +296,9 @@ impl<'a> Decoder<'a> {
         let place = self.place.join(".");
         format!("json: cannot unmarshal {value} into Go struct field {}.{place} of type {name}", self.structure)
     }
+}
+
+/// A quantity as a kube-apiserver stores it.
+fn quantity(text: &str) -> Result<Value, String> {
+    Quantity::parse(text).map(|quantity| quantity.to_string().into()).map_err(|error| error.to_string())
 }

@@ -68,30 +68,6 @@ pub(super) fn seconds_later(at: Timestamp, seconds: i64) -> Timestamp {
     later(at, seconds.clamp(-100_000_000_000, 100_000_000_000) * 1000)
 }
 
-/// An amount such as `250m` or `64Mi`, in thousandths.
-pub(super) fn thousandths(amount: &str) -> i64 {
-    let digits = amount.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(amount.len());
-    let (digits, unit) = amount.split_at(digits);
-    let factor = match unit {
-        "n" => 1e-9,
-        "u" => 1e-6,
-        "m" => 1e-3,
-        "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        "P" => 1e15,
-        "Ki" => 1024.0,
-        "Mi" => 1024.0 * 1024.0,
-        "Gi" => 1024.0 * 1024.0 * 1024.0,
-        "Ti" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        _ => 1.0,
-    };
-    #[allow(clippy::cast_possible_truncation, reason = "an amount that is too large is as large as can be")]
-    let whole = (digits.parse::<f64>().unwrap_or(0.0) * factor * 1000.0).round() as i64;
-    whole
-}
-
 /// A number, or a part of a whole such as `25%`.
 pub(super) fn share(value: &Value, of: i64, round_up: bool) -> i64 {
     if let Some(number) = value.as_i64() {

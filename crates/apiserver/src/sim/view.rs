@@ -8,11 +8,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    fields::{is_true, items, text, thousandths},
+    fields::{is_true, items, text, },
     names::hash,
     resource::{NODES, PODS, Resource, Resources, SERVICES},
     world::{Entry, Texts},
 };
+use kubefold_wire::quantity::Quantity;
+
+/// The most that counts of a container's request, or of what a node has.
+const AMOUNT_MAX: i64 = i64::MAX / 100_000;
 
 /// A UID, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -299,20 +303,25 @@ fn pod_part(pod: &Pod<'_>, texts: &mut Texts) -> PodPart {
         ready_since: ready.and_then(|ready| ready.last_transition_time).map_or(0, Timestamp::as_second),
         restarts: pod.spec.restart_policy.as_deref().is_none_or(|policy| policy == "Always"),
         scripted: pod.metadata.annotations.as_ref().is_some_and(|annotations| annotations.script.is_some()),
-        cpu: requests().filter_map(|requests| requests.cpu.as_deref()).map(thousandths).sum(),
-        memory: requests().filter_map(|requests| requests.memory.as_deref()).map(|text| thousandths(text) / 1000).sum(),
+        cpu: requests().filter_map(|requests| requests.cpu.as_deref()).map(|cpu| amount(cpu, Quantity::milli_value)).sum(),
+        memory: requests().filter_map(|requests| requests.memory.as_deref()).map(|memory| amount(memory, Quantity::value)).sum(),
     }
 }
 
+/// An amount in the unit of `of`; zero if it is malformed. It is bounded, so that sums do not overflow.
+fn amount(text: &str, of: fn(&Quantity) -> i64) -> i64 {
+    of(&Quantity::parse(text).unwrap_or_default()).clamp(-AMOUNT_MAX, AMOUNT_MAX)
+}
+
 fn node_part(node: &Value) -> NodePart {
-    let amount = |name: &str| thousandths(node["status"]["allocatable"][name].as_str().unwrap_or_default());
+    let allocatable = |name: &str, of| amount(node["status"]["allocatable"][name].as_str().unwrap_or_default(), of);
     let taint = |taint: &Value| ["/key", "/value", "/effect"].map(|field| text(taint, field).to_owned());
     let addresses = items(node, "/status/addresses");
     let internal = addresses.iter().find(|address| address["type"] == "InternalIP");
     NodePart {
-        cpu: amount("cpu"),
-        memory: amount("memory") / 1000,
-        pods: amount("pods") / 1000,
+        cpu: allocatable("cpu", Quantity::milli_value),
+        memory: allocatable("memory", Quantity::value),
+        pods: allocatable("pods", Quantity::value),
         unschedulable: is_true(node, "/spec/unschedulable"),
         taints: items(node, "/spec/taints").iter().map(taint).collect(),
         address: internal.map(|address| text(address, "/address").to_owned()).unwrap_or_default(),

@@ -8,7 +8,8 @@ use super::{
     Errors, Path,
     words::{NEGATIVE, qualified_name},
 };
-use crate::kinds::{doc::Doc, quantity::Quantity};
+use crate::kinds::doc::Doc;
+use kubefold_wire::quantity::Quantity;
 
 const STANDARD: [&str; 20] = [
     "cpu",
@@ -60,7 +61,7 @@ fn overcommits(name: &str) -> bool {
 }
 
 fn amount(value: &Value) -> Option<Quantity> {
-    value.as_str().and_then(Quantity::parse)
+    value.as_str().and_then(|text| Quantity::parse(text).ok())
 }
 
 /// A name of a resource; says whether it is one.
@@ -90,7 +91,7 @@ pub(in crate::kinds) fn container_name(given: &str, at: &Path, errors: &mut Erro
 /// An amount of a resource.
 pub(in crate::kinds) fn quantity(name: &str, value: &Value, at: &Path, errors: &mut Errors) {
     let Some(quantity) = amount(value) else { return };
-    if quantity.nanos() < 0 {
+    if quantity.is_negative() {
         errors.invalid(at, value.clone(), NEGATIVE);
     }
     if (COUNTED.contains(&name) || is_extended(name)) && !quantity.is_whole() {
@@ -121,9 +122,9 @@ pub(in crate::kinds) fn container(resources: Option<&Value>, at: &Path, errors: 
         match (limit, limit.and_then(amount), amount(value)) {
             (Some(shown), Some(limit), Some(request)) => {
                 let shown = shown.as_str().unwrap_or("");
-                if request.nanos() != limit.nanos() && !overcommits(name) {
+                if request != limit && !overcommits(name) {
                     errors.invalid(&requests, value.clone(), &format!("must be equal to {name} limit of {shown}"));
-                } else if request.nanos() > limit.nanos() {
+                } else if request > limit {
                     let why = format!("must be less than or equal to {name} limit of {shown}");
                     errors.invalid(&requests, value.clone(), &why);
                 }
@@ -150,7 +151,7 @@ pub(in crate::kinds) fn overhead(overhead: Option<&Value>, at: &Path, errors: &m
 
 /// An amount above zero.
 pub(in crate::kinds) fn positive(value: &Value, at: &Path, errors: &mut Errors) -> bool {
-    let positive = amount(value).is_none_or(|quantity| quantity.nanos() > 0);
+    let positive = amount(value).is_none_or(|quantity| quantity.is_positive());
     if !positive {
         errors.invalid(at, value.clone(), "must be greater than zero");
     }
@@ -160,7 +161,7 @@ pub(in crate::kinds) fn positive(value: &Value, at: &Path, errors: &mut Errors) 
 /// Compares two amounts.
 pub(in crate::kinds) fn is_more(left: &Value, right: &Value) -> bool {
     match (amount(left), amount(right)) {
-        (Some(left), Some(right)) => left.nanos() > right.nanos(),
+        (Some(left), Some(right)) => left > right,
         _ => false,
     }
 }
