@@ -24,7 +24,7 @@ use crate::{
     route::Router,
     serve::{Gate, Handler, Published, Served, StateDir, authority},
     store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
-    stores::Stores,
+    stores::{self, Stores},
     write::{Writer, journal::Journal, live::LiveFleet},
 };
 use kubefold_serving::{
@@ -127,8 +127,11 @@ impl App {
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let mut metrics = Metrics::default();
         let served = Served::default();
-        metrics.room("member", |room| member::metrics::register(&stores, room));
-        metrics.room("store", |room| member::metrics::register_stores(&stores, room));
+        metrics.room("member", |room| {
+            member::metrics::register(&registry, room);
+            stores::metrics::register_lag(&stores, room);
+        });
+        metrics.room("store", |room| stores::metrics::register(&stores, room));
         metrics.room("http", |room| served.register(room));
         let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer, metrics));
         let readiness = move || checks(&registry);

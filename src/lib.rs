@@ -1,8 +1,10 @@
 //! kubefold folds many Kubernetes clusters into one Kubernetes API.
 //!
-//! A request walks `serve -> route -> read | write | stream | discovery -> respond -> member | store -> wire`
+//! A request walks `serve -> route -> read | write | review | stream | discovery -> answer -> stores -> member ->
+//! respond -> upstream | store`
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
+pub mod answer;
 pub mod app;
 pub mod catalog;
 pub mod cli;
@@ -13,8 +15,10 @@ pub mod observe;
 pub mod placement;
 pub mod read;
 pub mod respond;
+pub mod review;
 pub mod route;
 pub mod serve;
+pub mod status;
 pub mod store;
 pub mod stores;
 pub mod stream;

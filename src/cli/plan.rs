@@ -17,8 +17,10 @@ use crate::{
         complain, print as print_text,
         status::table,
     },
-    route::plan::PLAN_PATH,
-    write::plan::{Place, Planned},
+    write::{
+        plan::{Place, Planned},
+        preview::PLAN_PATH,
+    },
 };
 
 /// Files that a directory is read for, as kubectl does.

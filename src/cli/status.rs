@@ -11,7 +11,7 @@ use crate::{
         paint::{self, Paint, paint, width},
         print as print_text,
     },
-    route::status::{FleetStatus, MemberStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
+    status::{FleetStatus, MemberStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
 };
 
 #[derive(Debug, clap::Args)]
@@ -155,7 +155,7 @@ pub(super) fn table(rows: &[impl AsRef<[String]>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::status::{BehindMember, KindStatus, PastError};
+    use crate::status::{BehindMember, KindStatus, PastError};
 
     fn member(name: &str) -> MemberStatus {
         MemberStatus {

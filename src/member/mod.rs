@@ -6,9 +6,10 @@
 //!
 //! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`.
 
+pub mod call;
 mod identity;
 pub mod metrics;
-pub(crate) mod probe;
+mod probe;
 pub(crate) mod reflector;
 mod registry;
 pub mod view;
@@ -28,21 +29,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{MemberConfig, MemberName},
     upstream::{
-        Class, Failure, Health, UpBody, UpResponseBody, Upgrade, Upstream, UpstreamError, cause::Cause, health::Input,
-        permits::Seats,
+        Class, Failure, Health, LastError, Meter, UpBody, UpResponseBody, Upgrade, Upstream, UpstreamError, Vitals,
+        cause::Cause, health::Input, permits::Seats,
     },
 };
 use kubefold_serving::upgrade::UpgradeAsked;
 use {
     identity::{Census, Identity},
-    metrics::{MemberMetrics, Meter},
-    probe::Vitals,
+    metrics::{MemberMetrics, ReflectorMeter},
 };
 
-pub use {
-    probe::LastError,
-    registry::{Registry, RegistryError},
-};
+pub use registry::{Registry, RegistryError};
 
 /// Names a member in this process; never used for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +52,7 @@ pub struct Member {
     config: ArcSwap<MemberConfig>,
     upstream: Upstream,
     vitals: Arc<Vitals>,
+    reflectors: ReflectorMeter,
     identity: Identity,
     census: Arc<Census>,
     twin: watch::Sender<Option<MemberName>>,
@@ -71,13 +69,14 @@ impl Member {
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Arc<Self> {
-        let vitals = Vitals::new(Meter::new(&config.name, metrics));
+        let vitals = Vitals::new(Meter::new(&config.name, &metrics.upstream));
         Arc::new(Self {
             id,
             name: config.name.clone(),
             config: ArcSwap::from_pointee(config.clone()),
             upstream: Upstream::new(config, vitals.clone(), tasks, cancel.clone()),
             vitals,
+            reflectors: ReflectorMeter::new(&config.name, &metrics.reflectors),
             identity: Identity::new(),
             census,
             twin: watch::Sender::new(None),
@@ -184,6 +183,11 @@ impl Member {
     /// Counts what comes to nothing with it.
     pub fn meter(&self) -> &Meter {
         self.vitals.meter()
+    }
+
+    /// Counts what its reflectors do.
+    fn reflectors(&self) -> &ReflectorMeter {
+        &self.reflectors
     }
 
     /// How long its last probe waited for an answer.

@@ -297,7 +297,7 @@ impl Reflector {
             *begin = Begin::List(ListReason::Redefined);
         }
         if let Begin::List(reason) = *begin {
-            self.member.meter().listed(reason);
+            self.member.reflectors().listed(reason);
             *begin = Begin::Resume(self.list().await?);
         }
         let Begin::Resume(from) = *begin else { return Ok(()) };
@@ -423,7 +423,7 @@ impl Reflector {
         let mut body = ok(response, "watch").await?;
         self.state.heal();
         if self.state.watched.swap(true, Ordering::Relaxed) {
-            self.member.meter().watch_restarted();
+            self.member.reflectors().watch_restarted();
         }
         let mut lines = Lines::default();
         let lasts = Instant::now() + SESSION_MIN;

@@ -3,10 +3,10 @@
 use http::{HeaderMap, header};
 
 use crate::{
+    answer::Asked,
     config::MemberName,
-    read::{Asked, Target},
     respond::StoresError,
-    stores::{Ready, Scope, Stores, Unproven},
+    stores::{Ready, Scope, Stores, Target, Unproven},
     view::Mode,
 };
 use kubefold_wire::{

@@ -7,18 +7,20 @@ use futures::future::join_all;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 
 use crate::{
+    answer::{Asked, form::Form},
     config::MemberName,
     member::Member,
     read::{
-        Asked, Freshness, Target,
+        Freshness,
         answer::json_response,
-        form::Form,
         fresh::{Need, prove, wants_no_cache},
-        resolve::{Named, not_found, resolve},
     },
     respond::{ReadError, StoresError},
     store::{Entry, KindSpec, Part, Remarks, Revision, key},
-    stores::{Ready, Scope, Stores},
+    stores::{
+        Ready, Scope, Stores, Target,
+        names::{Named, not_found, resolve},
+    },
     upstream::{Class, Failure, UpstreamError, cause::Cause, collect, impersonate},
     view::Mode,
 };

@@ -13,7 +13,8 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 
 use crate::{
-    read::{answer::json_response, filter::Filter, form::Form},
+    answer::form::Form,
+    read::{answer::json_response, filter::Filter},
     respond::ReadError,
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
 };

@@ -1,44 +1,39 @@
 //! The fleet view, read: get, list and watch.
 //!
-//! May name: `wire`, `config`, `observe`, `table`, `placement`, `store`, `member`, `respond`.
+//! May name: what is below it; not its peers `discovery`, `write`, `review` and `stream`.
 
 mod answer;
 mod filter;
-mod form;
 mod fresh;
 mod get;
 mod list;
 mod live;
-mod resolve;
-mod table;
 mod watch;
 mod websocket;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response, StatusCode};
-use http_body_util::BodyExt;
+use http::{Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    answer::{Asked, Collection, form::Form, table::Tables},
     read::{
         filter::Filter,
-        form::Form,
         fresh::{Need, prove, scope_of},
-        resolve::{Named, resolve},
-        table::Tables,
         watch::Surroundings,
     },
     respond::ReadError,
     store::{Entry, KindSpec, Revision},
-    stores::{Ready, Stores},
+    stores::{
+        Ready, Stores, Target,
+        names::{Named, resolve},
+    },
     view::Mode,
 };
-use kubefold_serving::{caller::Caller, encode::encode};
 use kubefold_wire::{
-    body::{Body, BodyError, full},
-    form::OFFERS,
-    media::{self, Encoding, Media, Wanted},
+    body::Body,
+    media::{self, Media, Wanted},
     options::{At, Options},
     resource::{Gvk, Gvr},
     status::Status,
@@ -49,76 +44,6 @@ pub use {fresh::Freshness, websocket::over_websocket};
 
 /// When to ask again for what is not known yet, as a kube-apiserver whose cache is not filled says it.
 const RETRY_AFTER_SECONDS: u32 = 1;
-
-/// What a read is about.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The resource.
-    pub gvr: Gvr,
-    /// Empty for all namespaces, and for cluster-scoped kinds.
-    pub namespace: String,
-    /// The name, of one object.
-    pub name: String,
-}
-
-/// One read as it came.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// Who asks.
-    pub caller: &'a Caller,
-    /// The query, without its question mark.
-    pub query: &'a str,
-    /// The request's headers.
-    pub headers: &'a HeaderMap,
-    /// Through which view of the fleet.
-    pub mode: Mode,
-}
-
-impl Asked<'_> {
-    /// What the answer is to be.
-    ///
-    /// Errors: 406.
-    pub fn wanted(&self) -> Result<Wanted, Status> {
-        media::negotiate(self.headers, Some(self.query), OFFERS)
-    }
-
-    /// A Table is read by people: who sees a warning is not told the less for a member that is unknown.
-    fn for_people(self, wanted: Wanted) -> Self {
-        let is_lenient = self.mode == Mode::Whole && Tables::are_wanted(wanted.transform);
-        Self { mode: if is_lenient { Mode::Lenient } else { self.mode }, ..self }
-    }
-
-    /// The answer to a write, in the form and encoding that were negotiated for it.
-    ///
-    /// Errors: 406 for a form that does not fit: the write is done all the same, as with a kube-apiserver.
-    pub async fn written(
-        &self,
-        response: Response<Body>,
-        wanted: Wanted,
-        spec: &KindSpec,
-        stores: &Stores,
-    ) -> Result<Response<Body>, Status> {
-        if wanted.transform.is_none() || !response.status().is_success() {
-            return Ok(self.encoded(response, wanted.encoding).await);
-        }
-        let tables = Tables::of(stores, &spec.gvr, wanted.transform, *self).await;
-        let form = Form::of_object(wanted.transform, spec, &tables)?;
-        let (head, body) = response.into_parts();
-        let broken = |error: BodyError| ReadError::BrokenOff(error.to_string());
-        let json = body.collect().await.map_err(broken)?.to_bytes();
-        let mut out = Vec::with_capacity(json.len());
-        form.document(&json, spec, &mut out);
-        out.push(b'\n');
-        Ok(self.encoded(Response::from_parts(head, full(out)), wanted.encoding).await)
-    }
-
-    /// An answer as it goes out: in the encoding that was negotiated for it, or for failures.
-    pub async fn encoded(&self, response: Response<Body>, encoding: Encoding) -> Response<Body> {
-        let failed = response.status().is_client_error() || response.status().is_server_error();
-        let encoding = if failed { media::of_failure(self.headers, Some(self.query)) } else { encoding };
-        encode(response, encoding).await
-    }
-}
 
 /// Answers reads.
 pub struct Reader {
@@ -143,16 +68,6 @@ impl Reader {
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
         let response = get::get(&self.stores, target, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
-    }
-
-    /// The object that a name means.
-    ///
-    /// Errors: 404 or 409 as a get answers.
-    pub fn named(&self, ready: &Ready, target: &Target) -> Result<Arc<Entry>, Status> {
-        match resolve(&self.stores.shared().naming, ready.store(), target)? {
-            Named::Visible(entry) | Named::Shorthand(entry) => Ok(entry),
-            Named::Nothing => Err(resolve::not_found(ready.store(), target).into()),
-        }
     }
 
     /// Answers a list or a watch.
@@ -238,11 +153,7 @@ impl Reader {
     /// The list that the deletion of a collection is answered with, and the objects in it.
     ///
     /// Errors: as a list; 503 while a member cannot be asked that may hold what matches.
-    pub async fn collection(
-        &self,
-        target: &Target,
-        asked: Asked<'_>,
-    ) -> Result<(Ready, Response<Body>, Vec<Arc<Entry>>), Status> {
+    pub async fn collection(&self, target: &Target, asked: Asked<'_>) -> Result<Collection, Status> {
         let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let options = Options::parse(asked.query, false, &target.gvr, |name| naming.is_member(name))?;
@@ -258,8 +169,8 @@ impl Reader {
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
         let form = Form::of_list(wanted.transform, ready.store().spec(), &tables)?;
         let last = self.stores.shared().revisions.last();
-        let (response, entries) = list::collected(ready.store(), &options, filter, form, last)?;
-        Ok((ready, response, entries))
+        let (list, entries) = list::collected(ready.store(), &options, filter, form, last)?;
+        Ok(Collection { ready, list, entries })
     }
 
     /// The store, once all that the answer rests on is in it.

@@ -13,7 +13,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    read::{answer::json_response, filter::Filter, form::Form, list::CHUNK_BYTES},
+    answer::form::Form,
+    read::{answer::json_response, filter::Filter, list::CHUNK_BYTES},
     respond::ReadError,
     store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
 };

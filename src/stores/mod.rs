@@ -9,6 +9,8 @@ mod definitions;
 mod feeds;
 mod figures;
 mod marks;
+pub mod metrics;
+pub(crate) mod names;
 mod parts;
 mod poll;
 mod proof;
@@ -42,6 +44,7 @@ use proof::Flight;
 pub use {
     figures::{Following, Held, StoreFigures},
     marks::Marking,
+    names::Target,
     proof::{Scope, Unproven},
     ready::{Ready, UNKNOWN_WAIT_MAX},
 };

@@ -4,8 +4,9 @@
 //! All of them are one member's, and pass as its member view would pass them ([`view`]): only the name in the path is
 //! another, and in what the member refuses.
 //!
-//! May name: `wire`, `config`, `observe`, `placement`, `store`, `member`, `respond`.
+//! May name: `answer`, `stores`, `member` and what is below them; not its peers.
 
+mod holder;
 mod identifier;
 mod refusal;
 
@@ -19,7 +20,10 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{body::Body, info::proxied, resource::Gvr};
 
-pub use identifier::Identifier;
+pub use {
+    holder::{StreamAsked, answer},
+    identifier::Identifier,
+};
 
 /// What a path may hold as it is (RFC 3986, section 3.3), as Go writes it: a redirect of the member's is compared with it.
 const SEGMENT: AsciiSet = NON_ALPHANUMERIC

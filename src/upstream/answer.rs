@@ -19,10 +19,10 @@ use tokio::{
 
 use crate::{
     config::MemberName,
-    member::probe::Vitals,
     upstream::{
         error::{Failure, UpstreamError},
         pool::Lease,
+        vitals::Vitals,
     },
 };
 

@@ -3,6 +3,8 @@
 //! Nothing is ever sent twice. A request that finds its connection closed before a byte of it left takes
 //! another one; whatever else goes wrong is the caller's to judge, with [`UpstreamError::may_have_arrived`].
 
+mod upgrade;
+
 use std::{error::Error as _, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
@@ -18,20 +20,23 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName},
-    member::{metrics::Meter, probe::Vitals},
     observe::RequestClass,
-    upstream::UpResponseBody,
     upstream::{
+        UpResponseBody,
         access::{Credentials, Fingerprint},
         answer::Held,
         cause::Cause,
         dial::Dialer,
         error::{Failure, UpstreamError},
+        metrics::Meter,
         pool::{Lease, Pool, STREAMS_MAX},
+        vitals::Vitals,
     },
 };
 use kubefold_serving::audit;
 use kubefold_wire::body::Body;
+
+pub use upgrade::Upgrade;
 
 /// What is sent to a member: any bytes, whole or streamed.
 pub type UpBody = Body;

@@ -13,17 +13,19 @@ pub(crate) mod dial;
 pub mod error;
 pub mod health;
 pub(crate) mod impersonate;
+pub(crate) mod metrics;
 pub(crate) mod permits;
 mod pool;
 pub(crate) mod tunnel;
-mod upgrade;
+mod vitals;
 
 pub use {
     answer::{UpResponseBody, collect},
-    client::{Class, UpBody, Upstream},
+    client::{Class, UpBody, Upgrade, Upstream},
     error::{Blame, Failure, Retry, UpstreamError},
     health::Health,
     impersonate::{ImpersonateError, impersonate, strip},
+    metrics::{Meter, UpstreamMetrics},
     permits::TooManyStreams,
-    upgrade::Upgrade,
+    vitals::{LastError, Vitals},
 };

@@ -7,13 +7,14 @@ use futures::future::join_all;
 use http::StatusCode;
 
 use crate::{
+    answer::reply::Reply,
     config::MemberName,
     write::{
         Writer, delete,
         fleet::Fleet,
         forward,
         options::{Options, of_part},
-        reply::{Reply, reworded},
+        reply::reworded,
         request::Request,
         steps::is_of_another,
     },

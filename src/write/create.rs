@@ -11,6 +11,7 @@ use std::sync::Arc;
 use http::StatusCode;
 
 use crate::{
+    answer::reply::Reply,
     placement::{
         divided::Division,
         plan::{Candidate, Plan, Standing},
@@ -24,7 +25,7 @@ use crate::{
         names::mint,
         pinned,
         plan::asked,
-        reply::{Reply, already_exists, taken, unsettled},
+        reply::{already_exists, taken, unsettled},
         request::Request,
     },
 };

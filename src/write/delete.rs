@@ -7,13 +7,14 @@ use futures::future::join_all;
 use http::StatusCode;
 
 use crate::{
+    answer::reply::{Reply, refusal},
     config::{MemberName, Overrides},
     write::{
         GONE_WITHIN, Writer,
         fleet::{Fleet, Key, Part, Visible},
         journal::{Entry, EntryTarget, Step, Verb},
         options::{Options, of_part},
-        reply::{Reply, refusal, taken, unknown_outcome, unsettled},
+        reply::{taken, unknown_outcome, unsettled},
         request::Request,
         steps::{Outcome, Removed, Seen, removed},
     },

@@ -8,7 +8,10 @@ use http::Method;
 
 use crate::{
     config::MemberName,
-    member::Member,
+    member::{
+        Member,
+        call::{Answer, Call},
+    },
     placement::{
         capacity::capacity,
         plan::{Candidate, Standing},
@@ -17,7 +20,7 @@ use crate::{
     store::{Entry, key},
     stores::{Running, Stores},
     write::{
-        fleet::{Answer, Ask, Call, Facts, Fleet, Measure, Owner, Scaled},
+        fleet::{Ask, Facts, Fleet, Measure, Owner, Scaled},
         live::LiveFleet,
     },
 };

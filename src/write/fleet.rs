@@ -1,13 +1,13 @@
 //! What the writes need of the fleet: members to call, and the store to read and to feed.
 
-use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     config::MemberName,
+    member::call::{Answer, Call, Document},
     placement::{plan::Candidate, policy::Rules, scheduling::PodRequirements},
 };
 use kubefold_serving::caller::Caller;
@@ -52,58 +52,6 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} \"{}\"", self.gvr.qualified(), self.name)
     }
-}
-
-/// One request to one member. It asks for JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    /// Verb.
-    pub method: Method,
-    /// Path, encoded.
-    pub path: String,
-    /// Query, encoded, without `?`; may be empty.
-    pub query: String,
-    /// JSON; empty for none.
-    pub body: Bytes,
-    /// The media type of the body: of a patch it says which kind of patch it is. Empty is `application/json`.
-    pub content_type: String,
-    /// The client's own: a member derives the field manager from it.
-    pub user_agent: Option<String>,
-}
-
-/// A body, with the life of the member in which its request began: in another one it tells nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
-    /// The whole body.
-    pub bytes: Bytes,
-    /// [`Member::incarnation`](crate::member::Member::incarnation) when the request began.
-    pub incarnation: u64,
-}
-
-impl Deref for Document {
-    type Target = Bytes;
-
-    fn deref(&self) -> &Bytes {
-        &self.bytes
-    }
-}
-
-/// What came of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The member answered.
-    Answered {
-        /// Status code.
-        code: StatusCode,
-        /// Values of its `Warning` headers.
-        warnings: Vec<String>,
-        /// The whole body.
-        body: Document,
-    },
-    /// No byte reached the member. The text says why.
-    NotSent(String),
-    /// Bytes may have reached the member and it gave no whole answer. The text says why.
-    Unknown(String),
 }
 
 /// An owner that a body names, as the client wrote it.

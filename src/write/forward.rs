@@ -13,12 +13,14 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 
 use crate::{
+    answer::reply::{Reply, forwarded},
     config::MemberName,
+    member::call::{Answer, Call, Document},
     write::{
         GONE_WITHIN, Writer,
-        fleet::{Answer, Call, Document, Fleet, Key, Native, Part, Visible},
+        fleet::{Fleet, Key, Native, Part, Visible},
         forward::outward::Fate,
-        reply::{Reply, forwarded, taken, unknown_outcome, warning_text},
+        reply::{taken, unknown_outcome, warning_text},
         request::Request,
     },
 };
@@ -140,7 +142,7 @@ impl<'a, F: Fleet> To<'a, F> {
                 if code.is_success() {
                     return Ok((code, warnings, body));
                 }
-                Err(self.refusal(forwarded(self.member, code, &body, &self.key, &request.name)).warned(warnings))
+                Err(self.refusal(forwarded(self.member, code, &body, &self.key.name, &request.name)).warned(warnings))
             }
             Answer::NotSent(cause) => {
                 let message = format!("member {} cannot be reached, nothing was sent: {cause}", self.member);

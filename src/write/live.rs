@@ -7,32 +7,30 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, header};
 use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use crate::{
     config::MemberName,
-    member::Member,
+    member::{
+        Member,
+        call::{Answer, Call, Document},
+    },
     placement::policy::Rules,
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
     stores::{Running, Stores},
-    upstream::{Class, collect, impersonate, strip},
     write::{
         facts,
-        fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
+        fleet::{Ask, Facts, Fleet, Key, Native, Owner, Part, Visible},
         room::Measured,
     },
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
-    body::{empty, full},
     locate::Paths,
     splice::{Edit, ObjectEdits, splice},
 };
 
-/// Largest answer to a write.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How long a write waits for another one of the same key.
 const HOLD_WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -93,27 +91,7 @@ impl Fleet for LiveFleet {
         let Some(member) = self.member(name) else {
             return Answer::NotSent(format!("member {name} is not in the configuration"));
         };
-        let class = if call.method == Method::GET { Class::Read } else { Class::Write };
-        let request = match request(call, caller) {
-            Ok(request) => request,
-            Err(cause) => return Answer::NotSent(cause),
-        };
-        let incarnation = member.incarnation();
-        let answer = match member.send(request, class).await {
-            Ok(answer) => answer,
-            Err(error) if error.may_have_arrived() => return Answer::Unknown(error.cause()),
-            Err(error) => return Answer::NotSent(error.cause()),
-        };
-        let (head, body) = answer.into_parts();
-        let warnings = head.headers.get_all(header::WARNING).iter();
-        let warnings = warnings.filter_map(|value| value.to_str().ok().map(str::to_owned)).collect();
-        match collect(body, ANSWER_BYTES_MAX).await {
-            Ok(_) if member.incarnation() != incarnation => {
-                Answer::Unknown("the member became another cluster meanwhile".into())
-            }
-            Ok(bytes) => Answer::Answered { code: head.status, warnings, body: Document { bytes, incarnation } },
-            Err(error) => Answer::Unknown(error.cause()),
-        }
+        member.call(caller, call).await
     }
 
     fn members(&self) -> Vec<MemberName> {
@@ -324,28 +302,6 @@ fn shown(entry: &Entry) -> Visible {
         body: Bytes::copy_from_slice(entry.json()),
         deleting: entry.deleting,
     }
-}
-
-fn request(call: Call, caller: Option<&Caller>) -> Result<Request<kubefold_wire::body::Body>, String> {
-    let Call { method, path, query, body, content_type, user_agent } = call;
-    let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
-    let has_body = !body.is_empty();
-    let body = if has_body { full(body) } else { empty() };
-    let mut request = Request::builder().method(method).uri(uri).body(body).map_err(|error| error.to_string())?;
-    let headers = request.headers_mut();
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    if has_body {
-        let media = if content_type.is_empty() { "application/json" } else { &content_type };
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media).map_err(|error| error.to_string())?);
-    }
-    if let Some(agent) = user_agent.and_then(|agent| HeaderValue::from_str(&agent).ok()) {
-        headers.insert(header::USER_AGENT, agent);
-    }
-    match caller {
-        Some(caller) => impersonate(headers, caller).map_err(|error| error.to_string())?,
-        None => strip(headers),
-    }
-    Ok(request)
 }
 
 /// The answer to a dry run has no revision; the store takes no object without one.

@@ -1,25 +1,26 @@
-//! Creates, deletes and what finishes them: the writes of the fleet view; and reviews, which are posted as creates are.
+//! Creates, changes, deletes and what finishes them: the writes of the fleet view. [`Writer::answer`] takes each as it arrives.
 //!
 //! A write with one target is forwarded: a member is atomic. A write with several is planned, rehearsed everywhere, written
 //! to the journal and then made, the first-listed part last on a create (the commit) and first on a delete. Whatever stops
-//! it in between, the journal has it finished or undone: see [`settle`]. May name `placement`, `store`, `member`, `respond`, `config`,
-//! `observe` and `wire`; the fleet is reached through [`fleet::Fleet`] alone, so that every step can be made to fail.
+//! it in between, the journal has it finished or undone: see [`settle`]. May name what is below
+//! it, not its peers `read`, `review`, `stream` and `discovery`; the fleet is reached through [`fleet::Fleet`] alone, so that every step can be made to fail.
 
 mod facts;
 pub mod fleet;
 pub mod journal;
 pub mod live;
 pub mod plan;
-pub mod reply;
+pub mod preview;
+mod reply;
 pub mod request;
-pub mod review;
 pub mod settle;
-pub mod unbuilt;
 
 mod collection;
 mod create;
+mod debugger;
 mod delete;
 mod forward;
+mod incoming;
 mod names;
 mod options;
 mod pinned;
@@ -30,6 +31,7 @@ mod tests;
 mod update;
 
 pub use collection::Selected;
+pub use incoming::Incoming;
 pub use update::{APPLY_PATCH, makes};
 
 use std::{
@@ -43,11 +45,11 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    answer::reply::Reply,
     config::MemberName,
     write::{
         fleet::Fleet,
         journal::{Entry, Journal, Verb},
-        reply::Reply,
         request::Request,
     },
 };
@@ -164,13 +166,6 @@ impl<F: Fleet> Writer<F> {
     /// Cancel: safe.
     pub async fn read(self: &Arc<Self>, request: &Request, own: &str, member: &MemberName) -> Reply {
         forward::forward(self, request, own, member).await
-    }
-
-    /// Answers a review of the fleet view, which `members` serve. Nothing is stored, so that nothing has to be finished.
-    ///
-    /// Cancel: safe.
-    pub async fn review(&self, request: &Request, members: &[MemberName]) -> Reply {
-        review::review(self, request, members).await
     }
 
     async fn run(&self, write: impl Future<Output = Reply> + Send + 'static) -> Reply {

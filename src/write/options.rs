@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::write::{
-    reply::Reply,
-    request::{Request, dry_run, values},
+use crate::{
+    answer::reply::Reply,
+    write::request::{Request, dry_run, values},
 };
 use kubefold_wire::{
     locate::entries,

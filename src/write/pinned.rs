@@ -4,13 +4,15 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 
 use crate::{
+    answer::reply::{Reply, forwarded, refusal},
     config::MemberName,
+    member::call::{Answer, Call},
     placement::stamp::{Stamp, stamped},
     write::{
         Writer,
-        fleet::{Answer, Call, Fleet},
+        fleet::Fleet,
         names::unpin,
-        reply::{Reply, forwarded, refusal, unknown_outcome, warning_text},
+        reply::{unknown_outcome, warning_text},
         request::{Request, with_dry_run},
         steps::Seen,
     },
@@ -63,7 +65,7 @@ pub(super) async fn create<F: Fleet>(
             // The fleet may well have it.
             return Err(refusal(member, code, &body, "").warned(warnings));
         }
-        return Err(forwarded(member, code, &body, &key, visible).warned(warnings));
+        return Err(forwarded(member, code, &body, &key.name, visible).warned(warnings));
     }
     let mut stored = None;
     if !dry {

@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    answer::reply::Reply,
     config::MemberName,
     placement::{
         divided::Value,
@@ -22,7 +23,6 @@ use crate::{
         Writer,
         create::{Draft, Pin, invalid, pins, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
-        reply::Reply,
         request::Request,
     },
 };

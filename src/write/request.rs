@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::write::{fleet::Key, reply::Reply};
+use crate::{answer::reply::Reply, write::fleet::Key};
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     resource::{Gvk, Gvr},

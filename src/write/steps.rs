@@ -5,6 +5,7 @@ use http::{Method, StatusCode};
 
 use crate::{
     config::MemberName,
+    member::call::{Answer, Call, Document},
     placement::{
         marker::Marker,
         overrides::overridden,
@@ -12,7 +13,7 @@ use crate::{
     },
     write::{
         APPLY_PATCH, Writer,
-        fleet::{Answer, Call, Document, Fleet},
+        fleet::Fleet,
         journal::{Entry, EntryTarget, Step},
         options,
         reply::{already_exists, warning_text},

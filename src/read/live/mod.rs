@@ -14,12 +14,14 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
 use crate::{
+    answer::{Asked, form::Form, table::Tables},
     catalog::{Freshness, MergedResource, Scope},
     config::MemberName,
     member::Member,
-    read::{Asked, Reader, Target, answer::json_response, form::Form, resolve::names, table::Tables},
+    read::{Reader, answer::json_response},
     respond::ReadError,
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
+    stores::Target,
     upstream::{Class, collect, impersonate},
     view::Mode,
 };

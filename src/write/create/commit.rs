@@ -6,13 +6,14 @@ use futures::future::join_all;
 use http::StatusCode;
 
 use crate::{
+    answer::reply::{Reply, refusal},
     config::MemberName,
     write::{
         Writer,
         create::rehearsal::{Behind, make_all},
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Step},
-        reply::{Reply, refusal, unknown_outcome},
+        reply::unknown_outcome,
         steps::{Outcome, Removed, Seen},
     },
 };

@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
+    answer::reply::Reply,
     placement::{divided::Wholes, scheduling::PodRequirements},
     write::{
         create::invalid,
         fleet::{Owner, Scaled},
-        reply::Reply,
         request::Request,
     },
 };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::{
+    answer::reply::Reply,
     config::MemberName,
     placement::stamp::{Stamp, stamped},
     write::{
@@ -13,7 +14,6 @@ use crate::{
         fleet::{Fleet, Owner},
         names::mint,
         pinned,
-        reply::Reply,
         request::Request,
     },
 };

@@ -8,13 +8,13 @@ use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    answer::reply::refusal,
     config::MemberName,
     write::{
         Writer,
         create::{Stop, members},
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget},
-        reply::refusal,
         steps::{Outcome, Seen},
     },
 };

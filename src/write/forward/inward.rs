@@ -5,12 +5,12 @@ use http::{Method, StatusCode};
 use serde_json::value::RawValue;
 
 use crate::{
+    answer::reply::Reply,
     placement::marker::OWN_PREFIX,
     write::{
         fleet::Fleet,
         forward::{To, outward::text_at},
         names::unpin,
-        reply::Reply,
         request::values,
     },
 };

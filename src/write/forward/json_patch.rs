@@ -6,11 +6,11 @@ use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
 
 use crate::{
+    answer::reply::Reply,
     placement::marker::OWN_PREFIX,
     write::{
         fleet::Fleet,
         forward::{To, inward::spliced},
-        reply::Reply,
     },
 };
 use kubefold_wire::{

@@ -3,10 +3,14 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::write::{
-    fleet::{Document, Fleet, Native},
-    forward::{To, paired},
-    reply::{Reply, reworded},
+use crate::{
+    answer::reply::Reply,
+    member::call::Document,
+    write::{
+        fleet::{Fleet, Native},
+        forward::{To, paired},
+        reply::reworded,
+    },
 };
 use kubefold_wire::{
     locate::Paths,

@@ -3,12 +3,15 @@
 //! Parts of a shared object bear no marker, and the fleet view shows it wherever it stands first: so such a create is
 //! finished as soon as it stands anywhere, unless the journal has that it is taken back.
 
-use crate::write::{
-    Writer,
-    fleet::{Document, Fleet, Owner},
-    journal::{Entry, EntryTarget, Step},
-    settle::Settled,
-    steps::{Found, Outcome, Removed},
+use crate::{
+    member::call::Document,
+    write::{
+        Writer,
+        fleet::{Fleet, Owner},
+        journal::{Entry, EntryTarget, Step},
+        settle::Settled,
+        steps::{Found, Outcome, Removed},
+    },
 };
 use kubefold_wire::{locate::Paths, warning::Warnings};
 

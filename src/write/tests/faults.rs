@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::write::{
-    reply::Reply,
-    tests::{
+use crate::{
+    answer::reply::Reply,
+    write::tests::{
         Process, pair, request,
         scripted::{Fault, Scripted},
         update::{MERGE, labels, patch, send},

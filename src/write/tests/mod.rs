@@ -17,11 +17,11 @@ use tempfile::TempDir;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    answer::reply::Reply,
     placement::plan::Standing,
     write::{
         Writer,
         journal::Journal,
-        reply::Reply,
         request::Request,
         tests::scripted::{Fault, Scripted, member},
     },

@@ -17,6 +17,7 @@ use tokio::{
 
 use crate::{
     config::{MemberName, Names, Weight},
+    member::call::{Answer, Call, Document},
     placement::{
         fold::{FoldKind, PartView, fold},
         marker::Marker,
@@ -24,7 +25,7 @@ use crate::{
         policy::Rules,
     },
     store::{KindSpec, Naming, localize},
-    write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
+    write::fleet::{Ask, Facts, Fleet, Key, Native, Owner, Part, Visible},
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{patch::merge_into, splice::splice, status::Status};

@@ -3,13 +3,15 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::write::{
-    reply::Reply,
-    request::Request,
-    tests::{
-        Process, fresh, message, pair, parsed, request,
-        scripted::{Fault, Scripted, member},
-        web,
+use crate::{
+    answer::reply::Reply,
+    write::{
+        request::Request,
+        tests::{
+            Process, fresh, message, pair, parsed, request,
+            scripted::{Fault, Scripted, member},
+            web,
+        },
     },
 };
 
@@ -64,7 +66,7 @@ pub(super) async fn placed() -> (Scripted, tempfile::TempDir, Process) {
 
 fn calls(fleet: &Scripted) -> Vec<(String, String, bool)> {
     let calls = &fleet.world.lock().calls;
-    let call = |(name, call): &(_, crate::write::fleet::Call)| {
+    let call = |(name, call): &(_, crate::member::call::Call)| {
         (format!("{name}"), call.method.to_string(), call.query.contains("dryRun=All"))
     };
     calls.iter().map(call).collect()

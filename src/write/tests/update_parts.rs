@@ -239,7 +239,7 @@ async fn an_apply_that_is_behind_is_applied_when_its_member_is_back() {
     assert_eq!(everywhere(&fleet, "/metadata/labels/tier"), [json!("a"), json!("a")]);
     assert_eq!(fleet.standing("web"), pair(&[("east", 1), ("west", 2)]));
     let calls = fleet.world.lock().calls.clone();
-    let applied = |call: &&crate::write::fleet::Call| call.content_type == "application/apply-patch+yaml";
+    let applied = |call: &&crate::member::call::Call| call.content_type == "application/apply-patch+yaml";
     assert_eq!(calls.iter().map(|(_, call)| call).filter(applied).count(), 1, "by the very apply");
     assert!(process.writer.journal().open_entries().is_empty());
 }

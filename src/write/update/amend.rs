@@ -4,13 +4,14 @@
 use serde_json::Value;
 
 use crate::{
+    member::call::Document,
     placement::{
         divided::Value as Number,
         merge::{Change, Take, What, take},
     },
     write::{
         Writer,
-        fleet::{Document, Fleet},
+        fleet::Fleet,
         journal::{Amended, Entry, EntryTarget, Step},
         steps::{Outcome, Seen},
         update::{

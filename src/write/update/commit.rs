@@ -1,12 +1,14 @@
 //! The making of a planned update: journal, home, the other parts.
 
 use crate::{
+    answer::reply::{Reply, refusal},
     config::{MemberName, Overrides},
+    member::call::Document,
     placement::{divided::Value as Number, merge::Change},
     write::{
-        fleet::{Document, Fleet},
+        fleet::Fleet,
         journal::{Entry, EntryTarget, Listed, Step, Verb},
-        reply::{Reply, refusal, unknown_outcome},
+        reply::unknown_outcome,
         steps::Outcome,
         update::{
             amend::Amendment,

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use crate::{
     config::MemberName,
+    member::call::Document,
     write::{
         Writer,
-        fleet::{Document, Fleet},
+        fleet::Fleet,
         request::values,
         steps::Outcome,
         update::{

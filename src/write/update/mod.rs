@@ -26,6 +26,7 @@ use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
 use crate::{
+    answer::{reply::Reply, unbuilt::not_built},
     config::MemberName,
     placement::divided::REPLICAS,
     write::{
@@ -33,9 +34,8 @@ use crate::{
         create::create,
         fleet::{Fleet, Key, Owner, Part, Visible},
         forward::{forward_home, paired},
-        reply::{Reply, reworded, taken, unsettled},
+        reply::{reworded, taken, unsettled},
         request::{Request, with_dry_run},
-        unbuilt::not_built,
         update::{
             scale::SCALE,
             shares::divided,

@@ -9,13 +9,14 @@ use serde_json::Value;
 
 use crate::{
     config::MemberName,
+    member::call::{Answer, Call, Document},
     placement::{
         marker::MARKER_KEY,
         merge::{Change, Take, merge_patch, take},
     },
     write::{
         Writer,
-        fleet::{Answer, Call, Document, Fleet, Key},
+        fleet::{Fleet, Key},
         request::with_dry_run,
         steps::{Outcome, Seen},
         update::{

@@ -5,10 +5,11 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
+    answer::reply::{Reply, refusal},
+    member::call::{Answer, Call},
     placement::divided::REPLICAS,
     write::{
-        fleet::{Answer, Call, Fleet, Key},
-        reply::{Reply, refusal},
+        fleet::{Fleet, Key},
         steps::Outcome,
         update::{
             draft::Plan,

@@ -5,6 +5,7 @@ use http::Method;
 use serde_json::{Map, Value};
 
 use crate::{
+    answer::reply::Reply,
     placement::{
         divided::Field,
         marker::OWN_PREFIX,
@@ -12,7 +13,6 @@ use crate::{
     },
     write::{
         fleet::{Key, Visible},
-        reply::Reply,
         request::Request,
     },
 };

@@ -8,13 +8,13 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 
 use crate::{
+    answer::reply::{Reply, refusal},
     config::MemberName,
     placement::{divided::Field, merge::Change},
     write::{
         Writer,
         fleet::{Fleet, Key, Part, Visible},
         journal::Entry,
-        reply::{Reply, refusal},
         request::Request,
         steps::Outcome,
         update::{

@@ -2,25 +2,37 @@
 //!
 //! The fleet allows what every member allows that is asked: a client that reads *yes* must not meet a *no*. A question about
 //! `x@east` is for that member alone. What members answer differently is said to be incomplete.
+//!
+//! May name: `answer`, `stores`, `catalog`, `member` and what is below them; not its peers.
 
 mod rules;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::future::join_all;
-use http::{Method, StatusCode};
+use http::{Method, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
 use self::rules::{intersect_non_resource, intersect_resource};
 use crate::{
-    config::MemberName,
-    write::{
-        Writer,
-        fleet::{Answer, Call, Fleet},
-        reply::{Reply, refusal, reworded, warning_text},
-        request::Request,
+    answer::{
+        Asked,
+        reply::{Reply, refusal},
     },
+    catalog::MergedResource,
+    config::MemberName,
+    member::call::{Answer, Call},
+    stores::{Stores, Target},
 };
-use kubefold_wire::{resource::Gvr, status::Status, warning::Warnings};
+use kubefold_serving::request::read_json;
+use kubefold_wire::{
+    body::Body,
+    resource::Gvr,
+    reword::reworded,
+    status::Status,
+    warning::{Warnings, warning_text},
+};
 
 /// The groups whose kinds with the one verb `create` are reviews.
 const GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
@@ -45,26 +57,54 @@ struct Round {
     warnings: Warnings,
 }
 
-/// Answers a review; `members` serve its kind.
-pub(super) async fn review<F: Fleet>(writer: &Writer<F>, request: &Request, members: &[MemberName]) -> Reply {
-    ask(writer, request, members).await.unwrap_or_else(|reply| reply)
+/// A review as it came, of what its members serve.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    stores: &'a Stores,
+    asked: Asked<'a>,
+    target: &'a Target,
 }
 
-async fn ask<F: Fleet>(writer: &Writer<F>, request: &Request, members: &[MemberName]) -> Result<Reply, Reply> {
-    let visible = visible_name(&request.body);
-    let split = visible.as_deref().and_then(|name| writer.fleet.split(name));
-    let (targets, body) = match &split {
-        Some((own, member)) => (vec![member.clone()], with_name(&request.body, own)),
-        None => (members.to_vec(), request.body.clone()),
+/// Answers a `POST` of a review; `known` is what the members serve of its kind.
+///
+/// Cancel: safe; nothing is stored, so that nothing has to be finished.
+pub async fn answer(
+    stores: &Stores,
+    asked: Asked<'_>,
+    target: &Target,
+    known: Option<&MergedResource>,
+    body: Body,
+) -> Result<Response<Body>, Status> {
+    let Some(resource) = known else {
+        return Err(Status::unavailable("no member has told yet what it serves; see /readyz?verbose"));
     };
-    let mut round = all(&writer.fleet, request, &targets, &body).await?;
+    let body = read_json(asked.headers, body).await?;
+    let registry = stores.registry();
+    let present = |name: &&MemberName| {
+        registry.get(name.as_str()).is_some_and(|member| !member.config().absent && member.twin_of().is_none())
+    };
+    let members: Vec<MemberName> = resource.members.iter().filter(present).cloned().collect();
+    let question = Question { stores, asked, target };
+    Ok(ask(question, &members, body).await.unwrap_or_else(|reply| reply).into_response())
+}
+
+async fn ask(question: Question<'_>, members: &[MemberName], body: Bytes) -> Result<Reply, Reply> {
+    let (stores, target) = (question.stores, question.target);
+    let visible = visible_name(&body);
+    let naming = Arc::clone(&stores.shared().naming);
+    let split = visible.as_deref().and_then(|name| naming.split(name));
+    let (targets, body) = match &split {
+        Some((own, member)) => (vec![(*member).clone()], with_name(&body, own)),
+        None => (members.to_vec(), body),
+    };
+    let mut round = all(question, &targets, &body).await?;
     if round.said.is_empty() {
         let why = if round.silent.is_empty() { "no member serves it".to_owned() } else { round.silent.join("; ") };
-        return Err(Status::unavailable(format!("{}: {why}", request.gvr.qualified())).into());
+        return Err(Status::unavailable(format!("{}: {why}", target.gvr.qualified())).into());
     }
-    let mut review = match &*request.gvr.resource {
+    let mut review = match &*target.gvr.resource {
         "selfsubjectrulesreviews" => rules_review(&round),
-        "tokenreviews" => token_review(&round, writer.fleet.members().len()),
+        "tokenreviews" => token_review(&round, stores.registry().members().len()),
         "selfsubjectreviews" => first(&round),
         resource => access_review(&round, resource == "selfsubjectaccessreviews"),
     };
@@ -80,17 +120,25 @@ async fn ask<F: Fleet>(writer: &Writer<F>, request: &Request, members: &[MemberN
 /// Asks every target at once.
 ///
 /// Errors: one finds fault with the question itself, as all would.
-async fn all<F: Fleet>(fleet: &F, request: &Request, targets: &[MemberName], body: &Bytes) -> Result<Round, Reply> {
-    let calls = targets.iter().map(|member| async move {
+async fn all(question: Question<'_>, targets: &[MemberName], body: &Bytes) -> Result<Round, Reply> {
+    let Question { stores, asked, target } = question;
+    let path = if target.namespace.is_empty() { target.gvr.path() } else { target.gvr.path_in(&target.namespace) };
+    let user_agent = asked.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    let calls = targets.iter().map(|name| {
         let call = Call {
             method: Method::POST,
-            path: request.key("").collection(),
-            query: request.query.clone(),
+            path: path.clone(),
+            query: asked.query.to_owned(),
             body: body.clone(),
             content_type: String::new(),
-            user_agent: request.user_agent.clone(),
+            user_agent: user_agent.map(str::to_owned),
         };
-        (member, fleet.call(member, Some(&request.caller), call).await)
+        async move {
+            let Some(member) = stores.registry().get(name.as_str()) else {
+                return (name, Answer::NotSent(format!("member {name} is not in the configuration")));
+            };
+            (name, member.call(Some(asked.caller), call).await)
+        }
     });
     let mut round = Round::default();
     for (member, answer) in join_all(calls).await {

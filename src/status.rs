@@ -1,4 +1,6 @@
 //! `/kubefold/v1/status`: what an operator asks of the fleet as a whole. Under the same rule as the fleet view.
+//!
+//! May name: `stores`, the journal of `write`, and what is below them.
 
 use http::{Response, StatusCode, header};
 use serde::{Deserialize, Serialize};
@@ -150,7 +152,7 @@ pub struct RemarkedObject {
 }
 
 /// Answers a get of [`STATUS_PATH`]. `unfinished` is the journal's; `now_unix` is in seconds since 1970.
-pub(super) fn answer(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> Response<Body> {
+pub fn answer(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> Response<Body> {
     let status = status(stores, unfinished, now_unix);
     // Strings and numbers: serialization has no way to fail.
     let mut response = Response::new(full(serde_json::to_vec(&status).unwrap_or_default()));

@@ -1,17 +1,14 @@
 //! What a create would come to, at a path of kubefold's own: `kubefold plan` asks it.
 
-use http::{Method, Response, request::Parts};
+use http::{Method, Response};
 
 use crate::{
+    answer::Asked,
     catalog::Scope,
-    read::{Asked, Target},
-    route::{NOT_ALLOWED, Router, writes::request},
-    view::Mode,
+    stores::Target,
+    write::{Writer, live::LiveFleet, request::Request},
 };
-use kubefold_serving::{
-    caller::Caller,
-    request::{drain, read_json},
-};
+use kubefold_serving::request::read_json;
 use kubefold_wire::{
     body::Body,
     locate::Paths,
@@ -22,26 +19,17 @@ use kubefold_wire::{
 /// Where `kubefold plan` asks. The body is one object, as it would be posted.
 pub const PLAN_PATH: &str = "/kubefold/v1/plan";
 
-impl Router {
-    /// Answers a `POST`; `?namespace=` is for an object that names none.
+impl Writer<LiveFleet> {
+    /// Answers a `POST` to [`PLAN_PATH`]; `?namespace=` is for an object that names none.
     ///
     /// Errors: as a create of the object.
-    pub(super) async fn plan(
-        &self,
-        (mode, caller): (Mode, &Caller),
-        parts: &Parts,
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
-        if parts.method != Method::POST {
-            drain(body).await;
-            return Err(Status::method_not_allowed(NOT_ALLOWED));
-        }
-        let body = read_json(&parts.headers, body).await?;
+    pub async fn preview(&self, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let body = read_json(asked.headers, body).await?;
         let text = std::str::from_utf8(&body).map_err(|error| Status::bad_request(error.to_string()))?;
         let [api_version, kind, namespace] = words(text)?;
         let (group, version) = split_api_version(&api_version)
             .ok_or_else(|| Status::bad_request(format!("{api_version:?} is no apiVersion of an object")))?;
-        let catalogue = self.stores.catalogue();
+        let catalogue = self.fleet.stores.catalogue();
         let Some(resource) = catalogue.by_kind(group, version, &kind) else {
             // In kubectl's words.
             let message = format!("no matches for kind {kind:?} in version {api_version:?}");
@@ -53,17 +41,16 @@ impl Router {
         if !resource.allows("create") {
             return Err(Status::method_not_allowed(format!("{} cannot be created", resource.gvr.qualified())));
         }
-        let query = parts.uri.query().unwrap_or_default();
         let namespace = match resource.scope {
             Scope::Cluster => String::new(),
             Scope::Namespaced if !namespace.is_empty() => namespace,
-            Scope::Namespaced => asked_namespace(query).unwrap_or_else(|| "default".to_owned()),
+            Scope::Namespaced => asked_namespace(asked.query).unwrap_or_else(|| "default".to_owned()),
         };
-        self.stores.ready(&resource.gvr, None).await?;
+        self.fleet.stores.ready(&resource.gvr, None).await?;
         let target = Target { gvr: resource.gvr.clone(), namespace, name: String::new() };
-        let asked = Asked { caller, query: "", headers: &parts.headers, mode };
-        let request = request(&target, &resource.gvk, (asked, &parts.method), body);
-        Ok(self.writer.plan(&request).await.into_response())
+        let asked = Asked { query: "", ..asked };
+        let request = Request::of(asked, &Method::POST, &target, &resource.gvk, body);
+        Ok(self.plan(&request).await.into_response())
     }
 }
 

@@ -1,16 +1,27 @@
-//! From the name that a caller used to an object: docs/design/identity.md#names-in-requests.
+//! What a request is about, and from the name that a caller used to an object: docs/design/identity.md#names-in-requests.
 
 use std::sync::Arc;
 
 use crate::{
-    read::Target,
     respond::ReadError,
     store::{Entry, FleetStore, Naming, key},
+    stores::{Ready, Stores},
 };
-use kubefold_wire::locate::Paths;
+use kubefold_wire::{locate::Paths, resource::Gvr, status::Status};
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The resource.
+    pub gvr: Gvr,
+    /// Empty for all namespaces, and for cluster-scoped kinds.
+    pub namespace: String,
+    /// The name, of one object.
+    pub name: String,
+}
 
 /// What a name means.
-pub(super) enum Named {
+pub(crate) enum Named {
     /// It is a visible name.
     Visible(Arc<Entry>),
     /// It is short for the one native object of that name that has a controller, or for the one event.
@@ -19,10 +30,22 @@ pub(super) enum Named {
     Nothing,
 }
 
+impl Stores {
+    /// The object that a name means.
+    ///
+    /// Errors: 404 or 409 as a get answers.
+    pub fn named(&self, ready: &Ready, target: &Target) -> Result<Arc<Entry>, Status> {
+        match resolve(&self.shared().naming, ready.store(), target)? {
+            Named::Visible(entry) | Named::Shorthand(entry) => Ok(entry),
+            Named::Nothing => Err(not_found(ready.store(), target).into()),
+        }
+    }
+}
+
 /// Resolves a name against what the store holds. Every member must be known when the name is a plain one.
 ///
 /// Errors: 409 when it is short for several.
-pub(super) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> Result<Named, ReadError> {
+pub(crate) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> Result<Named, ReadError> {
     let spec = store.spec();
     let plain = key(&target.namespace, &target.name);
     if let Some(entry) = store.get(&plain) {
@@ -62,13 +85,13 @@ fn recorded(naming: &Naming, store: &FleetStore, target: &Target) -> Option<Arc<
 
 /// No object has the name. It lists the natives of that name, so that people find what they mean and `kubectl apply`
 /// creates rather than patching a stranger.
-pub(super) fn not_found(store: &FleetStore, target: &Target) -> ReadError {
+pub(crate) fn not_found(store: &FleetStore, target: &Target) -> ReadError {
     let natives = names(&store.natives(&key(&target.namespace, &target.name)));
     ReadError::NotFound { gvr: store.spec().gvr.clone(), name: target.name.clone(), natives }
 }
 
 /// The visible names of entries.
-pub(super) fn names(entries: &[Arc<Entry>]) -> Vec<String> {
+pub(crate) fn names(entries: &[Arc<Entry>]) -> Vec<String> {
     entries.iter().map(|entry| entry.name().to_owned()).collect()
 }
 

@@ -1,29 +1,26 @@
 //! Reads what a request is about, and picks who answers it.
 //!
-//! May name: `discovery`, `read`, `write`, `stream`, `member`, and what is below them.
-
-mod debugger;
-pub mod plan;
-pub mod status;
-mod streams;
-mod writes;
+//! It answers nothing itself but refusals of what no room has a route for. May name: `discovery`, `read`, `write`, `review`,
+//! `stream`, `status`, and what is below them.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
+    answer::{Asked, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{Member, view},
     observe::Metrics,
-    read::{Asked, Reader, Target, over_websocket},
-    route::status::STATUS_PATH,
+    read::{Reader, over_websocket},
+    review::{self, is_review},
+    status::{self, STATUS_PATH},
     store::unix_micros,
-    stores::{Marking, Stores},
-    stream::is_stream,
+    stores::{Marking, Stores, Target},
+    stream::{self, StreamAsked, is_stream},
     view::{Mode, View},
-    write::{Writer, live::LiveFleet, unbuilt::not_built},
+    write::{Incoming, Writer, live::LiveFleet, preview::PLAN_PATH},
 };
 use kubefold_serving::{
     caller::Caller,
@@ -45,6 +42,8 @@ const ADMINS: &str = "system:masters";
 const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+/// What a `proxy` subresource takes beyond what all others do.
+const PROXY_METHODS: [Method; 2] = [Method::HEAD, Method::OPTIONS];
 /// Subresources that are no streams, whatever else a request for one says.
 const ANSWERED: [&str; 10] = [
     "approval",
@@ -157,7 +156,8 @@ impl Router {
             };
         }
         let (parts, body) = request.into_parts();
-        match self.fleet((mode, caller), &parts, body).await {
+        let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
+        match self.fleet(asked, &parts, body).await {
             Ok(response) => Ok(response),
             Err(status) => {
                 let encoding = media::of_failure(&parts.headers, parts.uri.query());
@@ -166,12 +166,7 @@ impl Router {
         }
     }
 
-    async fn fleet(
-        &self,
-        (mode, caller): (Mode, &Caller),
-        parts: &Parts,
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
+    async fn fleet(&self, asked: Asked<'_>, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
         let is_catalogue = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
         if parts.uri.path() == "/openapi/v2" {
             Box::pin(self.stores.definitions_are_described()).await;
@@ -183,8 +178,12 @@ impl Router {
             return Ok(Box::pin(self.openapi.answer(&self.stores, parts)).await?);
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
-        if path == plan::PLAN_PATH {
-            return Box::pin(self.plan((mode, caller), parts, body)).await;
+        if path == PLAN_PATH {
+            if parts.method != Method::POST {
+                Box::pin(drain(body)).await;
+                return Err(Status::method_not_allowed(NOT_ALLOWED));
+            }
+            return Box::pin(self.writer.preview(asked, body)).await;
         }
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
@@ -204,18 +203,17 @@ impl Router {
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(Status::no_such_path());
         }
-        self.resource(&info, (mode, caller), parts, body).await
+        self.resource(&info, asked, parts, body).await
     }
 
     async fn resource(
         &self,
         info: &RequestInfo,
-        (mode, caller): (Mode, &Caller),
+        asked: Asked<'_>,
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
-        let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
         let mut catalogue = self.stores.catalogue();
         if catalogue.get(&gvr).is_none() {
             Box::pin(self.stores.definitions_are_served()).await;
@@ -237,7 +235,7 @@ impl Router {
             return Err(Status::no_such_path());
         }
         if connects || is_stream(&gvr, &info.subresource) {
-            return Box::pin(self.stream(info, known, (mode, caller), parts, body)).await;
+            return Box::pin(self.stream(StreamAsked { info, asked }, known, parts, body)).await;
         }
         // A path with `watch` in it is for reading.
         let routed = known.is_none_or(|resource| has_route(info, resource));
@@ -261,8 +259,51 @@ impl Router {
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("get" | "list" | "watch", _) => self.read(info, known, &target, asked, parts).await,
             // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
-            _ => Box::pin(self.write(info, known, &target, (asked, &parts.method), body)).await,
+            _ => {
+                let write = Incoming { asked, method: &parts.method, info, target: &target, known };
+                Box::pin(self.write(write, body)).await
+            }
         }
+    }
+
+    /// What is neither a get, nor a list, nor a watch.
+    async fn write(&self, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let Incoming { asked, target, known, .. } = write;
+        match (write.info.verb.as_str(), write.info.subresource.as_str()) {
+            ("create", "") if is_review(&target.gvr) => review::answer(&self.stores, asked, target, known, body).await,
+            ("deletecollection", "") => {
+                // Whichever view asks: what is left out would stay, and nobody would know.
+                let whole = Asked { mode: Mode::Whole, ..asked };
+                let listed = Box::pin(self.reader.collection(target, whole));
+                self.writer.answer_for_all(write, listed, body).await
+            }
+            _ => self.writer.answer(write, body).await,
+        }
+    }
+
+    /// Logs, exec, attach, port-forward, proxies, and what else speaks another protocol below an object.
+    async fn stream(
+        &self,
+        stream: StreamAsked<'_>,
+        known: Option<&MergedResource>,
+        parts: &Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        let info = stream.info;
+        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+        let allowed = match info.subresource == "proxy" && is_stream(&gvr, "proxy") {
+            // A proxied application's own methods: discovery names those that have a verb.
+            true => METHODS.contains(&parts.method) || PROXY_METHODS.contains(&parts.method),
+            false => {
+                let known = known.filter(|_| is_stream(&gvr, &info.subresource));
+                METHODS.contains(&parts.method) && known.is_none_or(|resource| has_route(info, resource))
+            }
+        };
+        if !allowed {
+            drain(body).await;
+            return Err(Status::method_not_allowed(NOT_ALLOWED));
+        }
+        stream::answer(&self.stores, stream, Request::from_parts(parts.clone(), body)).await
     }
 
     async fn read(
@@ -284,14 +325,17 @@ impl Router {
             ("get", "" | "approval" | "ephemeralcontainers" | "resize" | "status") => {
                 self.reader.get(target, asked).await
             }
-            ("get", "scale") => Box::pin(self.subresource(info, target, asked)).await,
+            ("get", "scale") => {
+                let read = Incoming { asked, method: &parts.method, info, target, known };
+                Box::pin(self.writer.read_subresource(read)).await
+            }
             ("list", "") => self.reader.list_or_watch(target, false, asked).await,
             ("watch", "") => {
                 let over_http = parts.extensions.get::<WebSocketAsked>().is_none();
                 let response = self.reader.list_or_watch(target, true, asked).await;
                 response.map(|watch| if over_http { watch } else { over_websocket(&parts.headers, watch) })
             }
-            _ => Err(self.not_built(info)),
+            _ => Err(request_not_built(info, &self.stores.shared().naming)),
         };
         match (answer, unstorable()) {
             (Err(_), Some(resource)) => Box::pin(self.unwatchable(info, resource, target, asked)).await,
@@ -308,7 +352,7 @@ impl Router {
         asked: Asked<'_>,
     ) -> Result<Response<Body>, Status> {
         match info.verb.as_str() {
-            _ if !info.subresource.is_empty() => Err(self.not_built(info)),
+            _ if !info.subresource.is_empty() => Err(request_not_built(info, &self.stores.shared().naming)),
             "get" if resource.allows("get") => self.reader.live_get(resource, target, asked).await,
             "list" if resource.allows("list") => self.reader.live_list(resource, target, asked).await,
             // In the words of kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
@@ -319,21 +363,6 @@ impl Router {
             }
             _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
         }
-    }
-
-    /// What later versions answer: the member view does it today.
-    fn not_built(&self, info: &RequestInfo) -> Status {
-        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
-        let naming = Arc::clone(&self.stores.shared().naming);
-        let (member, path) = match naming.split(&info.name) {
-            Some((own, member)) => (Some(member), info.path.replace(&info.name, own)),
-            None => (None, info.path.clone()),
-        };
-        let mut what = gvr.qualified();
-        if !info.subresource.is_empty() {
-            what = format!("{what}/{}", info.subresource);
-        }
-        not_built(&info.verb, &what, &path, member, naming.members())
     }
 }
 

@@ -6,7 +6,7 @@
 use std::io::Write as _;
 
 use crate::{
-    read::table::{Table, Tables},
+    answer::table::{Table, Tables},
     store::{Entry, KindSpec, Revision},
 };
 use kubefold_wire::{
@@ -17,7 +17,7 @@ use kubefold_wire::{
 
 /// How objects are written.
 #[derive(Clone, Debug)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// As they are.
     Whole,
     /// `PartialObjectMetadata` alone.
@@ -30,7 +30,7 @@ impl Form {
     /// The form of single objects: those of a get, of a write's answer, of a watch's events.
     ///
     /// Errors: 406 if it is one for lists; 400 for a parameter that is not understood.
-    pub(super) fn of_object(
+    pub(crate) fn of_object(
         transform: Option<Transform<'static>>,
         spec: &KindSpec,
         tables: &Tables,
@@ -41,7 +41,7 @@ impl Form {
     /// The form of a list.
     ///
     /// Errors: 406 if it is one for objects; 400 for a parameter that is not understood.
-    pub(super) fn of_list(
+    pub(crate) fn of_list(
         transform: Option<Transform<'static>>,
         spec: &KindSpec,
         tables: &Tables,
@@ -66,7 +66,7 @@ impl Form {
     }
 
     /// Appends an object as of `revision`, under the name that the answer echoes, if it echoes one.
-    pub(super) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    pub(crate) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
         match (self, echo) {
             (Self::Whole, None) => entry.write_at(revision, out),
             (Self::Whole, Some(name)) => entry.write_named(name, revision, out),
@@ -81,7 +81,7 @@ impl Form {
     }
 
     /// Appends an object as an item of a list.
-    pub(super) fn item(&self, entry: &Entry, echo: Option<&str>, out: &mut Vec<u8>) {
+    pub(crate) fn item(&self, entry: &Entry, echo: Option<&str>, out: &mut Vec<u8>) {
         match (self, echo) {
             (Self::Whole, None) => entry.write_item(out),
             (Self::Table(table), echo) => table.row(entry, echo, entry.revision, out),
@@ -90,7 +90,7 @@ impl Form {
     }
 
     /// Appends a document that is no entry: a part of a placed object, the answer to a write.
-    pub(super) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
+    pub(crate) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
         match self {
             Self::Whole => out.extend_from_slice(json.trim_ascii_end()),
             Self::Table(_) if is_status(json) => out.extend_from_slice(json.trim_ascii_end()),
@@ -100,12 +100,12 @@ impl Form {
     }
 
     /// Appends `"kind":"PodList","apiVersion":"v1"`.
-    pub(super) fn list_type(&self, spec: &KindSpec, out: &mut Vec<u8>) {
+    pub(crate) fn list_type(&self, spec: &KindSpec, out: &mut Vec<u8>) {
         self.type_meta(spec, "List", out);
     }
 
     /// Appends `"items":`, or what a Table has there.
-    pub(super) fn begin_items(&self, out: &mut Vec<u8>) {
+    pub(crate) fn begin_items(&self, out: &mut Vec<u8>) {
         match self {
             Self::Table(table) => table.begin_rows(out),
             Self::Whole | Self::Metadata(_) => out.extend_from_slice(b"\"items\":"),
@@ -114,7 +114,7 @@ impl Form {
 
     /// Appends what ends a list whose every item had a `[` or a `,` before it, and the document. Where a kube-apiserver says
     /// `null`, so does kubefold.
-    pub(super) fn end_items(&self, is_empty: bool, out: &mut Vec<u8>) {
+    pub(crate) fn end_items(&self, is_empty: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(match self {
             Self::Table(table) if is_empty && table.has_no_rows_of_none() => b"null}\n",
             Self::Metadata(_) if is_empty => b"null}\n",
@@ -124,7 +124,7 @@ impl Form {
     }
 
     /// Appends an empty object with this metadata.
-    pub(super) fn bookmark(&self, spec: &KindSpec, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
+    pub(crate) fn bookmark(&self, spec: &KindSpec, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
         if let Self::Table(table) = self {
             return table.bookmark(metadata, revision, out);
         }
@@ -136,7 +136,7 @@ impl Form {
     }
 
     /// The form of what follows the first event of a watch.
-    pub(super) fn of_later_events(self) -> Self {
+    pub(crate) fn of_later_events(self) -> Self {
         match self {
             Self::Table(table) => Self::Table(Box::new(table.without_columns())),
             other => other,
@@ -144,7 +144,7 @@ impl Form {
     }
 
     /// Puts the objects of a list in the order in which they are shown, if that is not the store's.
-    pub(super) fn order(&self, spec: &KindSpec) -> Option<&Table> {
+    pub(crate) fn order(&self, spec: &KindSpec) -> Option<&Table> {
         match self {
             Self::Table(table) if table.is_sorted(spec) => Some(table),
             _ => None,
@@ -171,7 +171,7 @@ impl Form {
 }
 
 /// Appends an entry's metadata alone.
-pub(super) fn partial_entry(partial: Partial, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+pub(crate) fn partial_entry(partial: Partial, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
     if partial.is_whole() {
         partial.begin(out);
         entry.write_metadata_at(revision, out);

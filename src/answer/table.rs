@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    read::{Asked, form::partial_entry},
+    answer::{Asked, form::partial_entry},
     store::{Entry, KindSpec, Revision, unix_micros},
     stores::Stores,
 };
@@ -19,7 +19,7 @@ use kubefold_wire::{
 
 /// What a Table needs to be known beforehand.
 #[derive(Default)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     /// The parameter `includeObject`.
     include: String,
     /// Of a custom resource.
@@ -28,12 +28,12 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Says whether a client asks for one.
-    pub(super) fn are_wanted(transform: Option<Transform<'_>>) -> bool {
+    pub(crate) fn are_wanted(transform: Option<Transform<'_>>) -> bool {
         transform.is_some_and(|wanted| wanted.kind == TABLE_V1.kind)
     }
 
     /// Looks up what the answer needs, if it is to be a Table.
-    pub(super) async fn of(stores: &Stores, gvr: &Gvr, transform: Option<Transform<'_>>, asked: Asked<'_>) -> Self {
+    pub(crate) async fn of(stores: &Stores, gvr: &Gvr, transform: Option<Transform<'_>>, asked: Asked<'_>) -> Self {
         if !Self::are_wanted(transform) {
             return Self::default();
         }
@@ -48,7 +48,7 @@ impl Tables {
     /// The table of a kind.
     ///
     /// Errors: 400, for a parameter that is not understood.
-    pub(super) fn table(&self, version: &'static str, spec: &KindSpec) -> Result<Table, Status> {
+    pub(crate) fn table(&self, version: &'static str, spec: &KindSpec) -> Result<Table, Status> {
         let built_in = || Printer::built_in(&spec.gvk.group, &spec.gvk.kind).unwrap_or_else(Printer::plain);
         let printer = self.printer.clone().unwrap_or_else(built_in);
         Ok(Table(Sheet::new(version, self.included()?, (&spec.gvk.group, &spec.gvk.kind), printer)))
@@ -57,50 +57,50 @@ impl Tables {
     /// How much of an object stands in its row.
     ///
     /// Errors: as [`Self::table`].
-    pub(super) fn included(&self) -> Result<Include, Status> {
+    pub(crate) fn included(&self) -> Result<Include, Status> {
         Include::parse(&self.include).ok_or_else(|| no_include(&self.include))
     }
 }
 
 /// A Table of entries.
 #[derive(Clone, Debug)]
-pub(super) struct Table(Sheet);
+pub(crate) struct Table(Sheet);
 
 impl Table {
     /// The same without columns: a watch tells them with its first event only.
-    pub(super) fn without_columns(self) -> Self {
+    pub(crate) fn without_columns(self) -> Self {
         Self(self.0.without_columns())
     }
 
     /// As [`Sheet::type_meta`].
-    pub(super) fn type_meta(&self, out: &mut Vec<u8>) {
+    pub(crate) fn type_meta(&self, out: &mut Vec<u8>) {
         self.0.type_meta(out);
     }
 
     /// As [`Sheet::begin_rows`].
-    pub(super) fn begin_rows(&self, out: &mut Vec<u8>) {
+    pub(crate) fn begin_rows(&self, out: &mut Vec<u8>) {
         self.0.begin_rows(out);
     }
 
     /// As [`Sheet::has_no_rows_of_none`].
-    pub(super) fn has_no_rows_of_none(&self) -> bool {
+    pub(crate) fn has_no_rows_of_none(&self) -> bool {
         self.0.has_no_rows_of_none()
     }
 
     /// As [`Sheet::bookmark`].
-    pub(super) fn bookmark(&self, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
+    pub(crate) fn bookmark(&self, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
         self.0.bookmark(metadata, revision.0, now(), out);
     }
 
     /// One object as a Table of one row.
-    pub(super) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    pub(crate) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
         self.0.begin_single(revision.0, out);
         self.row(entry, echo, revision, out);
         out.extend_from_slice(b"]}");
     }
 
     /// A document that is no entry. It may be of another kind than the resource: a scale.
-    pub(super) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
+    pub(crate) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
         let text = std::str::from_utf8(json).unwrap_or_default();
         let found = Found::read(text);
         let mut sheet = self.0.clone();
@@ -116,7 +116,7 @@ impl Table {
     }
 
     /// One row.
-    pub(super) fn row(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    pub(crate) fn row(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
         let clusters = || entry.holders.iter().map(|member| member.as_str());
         if let Some(name) = echo.filter(|name| *name != entry.name()) {
             let mut whole = Vec::new();
@@ -136,12 +136,12 @@ impl Table {
     }
 
     /// Says whether the rows of a list stand in another order than the objects.
-    pub(super) fn is_sorted(&self, spec: &KindSpec) -> bool {
+    pub(crate) fn is_sorted(&self, spec: &KindSpec) -> bool {
         &*spec.gvk.group == "flowcontrol.apiserver.k8s.io" && &*spec.gvk.kind == "FlowSchema"
     }
 
     /// Puts flow schemas in the order in which they are matched.
-    pub(super) fn sort(&self, entries: &mut [Arc<Entry>]) {
+    pub(crate) fn sort(&self, entries: &mut [Arc<Entry>]) {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
         struct Schema {

@@ -1,4 +1,4 @@
-//! Writes of the fleet view: whose the object is, one member's or several parts', and who writes it.
+//! Writes as they arrive: of what sort each is, and whose the object is, one member's or several parts'.
 
 use std::sync::Arc;
 
@@ -6,14 +6,12 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 
 use crate::{
+    answer::{Asked, Collection, unbuilt::request_not_built},
     catalog::MergedResource,
     config::MemberName,
-    read::{Asked, Target},
-    route::{Router, debugger::named_after_its_node},
     store::{Remarks, key},
-    stores::Ready,
-    view::Mode,
-    write::{Selected, makes, request::Request, review::is_review},
+    stores::{Ready, Target},
+    write::{Selected, Writer, debugger::named_after_its_node, live::LiveFleet, makes, request::Request},
 };
 use kubefold_serving::request::{body_name, body_subject, drain, read_json, read_patch};
 use kubefold_wire::{
@@ -24,6 +22,28 @@ use kubefold_wire::{
     warning::Warnings,
 };
 
+/// A write as it came, and what is known of it. Its body comes beside it.
+#[derive(Clone, Copy)]
+pub struct Incoming<'a> {
+    /// Who asks, and for what answer.
+    pub asked: Asked<'a>,
+    /// The method of HTTP.
+    pub method: &'a Method,
+    /// The verb, the subresource, and the path for refusals.
+    pub info: &'a RequestInfo,
+    /// What is written to.
+    pub target: &'a Target,
+    /// What the members serve of it; absent while no member is known to serve it.
+    pub known: Option<&'a MergedResource>,
+}
+
+impl Incoming<'_> {
+    /// The write as its steps take it: of this kind, with its body as JSON.
+    fn request(&self, gvk: &Gvk, body: Bytes) -> Request {
+        Request::of(self.asked, self.method, self.target, gvk, body)
+    }
+}
+
 /// Whose a named object is.
 enum Aim {
     /// It is folded: placed or shared. Its visible name.
@@ -32,62 +52,32 @@ enum Aim {
     Native { own: String, member: MemberName },
 }
 
-impl Router {
-    /// Answers what is neither a get, nor a list, nor a watch.
-    pub(super) async fn write(
-        &self,
-        info: &RequestInfo,
-        known: Option<&MergedResource>,
-        target: &Target,
-        (asked, method): (Asked<'_>, &Method),
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
-        match (info.verb.as_str(), info.subresource.as_str()) {
-            ("create", "") if is_review(&target.gvr) => self.review(known, target, (asked, method), body).await,
-            ("create", "") if is_binding(&target.gvr) => self.binding(target, (asked, method), body).await,
+impl Writer<LiveFleet> {
+    /// Answers what is neither a get, nor a list, nor a watch, nor the deletion of a collection.
+    pub async fn answer(self: &Arc<Self>, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
+        match (write.info.verb.as_str(), write.info.subresource.as_str()) {
+            ("create", "") if is_binding(&write.target.gvr) => self.binding(write, body).await,
             // What cannot be watched is in no store, by which its name could be promised.
-            ("create", "") if known.is_some_and(|known| !known.watchable) => {
+            ("create", "") if write.known.is_some_and(|known| !known.watchable) => {
                 drain(body).await;
-                Err(self.not_built(info))
+                Err(self.not_built(write))
             }
-            ("create", "") => self.create(target, (asked, method), body).await,
-            ("deletecollection", "") => self.delete_collection(target, (asked, method), body).await,
-            ("create" | "update" | "patch" | "delete", _) => self.named(info, target, (asked, method), body).await,
-            _ => Err(self.not_built(info)),
+            ("create", "") => self.posted(write, body).await,
+            ("create" | "update" | "patch" | "delete", _) => self.named(write, body).await,
+            _ => Err(self.not_built(write)),
         }
     }
 
-    /// A `POST` of a question, of which nothing is stored.
-    async fn review(
-        &self,
-        known: Option<&MergedResource>,
-        target: &Target,
-        (asked, method): (Asked<'_>, &Method),
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
-        let Some(resource) = known else {
-            return Err(Status::unavailable("no member has told yet what it serves; see /readyz?verbose"));
-        };
-        let body = read_json(asked.headers, body).await?;
-        let request = request(target, &resource.gvk, (asked, method), body);
-        let registry = self.stores.registry();
-        let present = |name: &&MemberName| {
-            registry.get(name.as_str()).is_some_and(|member| !member.config().absent && member.twin_of().is_none())
-        };
-        let members: Vec<MemberName> = resource.members.iter().filter(present).cloned().collect();
-        Ok(self.writer.review(&request, &members).await.into_response())
+    fn not_built(&self, write: Incoming<'_>) -> Status {
+        request_not_built(write.info, &self.fleet.stores.shared().naming)
     }
 
     /// A `POST` to a collection. What the writer does not build yet it refuses itself.
-    async fn create(
-        &self,
-        target: &Target,
-        (asked, method): (Asked<'_>, &Method),
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
+    async fn posted(self: &Arc<Self>, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let Incoming { asked, target, .. } = write;
         let wanted = asked.wanted()?;
         let mut body = read_json(asked.headers, body).await?;
-        let naming = Arc::clone(&self.stores.shared().naming);
+        let naming = Arc::clone(&self.fleet.stores.shared().naming);
         if target.gvr.group.is_empty() && &*target.gvr.resource == "pods" {
             body = named_after_its_node(body, &naming);
         }
@@ -98,24 +88,19 @@ impl Router {
             true => pin(body_subject(&body)).or_else(|| self.somebody()),
             false => pin(body_name(&body)),
         };
-        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
-        let request = request(target, &ready.store().spec().gvk, (asked, method), body);
+        let ready = self.fleet.stores.ready(&target.gvr, only.as_ref()).await?;
+        let request = write.request(&ready.store().spec().gvk, body);
         let name = body_name(&request.body).unwrap_or_default();
-        let mut response = self.writer.create(request).await.into_response();
+        let mut response = self.create(request).await.into_response();
         if response.status().is_success() {
             remark(&ready, target, &name, &mut response);
         }
-        asked.written(response, wanted, ready.store().spec(), &self.stores).await
+        asked.written(response, wanted, ready.store().spec(), &self.fleet.stores).await
     }
 
     /// A write to one object by its name, or to a subresource of it.
-    async fn named(
-        &self,
-        info: &RequestInfo,
-        target: &Target,
-        (asked, method): (Asked<'_>, &Method),
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
+    async fn named(self: &Arc<Self>, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let Incoming { asked, method, target, .. } = write;
         let body = match *method {
             Method::PATCH => read_patch(asked.headers, body).await?,
             _ => read_json(asked.headers, body).await?,
@@ -124,78 +109,63 @@ impl Router {
         if target.name.is_empty() {
             return Err(Status::bad_request("name must be provided"));
         }
-        self.aimed(info, target, (asked, method), body).await
+        self.aimed(write, body).await
     }
 
     /// A `POST` of a binding that names its pod in its body alone: `bindings` is an older way to say `pods/<name>/binding`.
-    async fn binding(
-        &self,
-        target: &Target,
-        (asked, method): (Asked<'_>, &Method),
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
+    async fn binding(self: &Arc<Self>, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
+        let Incoming { asked, target, .. } = write;
         let body = read_json(asked.headers, body).await?;
         let name = body_name(&body).filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Status::bad_request("Name parameter required."))?;
         let target = Target { gvr: Gvr::new("", "v1", "pods"), name, ..target.clone() };
         let info = RequestInfo { verb: "create".into(), subresource: "binding".into(), ..RequestInfo::default() };
-        self.aimed(&info, &target, (asked, method), body).await
+        self.aimed(Incoming { info: &info, target: &target, ..write }, body).await
     }
 
     /// A write to one object, with its body as JSON; or a read of a subresource, which has none.
-    async fn aimed(
-        &self,
-        info: &RequestInfo,
-        target: &Target,
-        (asked, method): (Asked<'_>, &Method),
-        body: Bytes,
-    ) -> Result<Response<Body>, Status> {
+    async fn aimed(self: &Arc<Self>, write: Incoming<'_>, body: Bytes) -> Result<Response<Body>, Status> {
+        let Incoming { asked, method, info, target, .. } = write;
         let wanted = asked.wanted()?;
-        let naming = Arc::clone(&self.stores.shared().naming);
+        let naming = Arc::clone(&self.fleet.stores.shared().naming);
         let only = naming.split(&target.name).map(|(_, member)| member.clone());
-        let ready = self.stores.ready(&target.gvr, only.as_ref()).await?;
-        let mut request = request(target, &ready.store().spec().gvk, (asked, method), body);
+        let ready = self.fleet.stores.ready(&target.gvr, only.as_ref()).await?;
+        let mut request = write.request(&ready.store().spec().gvk, body);
         request.subresource.clone_from(&info.subresource);
         let is_read = *method == Method::GET;
         let response = match self.aim(&ready, target, &request)? {
             Aim::Whole(name) if info.verb == "delete" && info.subresource.is_empty() => {
-                self.writer.delete(request, name).await.into_response()
+                self.delete(request, name).await.into_response()
             }
-            Aim::Whole(name) if is_read => self.writer.update(request, name).await.into_response(),
+            Aim::Whole(name) if is_read => self.update(request, name).await.into_response(),
             Aim::Whole(name) => {
-                let mut response = self.writer.update(request, name.clone()).await.into_response();
+                let mut response = self.update(request, name.clone()).await.into_response();
                 remark(&ready, target, &name, &mut response);
                 response
             }
-            Aim::Native { own, member } if is_read => self.writer.read(&request, &own, &member).await.into_response(),
-            Aim::Native { own, member } => self.writer.forward(request, own, member).await.into_response(),
+            Aim::Native { own, member } if is_read => self.read(&request, &own, &member).await.into_response(),
+            Aim::Native { own, member } => self.forward(request, own, member).await.into_response(),
         };
-        asked.written(response, wanted, ready.store().spec(), &self.stores).await
+        asked.written(response, wanted, ready.store().spec(), &self.fleet.stores).await
     }
 
     /// A read of a subresource that is no view of the whole object: live, as a write to it.
-    pub(super) async fn subresource(
-        &self,
-        info: &RequestInfo,
-        target: &Target,
-        asked: Asked<'_>,
-    ) -> Result<Response<Body>, Status> {
-        self.aimed(info, target, (asked, &Method::GET), Bytes::new()).await
+    pub async fn read_subresource(self: &Arc<Self>, read: Incoming<'_>) -> Result<Response<Body>, Status> {
+        self.aimed(read, Bytes::new()).await
     }
 
-    /// A `DELETE` of a collection: answered with the list of what was in it.
-    async fn delete_collection(
-        &self,
-        target: &Target,
-        (asked, method): (Asked<'_>, &Method),
+    /// A `DELETE` of a collection: answered with the list of what was in it, which `listed` gives once the body was read.
+    pub async fn answer_for_all(
+        self: &Arc<Self>,
+        write: Incoming<'_>,
+        listed: impl Future<Output = Result<Collection, Status>>,
         body: Body,
     ) -> Result<Response<Body>, Status> {
+        let asked = write.asked;
         let wanted = asked.wanted()?;
         let body = read_json(asked.headers, body).await?;
-        // Whichever view asks: what is left out would stay, and nobody would know.
-        let whole = Asked { mode: Mode::Whole, ..asked };
-        let (ready, mut list, entries) = Box::pin(self.reader.collection(target, whole)).await?;
-        let naming = Arc::clone(&self.stores.shared().naming);
+        let Collection { ready, mut list, entries } = listed.await?;
+        let naming = Arc::clone(&self.fleet.stores.shared().naming);
         let selected = entries.iter().map(|entry| {
             let member = entry.holders.first().filter(|_| !entry.folded);
             Selected {
@@ -205,9 +175,9 @@ impl Router {
                 native: member.map(|member| (naming.own(entry.name()).to_owned(), member.clone())),
             }
         });
-        let mut request = request(target, &ready.store().spec().gvk, (asked, method), body);
+        let mut request = write.request(&ready.store().spec().gvk, body);
         request.name.clear();
-        match self.writer.delete_collection(request, selected.collect()).await {
+        match self.delete_collection(request, selected.collect()).await {
             Ok(warnings) => {
                 warnings.write_to(list.headers_mut());
                 Ok(asked.encoded(list, wanted.encoding).await)
@@ -218,7 +188,7 @@ impl Router {
 
     /// A member that is up.
     fn somebody(&self) -> Option<MemberName> {
-        let members = self.stores.registry().members();
+        let members = self.fleet.stores.registry().members();
         members.iter().find(|member| !member.health().is_down()).map(|member| member.name().clone())
     }
 
@@ -226,7 +196,7 @@ impl Router {
     ///
     /// Errors: 404 or 409 as a get answers; 409 for the part of a placed object.
     fn aim(&self, ready: &Ready, target: &Target, request: &Request) -> Result<Aim, Status> {
-        let naming = Arc::clone(&self.stores.shared().naming);
+        let naming = Arc::clone(&self.fleet.stores.shared().naming);
         if let Some((own, member)) = naming.split(&target.name) {
             let whole = key(&target.namespace, own);
             let parts = ready.store().shown_parts(&whole);
@@ -254,7 +224,7 @@ impl Router {
         if !ready.store().shown_parts(&key(&target.namespace, &target.name)).is_empty() {
             return Ok(Aim::Whole(target.name.clone()));
         }
-        let entry = match (self.reader.named(ready, target), naming.members()) {
+        let entry = match (self.fleet.stores.named(ready, target), naming.members()) {
             (Err(status), _) if makes(request) && status.code == StatusCode::NOT_FOUND => {
                 return Ok(Aim::Whole(target.name.clone()));
             }
@@ -286,21 +256,23 @@ fn remark(ready: &Ready, target: &Target, name: &str, response: &mut Response<Bo
     warnings.write_to(response.headers_mut());
 }
 
-/// The write as its room takes it.
-pub(super) fn request(target: &Target, gvk: &Gvk, (asked, method): (Asked<'_>, &Method), body: Bytes) -> Request {
-    let text = |name: header::HeaderName| asked.headers.get(name).and_then(|value| value.to_str().ok());
-    let content_type = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
-    Request {
-        caller: asked.caller.clone(),
-        method: method.clone(),
-        gvr: target.gvr.clone(),
-        gvk: gvk.clone(),
-        namespace: target.namespace.clone(),
-        name: target.name.clone(),
-        subresource: String::new(),
-        query: asked.query.to_owned(),
-        content_type: content_type.unwrap_or_default().trim().to_owned(),
-        user_agent: text(header::USER_AGENT).map(str::to_owned),
-        body,
+impl Request {
+    /// The write of `asked` to a target of this kind, with its body as JSON.
+    pub(super) fn of(asked: Asked<'_>, method: &Method, target: &Target, gvk: &Gvk, body: Bytes) -> Self {
+        let text = |name: header::HeaderName| asked.headers.get(name).and_then(|value| value.to_str().ok());
+        let content_type = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
+        Self {
+            caller: asked.caller.clone(),
+            method: method.clone(),
+            gvr: target.gvr.clone(),
+            gvk: gvk.clone(),
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            subresource: String::new(),
+            query: asked.query.to_owned(),
+            content_type: content_type.unwrap_or_default().trim().to_owned(),
+            user_agent: text(header::USER_AGENT).map(str::to_owned),
+            body,
+        }
     }
 }

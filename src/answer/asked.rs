@@ -1,0 +1,89 @@
+//! What a request says beside its target: who asks, for which form and encoding, through which view.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Response};
+use http_body_util::BodyExt;
+
+use crate::{
+    answer::{form::Form, table::Tables},
+    store::{Entry, KindSpec},
+    stores::{Ready, Stores},
+    view::Mode,
+};
+use kubefold_serving::{caller::Caller, encode::encode};
+use kubefold_wire::{
+    body::{Body, full},
+    form::OFFERS,
+    media::{self, Encoding, Wanted},
+    status::Status,
+};
+
+/// A request of the fleet view as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// The query, without its question mark.
+    pub query: &'a str,
+    /// The request's headers.
+    pub headers: &'a HeaderMap,
+    /// Through which view of the fleet, and so what an unknown member means.
+    pub mode: Mode,
+}
+
+impl Asked<'_> {
+    /// What the answer is to be.
+    ///
+    /// Errors: 406.
+    pub fn wanted(&self) -> Result<Wanted, Status> {
+        media::negotiate(self.headers, Some(self.query), OFFERS)
+    }
+
+    /// A Table is read by people: who sees a warning is not told the less for a member that is unknown.
+    pub(crate) fn for_people(self, wanted: Wanted) -> Self {
+        let is_lenient = self.mode == Mode::Whole && Tables::are_wanted(wanted.transform);
+        Self { mode: if is_lenient { Mode::Lenient } else { self.mode }, ..self }
+    }
+
+    /// The answer to a write, in the form and encoding that were negotiated for it.
+    ///
+    /// Errors: 406 for a form that does not fit: the write is done all the same, as with a kube-apiserver.
+    pub async fn written(
+        &self,
+        response: Response<Body>,
+        wanted: Wanted,
+        spec: &KindSpec,
+        stores: &Stores,
+    ) -> Result<Response<Body>, Status> {
+        if wanted.transform.is_none() || !response.status().is_success() {
+            return Ok(self.encoded(response, wanted.encoding).await);
+        }
+        let tables = Tables::of(stores, &spec.gvr, wanted.transform, *self).await;
+        let form = Form::of_object(wanted.transform, spec, &tables)?;
+        let (head, body) = response.into_parts();
+        let broken = |error| Status::internal(format!("the answer broke off: {error}"));
+        let json = body.collect().await.map_err(broken)?.to_bytes();
+        let mut out = Vec::with_capacity(json.len());
+        form.document(&json, spec, &mut out);
+        out.push(b'\n');
+        Ok(self.encoded(Response::from_parts(head, full(out)), wanted.encoding).await)
+    }
+
+    /// An answer as it goes out: in the encoding that was negotiated for it, or for failures.
+    pub async fn encoded(&self, response: Response<Body>, encoding: Encoding) -> Response<Body> {
+        let failed = response.status().is_client_error() || response.status().is_server_error();
+        let encoding = if failed { media::of_failure(self.headers, Some(self.query)) } else { encoding };
+        encode(response, encoding).await
+    }
+}
+
+/// The objects of a collection that a request selects, as they are listed.
+pub struct Collection {
+    /// Their kind's store.
+    pub ready: Ready,
+    /// The answer to a list of them.
+    pub list: Response<Body>,
+    /// The objects, in the list's order.
+    pub entries: Vec<Arc<Entry>>,
+}

@@ -1,0 +1,118 @@
+//! A whole answer as JSON, warnings, and statuses that say which member spoke.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+
+use crate::config::MemberName;
+use kubefold_wire::{
+    body::{Body, full},
+    locate::Paths,
+    reword::{renamed, reworded},
+    status::{Reason, Status},
+    warning::Warnings,
+};
+
+/// The answer to a write. With a 5xx it never bears `Retry-After`: client-go would repeat the write (`rest/with_retry.go`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Status code.
+    pub code: StatusCode,
+    /// What the members and kubefold warn of.
+    pub warnings: Warnings,
+    /// JSON.
+    pub body: Bytes,
+}
+
+impl From<Status> for Reply {
+    fn from(status: Status) -> Self {
+        Self { code: status.code, warnings: Warnings::default(), body: status.to_json() }
+    }
+}
+
+impl Reply {
+    /// 500.
+    pub(crate) fn internal(message: &str) -> Self {
+        Status::internal(message).into()
+    }
+
+    /// The same with warnings.
+    #[must_use]
+    pub(crate) fn warned(self, warnings: Warnings) -> Self {
+        Self { warnings, ..self }
+    }
+
+    /// The answer as a whole response.
+    pub fn into_response(self) -> Response<Body> {
+        let mut body = self.body.to_vec();
+        if body.last() != Some(&b'\n') {
+            body.push(b'\n');
+        }
+        let mut response = Response::new(full(body));
+        *response.status_mut() = self.code;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        // Nothing was done then, so that it may be asked again: an eviction that waits for a disruption budget.
+        if self.code == StatusCode::TOO_MANY_REQUESTS
+            && let Some(seconds) = retry_after(&self.body)
+        {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        self.warnings.write_to(headers);
+        response
+    }
+}
+
+/// `details.retryAfterSeconds` of a `Status`.
+fn retry_after(body: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut found = Vec::new();
+    Paths::new([(0, ["details", "retryAfterSeconds"].as_slice())]).locate(text, &mut found).ok()?;
+    text.get(found.first()?.range.clone())?.parse().ok().filter(|seconds| *seconds > 0)
+}
+
+/// A member's own refusal, with the member named in its message and `told` after it.
+pub(crate) fn refusal(member: &MemberName, code: StatusCode, body: &Bytes, told: &str) -> Reply {
+    let words = |message: &str| format!("member {member}: {message}{told}");
+    reworded(body, |message| words(message)).map_or_else(
+        || Status::new(code, reason(code), words(&plain(code, body))).into(),
+        |body| Reply { code, warnings: Warnings::default(), body },
+    )
+}
+
+/// The refusal of a write with one target: the member's own, where `visible` stands for the object's `own` name.
+pub(crate) fn forwarded(member: &MemberName, code: StatusCode, body: &Bytes, own: &str, visible: &str) -> Reply {
+    let Some(body) = renamed(body, own, visible) else {
+        return Status::new(code, reason(code), format!("member {member}: {}", plain(code, body))).into();
+    };
+    Reply { code, warnings: Warnings::default(), body }
+}
+
+/// How much of a body that is no `Status` is quoted.
+const PLAIN_CHARS_MAX: usize = 256;
+
+/// What an answer says that is no `Status`: a proxy's page, or nothing.
+fn plain(code: StatusCode, body: &Bytes) -> String {
+    let text: String = String::from_utf8_lossy(body).chars().take(PLAIN_CHARS_MAX).collect();
+    if text.trim().is_empty() { format!("it answered {code}") } else { format!("it answered {code}: {}", text.trim()) }
+}
+
+fn reason(code: StatusCode) -> Reason {
+    match code.as_u16() {
+        400 => Reason::BadRequest,
+        401 => Reason::Unauthorized,
+        403 => Reason::Forbidden,
+        404 => Reason::NotFound,
+        405 => Reason::MethodNotAllowed,
+        406 => Reason::NotAcceptable,
+        409 => Reason::Conflict,
+        410 => Reason::Gone,
+        413 => Reason::RequestEntityTooLarge,
+        415 => Reason::UnsupportedMediaType,
+        422 => Reason::Invalid,
+        429 => Reason::TooManyRequests,
+        503 => Reason::ServiceUnavailable,
+        504 => Reason::Timeout,
+        _ => Reason::InternalError,
+    }
+}

@@ -1,0 +1,120 @@
+//! One request to one member, made whole, and what came of it: for whoever changes something, or asks a question that every
+//! member answers in full.
+
+use std::ops::Deref;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+
+use crate::{
+    member::Member,
+    upstream::{Class, collect, impersonate, strip},
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::body::{Body, empty, full};
+
+/// Largest answer to a call.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// One request to one member. It asks for JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Verb.
+    pub method: Method,
+    /// Path, encoded.
+    pub path: String,
+    /// Query, encoded, without `?`; may be empty.
+    pub query: String,
+    /// JSON; empty for none.
+    pub body: Bytes,
+    /// The media type of the body: of a patch it says which kind of patch it is. Empty is `application/json`.
+    pub content_type: String,
+    /// The client's own: a member derives the field manager from it.
+    pub user_agent: Option<String>,
+}
+
+/// A body, with the life of the member in which its request began: in another one it tells nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The whole body.
+    pub bytes: Bytes,
+    /// [`Member::incarnation`] when the request began.
+    pub incarnation: u64,
+}
+
+impl Deref for Document {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The member answered.
+    Answered {
+        /// Status code.
+        code: StatusCode,
+        /// Values of its `Warning` headers.
+        warnings: Vec<String>,
+        /// The whole body.
+        body: Document,
+    },
+    /// No byte reached the member. The text says why.
+    NotSent(String),
+    /// Bytes may have reached the member and it gave no whole answer. The text says why.
+    Unknown(String),
+}
+
+impl Member {
+    /// Makes one call, as `caller` or else as kubefold itself, and takes the whole answer.
+    ///
+    /// Cancel: the request may have arrived.
+    pub async fn call(&self, caller: Option<&Caller>, call: Call) -> Answer {
+        let class = if call.method == Method::GET { Class::Read } else { Class::Write };
+        let request = match request(call, caller) {
+            Ok(request) => request,
+            Err(cause) => return Answer::NotSent(cause),
+        };
+        let incarnation = self.incarnation();
+        let answer = match self.send(request, class).await {
+            Ok(answer) => answer,
+            Err(error) if error.may_have_arrived() => return Answer::Unknown(error.cause()),
+            Err(error) => return Answer::NotSent(error.cause()),
+        };
+        let (head, body) = answer.into_parts();
+        let warnings = head.headers.get_all(header::WARNING).iter();
+        let warnings = warnings.filter_map(|value| value.to_str().ok().map(str::to_owned)).collect();
+        match collect(body, ANSWER_BYTES_MAX).await {
+            Ok(_) if self.incarnation() != incarnation => {
+                Answer::Unknown("the member became another cluster meanwhile".into())
+            }
+            Ok(bytes) => Answer::Answered { code: head.status, warnings, body: Document { bytes, incarnation } },
+            Err(error) => Answer::Unknown(error.cause()),
+        }
+    }
+}
+
+fn request(call: Call, caller: Option<&Caller>) -> Result<Request<Body>, String> {
+    let Call { method, path, query, body, content_type, user_agent } = call;
+    let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
+    let has_body = !body.is_empty();
+    let body = if has_body { full(body) } else { empty() };
+    let mut request = Request::builder().method(method).uri(uri).body(body).map_err(|error| error.to_string())?;
+    let headers = request.headers_mut();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    if has_body {
+        let media = if content_type.is_empty() { "application/json" } else { &content_type };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media).map_err(|error| error.to_string())?);
+    }
+    if let Some(agent) = user_agent.and_then(|agent| HeaderValue::from_str(&agent).ok()) {
+        headers.insert(header::USER_AGENT, agent);
+    }
+    match caller {
+        Some(caller) => impersonate(headers, caller).map_err(|error| error.to_string())?,
+        None => strip(headers),
+    }
+    Ok(request)
+}
