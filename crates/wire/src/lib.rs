@@ -10,6 +10,7 @@ pub mod info;
 pub mod list;
 pub mod locate;
 pub mod media;
+pub mod names;
 pub mod options;
 pub mod protobuf;
 pub mod quantity;

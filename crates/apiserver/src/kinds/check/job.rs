@@ -8,9 +8,9 @@ use super::{
     Errors, Path, cron,
     metadata::{self, immutable, nonnegative},
     pod, selector,
-    words::dns_label,
 };
 use crate::kinds::{doc::Doc, put};
+use kubefold_wire::names::dns_label;
 
 fn spec_of(object: &Value) -> &Value {
     object.get("spec").unwrap_or(&Value::Null)

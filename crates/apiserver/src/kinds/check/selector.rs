@@ -4,11 +4,9 @@
 
 use serde_json::Value;
 
-use super::{
-    Errors, Path, metadata,
-    words::{label_value, qualified_name},
-};
+use super::{Errors, Path, metadata};
 use crate::kinds::doc::Doc;
+use kubefold_wire::names::{label_value, qualified_name};
 
 /// A `LabelSelector`.
 pub(in crate::kinds) fn check(selector: Option<&Value>, at: &Path, errors: &mut Errors) {
