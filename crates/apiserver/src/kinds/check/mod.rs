@@ -4,7 +4,6 @@
 
 mod address;
 pub(super) mod core;
-mod cron;
 pub(super) mod events;
 pub(super) mod field;
 pub(super) mod job;
