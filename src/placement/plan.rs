@@ -9,10 +9,13 @@ use crate::{
         divided::{COMPLETIONS, Division, Field, PARALLELISM, Value, Wholes},
         division::{Share, divide, tie},
         policy::{Policy, Strategy, Terms},
-        scheduling::{PodRequirements, Taint, Toleration},
+        scheduling::PodRequirements,
     },
 };
-use kubefold_wire::status::{Cause, Status, qualified};
+use kubefold_wire::{
+    matching::{Taint, Toleration},
+    status::{Cause, Status, qualified},
+};
 
 /// How a member is, as far as placing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -500,8 +503,8 @@ fn lacks(order: &Order<'_>, strategy: Strategy, candidate: &Candidate, terms: &T
     }
     // What is everywhere and runs no pods (a ConfigMap) takes nothing that a taint keeps for others.
     let repelled = order.pod.is_some() || strategy != Strategy::Duplicate;
-    let own: &[Toleration] = order.pod.map_or(&[], |pod| &pod.tolerations);
-    let borne = |taint: &Taint| own.iter().chain(&order.policy.tolerations).any(|one| one.bears(taint));
+    let own: &[Toleration] = order.pod.map_or(&[], |pod| &pod.nodes.tolerations);
+    let borne = |taint: &Taint| own.iter().chain(&order.policy.tolerations).any(|one| one.tolerates(taint));
     let taint = terms.taints.iter().find(|taint| repelled && !borne(taint))?;
     Some(format!("it has the taint {}, which nothing tolerates", taint.text()))
 }

@@ -15,7 +15,7 @@ use crate::{
     placement::{
         capacity::capacity,
         plan::{Candidate, Standing},
-        scheduling::{NodeFacts, PodRequirements, Taint, fits},
+        scheduling::{NodeFacts, PodRequirements, fits},
     },
     store::{Entry, key},
     write::{
@@ -25,6 +25,7 @@ use crate::{
 };
 use kubefold_wire::{
     locate::Paths,
+    matching::Taint,
     resource::{Gvr, split_api_version},
 };
 

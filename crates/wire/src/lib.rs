@@ -10,6 +10,7 @@ pub mod form;
 pub mod info;
 pub mod list;
 pub mod locate;
+pub mod matching;
 pub mod media;
 pub mod names;
 pub mod options;
