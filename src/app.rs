@@ -18,12 +18,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, MemberName, Nudge, Reloads},
-    member::{self, Member, Registry, stores::Stores},
+    member::{self, Member, Registry},
     observe::Metrics,
     read::{Freshness, Reader},
     route::Router,
     serve::{Gate, Handler, Published, Served, StateDir, authority},
     store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
+    stores::Stores,
     write::{Writer, journal::Journal, live::LiveFleet},
 };
 use kubefold_serving::{

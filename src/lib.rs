@@ -1,9 +1,10 @@
 //! kubefold folds many Kubernetes clusters into one Kubernetes API.
 //!
-//! A request walks `serve -> route -> read | write | stream | discovery -> store | member -> wire`
+//! A request walks `serve -> route -> read | write | stream | discovery -> respond -> member | store -> wire`
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
 pub mod app;
+pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod discovery;
@@ -11,9 +12,12 @@ pub mod member;
 pub mod observe;
 pub mod placement;
 pub mod read;
+pub mod respond;
 pub mod route;
 pub mod serve;
 pub mod store;
+pub mod stores;
 pub mod stream;
+pub mod upstream;
 pub mod view;
 pub mod write;

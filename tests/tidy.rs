@@ -9,8 +9,11 @@ const LAYERS: &[&[&str]] = &[
     &["view"],
     &["config", "observe"],
     &["placement"],
-    &["store"],
+    &["store", "upstream"],
+    &["respond"],
     &["member"],
+    &["catalog"],
+    &["stores"],
     &["discovery", "read", "write", "stream"],
     &["route"],
     &["serve"],
@@ -18,11 +21,44 @@ const LAYERS: &[&[&str]] = &[
     &["cli"],
     &["main"],
 ];
+/// The same of the embedded server's crate.
+const APISERVER_LAYERS: &[&[&str]] = &[
+    &["storage", "schema"],
+    &["patch", "kinds"],
+    &["registry"],
+    &["definitions"],
+    &["serve"],
+    &["sim", "faults"],
+    &["endpoint"],
+    &["cluster"],
+];
+/// Folders that take values and return values, and the files in them that may do more, until their room is rebuilt.
+const PURE: &[(&str, &[&str])] = &[
+    ("crates/wire/src", &[]),
+    ("crates/table/src", &[]),
+    ("src/view", &[]),
+    ("src/placement", &[]),
+    // The clock of a snapshot's age and of a slow watcher; a notification; the clock that revisions begin with.
+    ("src/store", &["fleet_store.rs", "retained.rs", "identities.rs", "revision.rs"]),
+];
+/// What a pure file does not name.
+const IMPURE: &[&str] = &[
+    "async ",
+    ".await",
+    "tokio",
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::process",
+    "SystemTime",
+    "Instant",
+    "::now(",
+];
 /// Lines above an inline `#[cfg(test)] mod`, comments and blanks included.
 const FILE_LINES_MAX: usize = 600;
 
-fn layer(room: &str) -> Option<usize> {
-    LAYERS.iter().position(|peers| peers.contains(&room))
+fn layer(layers: &[&[&str]], room: &str) -> Option<usize> {
+    layers.iter().position(|peers| peers.contains(&room))
 }
 
 fn rust_files(dir: &Path, out: &mut Vec<PathBuf>) {
@@ -77,27 +113,107 @@ fn named_rooms(code: &str) -> Vec<String> {
 
 #[test]
 fn tidy() {
-    let src = std::env::var("TIDY_SRC").unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/src").into());
-    let (src, mut files, mut errors) = (PathBuf::from(src), Vec::new(), Vec::new());
-    rust_files(&src, &mut files);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut errors = Vec::new();
+    check(&root.join("src"), LAYERS, &mut errors);
+    for name in ["wire", "table", "serving", "apiserver", "testbed"] {
+        let layers = if name == "apiserver" { APISERVER_LAYERS } else { &[] };
+        check(&root.join("crates").join(name).join("src"), layers, &mut errors);
+    }
+    assert!(errors.is_empty(), "{} tidy errors:\n{}", errors.len(), errors.join("\n"));
+}
+
+/// Checks the files of one crate, whose rooms stand in these layers.
+fn check(src: &Path, layers: &[&[&str]], errors: &mut Vec<String>) {
+    let mut files = Vec::new();
+    rust_files(src, &mut files);
+    assert!(!files.is_empty(), "{} holds no Rust file", src.display());
     for file in files {
-        let shown = file.strip_prefix(&src).unwrap().display().to_string();
+        let shown = file.strip_prefix(src).unwrap().display().to_string();
         let room = shown.split(['/', '.']).next().unwrap();
         let (line_count, code) = production(&fs::read_to_string(&file).unwrap());
         if line_count > FILE_LINES_MAX {
             errors.push(format!("{shown}: {line_count} lines, max {FILE_LINES_MAX}"));
         }
-        let Some(here) = layer(room) else { continue };
-        for name in named_rooms(&code) {
-            if layer(&name).is_some_and(|there| name != room && there >= here) {
-                errors.push(format!("{shown}: room `{room}` may not name `{name}`"));
-            }
-        }
         if code.contains("super::super::") {
             errors.push(format!("{shown}: write `crate::`, not `super::super::`"));
         }
+        let Some(here) = layer(layers, room) else { continue };
+        for name in named_rooms(&code) {
+            if layer(layers, &name).is_some_and(|there| name != room && there >= here) {
+                errors.push(format!("{shown}: room `{room}` may not name `{name}`"));
+            }
+        }
     }
-    assert!(errors.is_empty(), "{} tidy errors:\n{}", errors.len(), errors.join("\n"));
+}
+
+#[test]
+fn pure_rooms_name_no_clock_no_io_and_no_await() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut errors = Vec::new();
+    for (folder, excepted) in PURE {
+        let mut files = Vec::new();
+        rust_files(&root.join(folder), &mut files);
+        assert!(!files.is_empty(), "{folder} holds no Rust file");
+        for file in files {
+            let name = file.file_name().unwrap().to_str().unwrap();
+            let is_test = name == "tests.rs" || file.components().any(|part| part.as_os_str() == "tests");
+            if is_test || excepted.contains(&name) {
+                continue;
+            }
+            let (_, code) = production(&fs::read_to_string(&file).unwrap());
+            for impure in IMPURE.iter().filter(|impure| code.contains(**impure)) {
+                errors.push(format!("{}: names `{impure}`", file.display()));
+            }
+        }
+    }
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+}
+
+/// What `include!` and `#[path]` would compile twice is a module of one crate.
+#[test]
+fn no_file_is_compiled_twice() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["src", "crates", "tests", "benches", "examples", "fuzz"] {
+        rust_files(&root.join(folder), &mut files);
+    }
+    let mark = concat!("#[", "path =");
+    let twice: Vec<_> = files.iter().filter(|file| fs::read_to_string(file).unwrap().contains(mark)).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
+
+/// Errors become HTTP in one room: the others return their own, and `respond` makes a `Status` of them.
+#[test]
+fn statuses_are_made_in_one_room() {
+    /// Those that still make their own. `cli` answers for the demo's own server.
+    const OTHERS: [&str; 4] = ["cli", "observe", "route", "write"];
+    const MAKERS: [&str; 11] = [
+        "new",
+        "not_found",
+        "no_such_path",
+        "bad_request",
+        "forbidden",
+        "method_not_allowed",
+        "conflict",
+        "invalid",
+        "expired",
+        "unavailable",
+        "internal",
+    ];
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut files, mut found) = (Vec::new(), Vec::new());
+    rust_files(&src, &mut files);
+    for file in files {
+        let shown = file.strip_prefix(&src).unwrap().display().to_string();
+        let room = shown.split(['/', '.']).next().unwrap();
+        let code = production(&fs::read_to_string(&file).unwrap()).1;
+        let makes = MAKERS.iter().any(|maker| code.contains(&format!("Status::{maker}(")));
+        if makes && room != "respond" && !OTHERS.contains(&room) && !shown.contains("tests") {
+            found.push(shown);
+        }
+    }
+    assert!(found.is_empty(), "these make statuses, which is the affair of `respond`: {found:?}");
 }
 
 /// Every reason that kubefold gives for a failure is in the catalogue of errors.

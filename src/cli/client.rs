@@ -15,13 +15,13 @@ use crate::serve::Published;
 /// Which kubefold to ask.
 #[derive(Debug, clap::Args)]
 pub(super) struct Connection {
-    /// The state directory that `kubefold serve` was given, in place of a kubeconfig.
+    /// The state directory of `kubefold serve`, instead of a kubeconfig.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
     state_dir: Option<PathBuf>,
-    /// A kubeconfig whose context leads to kubefold, in place of $KUBECONFIG and ~/.kube/config.
+    /// A kubeconfig with a context for kubefold. Default: $KUBECONFIG, then ~/.kube/config.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Another context than the current one.
+    /// The context to use. Default: the current one.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }

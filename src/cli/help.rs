@@ -1,8 +1,8 @@
-//! What `--help` says behind the flags: examples, and what exit codes mean.
+//! The end of each `--help` text: examples, and the meaning of exit codes.
 
 pub(super) const ROOT: &str = "\
 Examples:
-  # Three clusters in one process, to play with
+  # Three clusters in one process, to try kubefold
   kubefold demo
 
   # From a kubeconfig to a served fleet
@@ -14,12 +14,12 @@ Examples:
   kubefold kubeconfig --state-dir ./state > fleet.kubeconfig
   kubectl --kubeconfig fleet.kubeconfig get pods -A
 
-Results go to standard output, everything else to standard error. Colours are for terminals only; NO_COLOR turns them off.
+Results go to standard output, everything else to standard error. Only terminals get colours; NO_COLOR turns them off.
 
 Exit codes:
-  0   done
-  1   it failed: one sentence on standard error says what, where and what to do
-  64  the flags or the configuration are wrong; nothing was done";
+  0   success
+  1   failure: one sentence on standard error says what failed, where, and what to do
+  64  the flags or the configuration are invalid; nothing was done";
 
 pub(super) const DEMO: &str = "\
 Examples:
@@ -33,7 +33,7 @@ Examples:
   # For load
   kubefold demo --members 4 --pods 100000 --churn 50 --calm
 
-Members live in this process's memory and end with it. kubefold-demo.kubeconfig, in the current folder, is removed at the end.";
+The members are in this process's memory and end with it. The demo removes kubefold-demo.kubeconfig from the current folder at the end.";
 
 pub(super) const SERVE: &str = "\
 Examples:
@@ -44,8 +44,8 @@ Examples:
   kubefold serve --config clusters.yaml --state-dir /var/lib/kubefold --listen 0.0.0.0:6443 \\
     --external-url https://fleet.example.com:6443
 
-SIGHUP reads the configuration again, as a change of the file does. SIGTERM and SIGINT end it once answers under way are done;
-a second one ends it at once.";
+SIGHUP makes kubefold read the configuration again, as a change of the file does. On SIGTERM or SIGINT it finishes the requests in
+progress and exits; on a second signal it exits at once.";
 
 pub(super) const KUBECONFIG: &str = "\
 Examples:
@@ -60,18 +60,18 @@ pub(super) const STATUS: &str = "\
 Examples:
   kubefold status --state-dir ./state
 
-  # By a kubeconfig, for a program
+  # With a kubeconfig, for a program
   kubefold status --kubeconfig fleet.kubeconfig -o json
 
-A member's LAG is how long the kind that is furthest behind has not been followed; 0s is current. A member that is down is
-no failure of this command: the exit code is 0.";
+A member's LAG is how long kubefold has not followed the kind that is furthest behind; 0s means current. If a member is down,
+the exit code is still 0.";
 
 pub(super) const DOCTOR: &str = "\
 Examples:
   kubefold doctor --config clusters.yaml
   kubefold doctor --config clusters.yaml --member east -o json
 
-It asks the members itself and needs no kubefold that runs. It changes nothing in them. The exit code is 1 if a check failed.";
+doctor asks the members itself. It needs no running kubefold, and changes nothing. The exit code is 1 if a check fails.";
 
 pub(super) const PLAN: &str = "\
 Examples:
@@ -80,17 +80,17 @@ Examples:
 
 pub(super) const RELEASE: &str = "\
 Examples:
-  # What would be done
+  # Only print what would be released
   kubefold release --config clusters.yaml --dry-run
 
-  # kubefold has ended for good
+  # After the last kubefold has stopped
   kubefold release --config clusters.yaml --state-dir ./state";
 
 pub(super) const INIT: &str = "\
 Examples:
   kubefold init --from-kubeconfig ~/.kube/config
 
-  # Two contexts, to look at first
+  # Two contexts, printed to standard output
   kubefold init --from-kubeconfig ~/.kube/config --context prod-east --context prod-west --to -";
 
 pub(super) const COMPLETION: &str = "\
@@ -98,5 +98,5 @@ Examples:
   # In this shell
   source <(kubefold completion bash)
 
-  # In every one
+  # In every shell
   kubefold completion zsh > \"${fpath[1]}/_kubefold\"";

@@ -22,10 +22,10 @@ pub(super) struct Init {
     /// The kubeconfig whose contexts become members.
     #[arg(long, value_name = "FILE")]
     from_kubeconfig: PathBuf,
-    /// Only this context; may be repeated. Without it every context becomes a member.
+    /// Use only this context; may be repeated. Default: every context becomes a member.
     #[arg(long, value_name = "NAME")]
     context: Vec<String>,
-    /// The file to write, or `-` for standard output. One that exists is never overwritten.
+    /// The file to write, or `-` for standard output. An existing file is never overwritten.
     #[arg(long, value_name = "FILE", default_value = "clusters.yaml")]
     to: PathBuf,
 }

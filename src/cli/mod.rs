@@ -3,6 +3,7 @@
 //! May name: every room.
 
 mod client;
+#[cfg(feature = "demo")]
 mod demo;
 mod doctor;
 mod help;
@@ -42,85 +43,86 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start a fleet of embedded members to play with: no cluster is needed.
+    /// Start a fleet of embedded members to try kubefold without a cluster.
+    #[cfg(feature = "demo")]
     #[command(after_help = help::DEMO)]
     Demo(demo::Demo),
     /// Serve the fleet as one API.
     #[command(after_help = help::SERVE)]
     Serve(Serve),
-    /// Print a kubeconfig for a kubefold that serves from this state directory.
+    /// Print a kubeconfig for the kubefold that uses this state directory.
     #[command(after_help = help::KUBECONFIG)]
     Kubeconfig(Kubeconfig),
-    /// Print the members, and every object that is unfinished or differs between them.
+    /// Print the state of each member, unfinished writes, and objects that differ between members.
     #[command(after_help = help::STATUS)]
     Status(status::Status),
-    /// Check the way to every member, layer by layer, and say what to do about what fails.
+    /// Check the connection to every member, layer by layer, and say how to fix what fails.
     #[command(after_help = help::DOCTOR)]
     Doctor(doctor::Doctor),
-    /// Print where the objects of a manifest would go, and why, changing nothing.
+    /// Print where the objects of a manifest would go, and why; change nothing.
     #[command(after_help = help::PLAN)]
     Plan(plan::Plan),
-    /// Take the placement marker off every object in the members: without kubefold they are ordinary clusters.
+    /// Remove the placement marker from every object in the members, to stop using kubefold.
     #[command(after_help = help::RELEASE)]
     Release(release::Release),
-    /// Write a clusters.yaml out of a kubeconfig's contexts.
+    /// Write a clusters.yaml from the contexts of a kubeconfig.
     #[command(after_help = help::INIT)]
     Init(init::Init),
-    /// Print a script that completes kubefold's commands and flags in a shell.
+    /// Print a shell completion script.
     #[command(after_help = help::COMPLETION)]
     Completion(Completion),
 }
 
 #[derive(Debug, clap::Args)]
 struct Serve {
-    /// The members: a clusters.yaml, read again whenever it changes.
+    /// The clusters.yaml with the members; read again whenever it changes.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Address and port to listen on.
+    /// The address and port to listen on.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
-    /// Where to keep certificates and other state; one process each.
+    /// The directory for certificates and other state; only one process can use it.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
-    /// Serving certificate (PEM chain) in place of a made one.
+    /// The serving certificate (PEM chain). Default: kubefold makes one.
     #[arg(long, value_name = "FILE", requires = "tls_key_file")]
     tls_cert_file: Option<PathBuf>,
-    /// Key of the serving certificate.
+    /// The key of the serving certificate.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_key_file: Option<PathBuf>,
-    /// Authorities whose client certificates log in (PEM), in place of a made one.
+    /// The authorities whose client certificates kubefold accepts (PEM). Default: kubefold makes one.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
-    /// Another name or address for the made serving certificate; may be repeated.
+    /// One more name or address in the serving certificate that kubefold makes; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     tls_san: Vec<String>,
-    /// What clients call this kubefold, for the kubeconfig.
+    /// The URL at which clients reach this kubefold, for the kubeconfig.
     #[arg(long, value_name = "URL", value_parser = https_url)]
     external_url: Option<Uri>,
-    /// How fresh lists are that name no revision. `strict` asks each member, each time, for the metadata of what is listed.
+    /// How fresh reads without a revision are. `strict` asks each member, at each read, for metadata of the objects.
     #[arg(long, value_enum, default_value_t = FreshnessFlag::Watched)]
     freshness: FreshnessFlag,
-    /// How log lines look.
+    /// The format of log lines.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     log_format: Format,
 }
 
 #[derive(Debug, clap::Args)]
 struct Kubeconfig {
-    /// The state directory that `kubefold serve` was given.
+    /// The state directory of `kubefold serve`.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
-    /// Another URL than the one kubefold serves at.
+    /// The server URL to write, instead of the one that kubefold serves at.
     #[arg(long, value_name = "URL", value_parser = https_url)]
     server: Option<Uri>,
-    /// JSON in place of YAML.
+    /// The output format.
     #[arg(short, long, value_enum, default_value = "yaml")]
     output: client::Output,
 }
 
 #[derive(Debug, clap::Args)]
 struct Completion {
-    /// For which shell.
+    /// The shell.
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -157,6 +159,7 @@ pub fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
+        #[cfg(feature = "demo")]
         Command::Demo(flags) => demo::run(flags),
         Command::Serve(flags) => serve(flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref(), flags.output),

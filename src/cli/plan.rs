@@ -31,10 +31,10 @@ pub(super) struct Plan {
     /// A manifest, a directory of them, or `-` for standard input; may be repeated.
     #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Namespace of objects that name none, in place of the context's.
+    /// The namespace of objects without one. Default: the context's.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// The whole answer, for programs.
+    /// Print the whole answer, for programs.
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

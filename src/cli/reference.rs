@@ -8,16 +8,16 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cli.md");
 const HEAD: &str = "\
 # Command line
 
-What every command says to `--help`. Results go to standard output, everything else to standard error; `-o json` and `-o yaml` give a
-program the whole answer. Colours are for terminals only, and `NO_COLOR` turns them off.
+This page has the `--help` text of every command. Results go to standard output, everything else to standard error. `-o json` and `-o yaml`
+give programs the whole answer. Only terminals get colours, and `NO_COLOR` turns them off.
 
-| exit code | means |
+| exit code | meaning |
 |---|---|
-| 0 | done |
-| 1 | it failed: one sentence on standard error says what, where and what to do. `doctor`: a check failed |
-| 64 | the flags or the configuration are wrong; nothing was done |
+| 0 | success |
+| 1 | failure: one sentence on standard error says what failed, where, and what to do. `doctor`: a check failed |
+| 64 | the flags or the configuration are invalid; nothing was done |
 
-`KUBEFOLD_DOCS=write cargo test --lib cli::reference` makes this page again.
+This page is generated: `KUBEFOLD_DOCS=write cargo test --lib cli::reference`.
 ";
 
 fn page() -> String {

@@ -20,15 +20,13 @@ use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    catalog::{FetchError, Fetched, MemberCatalog},
     cli::{client::Output, print},
     config::{self, Config, MemberName},
-    member::{
-        Class, Member, Registry,
-        catalog::{FetchError, Fetched, MemberCatalog},
-        collect,
-    },
+    member::{Member, Registry},
     placement::marker::{MARKER_KEY, OWN_PREFIX},
     serve::StateDir,
+    upstream::{Class, collect},
     write::journal::Journal,
 };
 use kubefold_wire::{
@@ -38,19 +36,19 @@ use kubefold_wire::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Release {
-    /// The members: the clusters.yaml that kubefold was started with.
+    /// The clusters.yaml with the members.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Its state directory: makes sure that no kubefold serves from it and that no write is unfinished.
+    /// The state directory of `kubefold serve`: refuse while a kubefold uses it, or while a write is unfinished.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Only this member; may be repeated.
+    /// Release only this member; may be repeated.
     #[arg(long, value_name = "NAME")]
     member: Vec<String>,
-    /// Say what would be released, and change nothing.
+    /// Print what would be released; change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// What was released of each member and kind, for programs.
+    /// Print what was released, by member and kind, for programs.
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

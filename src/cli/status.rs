@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Status {
     #[command(flatten)]
     connection: Connection,
-    /// The whole answer, for programs.
+    /// Print the whole answer, for programs.
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }

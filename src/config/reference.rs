@@ -8,14 +8,14 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")
 const HEAD: &str = "\
 # clusters.yaml
 
-The configuration of a fleet. `kubefold init --from-kubeconfig FILE` makes one, `clusters.example.yaml` is a whole one, and
-`kubefold doctor --config FILE` tries it.
+`clusters.yaml` is the configuration of a fleet. `kubefold init --from-kubeconfig FILE` writes one, `clusters.example.yaml` is a complete
+example, and `kubefold doctor --config FILE` checks one.
 
-kubefold reads the file, and every file that it names, again when it changes and on SIGHUP. Relative paths start at the folder of the
-file. A version that is refused (an unknown field, a credential that cannot be read) changes nothing: the log has its line and what to do,
-and the running one stays.
+kubefold reads the file, and every file that it names, again when one of them changes and on SIGHUP. Relative paths start at the folder of
+the file. If a new version is invalid (an unknown field, a credential that kubefold cannot read), kubefold keeps the running one. The log then has
+the line and what to do.
 
-This page is made from the types that read the file; `KUBEFOLD_DOCS=write cargo test --lib config::reference` makes it again.
+This page is generated from the types that read the file: `KUBEFOLD_DOCS=write cargo test --lib config::reference`.
 ";
 
 /// The schema of a type by its name.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::documents::compact;
-use crate::member::catalog::{
+use crate::catalog::{
     Catalogue, Freshness, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope, Subresource,
 };
 

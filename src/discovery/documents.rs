@@ -13,8 +13,10 @@ use serde::Serialize;
 use sha2::{Digest, Sha512};
 
 use super::{aggregated, legacy};
-use crate::member::catalog::{Catalogue, Freshness};
-use kubefold_wire::status::Status;
+use crate::{
+    catalog::{Catalogue, Freshness},
+    respond::DiscoveryError,
+};
 
 /// Everything that is told of one catalogue.
 #[derive(Debug)]
@@ -72,11 +74,10 @@ impl Documents {
     }
 
     /// `/apis/<group>/<version>`, `/api/<version>`
-    pub(super) fn resource_list(&self, group: &str, version: &str) -> Result<Bytes, Box<Status>> {
-        let merged = self.catalogue.version(group, version).ok_or_else(|| Box::new(Status::no_such_path()))?;
+    pub(super) fn resource_list(&self, group: &str, version: &str) -> Result<Bytes, DiscoveryError> {
+        let merged = self.catalogue.version(group, version).ok_or(DiscoveryError::NoSuchPath)?;
         if merged.resources.is_empty() && merged.freshness == Freshness::Stale {
-            // Whoever serves it is away, and never told: as a kube-apiserver says of an aggregated API that is down.
-            return Err(Box::new(Status::unavailable("the server is currently unable to handle the request")));
+            return Err(DiscoveryError::GroupDown);
         }
         let mut lists = self.resource_lists.lock();
         let list =

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::{aggregated::words, documents::compact};
-use crate::member::catalog::{Catalogue, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope};
+use crate::catalog::{Catalogue, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope};
 use kubefold_wire::resource::api_version;
 
 /// `/api`. It has no `apiVersion`, since release 1.1.

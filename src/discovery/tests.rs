@@ -3,7 +3,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::*;
-use crate::member::catalog::testdata::{EAST, FakeMember, WEST, catalog, documents, group, name};
+use crate::catalog::testdata::{EAST, FakeMember, WEST, catalog, documents, group, name};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 /// client-go's, from before v2beta1 went.

@@ -13,11 +13,12 @@ use tokio::sync::watch;
 
 use crate::{
     config::MemberName,
-    member::{
-        MemberId,
+    member::MemberId,
+    upstream::{
+        Upstream,
         cause::Cause,
+        collect,
         error::{Failure, UpstreamError},
-        upstream::{Upstream, collect},
     },
 };
 use kubefold_wire::body::empty;

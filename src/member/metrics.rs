@@ -11,14 +11,10 @@ use prometheus_client::{
 
 use crate::{
     config::MemberName,
-    member::{
-        Member,
-        cause::Cause,
-        health::Health,
-        seats::Kind,
-        stores::{Held, Stores},
-    },
+    member::Member,
     observe::{RequestClass, Traffic, resource_class},
+    stores::{Held, Stores},
+    upstream::{cause::Cause, health::Health, permits::Kind},
 };
 
 /// Why a reflector listed all of its member's objects of a kind.
@@ -102,7 +98,7 @@ struct OfResource {
 
 /// The counters of all members of a registry.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MemberMetrics {
+pub(crate) struct MemberMetrics {
     traffic: Traffic<Asked>,
     failures: Family<OfCause, Counter>,
     lists: Family<OfReason, Counter>,
@@ -131,7 +127,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(member: &MemberName, metrics: &MemberMetrics) -> Arc<Self> {
+    pub(crate) fn new(member: &MemberName, metrics: &MemberMetrics) -> Arc<Self> {
         let meter =
             Self { member: member.to_string(), asked: Asked { member: member.clone() }, metrics: metrics.clone() };
         // From zero on, so that the first of them is a rise.
@@ -141,12 +137,12 @@ impl Meter {
     }
 
     /// A request was answered; gives what counts the bytes of the answer's body.
-    pub(super) fn answered(&self, class: RequestClass, code: u16, after: Duration) -> Counter {
+    pub(crate) fn answered(&self, class: RequestClass, code: u16, after: Duration) -> Counter {
         self.metrics.traffic.answered(&self.asked, class, code, after)
     }
 
     /// A request took another connection, its own having closed before a byte of it left.
-    pub(super) fn retried(&self) {
+    pub(crate) fn retried(&self) {
         self.metrics.retries.get_or_create(&OfMember { member: self.member.clone() }).inc();
     }
 
@@ -156,12 +152,12 @@ impl Meter {
     }
 
     /// A full list began.
-    pub(super) fn listed(&self, reason: ListReason) {
+    pub(crate) fn listed(&self, reason: ListReason) {
         self.metrics.lists.get_or_create(&OfReason { member: self.member.clone(), reason }).inc();
     }
 
     /// A watch ended, for whatever cause, and is begun anew.
-    pub(super) fn watch_restarted(&self) {
+    pub(crate) fn watch_restarted(&self) {
         self.metrics.watch_restarts.get_or_create(&OfMember { member: self.member.clone() }).inc();
     }
 }

@@ -1,29 +1,16 @@
-//! The members: who they are, whether they answer, and the way to them.
+//! The members: who they are, whether they answer, and what they tell.
 //!
 //! [`Registry`] holds them; a [`Member`] keeps its identity through every change of its configuration.
-//! [`Member::send`] asks as kubefold itself; for a caller, [`impersonate`] writes the headers first.
+//! [`Member::send`] asks as kubefold itself; for a caller, [`impersonate`](crate::upstream::impersonate()) writes the
+//! headers first. [`probe`] keeps a member's health, [`reflector`] feeds what it tells to a store, [`view`] is its own API.
 //!
-//! May name: `wire`, `config`, `observe`, `placement`, `store`.
+//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`.
 
-mod access;
-mod answer;
-pub mod catalog;
-pub mod cause;
-pub mod checkup;
-mod dial;
-pub mod error;
-pub mod health;
 mod identity;
-mod impersonate;
 pub mod metrics;
-mod pool;
-mod probe;
+pub(crate) mod probe;
 pub(crate) mod reflector;
 mod registry;
-mod seats;
-pub mod stores;
-mod tunnel;
-pub mod upstream;
 pub mod view;
 
 #[cfg(test)]
@@ -38,25 +25,23 @@ use http::{Request, Response};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::config::{MemberConfig, MemberName};
+use crate::{
+    config::{MemberConfig, MemberName},
+    upstream::{
+        Class, Failure, Health, UpBody, UpResponseBody, Upgrade, Upstream, UpstreamError, cause::Cause, health::Input,
+        permits::Seats,
+    },
+};
 use kubefold_serving::upgrade::UpgradeAsked;
 use {
-    cause::Cause,
-    health::Input,
     identity::{Census, Identity},
     metrics::{MemberMetrics, Meter},
     probe::Vitals,
-    seats::Seats,
-    upstream::{UpBody, Upgrade, Upstream},
 };
 
 pub use {
-    error::{Blame, Failure, Retry, UpstreamError},
-    health::Health,
-    impersonate::{ImpersonateError, impersonate, strip},
     probe::LastError,
     registry::{Registry, RegistryError},
-    upstream::{Class, UpResponseBody, collect},
 };
 
 /// Names a member in this process; never used for another one.

@@ -15,13 +15,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::member::{
-    Member,
-    cause::Cause,
-    error::{Failure, UpstreamError},
-    health::{Health, Input, Machine},
-    metrics::Meter,
-    upstream::collect,
+use crate::{
+    member::{Member, metrics::Meter},
+    upstream::{
+        cause::Cause,
+        collect,
+        error::{Failure, UpstreamError},
+        health::{Health, Input, Machine},
+    },
 };
 use kubefold_wire::body::empty;
 
@@ -42,7 +43,7 @@ pub struct LastError {
 }
 
 /// The health machine, shared by whoever feeds it.
-pub(super) struct Vitals {
+pub(crate) struct Vitals {
     machine: Mutex<Machine>,
     health: watch::Sender<Health>,
     nudge: Notify,
@@ -55,7 +56,7 @@ pub(super) struct Vitals {
 }
 
 impl Vitals {
-    pub(super) fn new(meter: Arc<Meter>) -> Arc<Self> {
+    pub(crate) fn new(meter: Arc<Meter>) -> Arc<Self> {
         let health = watch::Sender::new(Health::Unknown);
         Arc::new(Self {
             machine: Mutex::default(),
@@ -70,11 +71,11 @@ impl Vitals {
     }
 
     /// Counts what comes to nothing with the member.
-    pub(super) fn meter(&self) -> &Meter {
+    pub(crate) fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    pub(super) fn feed(&self, input: Input) {
+    pub(crate) fn feed(&self, input: Input) {
         let mut machine = self.machine.lock();
         let was_ready = *machine.health() == Health::Ready;
         let (after, output) = std::mem::take(&mut *machine).step(input, Instant::now());
@@ -91,17 +92,17 @@ impl Vitals {
     }
 
     /// Notes what came to nothing, for operators to read.
-    pub(super) fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         *self.last_error.lock() = Some(LastError { text: text.into(), at: Instant::now() });
     }
 
     /// What came to nothing last, if anything did.
-    pub(super) fn last_error(&self) -> Option<LastError> {
+    pub(crate) fn last_error(&self) -> Option<LastError> {
         self.last_error.lock().clone()
     }
 
     /// How long the last probe waited for its answer.
-    pub(super) fn latency(&self) -> Option<Duration> {
+    pub(crate) fn latency(&self) -> Option<Duration> {
         let micros = self.latency_micros.load(Ordering::Relaxed);
         (micros > 0).then(|| Duration::from_micros(micros))
     }
@@ -117,23 +118,23 @@ impl Vitals {
     }
 
     /// How long it has owed an answer, and given none.
-    pub(super) fn silent_for(&self) -> Option<Duration> {
+    pub(crate) fn silent_for(&self) -> Option<Duration> {
         self.asked.lock().map(|asked| asked.elapsed())
     }
 
     /// Counts how often it ceased to be ready: also what is over when somebody looks.
-    pub(super) fn outages(&self) -> u64 {
+    pub(crate) fn outages(&self) -> u64 {
         self.outages.load(Ordering::Acquire)
     }
 
     /// Somebody's request was answered.
-    pub(super) fn answered(&self) {
+    pub(crate) fn answered(&self) {
         *self.asked.lock() = None;
         self.feed(Input::TrafficAnswered);
     }
 
     /// Somebody's request failed; what does not speak about the member is passed over.
-    pub(super) fn failed(&self, failure: &Failure) {
+    pub(crate) fn failed(&self, failure: &Failure) {
         if let Some(cause) = Cause::of_failure(failure) {
             self.meter.failed(cause);
             if cause != Cause::Down {
@@ -163,19 +164,19 @@ impl Vitals {
         }
     }
 
-    pub(super) fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         self.machine.lock().health().clone()
     }
 
-    pub(super) fn tried(&self) -> bool {
+    pub(crate) fn tried(&self) -> bool {
         self.machine.lock().tried()
     }
 
-    pub(super) fn held(&self) -> bool {
+    pub(crate) fn held(&self) -> bool {
         self.machine.lock().held()
     }
 
-    pub(super) fn changes(&self) -> watch::Receiver<Health> {
+    pub(crate) fn changes(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }
 }

@@ -19,11 +19,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    member::{
-        Class, Failure, Health, Member, UpResponseBody, UpstreamError, cause::Cause, collect, metrics::ListReason,
-    },
+    member::{Member, metrics::ListReason},
     placement::marker::MARKER_KEY,
     store::{FleetStore, SLICE_ITEMS_MAX},
+    upstream::{Class, Failure, Health, UpResponseBody, UpstreamError, cause::Cause, collect},
 };
 use kubefold_wire::{
     body::empty,
@@ -54,7 +53,7 @@ const WATCH_SECONDS: u64 = 300;
 /// An object's metadata alone; all of it where a server does not know that.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// The same of a list's items.
-pub(super) const METADATA_LIST: &str =
+pub(crate) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Why a reflector does not follow its member now.
@@ -123,13 +122,13 @@ impl ReflectorState {
 }
 
 /// Feeds one member's objects of one kind to their store, until it is cancelled.
-pub(super) struct Reflector {
-    pub(super) member: Arc<Member>,
-    pub(super) store: Arc<FleetStore>,
+pub(crate) struct Reflector {
+    pub(crate) member: Arc<Member>,
+    pub(crate) store: Arc<FleetStore>,
     /// Only parts are followed, by what of them says who they are.
-    pub(super) of_parts: bool,
-    pub(super) state: Arc<ReflectorState>,
-    pub(super) cancel: CancellationToken,
+    pub(crate) of_parts: bool,
+    pub(crate) state: Arc<ReflectorState>,
+    pub(crate) cancel: CancellationToken,
 }
 
 /// Why one session ended.
@@ -176,7 +175,7 @@ enum Begin {
 
 impl Reflector {
     /// Runs until cancelled. Cancel: safe at any point; the store keeps what it has.
-    pub(super) async fn run(self) {
+    pub(crate) async fn run(self) {
         let mut begin = Begin::List(ListReason::First);
         let mut incarnation = 0;
         let mut pause = PAUSE_MIN;

@@ -12,7 +12,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::Config,
-    member::{Member, MemberId, identity::Census, metrics::MemberMetrics, probe, seats::Seats},
+    member::{Member, MemberId, identity::Census, metrics::MemberMetrics, probe},
+    upstream::permits::Seats,
 };
 
 /// Process-wide, so that an id never means two members, whatever registries there were.

@@ -12,10 +12,7 @@ use crate::{
         scheduling::PodRequirements,
     },
 };
-use kubefold_wire::{
-    matching::{Taint, Toleration},
-    status::{Cause, Status, qualified},
-};
+use kubefold_wire::matching::{Taint, Toleration};
 
 /// How a member is, as far as placing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,26 +140,6 @@ fn listed(reasons: &[(MemberName, String)]) -> String {
         return "no member is configured".to_owned();
     }
     reasons.iter().map(|(member, why)| format!("{member}: {why}")).collect::<Vec<_>>().join("; ")
-}
-
-impl PlanError {
-    /// The failure as the client sees it. A namespace that is nowhere is what a kube-apiserver says it is.
-    pub fn to_status(&self, group: &str, resource: &str, kind: &str, (namespace, name): (&str, &str)) -> Status {
-        match self {
-            Self::NoNamespace => {
-                let mut status = Status::not_found("", "namespaces", namespace);
-                status.message.push_str(": no member holds it");
-                return status;
-            }
-            Self::NoCandidate(_) | Self::NoRoom { .. } => {
-                return Status::invalid(group, kind, name, vec![Cause::of(&self.to_string())]);
-            }
-            Self::AllDown(_) | Self::Unknown(_) => {
-                Status::unavailable(format!("{} {name:?} cannot be placed: {self}", qualified(group, resource)))
-            }
-        }
-        .about(group, resource, name)
-    }
 }
 
 /// How many ordinals each part of a StatefulSet has to itself.

@@ -4,8 +4,9 @@ use http::{HeaderMap, header};
 
 use crate::{
     config::MemberName,
-    member::stores::{Ready, Scope, Stores, Unproven},
     read::{Asked, Target},
+    respond::StoresError,
+    stores::{Ready, Scope, Stores, Unproven},
     view::Mode,
 };
 use kubefold_wire::{
@@ -84,7 +85,7 @@ pub(super) async fn prove(
     };
     if asked.mode == Mode::Strict && !unproven.is_empty() {
         let sentences: Vec<String> = unproven.into_iter().map(|unproven| unproven.sentence).collect();
-        return Err(Stores::not_current(&sentences));
+        return Err(StoresError::NotCurrent(sentences).into());
     }
     for Unproven { member, sentence } in unproven {
         let prefix = format!("member {member} ");

@@ -14,11 +14,12 @@ use http_body_util::BodyExt;
 
 use crate::{
     read::{answer::json_response, filter::Filter, form::Form},
+    respond::ReadError,
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
 };
 use kubefold_wire::{
     body::{Body, BodyError, full},
-    options::{At, Match, Options, too_large},
+    options::{At, Match, Options},
     status::Status,
     token::ContinueToken,
 };
@@ -72,7 +73,7 @@ fn snapshot(
     options: &Options,
     token: Option<&ContinueToken>,
     last: Revision,
-) -> Result<Snapshot, Status> {
+) -> Result<Snapshot, ReadError> {
     if let Some(token) = token {
         if token.revision == NEWEST {
             return Ok(store.snapshot());
@@ -82,29 +83,20 @@ fn snapshot(
     let At::Revision(asked) = options.at else { return Ok(store.snapshot()) };
     let asked = Revision(asked);
     if asked > last {
-        return Err(too_large(asked.0, last.0));
+        return Err(ReadError::TooLarge { asked: asked.0, current: last.0 });
     }
     // Source: kubernetes/apiserver `storage/cacher/delegator/interface.go`; a limit without a match is a legacy of it.
     let exact = options.matching == Match::Exact || (options.matching == Match::Unset && options.limit.is_some());
     if !exact {
         return Ok(store.snapshot_from(asked));
     }
-    let too_old = || Status::expired("The resourceVersion for the provided list is too old.");
-    store.snapshot_at(asked).ok_or_else(too_old)
+    store.snapshot_at(asked).ok_or(ReadError::ListTooOld)
 }
 
-/// 410 with a token that goes on behind the same object, at whatever is newest then.
-///
-/// Source: kubernetes/apiserver `pkg/storage/etcd3/errors.go`.
-fn expired(store: &FleetStore, token: &ContinueToken) -> Status {
-    let mut status = Status::expired(
-        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
-         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
-         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
-         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
-    );
-    status.continue_token = ContinueToken::new(store.spec().label(), NEWEST, token.after.clone(), None).encode();
-    status
+/// A list that cannot go on at its revision: it may go on at the newest.
+fn expired(store: &FleetStore, token: &ContinueToken) -> ReadError {
+    let fresh = ContinueToken::new(store.spec().label(), NEWEST, token.after.clone(), None).encode();
+    ReadError::ContinueTooOld { fresh }
 }
 
 /// `{"kind":"PodList",...,"items":`

@@ -1,6 +1,6 @@
 //! The fleet view, read: get, list and watch.
 //!
-//! May name: `wire`, `config`, `observe`, `table`, `placement`, `store`, `member`.
+//! May name: `wire`, `config`, `observe`, `table`, `placement`, `store`, `member`, `respond`.
 
 mod answer;
 mod filter;
@@ -21,7 +21,6 @@ use http_body_util::BodyExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    member::stores::{Ready, Stores},
     read::{
         filter::Filter,
         form::Form,
@@ -30,12 +29,14 @@ use crate::{
         table::Tables,
         watch::Surroundings,
     },
+    respond::ReadError,
     store::{Entry, KindSpec, Revision},
+    stores::{Ready, Stores},
     view::Mode,
 };
 use kubefold_serving::{caller::Caller, encode::encode};
 use kubefold_wire::{
-    body::{Body, full},
+    body::{Body, BodyError, full},
     form::OFFERS,
     media::{self, Encoding, Media, Wanted},
     options::{At, Options},
@@ -103,7 +104,7 @@ impl Asked<'_> {
         let tables = Tables::of(stores, &spec.gvr, wanted.transform, *self).await;
         let form = Form::of_object(wanted.transform, spec, &tables)?;
         let (head, body) = response.into_parts();
-        let broken = |error| Status::internal(format!("the answer broke off: {error}"));
+        let broken = |error: BodyError| ReadError::BrokenOff(error.to_string());
         let json = body.collect().await.map_err(broken)?.to_bytes();
         let mut out = Vec::with_capacity(json.len());
         form.document(&json, spec, &mut out);
@@ -150,7 +151,7 @@ impl Reader {
     pub fn named(&self, ready: &Ready, target: &Target) -> Result<Arc<Entry>, Status> {
         match resolve(&self.stores.shared().naming, ready.store(), target)? {
             Named::Visible(entry) | Named::Shorthand(entry) => Ok(entry),
-            Named::Nothing => Err(resolve::not_found(ready.store(), target)),
+            Named::Nothing => Err(resolve::not_found(ready.store(), target).into()),
         }
     }
 
@@ -171,7 +172,7 @@ impl Reader {
             match options.fields.name() {
                 None if options.fields.is_everything() => options.fields = options.fields.with_name(&target.name),
                 Some(name) if name == target.name => {}
-                _ => return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name")),
+                _ => return Err(ReadError::OtherName.into()),
             }
         }
         if watch && wanted.encoding.media != Media::Json {
@@ -250,12 +251,8 @@ impl Reader {
         let may_hold = |name: &String| only.is_none_or(|only| only == name) && options.labels.may_match(name);
         let stale: Vec<String> = self.stores.stale(&ready.running).into_iter().filter(may_hold).collect();
         if !stale.is_empty() {
-            let message = format!(
-                "nothing was deleted: what matches in {} is not known: {}",
-                stale.join(", "),
-                ready.warnings.join("; ")
-            );
-            return Err(Status::unavailable(message).about(&target.gvr.group, &target.gvr.resource, ""));
+            let causes = ready.warnings.iter().map(ToString::to_string).collect();
+            return Err(ReadError::CollectionUnknown { gvr: target.gvr.clone(), stale, causes }.into());
         }
         let filter = self.filter(target, &options, &ready)?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    member::stores::Stores,
     read::{Asked, form::partial_entry},
     store::{Entry, KindSpec, Revision, unix_micros},
+    stores::Stores,
 };
 use kubefold_table::{Include, Now, Object, Printer, Sheet};
 use kubefold_wire::{

@@ -13,17 +13,14 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 
 use crate::{
+    catalog::{MergedResource, Scope},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
-    member::{
-        Member,
-        catalog::{MergedResource, Scope},
-        stores::{Marking, Stores},
-        view,
-    },
+    member::{Member, view},
     observe::Metrics,
     read::{Asked, Reader, Target, over_websocket},
     route::status::STATUS_PATH,
     store::unix_micros,
+    stores::{Marking, Stores},
     stream::is_stream,
     view::{Mode, View},
     write::{Writer, live::LiveFleet, unbuilt::not_built},
@@ -183,7 +180,7 @@ impl Router {
         }
         if is_openapi_path(parts.uri.path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
-            return Box::pin(self.openapi.answer(&self.stores, parts)).await;
+            return Ok(Box::pin(self.openapi.answer(&self.stores, parts)).await?);
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if path == plan::PLAN_PATH {

@@ -3,7 +3,7 @@
 use http::{Method, Response, request::Parts};
 
 use crate::{
-    member::catalog::Scope,
+    catalog::Scope,
     read::{Asked, Target},
     route::{NOT_ALLOWED, Router, writes::request},
     view::Mode,

@@ -6,11 +6,9 @@ use tokio::time::Instant;
 
 use crate::{
     config::MemberName,
-    member::{
-        Member,
-        stores::{StoreFigures, Stores},
-    },
+    member::Member,
     store::Remarks,
+    stores::{StoreFigures, Stores},
     write::journal::{Entry, Step, Unfinished},
 };
 use kubefold_wire::{

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::{Method, Request, Response, request::Parts};
 
 use crate::{
+    catalog::MergedResource,
     config::MemberName,
-    member::{Member, catalog::MergedResource},
+    member::Member,
     read::Target,
     route::{METHODS, NOT_ALLOWED, Router, has_route},
     store::Naming,

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 
 use crate::{
+    catalog::MergedResource,
     config::MemberName,
-    member::{catalog::MergedResource, stores::Ready},
     read::{Asked, Target},
     route::{Router, debugger::named_after_its_node},
     store::{Remarks, key},
+    stores::Ready,
     view::Mode,
     write::{Selected, makes, request::Request, review::is_review},
 };

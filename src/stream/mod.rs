@@ -4,7 +4,7 @@
 //! All of them are one member's, and pass as its member view would pass them ([`view`]): only the name in the path is
 //! another, and in what the member refuses.
 //!
-//! May name: `wire`, `config`, `observe`, `placement`, `store`, `member`.
+//! May name: `wire`, `config`, `observe`, `placement`, `store`, `member`, `respond`.
 
 mod identifier;
 mod refusal;
@@ -17,7 +17,7 @@ use crate::{
     stream::refusal::in_visible_names,
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{body::Body, info::proxied, resource::Gvr, status::Status};
+use kubefold_wire::{body::Body, info::proxied, resource::Gvr};
 
 pub use identifier::Identifier;
 
@@ -102,9 +102,4 @@ fn read_refusals(headers: &mut HeaderMap) {
     }
     // A compressed stream would come in gulps, and a compressed refusal could not be read.
     headers.remove(header::ACCEPT_ENCODING);
-}
-
-/// 400 for a name that is none.
-fn no_identifier(text: &str) -> Status {
-    Status::bad_request(format!("invalid name {text:?}: it is <name>, <name>:<port> or <scheme>:<name>:<port>"))
 }

@@ -8,16 +8,14 @@ use http::Method;
 
 use crate::{
     config::MemberName,
-    member::{
-        Member,
-        stores::{Running, Stores},
-    },
+    member::Member,
     placement::{
         capacity::capacity,
         plan::{Candidate, Standing},
         scheduling::{NodeFacts, PodRequirements, fits},
     },
     store::{Entry, key},
+    stores::{Running, Stores},
     write::{
         fleet::{Answer, Ask, Call, Facts, Fleet, Measure, Owner, Scaled},
         live::LiveFleet,

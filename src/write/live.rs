@@ -13,13 +13,11 @@ use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use crate::{
     config::MemberName,
-    member::{
-        Class, Member, collect, impersonate,
-        stores::{Running, Stores},
-        strip,
-    },
+    member::Member,
     placement::policy::Rules,
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
+    stores::{Running, Stores},
+    upstream::{Class, collect, impersonate, strip},
     write::{
         facts,
         fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},

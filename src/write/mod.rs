@@ -2,7 +2,7 @@
 //!
 //! A write with one target is forwarded: a member is atomic. A write with several is planned, rehearsed everywhere, written
 //! to the journal and then made, the first-listed part last on a create (the commit) and first on a delete. Whatever stops
-//! it in between, the journal has it finished or undone: see [`settle`]. May name `placement`, `store`, `member`, `config`,
+//! it in between, the journal has it finished or undone: see [`settle`]. May name `placement`, `store`, `member`, `respond`, `config`,
 //! `observe` and `wire`; the fleet is reached through [`fleet::Fleet`] alone, so that every step can be made to fail.
 
 mod facts;

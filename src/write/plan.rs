@@ -17,6 +17,7 @@ use crate::{
         scheduling::PodRequirements,
         stamp::{Stamp, stamped},
     },
+    respond::Unplaced,
     write::{
         Writer,
         create::{Draft, Pin, invalid, pins, refuse_what_is_no_pin},
@@ -27,6 +28,7 @@ use crate::{
 };
 use kubefold_wire::{
     resource::{Gvk, Gvr},
+    status::Status,
     warning::Warnings,
 };
 
@@ -125,7 +127,8 @@ impl Asked {
             planned => planned,
         };
         planned.map_err(|error| {
-            error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, (&key.namespace, &key.name)).into()
+            let Key { gvr, gvk, namespace, name } = key.clone();
+            Status::from(Unplaced { gvr, gvk, namespace, name, error }).into()
         })
     }
 

@@ -6,8 +6,8 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     config::MemberName,
-    member::stores::{Running, Stores},
     placement::capacity::{Room, Usage, occupy},
+    stores::{Running, Stores},
     write::facts::node,
 };
 use kubefold_wire::resource::Gvr;

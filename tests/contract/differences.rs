@@ -1,5 +1,5 @@
 //! What is allowed to differ: rules here, explained to users in `docs/differences.md`, and for the embedded server in
-//! `docs/embedded.md`, under a heading `### <id>` each.
+//! `docs/embedded-differences.md`, under a heading `### <id>` each.
 
 mod embedded;
 mod rules;
@@ -39,7 +39,7 @@ impl Differences {
 
     /// Those of the embedded server, which has many of kubefold's, too.
     pub(crate) fn of_embedded() -> Self {
-        Self::read("docs/embedded.md", embedded::RULES, rules::RULES)
+        Self::read("docs/embedded-differences.md", embedded::RULES, rules::RULES)
     }
 
     fn read(page: &'static str, rules: &'static [Rule], shared: &'static [Rule]) -> Self {

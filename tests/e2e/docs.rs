@@ -24,14 +24,14 @@ const NOT_RUN: [(&str, &str, &str); 7] = [
         "kubectl ",
         "streams of programs that do not end; tests/e2e/streams.rs has them with a kubelet that answers",
     ),
-    ("docs/writes.md", "kubectl patch service web", "a member refuses it: tests/e2e/write/denied.rs"),
+    ("docs/refusals.md", "kubectl patch service web", "a member refuses it: tests/e2e/write/denied.rs"),
     (
-        "docs/writes.md",
+        "docs/refusals.md",
         "kubectl create configmap settings",
         "a policy of a member refuses it: tests/e2e/write/denied.rs",
     ),
     (
-        "docs/writes.md",
+        "docs/placement.md",
         "kubefold plan -f web.yaml",
         "its policy and its third member are those of tests/e2e/write/plan.rs",
     ),

@@ -18,16 +18,20 @@
 //!
 //! May name: `table`, `wire`. Rooms in it name those above them in this list only.
 
+#[cfg(feature = "demo")]
 pub mod cluster;
 mod cron;
 pub mod definitions;
+#[cfg(feature = "demo")]
 pub mod endpoint;
+#[cfg(feature = "demo")]
 pub mod faults;
 pub mod kinds;
 pub mod patch;
 pub mod registry;
 pub mod schema;
 pub mod serve;
+#[cfg(feature = "demo")]
 pub mod sim;
 pub mod storage;
 
@@ -41,3 +45,8 @@ pub trait Service: Send + Sync + 'static {
     /// Answers one.
     fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Response<Body>>;
 }
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -16,3 +16,8 @@ pub mod tls;
 pub mod upgrade;
 
 pub use listener::{Answer, Closed, Limits, ListenError, Listener, Shutdown};
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -162,3 +162,8 @@ impl Printer {
         }
     }
 }
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

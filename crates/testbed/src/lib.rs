@@ -1,13 +1,5 @@
 //! The testbed: real clusters, the real program before them, and the real clients of both, all on this machine.
 //!
-//! ```ignore
-//! let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
-//! let fleet = Kubefold::before(bed.members()).await;
-//! bed["east"].kubectl(&["create", "namespace", "shop"]).await.ok();
-//! bed["west"].pause();
-//! eventually(Duration::from_secs(10), async || fleet.kubectl(&["get", "ns"]).await.holds("shop")).await;
-//! ```
-//!
 //! Everything stops with the value that started it, also in a panic; and with the test process, however that ends
 //! (see [`process`]). Ports are reserved, data lives in temporary directories, and every server writes its log there;
 //! `KUBEFOLD_TESTBED_KEEP=1` keeps the directories.
@@ -99,3 +91,8 @@ impl Index<&str> for Testbed {
         self.members.iter().find(|member| member.name() == name).unwrap_or_else(|| panic!("no member {name}"))
     }
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -14,6 +14,7 @@ pub mod matching;
 pub mod media;
 pub mod names;
 pub mod options;
+pub mod patch;
 pub mod protobuf;
 pub mod quantity;
 pub mod resource;
@@ -22,7 +23,13 @@ pub mod scan;
 pub mod selector;
 pub mod splice;
 pub mod status;
+pub mod text;
 pub mod token;
 pub mod warning;
 pub mod watch;
 pub mod yaml;
+
+/// Runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -21,27 +21,27 @@ const RULE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Cut a member off, as if its API server had been killed.
+    /// Stop a member, as if its API server had been killed.
     Kill(Member),
-    /// Start a member again that was killed.
+    /// Start a killed member again.
     Revive(Member),
-    /// Make a member's answers go wrong.
+    /// Add a fault to a member.
     Fault(FaultArgs),
-    /// Let a member's answers be right again.
+    /// Remove all faults of a member.
     Calm(Member),
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Member {
-    /// Such as `east`.
+    /// The member's name, such as `east`.
     member: String,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct FaultArgs {
-    /// Such as `east`.
+    /// The member's name, such as `east`.
     member: String,
-    /// Such as `{"fault":{"latency":{"millis":500}}}`; the documentation of the embedded server has them all.
+    /// The fault as JSON, such as `{"fault":{"latency":{"millis":500}}}`; docs/demo.md lists all faults.
     rule: String,
 }
 

@@ -40,25 +40,25 @@ const PODS_MAX: usize = 2_000_000;
 pub(super) struct Demo {
     #[command(subcommand)]
     command: Option<control::Command>,
-    /// How many members.
+    /// The number of members.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=MEMBERS_MAX as i64))]
     members: u16,
-    /// How many pods they have together, about.
+    /// About how many pods all members have together.
     #[arg(long, value_name = "M", default_value_t = 400, value_parser = pods)]
     pods: usize,
-    /// How many things happen each second: rollouts, restarts, jobs.
+    /// How many changes happen each second: rollouts, restarts, jobs.
     #[arg(long, value_name = "R", default_value_t = 2.0, value_parser = churn)]
     churn: f64,
     /// The same seed makes the same fleet.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Address and port to listen on.
+    /// The address and port to listen on.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
     /// No member is flaky.
     #[arg(long)]
     calm: bool,
-    /// Print the first merged list, and end.
+    /// Print the first merged list, and exit.
     #[arg(long)]
     once: bool,
 }

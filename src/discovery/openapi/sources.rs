@@ -17,7 +17,10 @@ use super::{
     cache::{Cache, Key},
     parameter, upper_hex,
 };
-use crate::member::{Class, Member, MemberId, collect};
+use crate::{
+    member::{Member, MemberId},
+    upstream::{Class, collect},
+};
 use kubefold_wire::body::empty;
 
 /// Largest index that is read; that of a large cluster has 100 KiB.

@@ -9,7 +9,7 @@ use tokio::{
 
 use super::*;
 use crate::config::ServerAccess;
-use crate::member::seats::Kind;
+use crate::upstream::permits::Kind;
 use kubefold_serving::upgrade::{OnceUpgraded, UpgradeAsked};
 use kubefold_wire::info::proxied;
 

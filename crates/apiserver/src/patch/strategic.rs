@@ -6,7 +6,9 @@ mod lists;
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, go, json::decoded, merge::not_an_object};
+use kubefold_wire::patch::{decoded, not_an_object};
+
+use super::{PatchError, go};
 use crate::schema::{Shape, Type, go_type};
 
 const DIRECTIVE: &str = "$patch";

@@ -27,7 +27,6 @@ mod decode;
 mod formats;
 pub mod openapi;
 mod structural;
-mod text;
 mod time;
 mod validate;
 
@@ -38,8 +37,8 @@ pub use checks::Checks;
 pub use conform::{conform, fill_defaults, prune};
 pub use decode::{Decoded, decode};
 pub use formats::is_known_format;
+pub use kubefold_wire::text::{self, Text, go_quoted, go_type};
 pub use structural::{structural, structural_part};
-pub use text::{Text, go_quoted, go_type};
 pub use time::{canonical_micro_time, canonical_time};
 pub use validate::{bad_value, validate, validate_part, validate_update};
 

@@ -2,7 +2,6 @@ use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::*;
 
-#[path = "oracle.rs"]
 mod oracle;
 
 fn find(paths: &[(u16, &[&str])], json: &str) -> Vec<(u16, String)> {

@@ -1,0 +1,373 @@
+//! The stores of all kinds, and the reflectors that feed them.
+//!
+//! A store starts on the first use of its kind. Members come and go under it: what one says enters as events, and its
+//! silence as nothing.
+//!
+//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`, `respond`, `member`, `catalog`.
+
+mod definitions;
+mod feeds;
+mod figures;
+mod marks;
+mod parts;
+mod poll;
+mod proof;
+mod ready;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Weak, atomic::AtomicU64},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
+    config::{Config, MemberName},
+    member::{Member, Registry, reflector::ReflectorState},
+    placement::policy::Rules,
+    respond::StoresError,
+    store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Revision, Shared},
+};
+use kubefold_table::Printer;
+use kubefold_wire::resource::{EVENT_GROUPS, Gvr};
+
+use marks::Marks;
+use proof::Flight;
+
+pub use {
+    figures::{Following, Held, StoreFigures},
+    marks::Marking,
+    proof::{Scope, Unproven},
+    ready::{Ready, UNKNOWN_WAIT_MAX},
+};
+
+/// A store that nobody has used for so long stops, unless a member is down.
+const IDLE_MAX: Duration = Duration::from_mins(30);
+
+/// The stores of a fleet.
+pub struct Stores {
+    registry: Arc<Registry>,
+    catalogue: FleetCatalogue,
+    shared: ArcSwap<Shared>,
+    rules: ArcSwap<Rules>,
+    polled: Mutex<HashMap<MemberName, Polled>>,
+    running: Mutex<HashMap<Gvr, Arc<Running>>>,
+    /// What knows the parts of placed objects of kinds that nobody reads: see [`parts`].
+    parts: Mutex<HashMap<GroupKind, Arc<Running>>>,
+    /// Keys that no store shows from its start on: resource and key.
+    withheld: Mutex<Vec<(Gvr, String)>>,
+    /// What unfinished writes say of objects of any version, for stores that begin later, too.
+    behind: Mutex<HashMap<ObjectName, Behind>>,
+    telling: Mutex<()>,
+    counted: figures::Counted,
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+    this: Weak<Self>,
+}
+
+/// An object's resource without the version, and its key.
+type ObjectName = (String, String);
+
+/// An object's UID, and the members in which it is behind.
+type Behind = (String, Vec<MemberName>);
+
+/// One kind's store and who feeds it.
+pub struct Running {
+    /// The store.
+    pub store: Arc<FleetStore>,
+    /// It follows parts alone, and is read by nobody.
+    of_parts: bool,
+    /// Up to which of [`Identities::references`](crate::store::Identities::references) all that its objects refer to is
+    /// known.
+    known_at: AtomicU64,
+    /// Of definitions: up to which fleet revision what they define is known to be served.
+    known_definitions: AtomicU64,
+    /// The same of OpenAPI v2.
+    described_definitions: AtomicU64,
+    /// Of definitions: how what they define is printed, and at which revision of them.
+    printers: Mutex<HashMap<Gvr, (Revision, Printer)>>,
+    feeds: Mutex<HashMap<MemberName, Feed>>,
+    /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
+    /// not meet the old removal.
+    leaving: Mutex<HashSet<MemberName>>,
+    used: Mutex<Instant>,
+    cancel: CancellationToken,
+    /// Keys that are withheld since the store began.
+    withheld: Mutex<HashMap<String, Hold>>,
+    marks: Mutex<Marks>,
+    /// Proofs under way, by member and scope.
+    flights: Mutex<HashMap<String, Arc<Flight>>>,
+}
+
+struct Feed {
+    member: Arc<Member>,
+    state: Arc<ReflectorState>,
+    cancel: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Whose discovery is read again and again, until cancelled.
+struct Polled {
+    member: Arc<Member>,
+    cancel: CancellationToken,
+}
+
+impl Stores {
+    /// Makes no store yet.
+    pub fn new(registry: Arc<Registry>, shared: Shared, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            registry,
+            catalogue: FleetCatalogue::new(Vec::new()),
+            shared: ArcSwap::from_pointee(shared),
+            rules: ArcSwap::default(),
+            polled: Mutex::default(),
+            running: Mutex::default(),
+            parts: Mutex::default(),
+            withheld: Mutex::default(),
+            behind: Mutex::default(),
+            telling: Mutex::default(),
+            counted: figures::Counted::default(),
+            tasks,
+            cancel,
+            this: this.clone(),
+        })
+    }
+
+    /// What all stores share.
+    pub fn shared(&self) -> Arc<Shared> {
+        self.shared.load_full()
+    }
+
+    /// What decides where objects go, as configured now.
+    pub fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
+    }
+
+    /// The merged catalogue now.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.catalogue.current()
+    }
+
+    /// What one member serves, as last known. `None` while that is unknown.
+    pub fn member_catalog(&self, name: &MemberName) -> Option<Arc<MemberCatalog>> {
+        self.catalogue.member(name)
+    }
+
+    /// The members.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Takes a new configuration: names first, then who is asked what it serves. The registry has it already.
+    pub fn configure(&self, config: &Config) {
+        let naming = Arc::new(Naming::new(config));
+        let shared = Shared { naming: Arc::clone(&naming), ..Shared::clone(&self.shared.load()) };
+        self.shared.store(Arc::new(shared));
+        self.rules.store(Arc::new(Rules::new(config)));
+        for running in self.all() {
+            running.store.rename(&naming);
+        }
+        let present = config.members.iter().filter(|member| !member.absent);
+        self.catalogue.set_members(present.map(|member| member.name.clone()).collect());
+        self.poll();
+        self.reconcile();
+    }
+
+    /// Follows members and catalogue until cancelled: reflectors begin and end with them.
+    pub async fn follow(self: Arc<Self>) {
+        let mut catalogue = self.catalogue.changes();
+        let mut members = self.registry.changes();
+        loop {
+            self.reconcile();
+            self.follow_parts();
+            let shared = self.shared();
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                Ok(()) = catalogue.changed() => {}
+                Ok(()) = members.changed() => {}
+                () = shared.identities.news() => {}
+                () = tokio::time::sleep(Duration::from_mins(1)) => self.stop_idle(),
+            }
+        }
+    }
+
+    /// Every store, those of parts too.
+    fn all(&self) -> Vec<Arc<Running>> {
+        let mut all: Vec<Arc<Running>> = self.running.lock().values().cloned().collect();
+        all.extend(self.parts.lock().values().cloned());
+        all
+    }
+
+    /// The store of a kind if it runs.
+    pub fn peek(&self, gvr: &Gvr) -> Option<Arc<Running>> {
+        self.running.lock().get(gvr).map(Arc::clone)
+    }
+
+    /// The running stores of all versions and groups in which a resource is served, its own first.
+    pub fn twins(&self, gvr: &Gvr) -> Vec<Arc<Running>> {
+        let catalogue = self.catalogue();
+        let groups = if gvr.is_event() { EVENT_GROUPS.to_vec() } else { vec![&*gvr.group] };
+        let versions = groups.into_iter().flat_map(|group| catalogue.versions_of(group, &gvr.resource));
+        let others = versions.map(|resource| &resource.gvr).filter(|other| *other != gvr);
+        [gvr].into_iter().chain(others).filter_map(|gvr| self.peek(gvr)).collect()
+    }
+
+    /// Has a key not shown until [`Self::show`]: what an earlier process left of a write there is nobody's to see before
+    /// it is whole or gone. For stores that have not begun.
+    pub fn withhold(&self, gvr: &Gvr, key: String) {
+        self.withheld.lock().push((gvr.clone(), key));
+    }
+
+    /// Shows a key that was withheld, as it is now.
+    pub fn show(&self, gvr: &Gvr, key: &str) {
+        self.withheld.lock().retain(|(withheld, name)| withheld != gvr || name != key);
+        let held = self.peek(gvr).and_then(|running| running.withheld.lock().remove(key));
+        drop(held);
+    }
+
+    /// Says in which members the object of that UID is behind; in none, that it has caught up. All versions show it.
+    pub fn set_behind(&self, gvr: &Gvr, key: &str, uid: &str, members: &[MemberName]) {
+        let of = gvr.qualified();
+        // Two who say it do so in one order everywhere.
+        let _in_turn = self.telling.lock();
+        let name = (of.clone(), key.to_owned());
+        if members.is_empty() {
+            self.behind.lock().remove(&name);
+        } else {
+            self.behind.lock().insert(name, (uid.to_owned(), members.to_vec()));
+        }
+        // Not under the lock of all stores: what refers to the object may have to be dressed anew.
+        for running in self.all_running().iter().filter(|running| running.store.spec().gvr.qualified() == of) {
+            running.store.set_behind(key, uid, members);
+        }
+    }
+
+    /// The stores that run now.
+    pub fn all_running(&self) -> Vec<Arc<Running>> {
+        self.running.lock().values().cloned().collect()
+    }
+
+    /// The store of a kind, started where it is not; it may be empty yet.
+    ///
+    /// Errors: nobody serves the kind, or it is not known whether somebody does.
+    pub fn running(&self, gvr: &Gvr) -> Result<Arc<Running>, StoresError> {
+        self.start(gvr)
+    }
+
+    /// The running store of a kind, started where it is not.
+    fn start(&self, gvr: &Gvr) -> Result<Arc<Running>, StoresError> {
+        let mut all = self.running.lock();
+        if let Some(running) = all.get(gvr).filter(|running| !running.store.is_ended()) {
+            *running.used.lock() = Instant::now();
+            return Ok(Arc::clone(running));
+        }
+        let catalogue = self.catalogue();
+        let Some(resource) = catalogue.get(gvr) else {
+            let unknown: Vec<String> = catalogue
+                .unknown
+                .iter()
+                .filter_map(|name| self.registry.get(name.as_str()))
+                .filter(|member| !member.config().absent)
+                .map(|member| member.describe())
+                .collect();
+            if unknown.is_empty() {
+                return Err(StoresError::NotServed);
+            }
+            return Err(StoresError::ExistenceUnknown { gvr: gvr.clone(), causes: unknown });
+        };
+        let running = self.make(resource, false);
+        all.insert(gvr.clone(), Arc::clone(&running));
+        self.feed(&running);
+        Ok(running)
+    }
+
+    fn make(&self, resource: &MergedResource, of_parts: bool) -> Arc<Running> {
+        let spec =
+            KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), resource.scope == catalog::Scope::Namespaced);
+        let this = self.this.clone();
+        let tell = move |changed: &[Referent]| {
+            if let Some(stores) = this.upgrade() {
+                stores.redress(changed);
+            }
+        };
+        let (spec, shared) = (Arc::new(spec), Shared::clone(&self.shared.load()));
+        let store =
+            if of_parts { FleetStore::of_parts(spec, shared, tell) } else { FleetStore::new(spec, shared, tell) };
+        let store = Arc::new(store);
+        let withheld = self.withheld.lock();
+        for ((of, key), (uid, members)) in &*self.behind.lock() {
+            if *of == resource.gvr.qualified() {
+                store.set_behind(key, uid, members);
+            }
+        }
+        let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr && !of_parts).map(|(_, key)| key);
+        let withheld = keys.map(|key| (key.clone(), store.hold(key))).collect();
+        Arc::new(Running {
+            store,
+            of_parts,
+            known_at: AtomicU64::new(u64::MAX),
+            known_definitions: AtomicU64::new(0),
+            described_definitions: AtomicU64::new(0),
+            printers: Mutex::default(),
+            feeds: Mutex::default(),
+            leaving: Mutex::default(),
+            used: Mutex::new(Instant::now()),
+            cancel: self.cancel.child_token(),
+            withheld: Mutex::new(withheld),
+            marks: Mutex::default(),
+            flights: Mutex::default(),
+        })
+    }
+
+    /// Dresses every store anew for identities that changed. The one that they changed in, too: an object may be owned by
+    /// one of its own kind.
+    fn redress(&self, changed: &[Referent]) {
+        for running in self.all() {
+            running.store.redress(changed);
+        }
+    }
+
+    /// Brings every store's reflectors in line with members and catalogue.
+    fn reconcile(&self) {
+        for running in self.all() {
+            self.feed(&running);
+            let catalogue = self.catalogue();
+            let gvr = &running.store.spec().gvr;
+            let is_fed = !running.feeds.lock().is_empty() || !running.leaving.lock().is_empty();
+            if catalogue.get(gvr).is_none() && catalogue.complete() && !is_fed {
+                running.store.end();
+                running.cancel.cancel();
+                self.running.lock().retain(|_, kept| !Arc::ptr_eq(kept, &running));
+                self.parts.lock().retain(|_, kept| !Arc::ptr_eq(kept, &running));
+            }
+        }
+    }
+
+    /// Stops stores that nobody has used for long, but none while a member is down: it could not be filled again.
+    fn stop_idle(&self) {
+        if self.registry.members().iter().any(|member| member.health().is_down()) {
+            return;
+        }
+        self.end_parts();
+        let is_idle = |running: &Running| running.store.watchers() == 0 && running.used.lock().elapsed() > IDLE_MAX;
+        let idle: Vec<Arc<Running>> =
+            self.running.lock().values().filter(|running| is_idle(running)).cloned().collect();
+        for running in idle {
+            if !self.takes_over(&running) {
+                continue;
+            }
+            let mut all = self.running.lock();
+            // Somebody may have come meanwhile.
+            if is_idle(&running) {
+                tracing::info!(kind = %running.store.spec().label(), "stopping an idle store");
+                running.cancel.cancel();
+                all.retain(|_, kept| !Arc::ptr_eq(kept, &running));
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Which stores may be read, and what a reader must be told: docs/design/reads.md#unknown-members.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    catalog::Catalogue,
+    config::MemberName,
+    member::{Member, reflector::ReflectorState},
+    respond::StoresError,
+    store::FleetStore,
+    stores::{Running, Stores},
+    upstream::Health,
+    view::Mode,
+};
+use kubefold_wire::resource::Gvr;
+
+/// How long a read waits for members that are not known yet.
+pub const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long one of the lenient view does, while they may yet come.
+const LENIENT_WAIT_MAX: Duration = Duration::from_secs(3);
+/// A member that has been asked and has not said a word for so long may be hanging; it is down after two such probes.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// A store that may be read, and what a reader must be told.
+#[derive(Clone)]
+pub struct Ready {
+    /// The store.
+    pub running: Arc<Running>,
+    /// One sentence per member whose last known state is shown, or that is left out.
+    pub warnings: Vec<String>,
+}
+
+impl Ready {
+    /// The store.
+    pub fn store(&self) -> &Arc<FleetStore> {
+        &self.running.store
+    }
+}
+
+impl Stores {
+    /// The store of a kind, with every member in that serves it.
+    ///
+    /// `only` names the one member that the reader asks about, if it is one.
+    /// Errors: nobody serves the kind (404), or a member is still unknown when the wait is over (503).
+    pub async fn ready(&self, gvr: &Gvr, only: Option<&MemberName>) -> Result<Ready, StoresError> {
+        self.ready_in(gvr, only, Mode::Whole).await
+    }
+
+    /// The same in a view of the fleet: the lenient one leaves unknown members out, unless it is asked about one by name;
+    /// the strict one refuses what another would warn of.
+    ///
+    /// Errors: as [`Self::ready`].
+    pub async fn ready_in(&self, gvr: &Gvr, only: Option<&MemberName>, mode: Mode) -> Result<Ready, StoresError> {
+        let is_lenient = mode == Mode::Lenient && only.is_none();
+        let deadline = Instant::now() + if is_lenient { LENIENT_WAIT_MAX } else { UNKNOWN_WAIT_MAX };
+        self.settled(gvr, only, deadline, is_lenient).await;
+        let running = self.start(gvr).map_err(|error| match error {
+            StoresError::ExistenceUnknown { .. } if is_lenient => StoresError::NotServed,
+            error => error,
+        })?;
+        match self.filled(&running, only, deadline, is_lenient).await {
+            Err(_) if is_lenient => {}
+            filled => filled?,
+        }
+        let unknown_parts = self.known_parts(&running, only, deadline).await;
+        running.store.open();
+        let mut warnings = self.warnings(&running, only);
+        warnings.extend(unknown_parts);
+        if is_lenient {
+            warnings.extend(self.unknown(&running, None).iter().map(|member| left_out(&running, member)));
+        }
+        if mode == Mode::Strict && !warnings.is_empty() {
+            return Err(StoresError::NotCurrent(warnings));
+        }
+        Ok(Ready { warnings, running })
+    }
+
+    /// Waits until it is known what the members serve that are asked about: one that has never answered may serve the
+    /// kind as well.
+    async fn settled(&self, gvr: &Gvr, only: Option<&MemberName>, deadline: Instant, is_lenient: bool) {
+        let mut changes = self.catalogue.changes();
+        loop {
+            changes.borrow_and_update();
+            let catalogue = self.catalogue();
+            let unknown: Vec<Arc<Member>> =
+                catalogue.unknown.iter().filter_map(|name| self.registry.get(name.as_str())).collect();
+            if self.is_settled(&catalogue, gvr, only) || is_in_vain(&unknown, is_lenient, None) {
+                return;
+            }
+            if tokio::time::timeout_at(deadline, changes.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Says whether the catalogue is known of every member that is asked about.
+    fn is_settled(&self, catalogue: &Catalogue, gvr: &Gvr, only: Option<&MemberName>) -> bool {
+        match only {
+            Some(only) => !catalogue.unknown.contains(only) && catalogue.get(gvr).is_some(),
+            None => catalogue.unknown.iter().all(|name| self.is_left_out(name)),
+        }
+    }
+
+    /// Says whether nobody waits for a member: it was declared absent, or what it holds is shown as another member's.
+    fn is_left_out(&self, name: &MemberName) -> bool {
+        self.registry.get(name.as_str()).is_none_or(|member| member.config().absent || member.twin_of().is_some())
+    }
+
+    /// Waits until every member that is asked about is filled.
+    async fn filled(
+        &self,
+        running: &Running,
+        only: Option<&MemberName>,
+        deadline: Instant,
+        is_lenient: bool,
+    ) -> Result<(), StoresError> {
+        let mut changes = running.store.subscribe();
+        loop {
+            changes.borrow_and_update();
+            let unknown = self.unknown(running, only);
+            if unknown.is_empty() {
+                return Ok(());
+            }
+            if is_in_vain(&unknown, is_lenient, Some(running)) || running.is_unordered() {
+                return Err(unread(running, &unknown));
+            }
+            let changed = tokio::time::timeout_at(deadline, changes.changed()).await;
+            if changed.is_err() || running.store.is_ended() {
+                return Err(unread(running, &self.unknown(running, only)));
+            }
+        }
+    }
+
+    /// Members whose objects of this kind have not been held completely since kubefold started.
+    pub fn unknown(&self, running: &Running, only: Option<&MemberName>) -> Vec<Arc<Member>> {
+        let catalogue = self.catalogue();
+        let serving = catalogue.serving_members(&running.store.spec().gvr);
+        let members = self.registry.members();
+        members
+            .iter()
+            .filter(|member| !member.config().absent)
+            .filter(|member| only.map_or_else(|| member.twin_of().is_none(), |only| only == member.name()))
+            .filter(|member| serving.contains(member.name()) || catalogue.unknown.contains(member.name()))
+            .filter(|member| !running.store.is_filled(member.name()))
+            .cloned()
+            .collect()
+    }
+
+    /// The store of a kind after the bounded wait for its members, of whom some may be unknown still. `None`: nobody is
+    /// known to serve the kind.
+    pub async fn known(&self, gvr: &Gvr) -> Option<Arc<Running>> {
+        // Whoever is unknown after the wait is asked for by name.
+        let _waited = self.ready(gvr, None).await;
+        self.peek(gvr)
+    }
+
+    /// Says whether a kind that can be watched is in no store all the same: its revisions are no decimal numbers.
+    pub fn is_unordered(&self, gvr: &Gvr) -> bool {
+        self.peek(gvr).is_some_and(|running| running.is_unordered())
+    }
+
+    fn warnings(&self, running: &Running, only: Option<&MemberName>) -> Vec<String> {
+        let is_asked = |name: &MemberName| only.is_none_or(|only| only == name);
+        let gvr = &running.store.spec().gvr;
+        let mut warnings: Vec<String> = running
+            .feeds
+            .lock()
+            .values()
+            .filter(|feed| is_asked(feed.member.name()))
+            .filter(|feed| feed.member.twin_of().is_none() || running.store.is_filled(feed.member.name()))
+            .filter_map(|feed| stale(&feed.member, &feed.state))
+            .collect();
+        let members = self.registry.members();
+        let is_copy = |member: &&Arc<Member>| member.twin_of().is_some() && !running.store.is_filled(member.name());
+        warnings
+            .extend(members.iter().filter(is_copy).map(|copy| format!("member {}; it is left out", copy.describe())));
+        warnings.sort();
+        let catalogue = self.catalogue();
+        for (member, version) in catalogue.members_serving_other_version(gvr) {
+            if !is_asked(member) {
+                continue;
+            }
+            warnings.push(format!(
+                "member {member} serves {} in version {version} only: its objects are left out",
+                gvr.qualified()
+            ));
+        }
+        let conflicting = catalogue.get(gvr).map(|resource| resource.conflicting.as_slice()).unwrap_or_default();
+        for member in conflicting.iter().filter(|member| is_asked(member)) {
+            warnings.push(format!(
+                "member {member} serves {} with another kind or scope than the first member that has it: its objects are \
+                 left out",
+                gvr.qualified()
+            ));
+        }
+        warnings
+    }
+
+    /// One sentence per member of which it is not known whether it serves a kind.
+    pub fn left_out_unseen(&self, resource: &str) -> Vec<String> {
+        let catalogue = self.catalogue();
+        let unknown = catalogue.unknown.iter().filter(|name| !self.is_left_out(name));
+        let sentence = |member: Arc<Member>| {
+            let (name, why) = (member.name(), member.describe());
+            format!(
+                "whether member {name} has {resource} is not known, and they are left out: {name} has not answered since kubefold started ({why})"
+            )
+        };
+        unknown.filter_map(|name| self.registry.get(name.as_str())).map(sentence).collect()
+    }
+
+    /// Members that a watcher of this store sees the last known state of.
+    pub fn stale(&self, running: &Running) -> Vec<String> {
+        let feeds = running.feeds.lock();
+        let mut names: Vec<String> = feeds
+            .values()
+            .filter(|feed| stale(&feed.member, &feed.state).is_some())
+            .map(|feed| feed.member.name().to_string())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Running {
+    /// Says whether a member's revisions are no decimal numbers, while no member has filled the store: then it is the kind
+    /// that is so. One member alone that says such things of a kind that others order stays unknown.
+    fn is_unordered(&self) -> bool {
+        let feeds = self.feeds.lock();
+        feeds.values().any(|feed| feed.state.is_unordered()) && !feeds.keys().any(|member| self.store.is_filled(member))
+    }
+
+    /// Why a member is not followed, in one line.
+    pub(super) fn describe(&self, member: &Member) -> String {
+        let trouble = self.feeds.lock().get(member.name()).and_then(|feed| feed.state.trouble());
+        match trouble {
+            Some(trouble) if !member.health().is_down() => {
+                format!("{} for {}s: {}", member.name(), trouble.since.elapsed().as_secs(), trouble.cause)
+            }
+            Some(_) | None => member.describe(),
+        }
+    }
+}
+
+/// Members have not listed their objects of a kind yet.
+fn unread(running: &Running, unknown: &[Arc<Member>]) -> StoresError {
+    StoresError::Unread {
+        resource: running.store.spec().gvr.resource.to_string(),
+        members: unknown.iter().map(|member| member.name().to_string()).collect(),
+        causes: unknown.iter().map(|member| running.describe(member)).collect(),
+    }
+}
+
+/// One sentence about a member that the lenient view shows nothing of.
+fn left_out(running: &Running, member: &Member) -> String {
+    let resource = &running.store.spec().gvr.resource;
+    format!(
+        "the {resource} of member {} have not been read since kubefold started ({}) and are left out",
+        member.name(),
+        running.describe(member)
+    )
+}
+
+/// Says whether nothing is to be waited for: one of them is lost. In the lenient view: there is none of whom it may soon be
+/// known.
+fn is_in_vain(unknown: &[Arc<Member>], is_lenient: bool, running: Option<&Running>) -> bool {
+    if !is_lenient {
+        return unknown.iter().any(|member| is_lost(member));
+    }
+    let is_long = |age: Option<Duration>| age.is_some_and(|age| age >= LENIENT_WAIT_MAX);
+    let trouble = |member: &Member| running?.feeds.lock().get(member.name())?.state.trouble();
+    unknown.iter().all(|member| {
+        let health = member.health();
+        health.is_down()
+            || is_long(health.age(Instant::now()))
+            || is_long(trouble(member).map(|trouble| trouble.since.elapsed()))
+    })
+}
+
+/// Says whether waiting for a member is useless: it has been down for as long as a reader would wait.
+fn is_lost(member: &Member) -> bool {
+    let health = member.health();
+    health.is_down() && health.age(Instant::now()).is_some_and(|age| age >= UNKNOWN_WAIT_MAX)
+}
+
+/// One sentence, if what the store shows of the member may be old.
+fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
+    if member.health().is_down() {
+        return Some(format!("member {}; its last known state is shown", member.describe()));
+    }
+    if let Some(trouble) = state.trouble() {
+        return Some(format!(
+            "member {} has not been followed for {}s: {}; its last known state is shown",
+            member.name(),
+            trouble.since.elapsed().as_secs(),
+            trouble.cause
+        ));
+    }
+    // Its watch is open, but nothing may come through it: its etcd is gone, or it hangs.
+    if let Health::Degraded { .. } = member.health() {
+        return Some(format!("member {}; what is shown of it may be old", member.describe()));
+    }
+    let silent = member.silent_for().filter(|silent| *silent >= SILENCE_MAX)?;
+    Some(format!("member {} has not answered for {}s; what is shown of it may be old", member.name(), silent.as_secs()))
+}

@@ -1,0 +1,204 @@
+//! From a member's [`Access`] to an address, a TLS identity and a credential, by kube's own rules.
+
+use std::{fs, path::PathBuf, sync::Arc, time::SystemTime};
+
+use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, Uri, header};
+use http_body_util::Empty;
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::{
+    client::ConfigExt,
+    config::{Config, KubeConfigOptions, Kubeconfig},
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
+
+use crate::{
+    config::{Access, PemSource, ServerAccess},
+    upstream::error::Failure,
+};
+
+/// Where a pod finds its service account (kube reads the same paths).
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Adds `Authorization`, refreshing what expires.
+type Authorizer = BoxCloneSyncService<Request<Empty<Bytes>>, Response<Option<HeaderValue>>, BoxError>;
+
+/// Everything that it takes to speak to a member, as it was when it was read.
+pub(crate) struct Credentials {
+    /// Scheme, authority and path prefix of the API server.
+    pub(crate) base: Uri,
+    /// Trust and client certificate; ALPN offers HTTP/2 and 1.1.
+    pub(crate) tls: Arc<rustls::ClientConfig>,
+    /// The same without HTTP/2, in which nothing can be upgraded.
+    pub(crate) tls_http1: Arc<rustls::ClientConfig>,
+    /// The name to verify, when not the host's.
+    pub(crate) server_name: Option<String>,
+    /// An `http` or `socks5` proxy on the way.
+    pub(crate) proxy: Option<Uri>,
+    /// True if a program gave it, which may know a newer one by now.
+    pub(crate) from_plugin: bool,
+    authorizer: Option<Authorizer>,
+}
+
+impl Credentials {
+    /// Reads them all. Exec plugins run here, so it blocks.
+    pub(crate) fn read(access: &Access) -> Result<Self, Failure> {
+        let config = kube_config(access).map_err(|error| Failure::Credential(error.to_string().into()))?;
+        let refuse = |text: String| Failure::Credential(text.into());
+        if config.auth_info.impersonate.is_some() || config.auth_info.impersonate_groups.is_some() {
+            return Err(refuse("its kubeconfig user has `as`; kubefold impersonates its callers itself".into()));
+        }
+        if let Some(scheme) = config.proxy_url.as_ref().map(|proxy| proxy.scheme_str().unwrap_or_default())
+            && !matches!(scheme, "http" | "socks5")
+        {
+            return Err(refuse(format!("its proxy URL has scheme {scheme:?}; http and socks5 are supported")));
+        }
+        let mut tls = config.rustls_client_config().map_err(|error| refuse(error.to_string()))?;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let mut tls_http1 = tls.clone();
+        tls_http1.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let layer = config.auth_layer().map_err(|error| refuse(error.to_string()))?;
+        let authorizer = layer.map(|layer| {
+            // kube's layer wraps a whole client; here the client only hands back the header.
+            let inner = service_fn(|request: Request<Empty<Bytes>>| async move {
+                Ok::<_, BoxError>(Response::new(request.headers().get(header::AUTHORIZATION).cloned()))
+            });
+            BoxCloneSyncService::new(layer.layer(inner))
+        });
+        Ok(Self {
+            from_plugin: config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some(),
+            base: config.cluster_url,
+            tls: Arc::new(tls),
+            tls_http1: Arc::new(tls_http1),
+            server_name: config.tls_server_name,
+            proxy: config.proxy_url,
+            authorizer,
+        })
+    }
+
+    /// The `Authorization` of the next request.
+    pub(crate) async fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
+        let Some(authorizer) = &self.authorizer else { return Ok(None) };
+        let request = Request::new(Empty::new());
+        let answered = authorizer.clone().oneshot(request).await;
+        answered.map(Response::into_body).map_err(|error| Failure::Credential(error.to_string().into()))
+    }
+}
+
+/// The state of every file that credentials were read from: another one means to read them again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
+
+impl Fingerprint {
+    /// Looks at every file that `access` names, and at those that its kubeconfig names.
+    pub(crate) fn of(access: &Access) -> Self {
+        Self(files(access).into_iter().map(|path| (path.clone(), state(&path))).collect())
+    }
+
+    /// Looks at the same files again: no file is read.
+    pub(crate) fn again(&self) -> Self {
+        Self(self.0.iter().map(|(path, _)| (path.clone(), state(path))).collect())
+    }
+}
+
+/// Projected volumes swap symbolic links, which this follows.
+fn state(path: &PathBuf) -> Option<(SystemTime, u64)> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.modified().ok()?, file.len()))
+}
+
+fn files(access: &Access) -> Vec<PathBuf> {
+    match access {
+        Access::InCluster => ["token", "ca.crt"].map(|file| PathBuf::from(SERVICE_ACCOUNT).join(file)).into(),
+        Access::Server(server) => {
+            let pair = server.client_certificate.iter().flat_map(|(certificate, key)| [certificate, key]);
+            let pems = server.certificate_authority.iter().chain(pair);
+            pems.filter_map(|pem| pem.file.clone()).chain(server.token_file.clone()).collect()
+        }
+        Access::Kubeconfig { path, .. } => {
+            let mut files = vec![path.clone()];
+            let Ok(kubeconfig) = Kubeconfig::read_from(path) else { return files };
+            let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+            files.extend(clusters.filter_map(|cluster| cluster.certificate_authority.clone()).map(PathBuf::from));
+            for user in kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref()) {
+                let named = [&user.client_certificate, &user.client_key, &user.token_file];
+                files.extend(named.into_iter().flatten().map(PathBuf::from));
+            }
+            files
+        }
+    }
+}
+
+fn kube_config(access: &Access) -> Result<Config, BoxError> {
+    let mut config = match access {
+        Access::Kubeconfig { path, context, .. } => from_kubeconfig(path, context.as_deref())?,
+        Access::Server(server) => from_server(server)?,
+        Access::InCluster => Config::incluster()?,
+    };
+    // kube would retry a POST that was answered 504 (`kube-client/src/client/retry.rs`). Its client is not
+    // used here, but nobody who finds this value shall be surprised.
+    config.default_retry = false;
+    // kube reads a token file with its last newline, which no header may hold, and only once a minute.
+    // The file is part of the fingerprint, so what is read here is never older than one probe.
+    if let Some(path) = config.auth_info.token_file.take() {
+        let token = fs::read_to_string(&path).map_err(|error| format!("token file {path}: {error}"))?;
+        config.auth_info.token = Some(token.trim().to_owned().into());
+    }
+    Ok(config)
+}
+
+fn from_kubeconfig(path: &PathBuf, context: Option<&str>) -> Result<Config, BoxError> {
+    let kubeconfig = Kubeconfig::read_from(path)?;
+    let context = context.map(str::to_owned).or_else(|| kubeconfig.current_context.clone());
+    let named = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context.as_ref());
+    let cluster_name = named.and_then(|named| named.context.as_ref()).map(|context| context.cluster.clone());
+    let cluster = kubeconfig.clusters.iter().find(|named| Some(&named.name) == cluster_name.as_ref());
+    let own_proxy = cluster
+        .and_then(|named| named.cluster.as_ref())
+        .is_some_and(|cluster| cluster.proxy_url.as_ref().is_some_and(|proxy| !proxy.is_empty()));
+    let options = KubeConfigOptions { context, cluster: None, user: None };
+    // `Config::from_custom_kubeconfig` is async in name only.
+    let mut config = futures::executor::block_on(Config::from_custom_kubeconfig(kubeconfig, &options))?;
+    if !own_proxy {
+        config.proxy_url = environment_proxy(&config.cluster_url);
+    }
+    Ok(config)
+}
+
+fn from_server(server: &ServerAccess) -> Result<Config, BoxError> {
+    let mut config = Config::new(server.server.parse()?);
+    if let Some(authority) = &server.certificate_authority {
+        let pem = text(authority)?;
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        let certificates = certificates.map_err(|error| format!("certificate authority: {error}"))?;
+        config.root_cert = Some(certificates.iter().map(|certificate| certificate.to_vec()).collect());
+    }
+    if let Some((certificate, key)) = &server.client_certificate {
+        config.auth_info.client_certificate_data = Some(BASE64.encode(text(certificate)?));
+        config.auth_info.client_key_data = Some(BASE64.encode(text(key)?).into());
+    }
+    config.auth_info.token = server.token.clone().map(Into::into);
+    config.auth_info.token_file = server.token_file.as_ref().map(|path| path.display().to_string());
+    config.tls_server_name.clone_from(&server.tls_server_name);
+    config.proxy_url = match &server.proxy_url {
+        Some(proxy) => Some(proxy.parse()?),
+        None => environment_proxy(&config.cluster_url),
+    };
+    Ok(config)
+}
+
+/// The PEM as its file has it now, or as it was configured.
+fn text(source: &PemSource) -> Result<String, BoxError> {
+    let Some(path) = &source.file else { return Ok(source.pem.clone()) };
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+/// The proxy that the environment wants for `server`, as client-go would choose: loopback is never proxied, and
+/// `NO_PROXY` is about the server. (kube 5.0.0 asks `NO_PROXY` about the proxy: `config/file_loader.rs`.)
+fn environment_proxy(server: &Uri) -> Option<Uri> {
+    let host = server.host()?.trim_start_matches('[').trim_end_matches(']');
+    let loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if loopback { None } else { Matcher::from_env().intercept(server).map(|proxy| proxy.uri().clone()) }
+}

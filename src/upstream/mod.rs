@@ -1,0 +1,29 @@
+//! The way to one member: credentials, connections, tunnels, limits, whom a request is made for, and what went wrong on it.
+//!
+//! [`Upstream`] sends; [`impersonate`] writes a caller into the headers; [`error`] and [`cause`] sort what failed;
+//! [`health`] is the state machine that traffic and probes feed. Whose way it is, `member` knows.
+//!
+//! May name: `config`, `observe`.
+
+pub(crate) mod access;
+mod answer;
+pub mod cause;
+pub(crate) mod client;
+pub(crate) mod dial;
+pub mod error;
+pub mod health;
+pub(crate) mod impersonate;
+pub(crate) mod permits;
+mod pool;
+pub(crate) mod tunnel;
+mod upgrade;
+
+pub use {
+    answer::{UpResponseBody, collect},
+    client::{Class, UpBody, Upstream},
+    error::{Blame, Failure, Retry, UpstreamError},
+    health::Health,
+    impersonate::{ImpersonateError, impersonate, strip},
+    permits::TooManyStreams,
+    upgrade::Upgrade,
+};
