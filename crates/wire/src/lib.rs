@@ -8,6 +8,7 @@ pub mod duration;
 pub mod fields;
 pub mod form;
 pub mod info;
+pub mod invalid;
 pub mod list;
 pub mod locate;
 pub mod matching;

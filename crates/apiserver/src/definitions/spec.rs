@@ -5,9 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::{fault::Fault, schema};
+use super::schema;
 use crate::schema::{bad_value, go_quoted};
-use kubefold_wire::names::{dns_subdomain, dns1035_label};
+use kubefold_wire::{
+    names::{dns_subdomain, dns1035_label},
+    status::Cause as Fault,
+};
 
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];

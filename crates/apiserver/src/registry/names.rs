@@ -4,13 +4,7 @@
 
 use serde_json::Value;
 
-use crate::{
-    kinds::Kind,
-    registry::{
-        errors::{cause, invalid_value},
-        meta,
-    },
-};
+use crate::{kinds::Kind, registry::meta};
 use kubefold_wire::{
     media::is_built_in,
     names::{NameRule, dns_label, label_value, qualified_name},
@@ -38,26 +32,25 @@ pub(super) fn faults(kind: &Kind, object: &Value) -> Vec<Cause> {
     let base = meta::text(object, "generateName");
     if !base.is_empty() {
         let wrong = rule.wrong_prefix(base);
-        causes.extend(wrong.iter().map(|why| invalid_value("metadata.generateName", base, why)));
+        causes.extend(wrong.iter().map(|why| Cause::invalid_text("metadata.generateName", base, why)));
     }
     let name = meta::text(object, "name");
     if name.is_empty() {
-        let message = "Required value: name or generateName is required";
-        causes.push(cause("FieldValueRequired", "metadata.name", message));
+        causes.push(Cause::required("metadata.name", "name or generateName is required"));
     } else {
         let wrong = rule.wrong(name);
-        causes.extend(wrong.iter().map(|why| invalid_value("metadata.name", name, why)));
+        causes.extend(wrong.iter().map(|why| Cause::invalid_text("metadata.name", name, why)));
     }
     let namespace = meta::text(object, "namespace");
     if kind.namespaced {
         if namespace.is_empty() {
-            causes.push(cause("FieldValueRequired", "metadata.namespace", "Required value"));
+            causes.push(Cause::required("metadata.namespace", ""));
         } else {
             let wrong = dns_label(namespace);
-            causes.extend(wrong.iter().map(|why| invalid_value("metadata.namespace", namespace, why)));
+            causes.extend(wrong.iter().map(|why| Cause::invalid_text("metadata.namespace", namespace, why)));
         }
     } else if !namespace.is_empty() {
-        causes.push(cause("FieldValueForbidden", "metadata.namespace", "Forbidden: not allowed on this type"));
+        causes.push(Cause::forbidden("metadata.namespace", "not allowed on this type"));
     }
     causes.extend(faults_of_maps(object));
     causes.extend(faults_of_owners(object));
@@ -82,20 +75,20 @@ pub(super) fn faults_of_update(new: &Value, old: &Value) -> Vec<Cause> {
                  []string{{{}}}",
                 added.join(", ")
             );
-            causes.push(cause("FieldValueForbidden", "metadata.finalizers", message));
+            causes.push(Cause::new("FieldValueForbidden", "metadata.finalizers", message));
         }
     }
     let generation = |object: &Value| meta::field(object, "generation").as_i64().unwrap_or_default();
     if generation(new) < generation(old) {
         let message = format!("Invalid value: {}: must not be decremented", generation(new));
-        causes.push(cause("FieldValueInvalid", "metadata.generation", message));
+        causes.push(Cause::new("FieldValueInvalid", "metadata.generation", message));
     }
     for name in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let (now, before) = (meta::field(new, name), meta::field(old, name));
         if now != before {
             let shown = if now.is_null() { "null".to_owned() } else { now.to_string() };
             let message = format!("Invalid value: {shown}: field is immutable");
-            causes.push(cause("FieldValueInvalid", &format!("metadata.{name}"), message));
+            causes.push(Cause::new("FieldValueInvalid", format!("metadata.{name}"), message));
         }
     }
     causes
@@ -106,19 +99,19 @@ fn faults_of_maps(object: &Value) -> Vec<Cause> {
     let fields = |name| meta::field(object, name).as_object().into_iter().flatten();
     for (key, value) in fields("labels") {
         let wrong = qualified_name(key);
-        causes.extend(wrong.iter().map(|why| invalid_value("metadata.labels", key, why)));
+        causes.extend(wrong.iter().map(|why| Cause::invalid_text("metadata.labels", key, why)));
         let value = value.as_str().unwrap_or_default();
-        causes.extend(label_value(value).iter().map(|why| invalid_value("metadata.labels", value, why)));
+        causes.extend(label_value(value).iter().map(|why| Cause::invalid_text("metadata.labels", value, why)));
     }
     let mut bytes = 0;
     for (key, value) in fields("annotations") {
         bytes += key.len() + value.as_str().unwrap_or_default().len();
         let wrong = qualified_name(&key.to_lowercase());
-        causes.extend(wrong.iter().map(|why| invalid_value("metadata.annotations", key, why)));
+        causes.extend(wrong.iter().map(|why| Cause::invalid_text("metadata.annotations", key, why)));
     }
     if bytes > ANNOTATION_BYTES_MAX {
         let message = format!("Too long: may not be more than {ANNOTATION_BYTES_MAX} bytes");
-        causes.push(cause("FieldValueTooLong", "metadata.annotations", message));
+        causes.push(Cause::new("FieldValueTooLong", "metadata.annotations", message));
     }
     causes
 }
@@ -133,11 +126,11 @@ fn faults_of_owners(object: &Value) -> Vec<Cause> {
         let version = text("apiVersion");
         if !version.is_empty() && split_api_version(version).is_none_or(|(_, version)| version.is_empty()) {
             let why = "must be <group>/<version> or <version>";
-            causes.push(invalid_value(&at("apiVersion"), version, why));
+            causes.push(Cause::invalid_text(at("apiVersion"), version, why));
         }
         for name in ["apiVersion", "kind", "name", "uid"] {
             if text(name).is_empty() {
-                causes.push(cause("FieldValueRequired", &at(name), "Required value: must not be empty"));
+                causes.push(Cause::required(at(name), "must not be empty"));
             }
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
@@ -148,7 +141,7 @@ fn faults_of_owners(object: &Value) -> Vec<Cause> {
                      references for {first} and {name}",
                     Value::from(owners)
                 );
-                causes.push(cause("FieldValueInvalid", "metadata.ownerReferences", message));
+                causes.push(Cause::new("FieldValueInvalid", "metadata.ownerReferences", message));
             }
             controller.get_or_insert(name);
         }
@@ -161,14 +154,14 @@ fn faults_of_finalizers(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     for finalizer in &finalizers {
         let wrong = qualified_name(finalizer);
-        causes.extend(wrong.iter().map(|why| invalid_value("metadata.finalizers", finalizer, why)));
+        causes.extend(wrong.iter().map(|why| Cause::invalid_text("metadata.finalizers", finalizer, why)));
     }
     let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
         let shown: Vec<String> = finalizers.iter().map(|finalizer| format!("{finalizer:?}")).collect();
         let message =
             format!("Invalid value: [{}]: finalizer orphan and foregroundDeletion cannot be both set", shown.join(","));
-        causes.push(cause("FieldValueInvalid", "metadata.finalizers", message));
+        causes.push(Cause::new("FieldValueInvalid", "metadata.finalizers", message));
     }
     causes
 }

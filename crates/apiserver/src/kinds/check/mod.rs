@@ -18,4 +18,5 @@ pub(super) mod storage;
 pub(super) mod words;
 pub(super) mod workload;
 
-pub(super) use field::{Errors, Path, internal};
+pub(super) use field::internal;
+pub(super) use kubefold_wire::invalid::{Errors, Path};
