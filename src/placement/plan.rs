@@ -9,7 +9,7 @@ use crate::{
         divided::{COMPLETIONS, Division, Field, PARALLELISM, Value, Wholes},
         division::{Share, divide, tie},
         policy::{Policy, Strategy, Terms},
-        scheduling::PodRequirements,
+        scheduling::{Misfit, PodRequirements},
     },
 };
 use kubefold_wire::matching::{Taint, Toleration};
@@ -45,7 +45,7 @@ pub struct Candidate {
     /// Owners named in the body that it does not hold: its garbage collector would delete the part.
     pub missing_owners: Vec<String>,
     /// What [`fits`](crate::placement::scheduling::fits) said.
-    pub fits: Result<(), String>,
+    pub fits: Result<(), Misfit>,
     /// What is free there; `None` if that is not known or was not asked.
     pub capacity: Option<Capacity>,
 }
@@ -476,7 +476,7 @@ fn lacks(order: &Order<'_>, strategy: Strategy, candidate: &Candidate, terms: &T
         return Some(format!("it does not hold the owner {}", candidate.missing_owners.join(", ")));
     }
     if let Err(why) = &candidate.fits {
-        return Some(why.clone());
+        return Some(why.to_string());
     }
     // What is everywhere and runs no pods (a ConfigMap) takes nothing that a taint keeps for others.
     let repelled = order.pod.is_some() || strategy != Strategy::Duplicate;

@@ -2,7 +2,7 @@
 //!
 //! Source: kubernetes/component-helpers `scheduling/corev1/nodeaffinity`, kubernetes/api `core/v1` `ToleratesTaint`.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
@@ -92,34 +92,46 @@ impl PodRequirements {
     }
 }
 
+/// Why no node of a member could ever run a pod.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// The pod names a node that the member does not have, or that its own selector excludes.
+    #[error("it has no node {0:?} that the pod may run on")]
+    NoNode(String),
+    /// A taint, by its key, repels the pod from each node that matches.
+    #[error("every node that matches has a taint the pod does not tolerate, such as {0}")]
+    Tainted(String),
+    /// Node selector and affinity take no node.
+    #[error("none of its nodes matches the node selector and affinity")]
+    NoMatch,
+    /// The pod names objects of other members.
+    #[error("it does not hold {}", .0.join(", "))]
+    NotHeld(Vec<String>),
+}
+
 /// Says whether a node of `nodes` could ever run the pod, or why none could.
 ///
 /// A member without nodes fits: its autoscaler may have none at the moment.
-pub fn fits(pod: &PodRequirements, nodes: &[NodeFacts]) -> Result<(), String> {
+pub fn fits(pod: &PodRequirements, nodes: &[NodeFacts]) -> Result<(), Misfit> {
     if nodes.is_empty() {
         return Ok(());
     }
     if !pod.node_name.is_empty() {
         let there = nodes.iter().any(|node| node.name == pod.node_name && selects(pod, node));
-        return there
-            .then_some(())
-            .ok_or_else(|| format!("it has no node {:?} that the pod may run on", pod.node_name));
+        return there.then_some(()).ok_or_else(|| Misfit::NoNode(pod.node_name.clone()));
     }
-    let mut refusal: Option<Cow<'_, str>> = None;
+    let mut refusal = Misfit::NoMatch;
     for node in nodes {
         if !selects(pod, node) {
             continue;
         }
         match node.taints.iter().find(|taint| forbids(pod, taint)) {
             None => return Ok(()),
-            Some(taint) => {
-                let taint =
-                    format!("every node that matches has a taint the pod does not tolerate, such as {}", taint.key);
-                refusal.get_or_insert(Cow::Owned(taint));
-            }
+            Some(taint) if refusal == Misfit::NoMatch => refusal = Misfit::Tainted(taint.key.clone()),
+            Some(_) => {}
         }
     }
-    Err(refusal.unwrap_or(Cow::Borrowed("none of its nodes matches the node selector and affinity")).into_owned())
+    Err(refusal)
 }
 
 /// Says whether a node would take the pod now, ill or cordoned as it may be.
@@ -208,7 +220,7 @@ mod tests {
         let nodes = [node("a", &[], &[("dedicated", "gpu", "NoSchedule")])];
         assert!(fits(&pod(r#"{"nodeName":"a"}"#), &nodes).is_ok());
         assert!(fits(&pod(r#"{"nodeName":"b"}"#), &nodes).is_err());
-        assert!(fits(&pod("{}"), &nodes).unwrap_err().contains("dedicated"));
+        assert!(fits(&pod("{}"), &nodes).unwrap_err() == Misfit::Tainted("dedicated".into()));
         assert!(fits(&pod(r#"{"tolerations":[{"operator":"Exists"}]}"#), &nodes).is_ok());
         assert!(fits(&pod(r#"{"tolerations":[{"key":"dedicated","value":"gpu"}]}"#), &nodes).is_ok());
         assert!(fits(&pod(r#"{"tolerations":[{"key":"dedicated","value":"cpu"}]}"#), &nodes).is_err());

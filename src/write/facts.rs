@@ -12,7 +12,7 @@ use crate::{
     placement::{
         capacity::capacity,
         plan::{Candidate, Standing},
-        scheduling::{NodeFacts, PodRequirements, fits},
+        scheduling::{Misfit, NodeFacts, PodRequirements, fits},
     },
     store::{Entry, key},
     stores::{Running, Stores},
@@ -165,7 +165,7 @@ fn fits_nodes(
     nodes: Option<&Running>,
     member: &MemberName,
     pod: &PodRequirements,
-) -> Result<(), String> {
+) -> Result<(), Misfit> {
     let Some(running) = nodes else { return Ok(()) };
     let naming = Arc::clone(&stores.shared().naming);
     let snapshot = running.store.snapshot();
