@@ -62,7 +62,7 @@ impl Asked<'_> {
         let tables = Tables::of(stores, &spec.gvr, wanted.transform, *self).await;
         let form = Form::of_object(wanted.transform, spec, &tables)?;
         let (head, body) = response.into_parts();
-        let broken = |error| Status::internal(format!("the answer broke off: {error}"));
+        let broken = |error: BodyError| ReadError::BrokenOff(error.to_string());
         let json = body.collect().await.map_err(broken)?.to_bytes();
         let mut out = Vec::with_capacity(json.len());
         form.document(&json, spec, &mut out);

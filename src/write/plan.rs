@@ -15,7 +15,7 @@ use crate::{
         overrides::overridden,
         plan::{Order, Plan, PlanError, Standing, plan},
         policy::{Policy, Strategy, Subject},
-        scheduling::PodRequirements,
+        scheduling::{Misfit, PodRequirements},
         stamp::{Stamp, stamped},
     },
     respond::Unplaced,
@@ -74,8 +74,7 @@ pub(super) async fn asked<F: Fleet>(
     let mut facts = fleet.facts(ask).await;
     expect_namespace(writer, key, &mut facts);
     for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
-        let names: Vec<&str> = pins.iter().map(|pin| pin.named.as_str()).collect();
-        candidate.fits = Err(format!("it does not hold {}", names.join(", ")));
+        candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.as_str().to_owned()).collect()));
     }
     Ok(Asked { policy, facts, shared, pins, pod })
 }

@@ -4,13 +4,17 @@
 
 pub mod accept;
 pub mod body;
+pub mod duration;
 pub mod fields;
 pub mod form;
 pub mod golang;
 pub mod info;
+pub mod invalid;
 pub mod list;
 pub mod locate;
+pub mod matching;
 pub mod media;
+pub mod names;
 pub mod options;
 pub mod patch;
 pub mod protobuf;

@@ -66,7 +66,7 @@ fn divide_leaves_a_down_member_out_and_each_reason_is_said() {
     all[0].standing = Standing::Down("connection refused for 3 s".into());
     all[1].has_namespace = false;
     all[2].missing_owners = vec!["Thing x".into()];
-    all[3].fits = Err("no node matches".into());
+    all[3].fits = Err(Misfit::NoMatch);
     let p = plan_of(4, &all, None).unwrap();
     assert_eq!(shape(&p), [("e", 4)]);
     assert_eq!(p.left_out.len(), 4);
@@ -78,7 +78,7 @@ fn divide_leaves_a_down_member_out_and_each_reason_is_said() {
     assert_eq!(
         error.to_string(),
         "no member can take it: a: it is declared absent; \
-         b: it does not hold the namespace; c: it does not hold the owner Thing x; d: no node matches; \
+         b: it does not hold the namespace; c: it does not hold the owner Thing x; d: none of its nodes matches the node selector and affinity; \
          e: it does not serve the kind"
     );
 }
@@ -169,7 +169,7 @@ fn one_is_where_the_namespace_is_then_where_most_is_free() {
     };
     assert_eq!(plan_one(&all, None), Ok(vec!["north".into()]));
     assert_eq!(plan_one(&all, Some(&name("east"))), Ok(vec!["east".into()]));
-    all[0].fits = Err("no node matches".into());
+    all[0].fits = Err(Misfit::NoMatch);
     assert_eq!(plan_one(&all, Some(&name("east"))), Ok(vec!["north".into()]), "while they fit");
     all[2].weight = Weight(0);
     all[1].capacity = free(1, 0);

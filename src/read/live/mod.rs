@@ -21,7 +21,7 @@ use crate::{
     read::{Reader, answer::json_response},
     respond::ReadError,
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
-    stores::Target,
+    stores::{Target, names::names},
     upstream::{Class, collect, impersonate},
     view::Mode,
 };

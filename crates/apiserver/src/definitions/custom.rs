@@ -162,7 +162,7 @@ impl Custom {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
         if kind != self.kind {
             let message = format!("Invalid value: {}: must be {}", golang::quoted(kind), self.kind);
-            causes.push(Cause { reason: "FieldValueInvalid".to_owned(), message, field: "kind".to_owned() });
+            causes.push(Cause::new("FieldValueInvalid", "kind", message));
         }
         if let Some(typed) = self.types.named(&self.type_name) {
             causes.extend(match old {
@@ -182,7 +182,7 @@ impl Custom {
 fn replicas(object: &Value, path: &str) -> Option<Cause> {
     let cause = |value: &str, why: &str| {
         let message = format!("Invalid value: {value}: {why}");
-        Some(Cause { reason: "FieldValueInvalid".to_owned(), message, field: path.to_owned() })
+        Some(Cause::new("FieldValueInvalid", path, message))
     };
     let mut place = object;
     for name in path.split('.').skip(1) {

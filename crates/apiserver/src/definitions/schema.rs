@@ -6,8 +6,8 @@
 use kubefold_wire::golang;
 use serde_json::{Map, Value, json};
 
-use super::fault::Fault;
 use crate::schema::{bad_value, is_known_format, prune, structural_part, validate_part};
+use kubefold_wire::status::Cause as Fault;
 
 /// What a kube-apiserver's structural schemas do not have.
 const UNSUPPORTED: &[&str] = &["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
@@ -268,8 +268,7 @@ fn defaults(found: &mut Vec<Fault>, schema: &Value, path: &str) {
         let Some(typed) = types.named("") else { return };
         let mut pruned = default.clone();
         if prune(typed, &mut pruned).is_empty() {
-            for cause in validate_part(typed, default) {
-                let mut fault = Fault::of(cause);
+            for mut fault in validate_part(typed, default) {
                 let dot = if fault.field.is_empty() || fault.field.starts_with('[') { "" } else { "." };
                 fault.field = if fault.field == "<nil>" { fault.field } else { format!("{at}{dot}{}", fault.field) };
                 found.push(fault);

@@ -6,15 +6,12 @@
 use kubefold_wire::golang;
 use serde_json::{Value, json};
 
-use super::{fault::Fault, schema};
+use super::schema;
 use crate::schema::bad_value;
-
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
-                         and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
-                         validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
-                     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex \
-                     used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+use kubefold_wire::{
+    names::{dns_subdomain, dns1035_label},
+    status::Cause as Fault,
+};
 
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
@@ -52,41 +49,27 @@ fn list<'a>(value: &'a Value, at: &str) -> &'a [Value] {
     value.pointer(at).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// All that is wrong with a name, as one message.
+fn joined(wrong: &[String]) -> Option<String> {
+    (!wrong.is_empty()).then(|| wrong.join(","))
+}
+
 fn name(found: &mut Vec<Fault>, definition: &Value, spec: &Value) {
     let name = text(definition, "/metadata/name");
     let wanted = format!("{}.{}", text(spec, "/names/plural"), text(spec, "/group"));
-    if !is_subdomain(name) {
-        found.push(Fault::invalid("metadata.name", &golang::quoted(name), SUBDOMAIN));
-    }
+    found.extend(dns_subdomain(name).iter().map(|why| Fault::invalid("metadata.name", &golang::quoted(name), why)));
     if name != wanted {
         let why = "must be spec.names.plural+\".\"+spec.group";
         found.push(Fault::invalid("metadata.name", &golang::quoted(name), why));
     }
 }
 
-fn is_label(text: &str) -> bool {
-    text.len() <= 63
-        && text.starts_with(|first: char| first.is_ascii_lowercase())
-        && !text.ends_with('-')
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-}
-
-fn is_subdomain(text: &str) -> bool {
-    let part = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    text.len() <= 253 && text.split('.').all(part)
-}
-
 fn group_and_scope(found: &mut Vec<Fault>, spec: &Value) {
     let group = text(spec, "/group");
     if group.is_empty() {
         found.push(Fault::required("spec.group", ""));
-    } else if !is_subdomain(group) {
-        found.push(Fault::invalid("spec.group", &golang::quoted(group), SUBDOMAIN));
+    } else if let Some(why) = joined(&dns_subdomain(group)) {
+        found.push(Fault::invalid("spec.group", &golang::quoted(group), &why));
     } else if !group.contains('.') {
         found.push(Fault::invalid("spec.group", &golang::quoted(group), "should be a domain with at least one dot"));
     }
@@ -114,8 +97,8 @@ fn versions(found: &mut Vec<Fault>, spec: &Value) {
     for (index, version) in all.iter().enumerate() {
         let at = format!("spec.versions[{index}]");
         let name = text(version, "/name");
-        if !is_label(name) {
-            found.push(Fault::invalid(format!("{at}.name"), &golang::quoted(name), LABEL));
+        if let Some(why) = joined(&dns1035_label(name)) {
+            found.push(Fault::invalid(format!("{at}.name"), &golang::quoted(name), &why));
         }
         let warning = version.get("deprecationWarning").and_then(Value::as_str);
         if let Some(warning) = warning.filter(|_| version.get("deprecated") != Some(&Value::Bool(true))) {
@@ -140,8 +123,8 @@ fn versions(found: &mut Vec<Fault>, spec: &Value) {
         let why = "must have exactly one version marked as storage version";
         found.push(Fault::invalid("spec.versions", &shown(spec), why));
     }
-    if let Some(first) = names.first().filter(|first| !is_label(first)) {
-        found.push(Fault::invalid("spec.version", &golang::quoted(first), LABEL));
+    if let Some((first, why)) = names.first().and_then(|first| Some((first, joined(&dns1035_label(first))?))) {
+        found.push(Fault::invalid("spec.version", &golang::quoted(first), &why));
     }
 }
 
@@ -245,21 +228,21 @@ fn names(found: &mut Vec<Fault>, spec: &Value) {
     }
     for name in ["plural", "singular"] {
         let value = said(name);
-        if !value.is_empty() && !is_label(&value) {
-            found.push(Fault::invalid(format!("spec.names.{name}"), &golang::quoted(&value), LABEL));
+        if let Some(why) = joined(&dns1035_label(&value)).filter(|_| !value.is_empty()) {
+            found.push(Fault::invalid(format!("spec.names.{name}"), &golang::quoted(&value), &why));
         }
     }
     for name in ["kind", "listKind"] {
         let value = said(name);
-        if !value.is_empty() && !is_label(&value.to_lowercase()) {
-            let why = format!("may have mixed case, but should otherwise match: {LABEL}");
+        if let Some(why) = joined(&dns1035_label(&value.to_lowercase())).filter(|_| !value.is_empty()) {
+            let why = format!("may have mixed case, but should otherwise match: {why}");
             found.push(Fault::invalid(format!("spec.names.{name}"), &golang::quoted(&value), &why));
         }
     }
     let each = |found: &mut Vec<Fault>, name: &str| {
         for (index, value) in list(spec, &format!("/names/{name}")).iter().filter_map(Value::as_str).enumerate() {
-            if !is_label(value) {
-                found.push(Fault::invalid(format!("spec.names.{name}[{index}]"), &golang::quoted(value), LABEL));
+            if let Some(why) = joined(&dns1035_label(value)) {
+                found.push(Fault::invalid(format!("spec.names.{name}[{index}]"), &golang::quoted(value), &why));
             }
         }
     };

@@ -72,8 +72,7 @@ impl Found {
 }
 
 fn cause(reason: &str, message: String, path: &str) -> Cause {
-    let field = path.strip_prefix('.').unwrap_or(path).to_owned();
-    Cause { reason: reason.to_owned(), message, field }
+    Cause::new(reason, path.strip_prefix('.').unwrap_or(path), message)
 }
 
 fn invalid(path: &str, value: &str, why: &str) -> Cause {

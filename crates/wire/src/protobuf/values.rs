@@ -10,7 +10,7 @@ use super::decode::Entry;
 use super::records::{MalformedRecord, Payload, Records};
 use super::schema::Value;
 use super::{ProtobufError, SchemaError};
-use crate::golang;
+use crate::{duration, golang};
 
 /// What went wrong, before it is known where.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +91,7 @@ pub(super) fn leaf(out: &mut Vec<u8>, value: Value, group: &[Entry<'_>]) -> Resu
         Value::MicroTime => print(out, &micro_time(last)?),
         Value::Duration => {
             let [nanoseconds] = last_fields(&parts(group)?)?;
-            string(out, &go_duration(integer(nanoseconds)?))?;
+            string(out, &duration::print(integer(nanoseconds)?))?;
         }
         Value::Quantity => {
             let [text_field] = last_fields(&parts(group)?)?;
@@ -229,35 +229,6 @@ fn format_time(seconds: i64, nanos: i32, format: &str) -> Result<String, Problem
     // Not jiff's Timestamp, which ends a day before the year 9999 does.
     let time = UNIX_EPOCH.checked_add(SignedDuration::new(seconds, nanos)).map_err(|_| OUT_OF_RANGE)?;
     Ok(time.strftime(format).to_string())
-}
-
-/// Prints nanoseconds as Go's `time.Duration.String`: "1h30m0.5s", "1.5µs", "0s".
-fn go_duration(nanoseconds: i64) -> String {
-    let sign = if nanoseconds < 0 { "-" } else { "" };
-    let size = nanoseconds.unsigned_abs();
-    match size {
-        0 => "0s".to_owned(),
-        1..1_000 => format!("{sign}{size}ns"),
-        1_000..1_000_000 => format!("{sign}{}µs", decimal(size, 3)),
-        1_000_000..1_000_000_000 => format!("{sign}{}ms", decimal(size, 6)),
-        _ => {
-            let minutes = size / 60_000_000_000;
-            let seconds = decimal(size % 60_000_000_000, 9);
-            match (minutes / 60, minutes % 60) {
-                (0, 0) => format!("{sign}{seconds}s"),
-                (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
-                (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
-            }
-        }
-    }
-}
-
-/// Prints `value` divided by ten to the power of `places`, without trailing zeros.
-fn decimal(value: u64, places: u32) -> String {
-    let scale = 10_u64.pow(places);
-    let width = usize::try_from(places).unwrap_or_default();
-    let text = format!("{}.{:0width$}", value / scale, value % scale);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Returns a quantity as it was sent: Go's encoder has made it canonical, and others may write
