@@ -7,13 +7,14 @@ use http_body_util::BodyExt;
 
 use crate::{
     answer::{form::Form, table::Tables},
+    respond::ReadError,
     store::{Entry, KindSpec},
     stores::{Ready, Stores},
     view::Mode,
 };
 use kubefold_serving::{caller::Caller, encode::encode};
 use kubefold_wire::{
-    body::{Body, full},
+    body::{Body, BodyError, full},
     form::OFFERS,
     media::{self, Encoding, Wanted},
     status::Status,

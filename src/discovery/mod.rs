@@ -13,6 +13,7 @@ use crate::{catalog::Catalogue, respond::DiscoveryError};
 use kubefold_wire::{
     accept::{accept_header, negotiate, parse_accept, wants_aggregated, wants_pretty},
     body::{Body, empty, full},
+    discovery::{AGGREGATED, Aggregated, indented, pretty},
     status::Status,
     warning::Warnings,
 };
@@ -107,8 +108,8 @@ impl Discovery {
                     Target::GroupVersion(group, version) => documents.resource_list(group, version)?,
                     Target::Version | Target::Nothing => return Err(DiscoveryError::NoSuchPath),
                 };
-                let pretty = accepted.pretty || wants_pretty(query, headers);
-                Ok(json_response(if pretty { documents::indented(&document) } else { document }))
+                let for_people = accepted.pretty || wants_pretty(query, headers);
+                Ok(json_response(if for_people { indented(&document) } else { document }))
             }
         }
     }
@@ -145,11 +146,11 @@ impl<'a> Target<'a> {
     }
 }
 
-fn aggregated_response(document: &documents::Aggregated, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+fn aggregated_response(document: &Aggregated, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
     let unchanged = headers.get(header::IF_NONE_MATCH) == Some(&document.etag);
     let body = match unchanged {
         true => empty(),
-        false if wants_pretty(query, headers) => full(documents::indented(&document.json)),
+        false if wants_pretty(query, headers) => full(indented(&document.json)),
         false => full(document.json.clone()),
     };
     let mut response = Response::new(body);
@@ -161,8 +162,7 @@ fn aggregated_response(document: &documents::Aggregated, query: Option<&str>, he
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
         // Clients know aggregated discovery by these very parameters.
-        let of_v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        out.insert(header::CONTENT_TYPE, HeaderValue::from_static(of_v2));
+        out.insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
     }
     response
 }
@@ -174,7 +174,7 @@ fn version(catalogue: &Catalogue, headers: &HeaderMap) -> Result<Response<Body>,
         return Err(DiscoveryError::NotAcceptable);
     }
     let server = catalogue.server.as_ref().ok_or_else(|| none_known(catalogue))?;
-    Ok(json_response(documents::pretty(&server.document)))
+    Ok(json_response(pretty(&server.document)))
 }
 
 fn json_response(document: bytes::Bytes) -> Response<Body> {

@@ -20,6 +20,7 @@ use crate::{
 };
 use kubefold_wire::{
     body::{Body, BodyError, full},
+    form::list_metadata,
     options::{At, Match, Options},
     status::Status,
     token::ContinueToken,
@@ -109,18 +110,11 @@ fn write_head(
     remaining: Option<u64>,
     out: &mut Vec<u8>,
 ) {
-    use std::io::Write as _;
     out.push(b'{');
     form.list_type(spec, out);
-    // Writing to memory has no way to fail.
-    let _infallible = write!(out, ",\"metadata\":{{\"resourceVersion\":\"{revision}\"");
-    if let Some(next) = next {
-        let _infallible = write!(out, ",\"continue\":\"{next}\"");
-        if let Some(remaining) = remaining.filter(|remaining| *remaining > 0) {
-            let _infallible = write!(out, ",\"remainingItemCount\":{remaining}");
-        }
-    }
-    out.extend_from_slice(b"},");
+    out.push(b',');
+    list_metadata(revision.0, next, remaining, out);
+    out.push(b',');
     form.begin_items(out);
 }
 

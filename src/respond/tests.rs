@@ -1,10 +1,13 @@
 //! What clients see of each error: its code, its reason, its words.
 
+use std::time::Duration;
+
 use crate::{
     config::MemberName,
     placement::plan::PlanError,
     respond::{ApiError, Blame, DiscoveryError, ReadError, Retry, StreamError, Unplaced},
     store::Revision,
+    upstream::{Failure, TooManyStreams, UpstreamError},
 };
 use kubefold_wire::{
     resource::{Gvk, Gvr},
@@ -87,6 +90,20 @@ fn an_error_and_its_status_have_the_same_words() {
     assert_eq!(codes, [405, 404, 406, 503, 503, 503, 503, 503]);
     let name = told(StreamError::Identifier("a:b:c:d".into()));
     assert_eq!((name.0, name.1), (400, Reason::BadRequest));
+}
+
+#[test]
+fn a_members_failure_names_the_member_and_the_cause() {
+    let west = MemberName::new("west").unwrap();
+    let failed = |failure| UpstreamError::new(&west, failure);
+    let timeout = told(failed(Failure::HeadTimeout(Duration::from_secs(30))));
+    assert_eq!((timeout.0, timeout.2.as_str()), (504, "member west: no answer in 30 s"));
+    assert_eq!((timeout.3, timeout.4), (Blame::Member(west.clone()), Retry::IfRead));
+    let saturated = Status::from(failed(Failure::Saturated { what: "requests", max: 4 }));
+    assert_eq!((saturated.code.as_u16(), saturated.details.retry_after_seconds), (429, Some(1)));
+    let streams = Status::from(TooManyStreams { whose: "kubefold has".into(), max: 2048 });
+    assert_eq!((streams.code.as_u16(), streams.details.retry_after_seconds), (429, Some(1)));
+    assert!(streams.message.starts_with("kubefold has 2048 streams under way already"), "{}", streams.message);
 }
 
 #[test]

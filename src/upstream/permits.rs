@@ -64,9 +64,9 @@ pub(crate) struct Seat {
 #[error("{whose} {max} streams under way already (logs, exec, attach, port-forward, proxy), which is the limit")]
 pub struct TooManyStreams {
     /// Who has them, with the verb: `member east has`.
-    whose: String,
+    pub whose: String,
     /// The limit.
-    max: usize,
+    pub max: usize,
 }
 
 impl Seats {

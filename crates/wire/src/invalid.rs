@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::{status::Cause, text::go_quoted};
+use crate::{golang, status::Cause};
 
 impl Cause {
     /// A cause of a reason.
@@ -31,12 +31,12 @@ impl Cause {
 
     /// A text is wrong.
     pub fn invalid_text(field: impl Into<String>, value: &str, why: &str) -> Self {
-        Self::invalid(field, &go_quoted(value), why)
+        Self::invalid(field, &golang::quoted(value), why)
     }
 
     /// A text is none of the known ones.
     pub fn unsupported(field: impl Into<String>, value: &str, known: &[&str]) -> Self {
-        Self::new("FieldValueNotSupported", field, unsupported(&go_quoted(value), known))
+        Self::new("FieldValueNotSupported", field, unsupported(&golang::quoted(value), known))
     }
 
     /// The field and what is wrong with it, as one sentence.
@@ -154,7 +154,7 @@ fn with(what: &str, why: &str) -> String {
 }
 
 fn unsupported(shown: &str, known: &[&str]) -> String {
-    let known: Vec<String> = known.iter().map(|known| go_quoted(known)).collect();
+    let known: Vec<String> = known.iter().map(|known| golang::quoted(known)).collect();
     format!("Unsupported value: {shown}: supported values: {}", known.join(", "))
 }
 
@@ -164,7 +164,7 @@ struct Shown<'a>(&'a Value);
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Value::String(text) => f.write_str(&go_quoted(text)),
+            Value::String(text) => f.write_str(&golang::quoted(text)),
             other => write!(f, "{other}"),
         }
     }

@@ -4,6 +4,7 @@
 
 pub mod accept;
 pub mod body;
+pub mod discovery;
 pub mod duration;
 pub mod fields;
 pub mod form;
