@@ -14,11 +14,11 @@ use criterion::{Criterion, Throughput};
 use kubefold::{
     config::{Config, MemberName, Names},
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared, Slot, Snapshot},
-    wire::{
-        resource::{Gvk, Gvr},
-        selector::{FieldSelector, LabelSelector, Subject},
-        watch::{Event, EventType},
-    },
+};
+use kubefold_wire::{
+    resource::{Gvk, Gvr},
+    selector::{FieldSelector, LabelSelector, Subject},
+    watch::{Event, EventType},
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::time::Instant;

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use kubefold::table::{Now, Object, Printer};
+use kubefold_table::{Now, Object, Printer};
 
 fn main() {
     let is_test = std::env::args().any(|argument| argument == "--test");

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -21,15 +22,16 @@ use crate::{
     observe::Metrics,
     read::{Freshness, Reader},
     route::Router,
-    serve::{
-        Gate, Handler, Limits, Listener, Published, Served, StateDir, authority,
-        health::Check,
-        tls::{Tls, TlsFiles, read_given},
-    },
+    serve::{Gate, Handler, Published, Served, StateDir, authority},
     store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
-    wire::body::{Body, BodyError},
     write::{Writer, journal::Journal, live::LiveFleet},
 };
+use kubefold_serving::{
+    Limits, Listener, Shutdown,
+    health::Check,
+    tls::{Tls, TlsFiles, read_given},
+};
+use kubefold_wire::body::{Body, BodyError};
 
 /// How soon a shared object's end is written down.
 const LIVES_EVERY: Duration = Duration::from_secs(1);
@@ -66,7 +68,7 @@ pub struct App {
 
 /// Serves until a signal ends it: SIGTERM or SIGINT drain, a second one cuts; SIGHUP reads the configuration again.
 ///
-/// Errors: kubefold cannot start. A [`crate::config::ConfigError`] or [`crate::serve::tls::TlsError`] in the chain
+/// Errors: kubefold cannot start. A [`crate::config::ConfigError`] or [`kubefold_serving::tls::TlsError`] in the chain
 /// is the operator's input.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
@@ -95,7 +97,8 @@ impl App {
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.state_dir)?);
         let security = Security::prepare(&options, &state)?;
-        let listener = Listener::bind(options.listen, Tls::new(&security.files)?, Limits::default()).await?;
+        let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files)?));
+        let listener = Listener::bind(options.listen, tls, Limits::default()).await?;
         let address = listener.address()?;
         let published = Published {
             url: options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string())),
@@ -129,7 +132,7 @@ impl App {
         let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer, metrics));
         let readiness = move || checks(&registry);
         let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone()).counting(served);
-        let serving = listener.serve(gate, draining.clone());
+        let serving = listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() });
         tasks.spawn(async move {
             serving.await;
             members.cancel();

@@ -3,7 +3,6 @@
 //! A request walks `serve -> route -> read | write | stream | discovery -> store | member -> wire`
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
-pub mod apiserver;
 pub mod app;
 pub mod cli;
 pub mod config;
@@ -16,12 +15,5 @@ pub mod route;
 pub mod serve;
 pub mod store;
 pub mod stream;
-pub mod table;
-pub mod wire;
+pub mod view;
 pub mod write;
-
-// What the fuzz targets do, over their seeds.
-#[cfg(test)]
-#[path = "../fuzz/src/targets/mod.rs"]
-#[allow(unreachable_pub, reason = "they are public in the package of the fuzz targets")]
-mod fuzz_targets;

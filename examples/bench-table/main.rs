@@ -3,9 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench panics where it is wrong")]
 
-#[path = "../../tests/e2e/support/mod.rs"]
-mod support;
-
 use std::{process::ExitCode, time::Duration};
 
 use bytes::Bytes;
@@ -14,7 +11,7 @@ use http::{Method, Request, header};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use support::{Api, FleetFile, Kubefold, Member, MemberOptions, eventually};
+use testbed::{Api, FleetFile, Kubefold, Member, MemberOptions, eventually};
 
 const PODS: usize = 5_000;
 const PATH: &str = "/api/v1/pods";

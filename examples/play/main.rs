@@ -2,14 +2,11 @@
 //!
 //! With `--once` it prints the merged list and ends: a smoke test of everything together.
 
-#[path = "../../tests/e2e/support/mod.rs"]
-mod support;
-
 use std::{fs, io, path::Path, process::ExitCode};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use support::{FleetFile, Kubefold, MemberOptions, Testbed, binary};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed, binary};
 
 /// Name, weight in divisions, and what runs there.
 const MEMBERS: [(&str, u32, &str); 3] = [

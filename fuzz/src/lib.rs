@@ -1,5 +1,3 @@
-//! The decoders of the room `wire`, and what patches objects, compiled for fuzzing without the rest of kubefold.
+//! What the fuzz targets do with their bytes. `fuzz/run` feeds them; the tests here run them over `seeds/`.
 
-pub mod apiserver;
 pub mod targets;
-pub mod wire;

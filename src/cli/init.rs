@@ -14,7 +14,7 @@ use kube::config::Kubeconfig;
 use crate::{
     cli::print,
     config::{self, ConfigError, MemberName},
-    wire::mode::Mode,
+    view::Mode,
 };
 
 #[derive(Debug, clap::Args)]

@@ -8,11 +8,11 @@ use http::Uri;
 use serde::Serialize;
 
 use crate::{
-    apiserver::endpoint::Endpoint,
     cli::{client::Output, print as print_text},
     serve::Published,
-    wire::mode::Mode,
+    view::Mode,
 };
+use kubefold_apiserver::endpoint::Endpoint;
 
 const FLEET: &str = "fleet";
 const USER: &str = "kubefold-admin";

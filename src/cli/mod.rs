@@ -26,8 +26,8 @@ use crate::{
     config::ConfigError,
     observe::{self, LogFormat},
     read::Freshness,
-    serve::tls::TlsError,
 };
+use kubefold_serving::tls::TlsError;
 
 /// Wrong flags or a refused configuration (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;

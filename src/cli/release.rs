@@ -29,11 +29,11 @@ use crate::{
     },
     placement::marker::{MARKER_KEY, OWN_PREFIX},
     serve::StateDir,
-    wire::{
-        body::{empty, full},
-        resource::Gvr,
-    },
     write::journal::Journal,
+};
+use kubefold_wire::{
+    body::{empty, full},
+    resource::Gvr,
 };
 
 #[derive(Debug, clap::Args)]

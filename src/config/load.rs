@@ -16,7 +16,7 @@ use crate::config::{
     raw::{RawConfig, RawDeadlines, RawMember, RawShared},
     shared,
 };
-use crate::wire::mode::Mode;
+use crate::view::Mode;
 
 /// A file larger than this is no configuration, no kubeconfig and no certificate bundle.
 pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;

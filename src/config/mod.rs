@@ -208,7 +208,7 @@ pub struct Config {
     pub members: Vec<MemberConfig>,
     /// How natives are named.
     pub names: Names,
-    /// What is shared; defaults as DESIGN.md section 4.
+    /// What is shared; defaults as docs/design/identity.md#shared-objects.
     pub shared: Vec<SharedRule>,
     /// Placement policies; of those that match an object the first holds.
     pub policies: Vec<PolicyConfig>,

@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_saphyr::Spanned;
 
-use crate::{
-    config::{
-        Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
-        Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
-        load::{Checked, fault, is_label_key, is_label_word, weight},
-        raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
-        unfit,
-    },
-    wire::selector::LabelSelector,
+use crate::config::{
+    Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
+    Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
+    load::{Checked, fault, is_label_key, is_label_word, weight},
+    raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
+    unfit,
 };
+use kubefold_wire::selector::LabelSelector;
 
 /// More policies than this nobody reads.
 const POLICIES_MAX: usize = 256;

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::{MemberName, Weight},
-    wire::selector::LabelSelector,
-};
+use crate::config::{MemberName, Weight};
+use kubefold_wire::selector::LabelSelector;
 
 /// How an object is spread over members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,8 @@ use serde::Serialize;
 use sha2::{Digest, Sha512};
 
 use super::{aggregated, legacy};
-use crate::{
-    member::catalog::{Catalogue, Freshness},
-    wire::status::Status,
-};
+use crate::member::catalog::{Catalogue, Freshness};
+use kubefold_wire::status::Status;
 
 /// Everything that is told of one catalogue.
 #[derive(Debug)]

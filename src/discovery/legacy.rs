@@ -9,10 +9,8 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::{aggregated::words, documents::compact};
-use crate::{
-    member::catalog::{Catalogue, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope},
-    wire::resource::api_version,
-};
+use crate::member::catalog::{Catalogue, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope};
+use kubefold_wire::resource::api_version;
 
 /// `/api`. It has no `apiVersion`, since release 1.1.
 pub(super) fn api_versions(catalogue: &Catalogue, host: &str) -> Bytes {

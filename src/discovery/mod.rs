@@ -9,14 +9,12 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use self::documents::Documents;
-use crate::{
-    member::catalog::Catalogue,
-    wire::{
-        accept::{accept_header, negotiate, not_acceptable, parse_accept, wants_aggregated, wants_pretty},
-        body::{Body, empty, full},
-        status::Status,
-        warning::Warnings,
-    },
+use crate::member::catalog::Catalogue;
+use kubefold_wire::{
+    accept::{accept_header, negotiate, not_acceptable, parse_accept, wants_aggregated, wants_pretty},
+    body::{Body, empty, full},
+    status::Status,
+    warning::Warnings,
 };
 
 mod aggregated;

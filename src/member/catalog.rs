@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::wire::resource::Gvk;
+use kubefold_wire::resource::Gvk;
 
 mod fetch;
 mod fleet;

@@ -23,13 +23,11 @@ use tokio_rustls::TlsConnector;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt;
 
-use crate::{
-    member::{
-        access::Credentials,
-        error::{Failure, Source, find},
-    },
-    wire::body::Body,
+use crate::member::{
+    access::Credentials,
+    error::{Failure, Source, find},
 };
+use kubefold_wire::body::Body;
 
 /// A member that hangs, or a path that drops packets, is noticed within the sum of both.
 const PING_INTERVAL: Duration = Duration::from_secs(15);

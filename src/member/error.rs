@@ -4,10 +4,8 @@ use std::{error::Error, sync::Arc, time::Duration};
 
 use http::StatusCode;
 
-use crate::{
-    config::MemberName,
-    wire::status::{Reason, Status},
-};
+use crate::config::MemberName;
+use kubefold_wire::status::{Reason, Status};
 
 /// An underlying error, kept and shared: one failed connection fails every request that waited for it.
 pub type Source = Arc<dyn Error + Send + Sync>;

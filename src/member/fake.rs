@@ -23,8 +23,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName, PemSource, ServerAccess, Weight},
     member::{Member, identity::Census},
-    wire::body::{Body, BodyError, full},
 };
+use kubefold_wire::body::{Body, BodyError, full};
 
 /// What a fake member answers to everything but its health and identity.
 pub(super) type Handler =

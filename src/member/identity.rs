@@ -19,8 +19,8 @@ use crate::{
         error::{Failure, UpstreamError},
         upstream::{Upstream, collect},
     },
-    wire::body::empty,
 };
+use kubefold_wire::body::empty;
 
 /// The path of the namespace whose UID names a cluster (the convention of kubernetes-sigs/about-api).
 const IDENTITY_PATH: &str = "/api/v1/namespaces/kube-system";

@@ -7,7 +7,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use crate::wire::{caller::Caller, status::Status};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::status::Status;
 
 /// Headers that are about one connection (RFC 9110 section 7.6.1).
 const HOP_BY_HOP: [&str; 6] =

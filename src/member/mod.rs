@@ -38,10 +38,8 @@ use http::{Request, Response};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    config::{MemberConfig, MemberName},
-    wire::upgrade::UpgradeAsked,
-};
+use crate::config::{MemberConfig, MemberName};
+use kubefold_serving::upgrade::UpgradeAsked;
 use {
     cause::Cause,
     health::Input,

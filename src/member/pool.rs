@@ -16,13 +16,11 @@ use hyper::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{
-    member::{
-        dial::{Dialer, Opened},
-        error::Failure,
-    },
-    wire::body::Body,
+use crate::member::{
+    dial::{Dialer, Opened},
+    error::Failure,
 };
+use kubefold_wire::body::Body;
 
 /// Streams on a connection before another one opens.
 pub(super) const STREAMS_MAX: usize = 90;

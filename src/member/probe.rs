@@ -15,17 +15,15 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{
-    member::{
-        Member,
-        cause::Cause,
-        error::{Failure, UpstreamError},
-        health::{Health, Input, Machine},
-        metrics::Meter,
-        upstream::collect,
-    },
-    wire::body::empty,
+use crate::member::{
+    Member,
+    cause::Cause,
+    error::{Failure, UpstreamError},
+    health::{Health, Input, Machine},
+    metrics::Meter,
+    upstream::collect,
 };
+use kubefold_wire::body::empty;
 
 /// Between two probes of a member that is not ready, at most: its return is what everybody waits for.
 const RECOVERY_PACE_MAX: Duration = Duration::from_millis(500);

@@ -24,11 +24,11 @@ use crate::{
     },
     placement::marker::MARKER_KEY,
     store::{FleetStore, SLICE_ITEMS_MAX},
-    wire::{
-        body::empty,
-        list::split,
-        watch::{Event, EventType, Lines},
-    },
+};
+use kubefold_wire::{
+    body::empty,
+    list::split,
+    watch::{Event, EventType, Lines},
 };
 
 /// Items asked for in one page of a member's list. Source: client-go's pager.
@@ -142,9 +142,9 @@ enum SessionError {
     #[error("it answered a {what} with {content}, not JSON: is there a proxy or a login page in between?")]
     Content { what: &'static str, content: String },
     #[error("its list cannot be read: {0}")]
-    List(#[from] crate::wire::list::ListError),
+    List(#[from] kubefold_wire::list::ListError),
     #[error("its watch cannot be read: {0}")]
-    Watch(#[from] crate::wire::watch::WatchError),
+    Watch(#[from] kubefold_wire::watch::WatchError),
     #[error("it sent an object that cannot be taken in: {0}")]
     Object(#[from] crate::store::BadObject),
     #[error("its list bears the revision {0:?}, which is no decimal number")]
@@ -287,7 +287,7 @@ impl Reflector {
         }
         let position = self.store.position(name);
         if position > 0 && self.revision().await? < position {
-            // A restored kube-apiserver says nothing and skips events for ever (DESIGN.md section 5).
+            // A restored kube-apiserver says nothing and skips events for ever (docs/design/revisions.md#resume).
             let (kind, cause) = (self.store.spec().label(), Cause::RevisionsBackwards);
             self.member.meter().failed(cause);
             tracing::warn!(member = %name, %kind, cause = cause.as_str(), "the member's revisions went backwards: it was restored from a backup");
@@ -527,7 +527,7 @@ impl SessionError {
             Self::Status { code, .. } => Cause::of_status(*code).unwrap_or(Cause::Unexpected),
             Self::Content { .. } => Cause::Unexpected,
             Self::List(_) | Self::Revision(_) => Cause::Undecodable,
-            Self::Watch(crate::wire::watch::WatchError::TooLarge) => Cause::TooLarge,
+            Self::Watch(kubefold_wire::watch::WatchError::TooLarge) => Cause::TooLarge,
             Self::Watch(_) => Cause::Undecodable,
             Self::Object(_) => Cause::BadObject,
             Self::OldList { .. } => Cause::RevisionsBackwards,
@@ -588,8 +588,8 @@ fn revision(text: &str) -> Result<u64, SessionError> {
 fn bookmark(object: &str) -> Result<u64, SessionError> {
     #[derive(serde::Deserialize)]
     struct Bookmark {
-        metadata: crate::wire::list::ListMeta,
+        metadata: kubefold_wire::list::ListMeta,
     }
-    let bookmark: Bookmark = serde_json::from_str(object).map_err(crate::wire::watch::WatchError::from)?;
+    let bookmark: Bookmark = serde_json::from_str(object).map_err(kubefold_wire::watch::WatchError::from)?;
     revision(&bookmark.metadata.resource_version)
 }

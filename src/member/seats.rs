@@ -10,10 +10,8 @@ use std::{
 use http::StatusCode;
 use parking_lot::Mutex;
 
-use crate::{
-    config::MemberName,
-    wire::status::{Reason, Status},
-};
+use crate::config::MemberName;
+use kubefold_wire::status::{Reason, Status};
 
 /// Streams of one caller in one member.
 const OF_CALLER_MAX: usize = 256;

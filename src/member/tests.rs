@@ -25,10 +25,8 @@ use super::{
     view::pass_body,
     *,
 };
-use crate::wire::{
-    body::{Body, BodyError, empty, full},
-    caller::Caller,
-};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::body::{Body, BodyError, empty, full};
 
 type Sender = mpsc::Sender<Result<Frame<Bytes>, BodyError>>;
 

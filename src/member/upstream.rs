@@ -30,9 +30,10 @@ use crate::{
         pool::{Lease, Pool, STREAMS_MAX},
         probe::Vitals,
     },
-    observe::{RequestClass, audit},
-    wire::body::Body,
+    observe::RequestClass,
 };
+use kubefold_serving::audit;
+use kubefold_wire::body::Body;
 
 pub use crate::member::{
     answer::{UpResponseBody, collect},

@@ -19,14 +19,16 @@ use crate::{
         tunnel::{End, join},
         upstream::Upgrade,
     },
-    wire::{
-        body::{Body, BodyError, empty},
-        caller::Caller,
-        info::proxied,
-        mode::Mode,
-        status::{Reason, Status},
-        upgrade::{OnceUpgraded, UpgradeAsked},
-    },
+    view::Mode,
+};
+use kubefold_serving::{
+    caller::Caller,
+    upgrade::{OnceUpgraded, UpgradeAsked},
+};
+use kubefold_wire::{
+    body::{Body, BodyError, empty},
+    info::proxied,
+    status::{Reason, Status},
 };
 
 /// Passes one request to a member, as `caller`.

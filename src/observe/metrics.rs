@@ -6,7 +6,7 @@
 use http::{HeaderValue, Response, header};
 use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
 
-use crate::wire::{
+use kubefold_wire::{
     body::{Body, full},
     status::Status,
 };

@@ -2,7 +2,6 @@
 //!
 //! May name: `wire`.
 
-pub mod audit;
 mod class;
 mod metrics;
 mod traffic;

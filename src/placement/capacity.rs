@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::{
-    placement::{
-        quantity::Quantity,
-        scheduling::{NodeFacts, PodRequirements, admits, nullable},
-    },
-    wire::locate::Paths,
+use crate::placement::{
+    quantity::Quantity,
+    scheduling::{NodeFacts, PodRequirements, admits, nullable},
 };
+use kubefold_wire::locate::Paths;
 
 /// An amount of what pods ask of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::wire::locate::Paths;
+use kubefold_wire::locate::Paths;
 
 /// One divided field of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

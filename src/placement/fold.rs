@@ -15,14 +15,12 @@ use std::sync::LazyLock;
 
 pub use kind::FoldKind;
 
-use crate::{
-    config::MemberName,
-    wire::{
-        locate::{Found, NotAnObject, Paths, entries},
-        splice::{Edit, ObjectEdits, string},
-    },
-};
+use crate::config::MemberName;
 use hide::{hide_fields, hide_label};
+use kubefold_wire::{
+    locate::{Found, NotAnObject, Paths, entries},
+    splice::{Edit, ObjectEdits, string},
+};
 
 /// One part's document, as its member sent it.
 #[derive(Clone, Copy, Debug)]

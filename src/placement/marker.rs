@@ -12,10 +12,8 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::MemberName,
-    wire::{locate::entries, splice::string},
-};
+use crate::config::MemberName;
+use kubefold_wire::{locate::entries, splice::string};
 
 /// Label and annotation that every part bears, and nothing else that kubefold puts into a member.
 pub const MARKER_KEY: &str = "kubefold.io/placement";

@@ -11,8 +11,8 @@ use crate::{
         policy::{Policy, Strategy, Terms},
         scheduling::{PodRequirements, Taint, Toleration},
     },
-    wire::status::{Cause, Status, qualified},
 };
+use kubefold_wire::status::{Cause, Status, qualified};
 
 /// How a member is, as far as placing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]

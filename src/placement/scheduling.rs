@@ -6,10 +6,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Deserializer};
 
-use crate::{
-    placement::capacity::Resources,
-    wire::locate::{NotAnObject, Paths},
-};
+use crate::placement::capacity::Resources;
+use kubefold_wire::locate::{NotAnObject, Paths};
 
 /// What a pod template asks of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

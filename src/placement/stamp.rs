@@ -1,14 +1,12 @@
 //! What a create body becomes before a member sees it.
 
-use crate::{
-    placement::{
-        divided::Value,
-        marker::{INPUT_ANNOTATIONS, MARKER_KEY, Marker, OWN_PREFIX},
-    },
-    wire::{
-        locate::{NotAnObject, Paths, entries},
-        splice::{Edit, ObjectEdits, splice, string},
-    },
+use crate::placement::{
+    divided::Value,
+    marker::{INPUT_ANNOTATIONS, MARKER_KEY, Marker, OWN_PREFIX},
+};
+use kubefold_wire::{
+    locate::{NotAnObject, Paths, entries},
+    splice::{Edit, ObjectEdits, splice, string},
 };
 
 /// What is set in a create body. Everything else of it stays, but for `kubefold.io/*`, which never reaches a member.

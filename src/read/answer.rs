@@ -2,7 +2,7 @@
 
 use http::{HeaderValue, Response, header};
 
-use crate::wire::body::Body;
+use kubefold_wire::body::Body;
 
 /// 200 with JSON, and the headers that a kube-apiserver puts on every answer.
 pub(super) fn json_response(body: Body) -> Response<Body> {

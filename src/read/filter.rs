@@ -1,9 +1,7 @@
 //! Which objects a reader sees, and under which name.
 
-use crate::{
-    store::Entry,
-    wire::selector::{FieldSelector, LabelSelector, Subject},
-};
+use crate::store::Entry;
+use kubefold_wire::selector::{FieldSelector, LabelSelector, Subject};
 
 /// A namespace and selectors, and the name that the answer echoes.
 #[derive(Clone, Debug)]

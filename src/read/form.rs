@@ -5,35 +5,15 @@
 
 use std::io::Write as _;
 
-use http::StatusCode;
-
 use crate::{
-    read::{
-        fields::{AS_FIELDS, without},
-        table::{Table, Tables},
-    },
+    read::table::{Table, Tables},
     store::{Entry, KindSpec, Revision},
-    wire::{
-        accept::{
-            PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1, PARTIAL_OBJECT_V1BETA1, TABLE_V1,
-            TABLE_V1BETA1, Transform,
-        },
-        locate::Paths,
-        media::is_built_in,
-        status::{Reason, Status},
-    },
 };
-
-/// The conversions that every endpoint of a resource takes, as a kube-apiserver: what does not fit the endpoint is
-/// refused later, in other words.
-pub(super) const OFFERS: &[Transform<'static>] = &[
-    TABLE_V1,
-    TABLE_V1BETA1,
-    PARTIAL_OBJECT,
-    PARTIAL_OBJECT_V1BETA1,
-    PARTIAL_OBJECT_LIST,
-    PARTIAL_OBJECT_LIST_V1BETA1,
-];
+use kubefold_wire::{
+    accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1, Transform},
+    form::{Partial, is_status, unfit},
+    status::Status,
+};
 
 /// How objects are written.
 #[derive(Clone, Debug)]
@@ -55,12 +35,7 @@ impl Form {
         spec: &KindSpec,
         tables: &Tables,
     ) -> Result<Self, Status> {
-        match transform {
-            None => Ok(Self::Whole),
-            Some(wanted) if wanted.kind == TABLE_V1.kind => Ok(Self::Table(tables.table(wanted.version, spec)?.into())),
-            Some(wanted) if wanted.kind == PARTIAL_OBJECT.kind => Ok(Self::Metadata(Partial::of(wanted.version, spec))),
-            Some(wanted) => Err(unfit(wanted, "not a list", go_type(spec, ""))),
-        }
+        Self::of(transform, spec, tables, PARTIAL_OBJECT, false)
     }
 
     /// The form of a list.
@@ -71,13 +46,22 @@ impl Form {
         spec: &KindSpec,
         tables: &Tables,
     ) -> Result<Self, Status> {
+        Self::of(transform, spec, tables, PARTIAL_OBJECT_LIST, true)
+    }
+
+    fn of(
+        transform: Option<Transform<'static>>,
+        spec: &KindSpec,
+        tables: &Tables,
+        partial: Transform<'static>,
+        is_list: bool,
+    ) -> Result<Self, Status> {
+        let (group, kind) = (&*spec.gvk.group, &*spec.gvk.kind);
         match transform {
             None => Ok(Self::Whole),
             Some(wanted) if wanted.kind == TABLE_V1.kind => Ok(Self::Table(tables.table(wanted.version, spec)?.into())),
-            Some(wanted) if wanted.kind == PARTIAL_OBJECT_LIST.kind => {
-                Ok(Self::Metadata(Partial::of(wanted.version, spec)))
-            }
-            Some(wanted) => Err(unfit(wanted, "a list", go_type(spec, "List"))),
+            Some(wanted) if wanted.kind == partial.kind => Ok(Self::Metadata(Partial::of(wanted.version, group, kind))),
+            Some(wanted) => Err(unfit(wanted, is_list, group, kind)),
         }
     }
 
@@ -87,7 +71,7 @@ impl Form {
             (Self::Whole, None) => entry.write_at(revision, out),
             (Self::Whole, Some(name)) => entry.write_named(name, revision, out),
             (Self::Table(table), echo) => table.object(entry, echo, revision, out),
-            (Self::Metadata(partial), None) => partial.entry(entry, revision, out),
+            (Self::Metadata(partial), None) => partial_entry(*partial, entry, revision, out),
             (Self::Metadata(partial), Some(name)) => {
                 let mut whole = Vec::new();
                 entry.write_named(name, revision, &mut whole);
@@ -178,100 +162,30 @@ impl Form {
                 table.type_meta(out);
                 Ok(())
             }
-            Self::Metadata(Partial { version, .. }) => {
-                write!(out, "\"kind\":\"PartialObjectMetadata{suffix}\",\"apiVersion\":\"meta.k8s.io/{version}\"")
+            Self::Metadata(partial) => {
+                partial.type_meta(suffix, out);
+                Ok(())
             }
         };
     }
 }
 
-/// How metadata is written alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Partial {
-    /// Of `meta.k8s.io`.
-    version: &'static str,
-    /// The annotations that are left out.
-    left_out: &'static [&'static str],
-}
-
-impl Partial {
-    /// That of a kind.
-    pub(super) fn of(version: &'static str, spec: &KindSpec) -> Self {
-        let of_kind = |row: &&(&str, &str, _)| row.0 == &*spec.gvk.group && row.1 == &*spec.gvk.kind;
-        let left_out = AS_FIELDS.iter().find(of_kind).map_or(&[][..], |row| row.2);
-        Self { version, left_out }
+/// Appends an entry's metadata alone.
+pub(super) fn partial_entry(partial: Partial, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+    if partial.is_whole() {
+        partial.begin(out);
+        entry.write_metadata_at(revision, out);
+        return out.push(b'}');
     }
-
-    /// Appends an entry's.
-    pub(super) fn entry(&self, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
-        self.begin(out);
-        if self.left_out.is_empty() {
-            entry.write_metadata_at(revision, out);
-        } else {
-            let mut metadata = Vec::new();
-            entry.write_metadata_at(revision, &mut metadata);
-            without(self.left_out, &metadata, out);
-        }
-        out.push(b'}');
-    }
-
-    /// Appends the metadata of a document; of a `Status`, and of what has none, the document as it is.
-    pub(super) fn document(&self, json: &[u8], out: &mut Vec<u8>) {
-        let json = json.trim_ascii_end();
-        if is_status(json) {
-            return out.extend_from_slice(json);
-        }
-        let mut found = Vec::new();
-        let text = std::str::from_utf8(json).unwrap_or_default();
-        let located = Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found).is_ok();
-        match found.first().and_then(|at| json.get(at.range.clone())).filter(|_| located) {
-            Some(metadata) => self.metadata(metadata, out),
-            None => out.extend_from_slice(json),
-        }
-    }
-
-    /// Appends this metadata.
-    pub(super) fn metadata(&self, metadata: &[u8], out: &mut Vec<u8>) {
-        self.begin(out);
-        without(self.left_out, metadata, out);
-        out.push(b'}');
-    }
-
-    fn begin(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
-        out.extend_from_slice(self.version.as_bytes());
-        out.extend_from_slice(b"\",\"metadata\":");
-    }
-}
-
-/// A `Status` is shown as it is in every form.
-fn is_status(json: &[u8]) -> bool {
-    json.starts_with(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\",")
-}
-
-/// 406 in the words of a kube-apiserver, which names the type of its own code.
-fn unfit(wanted: Transform<'_>, what: &str, go_type: String) -> Status {
-    let message = format!("you requested {}, but the requested object is {what} ({go_type})", wanted.kind);
-    Status::new(StatusCode::NOT_ACCEPTABLE, Reason::NotAcceptable, message)
-}
-
-fn go_type(spec: &KindSpec, suffix: &str) -> String {
-    if !is_built_in(&spec.gvr.group) {
-        return format!("*unstructured.Unstructured{suffix}");
-    }
-    let package = match &*spec.gvr.group {
-        // Events are one type in both of their groups.
-        "" | "events.k8s.io" => "core",
-        "internal.apiserver.k8s.io" => "apiserverinternal",
-        group => group.split('.').next().unwrap_or_default(),
-    };
-    format!("*{package}.{}{suffix}", spec.gvk.kind)
+    let mut metadata = Vec::new();
+    entry.write_metadata_at(revision, &mut metadata);
+    partial.metadata(&metadata, out);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::resource::{Gvk, Gvr};
+    use kubefold_wire::resource::{Gvk, Gvr};
 
     fn spec(group: &str, resource: &str, kind: &str) -> KindSpec {
         KindSpec::new(Gvr::new(group, "v1", resource), Gvk::new(group, "v1", kind), true)
@@ -293,15 +207,5 @@ mod tests {
             Form::of_object(Some(PARTIAL_OBJECT_LIST), &roles, &tables).unwrap_err().message,
             "you requested PartialObjectMetadataList, but the requested object is not a list (*rbac.Role)"
         );
-        assert_eq!(go_type(&spec("example.com", "as", "A"), "List"), "*unstructured.UnstructuredList");
-    }
-
-    #[test]
-    fn metadata_is_cut_out_of_any_document() {
-        let mut out = Vec::new();
-        let partial = Partial::of("v1", &spec("", "pods", "Pod"));
-        partial.document(br#"{"spec":{"metadata":1},"metadata":{"name":"a"}}"#, &mut out);
-        let wanted = r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}"#;
-        assert_eq!(String::from_utf8(out).unwrap(), wanted);
     }
 }

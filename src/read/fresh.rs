@@ -6,11 +6,11 @@ use crate::{
     config::MemberName,
     member::stores::{Ready, Scope, Stores, Unproven},
     read::{Asked, Target},
-    wire::{
-        mode::Mode,
-        options::{At, Match, Options},
-        status::Status,
-    },
+    view::Mode,
+};
+use kubefold_wire::{
+    options::{At, Match, Options},
+    status::Status,
 };
 
 /// How fresh an answer is that names no revision.
@@ -98,7 +98,7 @@ pub(super) async fn prove(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{resource::Gvr, token::ContinueToken};
+    use kubefold_wire::{resource::Gvr, token::ContinueToken};
 
     fn need(query: &str, watch: bool, cache_control: &str, freshness: Freshness) -> Need {
         let options = Options::parse(query, watch, &Gvr::new("", "v1", "pods"), |_| false).unwrap();

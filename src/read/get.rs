@@ -22,15 +22,15 @@ use crate::{
         resolve::{Named, not_found, resolve},
     },
     store::{Entry, KindSpec, Part, Remarks, Revision, key},
-    wire::{
-        body::{Body, empty, full},
-        locate::Paths,
-        mode::Mode,
-        options::{At, at, query_value, too_large},
-        splice::{Edit, ObjectEdits, splice, string},
-        status::Status,
-        warning::Warnings,
-    },
+    view::Mode,
+};
+use kubefold_wire::{
+    body::{Body, empty, full},
+    locate::Paths,
+    options::{At, at, query_value, too_large},
+    splice::{Edit, ObjectEdits, splice, string},
+    status::Status,
+    warning::Warnings,
 };
 
 /// Largest object that is read.

@@ -15,12 +15,12 @@ use http_body_util::BodyExt;
 use crate::{
     read::{answer::json_response, filter::Filter, form::Form},
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
-    wire::{
-        body::{Body, BodyError, full},
-        options::{At, Match, Options, too_large},
-        status::Status,
-        token::ContinueToken,
-    },
+};
+use kubefold_wire::{
+    body::{Body, BodyError, full},
+    options::{At, Match, Options, too_large},
+    status::Status,
+    token::ContinueToken,
 };
 
 /// Chunks of a list: large enough that HTTP/2 frames cost nothing, small enough to be all that a list takes.

@@ -3,7 +3,6 @@
 //! May name: `wire`, `config`, `observe`, `table`, `placement`, `store`, `member`.
 
 mod answer;
-mod fields;
 mod filter;
 mod form;
 mod fresh;
@@ -25,24 +24,24 @@ use crate::{
     member::stores::{Ready, Stores},
     read::{
         filter::Filter,
-        form::{Form, OFFERS},
+        form::Form,
         fresh::{Need, prove, scope_of},
         resolve::{Named, resolve},
         table::Tables,
         watch::Surroundings,
     },
     store::{Entry, KindSpec, Revision},
-    wire::{
-        body::{Body, full},
-        caller::Caller,
-        encode::encode,
-        media::{self, Encoding, Media, Wanted},
-        mode::Mode,
-        options::{At, Options},
-        resource::{Gvk, Gvr},
-        status::Status,
-        warning::Warnings,
-    },
+    view::Mode,
+};
+use kubefold_serving::{caller::Caller, encode::encode};
+use kubefold_wire::{
+    body::{Body, full},
+    form::OFFERS,
+    media::{self, Encoding, Media, Wanted},
+    options::{At, Options},
+    resource::{Gvk, Gvr},
+    status::Status,
+    warning::Warnings,
 };
 
 pub use {fresh::Freshness, websocket::over_websocket};

@@ -1,12 +1,12 @@
-//! From the name that a caller used to an object: DESIGN.md section 4, input.
+//! From the name that a caller used to an object: docs/design/identity.md#names-in-requests.
 
 use std::sync::Arc;
 
 use crate::{
     read::Target,
     store::{Entry, FleetStore, Naming, key},
-    wire::{locate::Paths, status::Status},
 };
+use kubefold_wire::{locate::Paths, status::Status};
 
 /// What a name means.
 pub(super) enum Named {

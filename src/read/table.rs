@@ -1,19 +1,20 @@
 //! Objects as a Table: what `kubectl get` prints. Computed at each answer, since ages are.
 
-use std::{io::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     member::stores::Stores,
-    read::{Asked, form::Partial},
+    read::{Asked, form::partial_entry},
     store::{Entry, KindSpec, Revision, unix_micros},
-    table::{Include, Now, Object, Printer},
-    wire::{
-        accept::{TABLE_V1, Transform},
-        media::is_built_in,
-        options::query_value,
-        resource::Gvr,
-        status::Status,
-    },
+};
+use kubefold_table::{Include, Now, Object, Printer, Sheet};
+use kubefold_wire::{
+    accept::{TABLE_V1, Transform},
+    form::no_include,
+    media::is_built_in,
+    options::query_value,
+    resource::Gvr,
+    status::Status,
 };
 
 /// What a Table needs to be known beforehand.
@@ -50,75 +51,51 @@ impl Tables {
     pub(super) fn table(&self, version: &'static str, spec: &KindSpec) -> Result<Table, Status> {
         let built_in = || Printer::built_in(&spec.gvk.group, &spec.gvk.kind).unwrap_or_else(Printer::plain);
         let printer = self.printer.clone().unwrap_or_else(built_in);
-        Ok(Table {
-            version,
-            include: self.included()?,
-            partial: Partial::of(version, spec),
-            printer,
-            has_columns: true,
-        })
+        Ok(Table(Sheet::new(version, self.included()?, (&spec.gvk.group, &spec.gvk.kind), printer)))
     }
 
     /// How much of an object stands in its row.
     ///
     /// Errors: as [`Self::table`].
     pub(super) fn included(&self) -> Result<Include, Status> {
-        Include::parse(&self.include).ok_or_else(|| {
-            Status::bad_request(format!(
-                "Unable to convert to Table as requested: includeObject: Invalid value: {:?}: must be 'Metadata', \
-                 'Object', 'None', or empty",
-                self.include
-            ))
-        })
+        Include::parse(&self.include).ok_or_else(|| no_include(&self.include))
     }
 }
 
-/// How a Table is written.
+/// A Table of entries.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    version: &'static str,
-    include: Include,
-    /// How metadata stands in a row.
-    partial: Partial,
-    printer: Printer,
-    has_columns: bool,
-}
+pub(super) struct Table(Sheet);
 
 impl Table {
     /// The same without columns: a watch tells them with its first event only.
-    pub(super) fn without_columns(mut self) -> Self {
-        self.has_columns = false;
-        self
+    pub(super) fn without_columns(self) -> Self {
+        Self(self.0.without_columns())
     }
 
-    /// `"kind":"Table","apiVersion":"meta.k8s.io/v1"`
+    /// As [`Sheet::type_meta`].
     pub(super) fn type_meta(&self, out: &mut Vec<u8>) {
-        // Writing to memory has no way to fail.
-        let _infallible = write!(out, "\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{}\"", self.version);
+        self.0.type_meta(out);
     }
 
-    /// `"columnDefinitions":[...],"rows":`
+    /// As [`Sheet::begin_rows`].
     pub(super) fn begin_rows(&self, out: &mut Vec<u8>) {
-        let columns = if self.has_columns { self.printer.columns() } else { "" };
-        let [open, close] = if self.has_columns { ["[", "]"] } else { ["null", ""] };
-        let _infallible = write!(out, "\"columnDefinitions\":{open}{columns}{close},\"rows\":");
+        self.0.begin_rows(out);
+    }
+
+    /// As [`Sheet::has_no_rows_of_none`].
+    pub(super) fn has_no_rows_of_none(&self) -> bool {
+        self.0.has_no_rows_of_none()
+    }
+
+    /// As [`Sheet::bookmark`].
+    pub(super) fn bookmark(&self, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
+        self.0.bookmark(metadata, revision.0, now(), out);
     }
 
     /// One object as a Table of one row.
     pub(super) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
-        self.begin_single(revision, out);
+        self.0.begin_single(revision.0, out);
         self.row(entry, echo, revision, out);
-        out.extend_from_slice(b"]}");
-    }
-
-    /// An empty object of the kind, with these words as its metadata.
-    pub(super) fn bookmark(&self, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
-        self.begin_single(revision, out);
-        let json = format!("{{\"metadata\":{metadata}}}");
-        let of_end = Self { include: Include::Metadata, ..self.clone() };
-        // The annotation by which a client knows the end of the beginning stands in the object.
-        let form = if metadata.contains("k8s.io/initial-events-end") { &of_end } else { self };
-        form.document_row(&Object::new(&json), out);
         out.extend_from_slice(b"]}");
     }
 
@@ -126,31 +103,16 @@ impl Table {
     pub(super) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
         let text = std::str::from_utf8(json).unwrap_or_default();
         let found = Found::read(text);
-        let mut table = self.clone();
+        let mut sheet = self.0.clone();
         if let Some(kind) = found.kind.as_deref().filter(|kind| *kind != &*spec.gvk.kind) {
             let group =
                 found.api_version.as_deref().and_then(|text| text.split_once('/')).map_or("", |(group, _)| group);
-            table.printer = Printer::built_in(group, kind).unwrap_or_else(Printer::plain);
+            sheet = sheet.printed_by(Printer::built_in(group, kind).unwrap_or_else(Printer::plain));
         }
         let revision = found.metadata.and_then(|metadata| metadata.resource_version?.parse().ok());
-        table.begin_single(Revision(revision.unwrap_or_default()), out);
-        table.document_row(&Object::new(text).in_annotated_clusters(), out);
+        sheet.begin_single(revision.unwrap_or_default(), out);
+        sheet.row(&Object::new(text).in_annotated_clusters(), now(), out);
         out.extend_from_slice(b"]}");
-    }
-
-    fn begin_single(&self, revision: Revision, out: &mut Vec<u8>) {
-        out.push(b'{');
-        self.type_meta(out);
-        let _infallible = write!(out, ",\"metadata\":{{\"resourceVersion\":\"{revision}\"}},");
-        self.begin_rows(out);
-        out.push(b'[');
-    }
-
-    /// A kind without a printer of its own has `rows: null` where it has no objects.
-    ///
-    /// Source: kubernetes/apiserver `pkg/registry/rest/table.go`.
-    pub(super) fn has_no_rows_of_none(&self) -> bool {
-        self.printer.is_plain()
     }
 
     /// One row.
@@ -160,44 +122,17 @@ impl Table {
             let mut whole = Vec::new();
             entry.write_named(name, revision, &mut whole);
             let text = std::str::from_utf8(&whole).unwrap_or_default();
-            return self.document_row(&Object::new(text).in_clusters(clusters()), out);
+            return self.0.row(&Object::new(text).in_clusters(clusters()), now(), out);
         }
         let (json, metadata) = entry.text_and_metadata();
         let object = Object::known(json, metadata, entry.name(), entry.deleting).in_clusters(clusters());
-        self.cells(&object, out);
-        match self.include {
-            Include::None => out.extend_from_slice(b"null}"),
-            Include::Metadata => {
-                self.partial.entry(entry, revision, out);
-                out.push(b'}');
-            }
-            Include::Object => {
-                entry.write_at(revision, out);
-                out.push(b'}');
-            }
+        self.0.begin_row(&object, now(), out);
+        match self.0.include() {
+            Include::None => out.extend_from_slice(b"null"),
+            Include::Metadata => partial_entry(self.0.partial(), entry, revision, out),
+            Include::Object => entry.write_at(revision, out),
         }
-    }
-
-    fn document_row(&self, object: &Object<'_>, out: &mut Vec<u8>) {
-        self.cells(object, out);
-        match self.include {
-            Include::None => out.extend_from_slice(b"null}"),
-            Include::Metadata => {
-                self.partial.metadata(object.metadata_json().as_bytes(), out);
-                out.push(b'}');
-            }
-            Include::Object => {
-                out.extend_from_slice(object.json().as_bytes());
-                out.push(b'}');
-            }
-        }
-    }
-
-    fn cells(&self, object: &Object<'_>, out: &mut Vec<u8>) {
-        let now = Now(i64::try_from(unix_micros()).unwrap_or(i64::MAX));
-        out.push(b'{');
-        self.printer.write_cells(object, now, out);
-        out.extend_from_slice(b",\"object\":");
+        out.push(b'}');
     }
 
     /// Says whether the rows of a list stand in another order than the objects.
@@ -223,6 +158,10 @@ impl Table {
         };
         entries.sort_by_cached_key(precedence);
     }
+}
+
+fn now() -> Now {
+    Now(i64::try_from(unix_micros()).unwrap_or(i64::MAX))
 }
 
 /// What a document says of itself.

@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     read::{answer::json_response, filter::Filter, form::Form, list::CHUNK_BYTES},
     store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
-    wire::{
-        body::{Body, BodyError},
-        options::{At, Options, too_large},
-        status::Status,
-        watch::EventType,
-    },
+};
+use kubefold_wire::{
+    body::{Body, BodyError},
+    options::{At, Options, too_large},
+    status::Status,
+    watch::EventType,
 };
 
 /// Records read from the log at once.
@@ -138,7 +138,7 @@ fn stale_status(stale: &[String]) -> Status {
 }
 
 fn error_response(status: &Status) -> Response<Body> {
-    json_response(crate::wire::body::full(error_frame(status)))
+    json_response(kubefold_wire::body::full(error_frame(status)))
 }
 
 fn error_frame(status: &Status) -> Vec<u8> {

@@ -21,10 +21,8 @@ use tokio_tungstenite::{
     },
 };
 
-use crate::wire::{
-    body::{Body, empty, full},
-    upgrade::OnceUpgraded,
-};
+use kubefold_serving::upgrade::OnceUpgraded;
+use kubefold_wire::body::{Body, empty, full};
 
 /// A client has nothing to say; what it says anyway is read up to this size and dropped.
 const RECEIVED_BYTES_MAX: usize = 1 << 20;

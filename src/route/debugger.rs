@@ -2,12 +2,10 @@
 
 use bytes::Bytes;
 
-use crate::{
-    store::Naming,
-    wire::{
-        locate::Paths,
-        splice::{Edit, splice, string},
-    },
+use crate::store::Naming;
+use kubefold_wire::{
+    locate::Paths,
+    splice::{Edit, splice, string},
 };
 
 /// A pod's body, pinned to the member of its node where its name is made of the node's: `kubectl debug node/node-0@east` calls
@@ -35,7 +33,7 @@ pub(super) fn named_after_its_node(body: Bytes, naming: &Naming) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::request::body_name;
+    use kubefold_serving::request::body_name;
 
     #[test]
     fn a_pod_that_is_called_by_its_node_is_pinned_to_its_member() {

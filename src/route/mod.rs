@@ -25,19 +25,21 @@ use crate::{
     route::status::STATUS_PATH,
     store::unix_micros,
     stream::is_stream,
-    wire::{
-        body::Body,
-        caller::Caller,
-        encode::encode,
-        info::{RequestInfo, View, without_tail},
-        media,
-        mode::Mode,
-        request::drain,
-        resource::Gvr,
-        status::{Reason, Status},
-        upgrade::{UpgradeAsked, WebSocketAsked},
-    },
+    view::{Mode, View},
     write::{Writer, live::LiveFleet, unbuilt::not_built},
+};
+use kubefold_serving::{
+    caller::Caller,
+    encode::encode,
+    request::drain,
+    upgrade::{UpgradeAsked, WebSocketAsked},
+};
+use kubefold_wire::{
+    body::Body,
+    info::{RequestInfo, without_tail},
+    media,
+    resource::Gvr,
+    status::{Reason, Status},
 };
 
 /// Until reads from the store are authorized per member, only this group may see the fleet view.

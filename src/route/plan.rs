@@ -6,15 +6,17 @@ use crate::{
     member::catalog::Scope,
     read::{Asked, Target},
     route::{NOT_ALLOWED, Router, writes::request},
-    wire::{
-        body::Body,
-        caller::Caller,
-        locate::Paths,
-        mode::Mode,
-        request::{drain, read_json},
-        resource::split_api_version,
-        status::{Reason, Status},
-    },
+    view::Mode,
+};
+use kubefold_serving::{
+    caller::Caller,
+    request::{drain, read_json},
+};
+use kubefold_wire::{
+    body::Body,
+    locate::Paths,
+    resource::split_api_version,
+    status::{Reason, Status},
 };
 
 /// Where `kubefold plan` asks. The body is one object, as it would be posted.

@@ -11,11 +11,11 @@ use crate::{
         stores::{StoreFigures, Stores},
     },
     store::Remarks,
-    wire::{
-        body::{Body, full},
-        resource::Gvr,
-    },
     write::journal::{Entry, Step, Unfinished},
+};
+use kubefold_wire::{
+    body::{Body, full},
+    resource::Gvr,
 };
 
 /// Where it is asked for.

@@ -11,15 +11,14 @@ use crate::{
     route::{METHODS, NOT_ALLOWED, Router, has_route},
     store::Naming,
     stream::{self, Identifier, Stream, is_stream},
-    wire::{
-        body::Body,
-        caller::Caller,
-        info::{RequestInfo, proxied},
-        mode::Mode,
-        request::drain,
-        resource::Gvr,
-        status::Status,
-    },
+    view::Mode,
+};
+use kubefold_serving::{caller::Caller, request::drain};
+use kubefold_wire::{
+    body::Body,
+    info::{RequestInfo, proxied},
+    resource::Gvr,
+    status::Status,
 };
 
 /// What a `proxy` subresource takes beyond what all others do.

@@ -11,16 +11,16 @@ use crate::{
     read::{Asked, Target},
     route::{Router, debugger::named_after_its_node},
     store::{Remarks, key},
-    wire::{
-        body::Body,
-        info::RequestInfo,
-        mode::Mode,
-        request::{body_name, body_subject, drain, read_json, read_patch},
-        resource::{Gvk, Gvr},
-        status::Status,
-        warning::Warnings,
-    },
+    view::Mode,
     write::{Selected, makes, request::Request, review::is_review},
+};
+use kubefold_serving::request::{body_name, body_subject, drain, read_json, read_patch};
+use kubefold_wire::{
+    body::Body,
+    info::RequestInfo,
+    resource::{Gvk, Gvr},
+    status::Status,
+    warning::Warnings,
 };
 
 /// Whose a named object is.

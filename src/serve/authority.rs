@@ -5,7 +5,6 @@
 use std::{
     collections::BTreeSet,
     net::IpAddr,
-    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -14,13 +13,13 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256, SanType,
 };
 use rustls::{
-    RootCertStore,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
-    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::CertifiedKey,
 };
 use x509_parser::extensions::GeneralName;
+
+use kubefold_serving::tls::client_verifier;
 
 use crate::serve::state::{StateDir, StateError};
 
@@ -193,7 +192,7 @@ impl Leaf {
         }
         if self.usage == ExtendedKeyUsagePurpose::ClientAuth {
             let at = UnixTime::since_unix_epoch(Duration::from_secs(unix(now)));
-            let verifier = client_verifier(ca.as_bytes())?;
+            let verifier = client_verifier(ca.as_bytes()).map_err(|error| error.to_string())?;
             verifier.verify_client_cert(&leaf, &[], at).map_err(|error| error.to_string())?;
             return Ok(());
         }
@@ -218,19 +217,6 @@ fn subject_key<'a>(certificate: &'a x509_parser::certificate::X509Certificate<'_
         ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0),
         _ => None,
     })
-}
-
-/// A verifier of client certificates that accepts this bundle's authorities, and connections without a certificate.
-pub(super) fn client_verifier(ca: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(ca) {
-        let certificate = certificate.map_err(|error| error.to_string())?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
-    }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
-        .allow_unauthenticated()
-        .build()
-        .map_err(|error| error.to_string())
 }
 
 /// Holds that key and certificate belong together, and gives the certificate.

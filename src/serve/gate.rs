@@ -1,33 +1,33 @@
 //! What happens to every request before and after it is answered: identity, hygiene, an audit id, one log line.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    observe::audit,
-    serve::{
-        authenticate::Identity,
-        headers,
-        health::{self, Check, HealthPath, Readiness},
-        traffic::{Came, Served},
-    },
-    wire::{
-        body::{Body, empty},
-        mode::Mode,
-        status::{Reason, Status},
-        upgrade::{UpgradeAsked, WebSocketAsked},
-    },
+    serve::traffic::{Came, Served},
+    view::Mode,
+};
+use kubefold_serving::{
+    Answer, Closed, audit,
+    authenticate::Identity,
+    headers,
+    health::{self, Check, HealthPath, Readiness},
+    upgrade::{UpgradeAsked, WebSocketAsked},
+};
+use kubefold_wire::{
+    body::{Body, empty},
+    status::{Reason, Status},
 };
 
 /// Whoever answers requests that are let in.
 ///
-/// The request bears its [`crate::wire::caller::Caller`] in its extensions, and no hop-by-hop, `Authorization`,
+/// The request has its [`kubefold_serving::caller::Caller`] in its extensions and no hop-by-hop, `Authorization`,
 /// `X-Remote-*` or `Impersonate-*` header.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
@@ -53,36 +53,6 @@ impl<H: Handler> Gate<H> {
     /// Has what passes counted.
     pub fn counting(self, served: Served) -> Self {
         Self { served, ..self }
-    }
-
-    /// Answers one request of a connection whose client is `identity`. Never fails and never panics.
-    pub async fn answer(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
-        let started = Instant::now();
-        let audit_id = headers::audit_id(request.headers_mut());
-        let (method, class) = (request.method().clone(), path_class(request.uri().path()));
-        let came = Came::of(request.method(), request.uri().path(), request.uri().query());
-        let admitted = audit::scoped(audit_id.clone(), self.admit(request, identity));
-        let mut response = match AssertUnwindSafe(admitted).catch_unwind().await {
-            Ok(response) => response,
-            Err(panic) => {
-                tracing::error!(audit = ?audit_id, panic = panic_text(&*panic), "a request's handler panicked");
-                Status::internal("kubefold failed at this request; its log has the cause under the Audit-Id")
-                    .into_response()
-            }
-        };
-        let status = response.status();
-        // To the answer's head: a watch goes on after it.
-        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let audit = audit_id.to_str().unwrap_or_default();
-        if status.is_client_error() || status.is_server_error() {
-            tracing::info!(%method, path = class, status = status.as_u16(), ms, audit, "request");
-        } else {
-            tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
-        }
-        response.headers_mut().insert(audit::AUDIT_ID, audit_id);
-        let response = self.served.answered(&came, started.elapsed(), response);
-        // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
-        if method == http::Method::HEAD { response.map(|_| empty()) } else { response }
     }
 
     async fn admit(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
@@ -126,20 +96,41 @@ impl<H: Handler> Gate<H> {
     }
 }
 
+impl<H: Handler> Answer for Gate<H> {
+    /// Never fails and never panics.
+    async fn answer(&self, mut request: Request<Incoming>, identity: &Identity) -> Result<Response<Body>, Closed> {
+        let started = Instant::now();
+        let audit_id = headers::audit_id(request.headers_mut());
+        let (method, class) = (request.method().clone(), path_class(request.uri().path()));
+        let came = Came::of(request.method(), request.uri().path(), request.uri().query());
+        let admitted = audit::scoped(audit_id.clone(), self.admit(request, identity));
+        let mut response = match AssertUnwindSafe(admitted).catch_unwind().await {
+            Ok(response) => response,
+            Err(panic) => {
+                tracing::error!(audit = ?audit_id, panic = panic_text(&*panic), "a request's handler panicked");
+                Status::internal("kubefold failed at this request; its log has the cause under the Audit-Id")
+                    .into_response()
+            }
+        };
+        let status = response.status();
+        // To the answer's head: a watch goes on after it.
+        let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let audit = audit_id.to_str().unwrap_or_default();
+        if status.is_client_error() || status.is_server_error() {
+            tracing::info!(%method, path = class, status = status.as_u16(), ms, audit, "request");
+        } else {
+            tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
+        }
+        response.headers_mut().insert(audit::AUDIT_ID, audit_id);
+        let response = self.served.answered(&came, started.elapsed(), response);
+        // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
+        Ok(if method == http::Method::HEAD { response.map(|_| empty()) } else { response })
+    }
+}
+
 /// 401 in the words of a kube-apiserver.
 fn unauthorized() -> Response<Body> {
     Status::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, "Unauthorized").into_response()
-}
-
-/// 429 for a connection that is over the limit.
-pub(super) fn too_many_connections(retry_after: Duration) -> Response<Body> {
-    let message = "kubefold holds as many connections as it may; close idle ones or try again later";
-    let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooManyRequests, message);
-    let seconds = u32::try_from(retry_after.as_secs()).unwrap_or(1);
-    status.details.retry_after_seconds = Some(seconds);
-    let mut response = status.into_response();
-    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-    response
 }
 
 /// A path without the names in it: what the log is read by.

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
@@ -24,11 +25,14 @@ use tokio::{net::TcpStream, task::JoinSet};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-use super::{health::Check, tls::Tls, tls::TlsFiles, *};
-use crate::wire::{
-    body::{Body, BodyError, full},
+use super::*;
+use kubefold_serving::{
+    Limits, Listener, Shutdown,
     caller::Caller,
+    health::Check,
+    tls::{Tls, TlsFiles},
 };
+use kubefold_wire::body::{Body, BodyError, full};
 
 /// Answers by path: says who asks, panics, or streams until it is told to end, or for ever.
 struct Stage {
@@ -84,14 +88,15 @@ async fn edge(limits: Limits) -> Edge {
     let names = authority::serving_names([127, 0, 0, 1].into(), &[]);
     let own = authority::ensure(&state, &names, SystemTime::now()).unwrap();
     let files = TlsFiles { certificate: own.serving_certificate, key: own.serving_key, client_ca: own.ca_certificate };
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Tls::new(&files).unwrap(), limits).await.unwrap();
+    let tls = std::sync::Arc::new(ArcSwap::from_pointee(Tls::new(&files).unwrap()));
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), tls, limits).await.unwrap();
     let address = listener.address().unwrap();
     let (draining, dropped) = (CancellationToken::new(), std::sync::Arc::default());
     let stage = Stage { draining: draining.clone(), dropped: std::sync::Arc::clone(&dropped) };
     let checks = || vec![Check { name: "east".into(), ready: true, note: String::new() }];
     let gate = Gate::new(std::sync::Arc::new(stage), std::sync::Arc::new(checks), draining.clone());
     let mut tasks = JoinSet::new();
-    tasks.spawn(listener.serve(gate, draining.clone()));
+    tasks.spawn(listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() }));
     Edge { address, state, draining, dropped, tasks, _folder: folder }
 }
 

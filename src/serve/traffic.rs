@@ -14,11 +14,9 @@ use prometheus_client::{encoding::EncodeLabelSet, metrics::counter::Counter, reg
 
 use crate::{
     observe::{RequestClass, Traffic},
-    wire::{
-        body::{Body, BodyError},
-        mode::Mode,
-    },
+    view::Mode,
 };
+use kubefold_wire::body::{Body, BodyError};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct View {

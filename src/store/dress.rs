@@ -11,11 +11,11 @@ use crate::{
         naming::Naming,
         redress::Referred,
     },
-    wire::{
-        locate::{Found, NotAnObject},
-        resource::split_api_version,
-        splice::{ObjectEdits, push_string},
-    },
+};
+use kubefold_wire::{
+    locate::{Found, NotAnObject},
+    resource::split_api_version,
+    splice::{ObjectEdits, push_string},
 };
 
 /// Prefix of everything that kubefold adds.
@@ -211,7 +211,7 @@ impl Wardrobe<'_> {
         });
     }
 
-    /// Rewrites every reference to another object: DESIGN.md section 4, joins.
+    /// Rewrites every reference to another object: docs/design/identity.md#joins.
     pub(super) fn references(&mut self, document: &str, facts: &Facts<'_>, found: &[Found], edits: &mut Edits) {
         let mut reference = Reference::default();
         let mut account = Reference::default();

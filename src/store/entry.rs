@@ -13,7 +13,8 @@ use std::{
 
 use smallvec::SmallVec;
 
-use crate::{config::MemberName, store::revision::Revision, wire::splice::Edit};
+use crate::{config::MemberName, store::revision::Revision};
+use kubefold_wire::splice::Edit;
 
 /// The members that hold an object: one for a native object.
 pub type Holders = SmallVec<[MemberName; 1]>;
@@ -170,14 +171,14 @@ impl Entry {
             out.append(&mut plain);
             return;
         }
-        let paths = crate::wire::locate::Paths::new([(0, ["metadata", "name"].as_slice())]);
+        let paths = kubefold_wire::locate::Paths::new([(0, ["metadata", "name"].as_slice())]);
         let mut found = Vec::new();
         let located = std::str::from_utf8(&plain).is_ok_and(|json| paths.locate(json, &mut found).is_ok());
         let mut edits: Vec<Edit<'_>> = match found.first() {
-            Some(at) if located => vec![Edit::new(at.range.clone(), crate::wire::splice::string(name))],
+            Some(at) if located => vec![Edit::new(at.range.clone(), kubefold_wire::splice::string(name))],
             _ => Vec::new(),
         };
-        crate::wire::splice::splice(&plain, &mut edits, out);
+        kubefold_wire::splice::splice(&plain, &mut edits, out);
     }
 
     /// Says whether two states differ in nothing but their revision.

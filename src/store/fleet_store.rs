@@ -28,10 +28,10 @@ use crate::{
         sequencer::{Ingested, Sequencer, Shared, Source},
         snapshot::Snapshot,
     },
-    wire::{
-        locate::validate,
-        watch::{Event, EventType},
-    },
+};
+use kubefold_wire::{
+    locate::validate,
+    watch::{Event, EventType},
 };
 
 /// Objects that enter or leave under one lock, so that readers and watchers get their turn in between.
@@ -217,7 +217,7 @@ impl FleetStore {
         self.write(|inner| inner.begin_list(member));
     }
 
-    /// Takes a slice of a full list in, at most [`SLICE_ITEMS_MAX`] items that [`split`](crate::wire::list::split) gave.
+    /// Takes a slice of a full list in, at most [`SLICE_ITEMS_MAX`] items that [`split`](kubefold_wire::list::split) gave.
     /// A bad object is left out and told of.
     pub fn list_slice(&self, member: &MemberName, items: &[&str]) -> Vec<BadObject> {
         self.write(|inner| items.iter().filter_map(|item| inner.ingest(member, item, Source::List).err()).collect())

@@ -404,7 +404,7 @@ impl Sequencer {
             None => {
                 let life = self.shared.identities.life(&self.life_key(key));
                 if let Some(uid) = self.shared.naming.shared_uid(&spec.gvr.group, &spec.gvr.resource, key, life) {
-                    edits.put(facts.uid_at.clone(), |out| crate::wire::splice::push_string(&uid, out));
+                    edits.put(facts.uid_at.clone(), |out| kubefold_wire::splice::push_string(&uid, out));
                 }
             }
         }

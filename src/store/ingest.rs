@@ -17,8 +17,8 @@ use crate::{
         revision::Revision,
         sequencer::{Ingested, Scratch, Sequencer, Source},
     },
-    wire::{locate::Found, resource::split_api_version, splice::push_string},
 };
+use kubefold_wire::{locate::Found, resource::split_api_version, splice::push_string};
 
 /// Annotation that names the member of a native object.
 pub(super) const CLUSTER: &str = "kubefold.io/cluster";

@@ -1,6 +1,9 @@
 //! What a store knows about its kind: names, and the fields by which objects of it refer to others.
 
-use crate::wire::{locate::Paths, resource::Gvk, resource::Gvr};
+use kubefold_wire::{
+    locate::Paths,
+    resource::{Gvk, Gvr},
+};
 
 pub(super) mod id {
     //! Numbers of the paths that every document is walked along.
@@ -35,7 +38,7 @@ pub(super) mod id {
 /// A path of keys; `*` is every element of an array.
 type Path = &'static [&'static str];
 
-/// The joins of one kind: DESIGN.md section 4. Owner references are every kind's.
+/// The joins of one kind: docs/design/identity.md#joins. Owner references are every kind's.
 struct Joins {
     group: &'static str,
     resource: &'static str,

@@ -8,11 +8,11 @@ use crate::{
         kind::{KindSpec, id},
         naming::Naming,
     },
-    wire::{
-        locate::{Found, NotAnObject},
-        resource::split_api_version,
-        splice::{Edit, splice, string},
-    },
+};
+use kubefold_wire::{
+    locate::{Found, NotAnObject},
+    resource::split_api_version,
+    splice::{Edit, splice, string},
 };
 
 /// What a reference names, as the client wrote it.

@@ -8,10 +8,8 @@ use std::{
     },
 };
 
-use crate::{
-    store::{entry::Entry, revision::Revision},
-    wire::watch::EventType,
-};
+use crate::store::{entry::Entry, revision::Revision};
+use kubefold_wire::watch::EventType;
 
 /// One event.
 #[derive(Debug)]

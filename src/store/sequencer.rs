@@ -24,8 +24,8 @@ use crate::{
         revision::{Revision, Revisions},
         snapshot::{Counts, Snapshot, count},
     },
-    wire::{locate::Found, watch::EventType},
 };
+use kubefold_wire::{locate::Found, watch::EventType};
 
 /// Where a member's object came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,12 @@ use std::{collections::HashSet, ops::Bound, sync::Arc};
 
 use imbl::OrdSet;
 
-use crate::{
-    store::{
-        entry::{Entry, Slot},
-        log::Record,
-        revision::Revision,
-    },
-    wire::watch::EventType,
+use crate::store::{
+    entry::{Entry, Slot},
+    log::Record,
+    revision::Revision,
 };
+use kubefold_wire::watch::EventType;
 
 /// How many objects each namespace has.
 pub(super) type Counts = imbl::HashMap<Arc<str>, u64>;

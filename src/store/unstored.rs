@@ -13,8 +13,8 @@ use crate::{
         revision::Revision,
         sequencer::Shared,
     },
-    wire::locate::validate,
 };
+use kubefold_wire::locate::validate;
 
 /// Gives a member's object its visible form: name, references and annotation as in a store. It has no revision, as no
 /// watch could begin there.

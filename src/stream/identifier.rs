@@ -1,6 +1,7 @@
 //! How a proxied object is named: `[https:]name[:port]`.
 
-use crate::{stream::no_identifier, wire::status::Status};
+use crate::stream::no_identifier;
+use kubefold_wire::status::Status;
 
 /// A name, with what the `proxy` subresource takes around it.
 #[derive(Clone, Debug, PartialEq, Eq)]

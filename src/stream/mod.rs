@@ -15,8 +15,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::{
     member::{Member, view},
     stream::refusal::in_visible_names,
-    wire::{body::Body, caller::Caller, info::proxied, resource::Gvr, status::Status},
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{body::Body, info::proxied, resource::Gvr, status::Status};
 
 pub use identifier::Identifier;
 

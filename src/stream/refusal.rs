@@ -6,7 +6,7 @@ use http::{Response, header};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 
-use crate::wire::{
+use kubefold_wire::{
     body::{Body, full},
     reword::{is_status, renamed},
 };
@@ -69,7 +69,7 @@ async fn read(mut body: Body) -> (Bytes, Option<Body>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{body::BodyError, status::Status};
+    use kubefold_wire::{body::BodyError, status::Status};
 
     async fn text(body: Body) -> Result<Bytes, BodyError> {
         body.collect().await.map(http_body_util::Collected::to_bytes)

@@ -8,7 +8,6 @@ use http::StatusCode;
 
 use crate::{
     config::MemberName,
-    wire::warning::Warnings,
     write::{
         Writer, delete,
         fleet::Fleet,
@@ -19,6 +18,7 @@ use crate::{
         steps::is_of_another,
     },
 };
+use kubefold_wire::warning::Warnings;
 
 /// Natives that are deleted at once.
 const IN_PARALLEL: usize = 16;

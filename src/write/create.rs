@@ -16,10 +16,6 @@ use crate::{
         plan::{Candidate, Plan, Standing},
         policy::Strategy,
     },
-    wire::{
-        status::{Cause, Status},
-        warning::Warnings,
-    },
     write::{
         APPLY_PATCH, MINTS_MAX, Writer,
         create::{commit::commit, rehearsal::rehearse},
@@ -31,6 +27,10 @@ use crate::{
         reply::{Reply, already_exists, taken, unsettled},
         request::Request,
     },
+};
+use kubefold_wire::{
+    status::{Cause, Status},
+    warning::Warnings,
 };
 
 pub(super) use draft::Draft;

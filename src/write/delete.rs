@@ -8,7 +8,6 @@ use http::StatusCode;
 
 use crate::{
     config::{MemberName, Overrides},
-    wire::{status::Status, warning::Warnings},
     write::{
         GONE_WITHIN, Writer,
         fleet::{Fleet, Key, Part, Visible},
@@ -19,6 +18,7 @@ use crate::{
         steps::{Outcome, Removed, Seen, removed},
     },
 };
+use kubefold_wire::{status::Status, warning::Warnings};
 
 /// Answers a `DELETE` of a placed object.
 pub(super) async fn delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {

@@ -18,14 +18,14 @@ use crate::{
         scheduling::{NodeFacts, PodRequirements, Taint, fits},
     },
     store::{Entry, key},
-    wire::{
-        locate::Paths,
-        resource::{Gvr, split_api_version},
-    },
     write::{
         fleet::{Answer, Ask, Call, Facts, Fleet, Measure, Owner, Scaled},
         live::LiveFleet,
     },
+};
+use kubefold_wire::{
+    locate::Paths,
+    resource::{Gvr, split_api_version},
 };
 
 /// What is known of every configured member, and of what the object belongs to.

@@ -9,11 +9,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::{
     config::MemberName,
     placement::{plan::Candidate, policy::Rules, scheduling::PodRequirements},
-    wire::{
-        caller::Caller,
-        resource::{Gvk, Gvr},
-    },
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::resource::{Gvk, Gvr};
 
 /// Which object. In requests to members and in the store's keys the name is the one of that side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,6 @@ use http::{Method, StatusCode};
 
 use crate::{
     config::MemberName,
-    wire::{status::Status, warning::Warnings},
     write::{
         GONE_WITHIN, Writer,
         fleet::{Answer, Call, Document, Fleet, Key, Native, Part, Visible},
@@ -23,6 +22,7 @@ use crate::{
         request::Request,
     },
 };
+use kubefold_wire::{status::Status, warning::Warnings};
 
 /// A write and whom it is for.
 pub(super) struct To<'a, F> {

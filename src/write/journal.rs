@@ -319,14 +319,9 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::{
-        config::Overrides,
-        placement::divided::Value,
-        wire::{
-            caller::Caller,
-            resource::{Gvk, Gvr},
-        },
-    };
+    use crate::{config::Overrides, placement::divided::Value};
+    use kubefold_serving::caller::Caller;
+    use kubefold_wire::resource::{Gvk, Gvr};
 
     fn member(name: &str) -> MemberName {
         MemberName::new(name).unwrap()

@@ -20,17 +20,17 @@ use crate::{
     },
     placement::policy::Rules,
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
-    wire::{
-        body::{empty, full},
-        caller::Caller,
-        locate::Paths,
-        splice::{Edit, ObjectEdits, splice},
-    },
     write::{
         facts,
         fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
         room::Measured,
     },
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{
+    body::{empty, full},
+    locate::Paths,
+    splice::{Edit, ObjectEdits, splice},
 };
 
 /// Largest answer to a write.
@@ -328,7 +328,7 @@ fn shown(entry: &Entry) -> Visible {
     }
 }
 
-fn request(call: Call, caller: Option<&Caller>) -> Result<Request<crate::wire::body::Body>, String> {
+fn request(call: Call, caller: Option<&Caller>) -> Result<Request<kubefold_wire::body::Body>, String> {
     let Call { method, path, query, body, content_type, user_agent } = call;
     let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
     let has_body = !body.is_empty();

@@ -44,8 +44,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::MemberName,
-    observe::audit,
-    wire::warning::Warnings,
     write::{
         fleet::Fleet,
         journal::{Entry, Journal, Verb},
@@ -53,6 +51,8 @@ use crate::{
         request::Request,
     },
 };
+use kubefold_serving::audit;
+use kubefold_wire::warning::Warnings;
 
 /// How long a mutation may land after its last byte was sent: a kube-apiserver works on one for up to 34 s.
 pub const LANDS_WITHIN: Duration = Duration::from_secs(40);

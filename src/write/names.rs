@@ -1,6 +1,6 @@
 //! Names: minted from `generateName`, and pins taken off.
 
-use crate::wire::splice::{Edit, splice, string};
+use kubefold_wire::splice::{Edit, splice, string};
 
 /// Kubernetes' alphabet for generated names: without vowels and look-alikes.
 ///

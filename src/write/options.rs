@@ -3,16 +3,14 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::{
-    wire::{
-        locate::entries,
-        splice::{Edit, ObjectEdits, splice, string},
-        status::Status,
-    },
-    write::{
-        reply::Reply,
-        request::{Request, dry_run, values},
-    },
+use crate::write::{
+    reply::Reply,
+    request::{Request, dry_run, values},
+};
+use kubefold_wire::{
+    locate::entries,
+    splice::{Edit, ObjectEdits, splice, string},
+    status::Status,
 };
 
 const KIND: &str = "DeleteOptions";

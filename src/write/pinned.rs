@@ -6,7 +6,6 @@ use http::{Method, StatusCode};
 use crate::{
     config::MemberName,
     placement::stamp::{Stamp, stamped},
-    wire::{status::Status, warning::Warnings},
     write::{
         Writer,
         fleet::{Answer, Call, Fleet},
@@ -16,6 +15,7 @@ use crate::{
         steps::Seen,
     },
 };
+use kubefold_wire::{status::Status, warning::Warnings};
 
 /// Creates the native object `own` in `member`; `json` is the request's body and names it `visible`.
 pub(super) async fn create<F: Fleet>(

@@ -17,10 +17,6 @@ use crate::{
         scheduling::PodRequirements,
         stamp::{Stamp, stamped},
     },
-    wire::{
-        resource::{Gvk, Gvr},
-        warning::Warnings,
-    },
     write::{
         Writer,
         create::{Draft, Pin, invalid, pins, refuse_what_is_no_pin},
@@ -28,6 +24,10 @@ use crate::{
         reply::Reply,
         request::Request,
     },
+};
+use kubefold_wire::{
+    resource::{Gvk, Gvr},
+    warning::Warnings,
 };
 
 /// What an object is placed by: its policy, and what is known of the members.

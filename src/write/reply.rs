@@ -3,19 +3,16 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::{
-    config::MemberName,
-    wire::{
-        body::{Body, full},
-        locate::Paths,
-        reword::renamed,
-        status::{Reason, Status},
-        warning::Warnings,
-    },
-    write::fleet::Key,
+use crate::{config::MemberName, write::fleet::Key};
+use kubefold_wire::{
+    body::{Body, full},
+    locate::Paths,
+    reword::renamed,
+    status::{Reason, Status},
+    warning::Warnings,
 };
 
-pub(super) use crate::wire::{reword::reworded, warning::warning_text};
+pub(super) use kubefold_wire::{reword::reworded, warning::warning_text};
 
 /// The answer to a write. With a 5xx it never bears `Retry-After`: client-go would repeat the write (`rest/with_retry.go`).
 #[derive(Clone, Debug, PartialEq, Eq)]

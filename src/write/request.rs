@@ -6,13 +6,11 @@ use bytes::Bytes;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::{
-    wire::{
-        caller::Caller,
-        resource::{Gvk, Gvr},
-        status::{Cause, Status},
-    },
-    write::{fleet::Key, reply::Reply},
+use crate::write::{fleet::Key, reply::Reply};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{
+    resource::{Gvk, Gvr},
+    status::{Cause, Status},
 };
 
 /// A write of the fleet view.

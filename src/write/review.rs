@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 use self::rules::{intersect_non_resource, intersect_resource};
 use crate::{
     config::MemberName,
-    wire::{resource::Gvr, status::Status, warning::Warnings},
     write::{
         Writer,
         fleet::{Answer, Call, Fleet},
@@ -21,6 +20,7 @@ use crate::{
         request::Request,
     },
 };
+use kubefold_wire::{resource::Gvr, status::Status, warning::Warnings};
 
 /// The groups whose kinds with the one verb `create` are reviews.
 const GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];

@@ -8,9 +8,9 @@ use crate::{
     config::MemberName,
     member::stores::{Running, Stores},
     placement::capacity::{Room, Usage, occupy},
-    wire::resource::Gvr,
     write::facts::node,
 };
+use kubefold_wire::resource::Gvr;
 
 /// How long what was measured is good enough.
 const KEPT_FOR: Duration = Duration::from_secs(5);

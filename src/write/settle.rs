@@ -9,17 +9,15 @@ use std::{collections::hash_map, sync::Arc, time::Duration};
 
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{
-    wire::warning::Warnings,
-    write::{
-        GONE_WITHIN, LANDS_WITHIN, Writer,
-        delete::delete_step,
-        fleet::{Fleet, Part},
-        journal::{Entry, EntryTarget, Step, Verb},
-        options::of_part,
-        steps::{Found, Outcome, Removed, Seen, removed},
-    },
+use crate::write::{
+    GONE_WITHIN, LANDS_WITHIN, Writer,
+    delete::delete_step,
+    fleet::{Fleet, Part},
+    journal::{Entry, EntryTarget, Step, Verb},
+    options::of_part,
+    steps::{Found, Outcome, Removed, Seen, removed},
 };
+use kubefold_wire::warning::Warnings;
 
 /// How often an entry is tried before only a member's recovery, or the next start, has it tried again.
 const TRIES_MAX: u32 = 8;

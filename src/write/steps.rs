@@ -10,7 +10,6 @@ use crate::{
         overrides::overridden,
         stamp::{Stamp, stamped},
     },
-    wire::{caller::Caller, locate::Paths, warning::Warnings},
     write::{
         APPLY_PATCH, Writer,
         fleet::{Answer, Call, Document, Fleet},
@@ -20,6 +19,8 @@ use crate::{
         request::with_dry_run,
     },
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{locate::Paths, warning::Warnings};
 
 /// What came of a mutation.
 #[derive(Debug)]
@@ -336,7 +337,7 @@ pub(super) fn removed(outcome: &Outcome) -> Removed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::status::Status;
+    use kubefold_wire::status::Status;
 
     #[test]
     fn a_5xx_is_an_unknown_outcome_unless_it_says_that_nothing_was_stored() {

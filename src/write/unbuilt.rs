@@ -1,6 +1,7 @@
 //! What the fleet view does not do yet: refused in words that say where it works.
 
-use crate::{config::MemberName, wire::status::Status};
+use crate::config::MemberName;
+use kubefold_wire::status::Status;
 
 /// 405 for what the fleet view does not take yet.
 ///

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use kubefold::apiserver::{
+use kubefold_apiserver::{
     definitions::Definitions,
     endpoint::Endpoint,
     faults::Faults,
@@ -14,10 +14,8 @@ use kubefold::apiserver::{
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    support::{Api, eventually},
-    target::Target,
-};
+use crate::target::Target;
+use testbed::{Api, eventually};
 
 const SOON: Duration = Duration::from_secs(20);
 const TOKEN: &str = "contract";

@@ -19,15 +19,10 @@ mod check;
 mod checks;
 mod differences;
 mod embedded;
-#[path = "../e2e/objects.rs"]
-#[allow(dead_code, reason = "shared with the end-to-end tests")]
-mod objects;
 mod paging;
 mod scripted;
 mod seen;
 mod several;
-#[path = "../e2e/support/mod.rs"]
-mod support;
 mod target;
 mod world;
 

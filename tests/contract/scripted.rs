@@ -6,11 +6,8 @@ use futures::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::{
-    seen::normalise,
-    support::{Api, Member, Watch, eventually},
-    target::Target,
-};
+use crate::{seen::normalise, target::Target};
+use testbed::{Api, Member, Watch, eventually};
 
 /// For an event that is due.
 const SOON: Duration = Duration::from_secs(20);

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use http::header;
 use serde_json::{Map, Value, json};
 
-use crate::{support::Answer, target::Target};
+use crate::target::Target;
+use testbed::Answer;
 
 /// Headers that say nothing about the answer: framing, clocks and ids.
 const HEADERS_PASSED: [&str; 4] = ["date", "content-length", "transfer-encoding", "connection"];

@@ -5,11 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 
-use crate::{
-    check::Check,
-    seen::Seen,
-    support::{Answer, Api},
-};
+use crate::{check::Check, seen::Seen};
+use testbed::{Answer, Api};
 
 /// For an answer to be complete, watches of a second or two included.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, controlled_pod, create_all, deployment, namespace},
-    support::{Api, FleetFile, Kubefold, Member, MemberOptions, Testbed, eventually},
-    target::Target,
+use crate::target::Target;
+use testbed::{
+    Api, FleetFile, Kubefold, Member, MemberOptions, Testbed, eventually,
+    samples::{config_map, controlled_pod, create_all, deployment, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::{
+use testbed::{
     Answer, Api, FleetFile, Informer, Kubefold, Member, MemberOptions, Testbed, eventually, figure,
     objects::{CONFIG_MAPS, IN_DEFAULT, create, exact, held, same, union, update},
 };

@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::support::{
+use testbed::{
     Api, FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, Testbed, Watch, eventually, figure,
     objects::{CONFIG_MAPS, create, create_many, exact},
 };

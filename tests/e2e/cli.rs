@@ -4,9 +4,9 @@ use std::{fs, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, namespace},
-    support::{FleetFile, Kubefold, MemberOptions, Port, Testbed, eventually, program},
+use testbed::{
+    FleetFile, Kubefold, MemberOptions, Port, Testbed, eventually, program,
+    samples::{config_map, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(20);

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::support::{
+use testbed::{
     FleetFile, Informer, Kubectl, Kubefold, Member, MemberOptions, Relay, Testbed, client, eventually, figure,
     objects::{CONFIG_MAPS, Objects, create, create_many, delete, held, objects, same, union, update},
 };
@@ -262,7 +262,7 @@ async fn lists_and_pages(kubectl: &Kubectl, members: &[&Member]) {
 /// `get --watch` through the restart of a member; it ends with its connection, as before any API server.
 async fn watches(kubectl: &Kubectl, line: &Relay, east: &Member, west: &Member, minor: &str) {
     let watch = || kubectl.start(&["get", "cm", "-n", "default", "--watch", "-o", "name"]);
-    let shows = async |watch: &mut crate::support::Process, name: &str| {
+    let shows = async |watch: &mut testbed::Process, name: &str| {
         eventually(SOON, async || {
             assert_eq!(watch.exited(), None, "{}", watch.output());
             let line = format!("configmap/{name}\n");

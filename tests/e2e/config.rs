@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, create_all, keys, name, namespace},
-    support::{Api, FleetFile, Kubefold, MemberOptions, Testbed, eventually},
+use testbed::{
+    Api, FleetFile, Kubefold, MemberOptions, Testbed, eventually,
+    samples::{config_map, create_all, keys, name, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);

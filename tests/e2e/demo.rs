@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, time::Duration};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::support::{Kubectl, Port, Process, eventually, program};
+use testbed::{Kubectl, Port, Process, eventually, program};
 
 /// For a demo in a debug build on a busy machine.
 const SOON: Duration = Duration::from_secs(60);

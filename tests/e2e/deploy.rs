@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::{
-    objects::{config_map, namespace},
-    support::{FleetFile, Kubefold, MemberOptions, Testbed, program},
+use testbed::{
+    FleetFile, Kubefold, MemberOptions, Testbed, program,
+    samples::{config_map, namespace},
 };
 
 /// A credential that may only read and impersonate serves the fleet view, the member view and writes as the caller.

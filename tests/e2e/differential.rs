@@ -7,9 +7,9 @@ use futures::future::join_all;
 use http::{Method, Request, header};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{controlled_pod, crd, create_all, deployment, namespace},
-    support::{Answer, Api, Kubefold, Member, MemberOptions, eventually},
+use testbed::{
+    Answer, Api, Kubefold, Member, MemberOptions, eventually,
+    samples::{controlled_pod, crd, create_all, deployment, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, crd, name, namespace},
-    support::{Kubefold, Member, MemberOptions, Testbed, eventually},
+use testbed::{
+    Kubefold, Member, MemberOptions, Testbed, eventually,
+    samples::{config_map, crd, name, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);

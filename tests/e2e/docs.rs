@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{MemberOptions, Port, Process, Testbed, binary, eventually, program};
+use testbed::{MemberOptions, Port, Process, Testbed, binary, eventually, program};
 
 /// Commands that are not run, by page and beginning, and why.
 const NOT_RUN: [(&str, &str, &str); 7] = [

@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{keys, name, namespace},
-    support::{Answer, Kubefold, Member, MemberOptions, Metrics, Testbed, eventually, node_metrics, pod_metrics},
+use testbed::{
+    Answer, Kubefold, Member, MemberOptions, Metrics, Testbed, eventually, node_metrics, pod_metrics,
+    samples::{keys, name, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);

@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::support::{
+use testbed::{
     Answer, Api, FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, Testbed, Watch, eventually, figure,
     objects::{CONFIG_MAPS, IN_DEFAULT, create, delete, exact, held, listed, same, union, update},
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::{Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually, figure};
+use testbed::{Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually, figure};
 
 /// For a changed definition to be noticed: a kube-apiserver ends the watches by the old one.
 const NOTICED: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::support::{
+use testbed::{
     Api, FleetFile, Informer, Kind, Kubefold, Lie, Member, MemberOptions, Saboteur, Testbed, eventually, figure,
     objects::{CONFIG_MAPS, IN_DEFAULT, Objects, create, held, listed, objects, same, update},
 };
@@ -127,7 +127,7 @@ fn failures(samples: &BTreeMap<String, f64>, member: &str) -> BTreeMap<String, f
 
 /// The fleet's events, as `TYPE name`, from a watch that the test opens before the faults.
 struct Told {
-    watch: crate::support::Watch,
+    watch: testbed::Watch,
 }
 
 impl Told {

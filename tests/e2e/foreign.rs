@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Informer, Kubefold, Member, MemberOptions, Testbed, client, eventually};
+use testbed::{Informer, Kubefold, Member, MemberOptions, Testbed, client, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";

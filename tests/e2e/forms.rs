@@ -21,9 +21,9 @@ use tokio_tungstenite::{
     tungstenite::{self, Message, client::IntoClientRequest, protocol::frame::coding::CloseCode},
 };
 
-use crate::{
-    objects::{crd, create_all, namespace},
-    support::{Answer, Api, Kubefold, Member, MemberOptions, Testbed, eventually},
+use testbed::{
+    Answer, Api, Kubefold, Member, MemberOptions, Testbed, eventually,
+    samples::{crd, create_all, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::{
+use testbed::{
     Answer, Api, FleetFile, Gateway, Kubefold, Member, MemberOptions, Testbed, Watch, eventually, figure,
     objects::{CONFIG_MAPS, IN_DEFAULT, config_map, create, create_many, delete, exact, objects, same, union, update},
 };

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{
+use testbed::{
     FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, Testbed, eventually, figure,
     objects::{IN_DEFAULT, config_map, create_many, exact, held, same, union},
 };

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, crd, create_all, key, keys, name, namespace, revision},
-    support::{Answer, Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually},
+use testbed::{
+    Answer, Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually,
+    samples::{config_map, crd, create_all, key, keys, name, namespace, revision},
 };
 
 const SOON: Duration = Duration::from_secs(30);

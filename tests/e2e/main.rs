@@ -1,6 +1,6 @@
 //! End-to-end tests: real kube-apiservers, real kubectl and the real program.
 //!
-//! One test target, so that `support` is compiled and linked once. A new file of tests is one more `mod` here.
+//! One test target, so that everything is linked once. A new file of tests is one more `mod` here.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,17 +14,13 @@ mod absence;
 mod calm;
 mod cli;
 mod clients;
+mod clusters;
 mod config;
 mod demo;
 mod deploy;
 mod differential;
 mod discovery;
 mod docs;
-mod embedded_kinds;
-mod embedded_patch;
-mod embedded_schema;
-mod embedded_sim;
-mod embedded_writes;
 mod fanout;
 mod fault;
 mod fault_definitions;
@@ -36,14 +32,12 @@ mod informer;
 mod list_watch;
 mod member_view;
 mod membership;
-mod objects;
 mod observe;
 mod openapi;
 mod query;
 mod read;
 mod shared_objects;
 mod streams;
-mod support;
 mod table;
-mod testbed;
+
 mod write;

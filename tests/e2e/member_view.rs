@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, name, namespace},
-    support::{Api, Kubefold, MemberOptions, Testbed, eventually},
+use testbed::{
+    Api, Kubefold, MemberOptions, Testbed, eventually,
+    samples::{config_map, name, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -102,7 +102,7 @@ async fn watches_pass(bed: &Testbed, fleet: &Kubefold) {
     assert!(matches!(to_end(short).await.as_slice(), [one] if name(&one["object"]) == "seen"));
 }
 
-async fn to_end(mut watch: crate::support::Watch) -> Vec<Value> {
+async fn to_end(mut watch: testbed::Watch) -> Vec<Value> {
     let mut events = Vec::new();
     while let Some(event) = watch.next(SOON).await {
         events.push(event);
@@ -118,7 +118,7 @@ async fn streams_are_the_fleets_too(fleet: &Kubefold) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_see_who_asks() {
-    let east = crate::support::Member::start("east", MemberOptions { audit: true, ..MemberOptions::default() }).await;
+    let east = testbed::Member::start("east", MemberOptions { audit: true, ..MemberOptions::default() }).await;
     namespace(&east, "shop").await;
     let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
     let admin = fleet.api().await;
@@ -180,7 +180,7 @@ async fn only_admins_see_the_fleet(fleet: &Kubefold, ann: &Api) {
         );
     }
     let kubeconfig = fleet.kubeconfig_for("ann", Some("dev"));
-    let said = crate::support::Kubectl::new(&kubeconfig, kubeconfig.parent().unwrap()).run(&["get", "pods"]).await;
+    let said = testbed::Kubectl::new(&kubeconfig, kubeconfig.parent().unwrap()).run(&["get", "pods"]).await;
     assert!(said.refused().contains("system:masters"), "{said}");
 }
 

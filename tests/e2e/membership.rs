@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::task::TaskTracker;
 
-use crate::support::{
+use testbed::{
     Api, FleetFile, Kubefold, MemberOptions, Relay, Testbed, eventually, figure,
     objects::{CONFIG_MAPS, create, create_many, exact},
 };

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, deployment, namespace},
-    support::{Api, FleetFile, Kubefold, MemberOptions, Testbed, eventually},
+use testbed::{
+    Api, FleetFile, Kubefold, MemberOptions, Testbed, eventually,
+    samples::{config_map, deployment, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(20);

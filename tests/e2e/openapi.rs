@@ -7,9 +7,9 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{
-    objects::{deployment, namespace},
-    support::{Answer, Api, FleetFile, Kubefold, Member, MemberOptions, Testbed, binary, eventually, figure},
+use testbed::{
+    Answer, Api, FleetFile, Kubefold, Member, MemberOptions, Testbed, binary, eventually, figure,
+    samples::{deployment, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ const E2E: &str = "apis/e2e.kubefold.io/v1";
 
 /// A CRD whose `spec` has one field of its own.
 fn crd(kind: &str, field: &str) -> Value {
-    let mut crd = crate::objects::crd(kind);
+    let mut crd = testbed::samples::crd(kind);
     let fields = json!({field: {"type": "integer", "description": format!("What a {kind} has.")}});
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({
         "type": "object", "description": format!("{kind} is for tests."),

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, controlled_pod, crd, create_all, deployment, keys, name, namespace, revision},
-    support::{Answer, Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually},
+use testbed::{
+    Answer, Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually,
+    samples::{config_map, controlled_pod, crd, create_all, deployment, keys, name, namespace, revision},
 };
 
 const SOON: Duration = Duration::from_secs(30);

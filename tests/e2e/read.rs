@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, controlled_pod, crd, create_all, deployment, namespace},
-    support::{Kubefold, MemberOptions, Testbed, eventually},
+use testbed::{
+    Kubefold, MemberOptions, Testbed, eventually,
+    samples::{config_map, controlled_pod, crd, create_all, deployment, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);

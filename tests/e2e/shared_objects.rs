@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{crd, deployment, name, namespace, revision},
-    support::{Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually},
+use testbed::{
+    Api, Kubefold, Member, MemberOptions, Testbed, Watch, eventually,
+    samples::{crd, deployment, name, namespace, revision},
 };
 
 const SOON: Duration = Duration::from_secs(30);

@@ -23,8 +23,8 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest},
 };
 
-use crate::objects::crd;
-use crate::support::{
+use testbed::samples::crd;
+use testbed::{
     FleetFile, Kubectl, Kubefold, Member, MemberOptions, Port, Process, Testbed, binary, client, eventually,
 };
 

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::{
-    objects::{config_map, controlled_pod, crd, create_all, deployment, namespace},
-    support::{Answer, Api, Kubefold, Member, MemberOptions, eventually},
+use testbed::{
+    Answer, Api, Kubefold, Member, MemberOptions, eventually,
+    samples::{config_map, controlled_pod, crd, create_all, deployment, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);

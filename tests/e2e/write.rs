@@ -27,7 +27,7 @@ use std::{collections::BTreeMap, time::Duration};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Api, Kubefold, Member, Output, Testbed, Watch, eventually};
+use testbed::{Answer, Api, Kubefold, Member, Output, Testbed, Watch, eventually};
 
 /// For what takes a few round trips on a busy machine.
 const SOON: Duration = Duration::from_secs(30);

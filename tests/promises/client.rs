@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kubefold::wire::caller::Caller;
+use kubefold_serving::caller::Caller;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 use rustls::{
     RootCertStore,

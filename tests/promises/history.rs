@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use http::Method;
-use kubefold::wire::caller::Caller;
+use kubefold_serving::caller::Caller;
 use serde_json::Value;
 
 use crate::kinds::Kind;

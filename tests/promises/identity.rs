@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use kubefold::wire::caller::Caller;
+use kubefold_serving::caller::Caller;
 
 use crate::{
     history::{Heard, History, Read, Write},

@@ -5,19 +5,18 @@ use std::sync::Arc;
 use futures::{StreamExt, future::BoxFuture};
 use http::{Request, Response};
 use jiff::Timestamp;
-use kubefold::{
-    apiserver::{
-        Service,
-        endpoint::Endpoint,
-        faults::Faults,
-        kinds::Kind as ServedKind,
-        registry::{Env, Event, From, Object, Registry, Selection},
-        serve::{ApiServer, Settings, bootstrap, built_in},
-        sim::TokioClock,
-        storage::{Backup, Memory},
-    },
-    wire::{body::Body, caller::Caller},
+use kubefold_apiserver::{
+    Service,
+    endpoint::Endpoint,
+    faults::Faults,
+    kinds::Kind as ServedKind,
+    registry::{Env, Event, From, Object, Registry, Selection},
+    serve::{ApiServer, Settings, bootstrap, built_in},
+    sim::TokioClock,
+    storage::{Backup, Memory},
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::body::Body;
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 

@@ -5,7 +5,7 @@ use std::{cell::RefCell, time::Duration};
 use futures::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
-use kubefold::wire::body::full;
+use kubefold_wire::body::full;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

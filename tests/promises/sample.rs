@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use http::Method;
-use kubefold::wire::caller::Caller;
+use kubefold_serving::caller::Caller;
 use serde_json::{Value, json};
 
 use crate::{

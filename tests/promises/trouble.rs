@@ -1,6 +1,6 @@
 //! What befalls members.
 
-use kubefold::apiserver::faults::{Fault, Matching, Rule};
+use kubefold_apiserver::faults::{Fault, Matching, Rule};
 
 use crate::{chance::Chance, kinds::KINDS, play::Stage};
 

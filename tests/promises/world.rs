@@ -10,8 +10,8 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use kubefold::{
     app::{App, Options},
     read::Freshness,
-    wire::caller::Caller,
 };
+use kubefold_serving::caller::Caller;
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};

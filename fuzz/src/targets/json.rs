@@ -4,7 +4,7 @@ use std::{collections::HashSet, ops::Range};
 
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::wire::{
+use kubefold_wire::{
     list::{ListMeta, split},
     locate::{Found, NotAnObject, Paths, entries, validate},
     protobuf::{JSON_BYTES_MAX, to_json},

@@ -1,7 +1,6 @@
 //! What each fuzz target does with its bytes: it decodes them, and panics where a promise of theirs does not hold.
 //!
-//! `fuzz/run` feeds them from libFuzzer. The main package compiles this file into its unit tests too, so that `cargo test`
-//! runs every target over its seeds and over damaged ones. Only the public interface of `wire` and `apiserver` is named here.
+//! `fuzz/run` feeds them from libFuzzer, and the tests here run every target over its seeds and over damaged ones.
 
 mod json;
 mod patches;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::apiserver::{
+use kubefold_apiserver::{
     patch::{
         Apply, OneVersion, Subject, apply,
         fields::{Set, same},

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, value::RawValue};
 
-use crate::wire::{
+use kubefold_wire::{
     locate::entries,
     watch::{Event, Lines},
 };

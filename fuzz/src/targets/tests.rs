@@ -23,7 +23,7 @@ const TARGETS: [(&str, Target); 11] = [
 ];
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
@@ -31,7 +31,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn every_target_has_its_program_and_seeds_and_takes_them() {
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_targets");
     let mut names: Vec<_> =
         std::fs::read_dir(programs).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();

@@ -1,6 +1,6 @@
 //! Decoders of what stands in URLs and headers.
 
-use crate::wire::{
+use kubefold_wire::{
     accept::{PARTIAL_OBJECT, TABLE_V1, negotiate as choose, parse_accept},
     selector::{FieldSelector, LabelSelector, Subject},
     token::ContinueToken,

@@ -7,13 +7,11 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 
-use crate::{
-    apiserver::{Service, endpoint::Endpoint, faults::Rule},
-    cli::{client::Connection, print},
-    wire::{
-        body::{Body, full},
-        status::Status,
-    },
+use crate::cli::{client::Connection, print};
+use kubefold_apiserver::{Service, endpoint::Endpoint, faults::Rule};
+use kubefold_wire::{
+    body::{Body, full},
+    status::Status,
 };
 
 /// The context of the demo's kubeconfig that leads here.

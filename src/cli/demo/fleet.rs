@@ -13,14 +13,6 @@ use futures::future::BoxFuture;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    apiserver::{
-        Service,
-        cluster::{self, Cluster},
-        endpoint::Endpoint,
-        faults::Faults,
-        registry::Registry,
-        sim,
-    },
     app::{App, Options},
     cli::{
         demo::control::{CONTEXT, Control, Members, told},
@@ -28,8 +20,16 @@ use crate::{
     },
     read::Freshness,
     serve::Published,
-    wire::status::Status,
 };
+use kubefold_apiserver::{
+    Service,
+    cluster::{self, Cluster},
+    endpoint::Endpoint,
+    faults::Faults,
+    registry::Registry,
+    sim,
+};
+use kubefold_wire::status::Status;
 
 /// What the first members are called.
 const NAMES: [&str; 4] = ["east", "west", "north", "south"];

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use crate::apiserver::{
+use kubefold_apiserver::{
     endpoint::Endpoint,
     faults::{Fault, Matching, Rule},
 };

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, HashSet},
 };
 
-use crate::wire::{
+use kubefold_wire::{
     locate::{NotAnObject, entries},
     protobuf::{MalformedRecord, Payload, Records},
     splice::push_string,

@@ -22,14 +22,12 @@ use self::{
     merge::{Encoding, Spec, merge},
     sources::{Index, Missing, Sources, Told, Wanted},
 };
-use crate::{
-    member::{Member, stores::Stores},
-    wire::{
-        accept::{accept_header, parse_accept},
-        body::{Body, empty, full},
-        status::Status,
-        warning::Warnings,
-    },
+use crate::member::{Member, stores::Stores};
+use kubefold_wire::{
+    accept::{accept_header, parse_accept},
+    body::{Body, empty, full},
+    status::Status,
+    warning::Warnings,
 };
 
 const V2: &str = "/openapi/v2";

@@ -17,10 +17,8 @@ use super::{
     cache::{Cache, Key},
     parameter, upper_hex,
 };
-use crate::{
-    member::{Class, Member, MemberId, collect},
-    wire::body::empty,
-};
+use crate::member::{Class, Member, MemberId, collect};
+use kubefold_wire::body::empty;
 
 /// Largest index that is read; that of a large cluster has 100 KiB.
 const INDEX_BYTES_MAX: usize = 16 << 20;

@@ -13,7 +13,7 @@ use super::{
         parse_resource_list, parse_server_version,
     },
 };
-use crate::wire::resource::group_version_path;
+use kubefold_wire::resource::group_version_path;
 
 /// Aggregated discovery, in the newest form that the member knows; the last clause is for members before 1.26,
 /// which answer 406 to the others alone.

@@ -10,10 +10,8 @@ use super::{
     Subresource, Version,
     order::{by_version_priority, merge_preserving_relative_order},
 };
-use crate::{
-    config::MemberName,
-    wire::resource::{Gvk, Gvr},
-};
+use crate::config::MemberName;
+use kubefold_wire::resource::{Gvk, Gvr};
 
 /// A member and what it says of the thing being merged.
 struct Holder<'a, T> {

@@ -3,10 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{Freshness, MemberCatalog, ResponseKind, Scope, ServerVersion, Subresource, merge::merge};
-use crate::{
-    config::MemberName,
-    wire::resource::{Gvk, Gvr},
-};
+use crate::config::MemberName;
+use kubefold_wire::resource::{Gvk, Gvr};
 
 /// What the fleet serves, merged over its members. A value: a new one replaces it when a member changes.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 use super::{Freshness, Group, Resource, ResponseKind, Scope, ServerVersion, Subresource, Version};
-use crate::wire::accept::{Transform, parse_accept};
+use kubefold_wire::accept::{Transform, parse_accept};
 
 /// Why a discovery document could not be read.
 #[derive(Debug, thiserror::Error)]

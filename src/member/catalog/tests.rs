@@ -8,7 +8,8 @@ use super::{
     testdata::{EAST, FakeMember, WEST, catalog, documents, group, name},
     *,
 };
-use crate::{config::MemberName, wire::resource::Gvr};
+use crate::config::MemberName;
+use kubefold_wire::resource::Gvr;
 
 fn fleet_of(members: &[(&str, &str)]) -> Catalogue {
     let inputs: Vec<_> = members.iter().map(|(member, text)| (name(member), Some(catalog(&documents(text))))).collect();

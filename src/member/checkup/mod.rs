@@ -22,8 +22,8 @@ use crate::{
         error::{Failure, root},
         upstream::{address, target},
     },
-    wire::body::{empty, full},
 };
+use kubefold_wire::body::{empty, full};
 
 pub use needs::{NEEDS, Need};
 
@@ -279,7 +279,7 @@ impl Line {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Request<crate::wire::body::Body>, Failure> {
+    ) -> Result<Request<kubefold_wire::body::Body>, Failure> {
         let body = body.map_or_else(empty, |body| full(body.to_string()));
         let mut request = Request::builder()
             .method(method)

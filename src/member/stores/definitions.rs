@@ -17,9 +17,10 @@ use crate::{
         stores::{Running, Stores},
     },
     store::{Part, key},
-    table::{Definition as Columns, Printer},
-    wire::{body::empty, mode::Mode, resource::Gvr},
+    view::Mode,
 };
+use kubefold_table::{Definition as Columns, Printer};
+use kubefold_wire::{body::empty, resource::Gvr};
 
 /// How long discovery waits for a kind whose definition says that it is served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);

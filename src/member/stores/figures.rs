@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{config::MemberName, member::stores::Stores, wire::resource::Gvr};
+use crate::{config::MemberName, member::stores::Stores};
+use kubefold_wire::resource::Gvr;
 
 /// Counting walks over every object: whoever asks more often gets what was counted last.
 const COUNTED_FOR: Duration = Duration::from_secs(5);

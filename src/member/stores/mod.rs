@@ -32,11 +32,11 @@ use crate::{
     },
     placement::policy::Rules,
     store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Revision, Shared},
-    table::Printer,
-    wire::{
-        resource::{EVENT_GROUPS, Gvr},
-        status::Status,
-    },
+};
+use kubefold_table::Printer;
+use kubefold_wire::{
+    resource::{EVENT_GROUPS, Gvr},
+    status::Status,
 };
 
 use marks::Marks;

@@ -6,15 +6,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    member::{
-        Class, Member,
-        catalog::{FetchError, Fetcher},
-        collect,
-        stores::{Polled, Stores},
-    },
-    wire::body::empty,
+use crate::member::{
+    Class, Member,
+    catalog::{FetchError, Fetcher},
+    collect,
+    stores::{Polled, Stores},
 };
+use kubefold_wire::body::empty;
 
 /// Largest discovery document that is read.
 const DISCOVERY_BYTES_MAX: usize = 64 << 20;

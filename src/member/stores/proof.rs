@@ -1,4 +1,4 @@
-//! Proofs that a store shows what its members hold now: DESIGN.md section 6, freshness.
+//! Proofs that a store shows what its members hold now: docs/design/reads.md#proofs.
 //!
 //! A member is asked for the metadata of what a read is about, by a consistent list. What differs from the store is fetched
 //! and taken in as live answers are; what the list lacks is gone by the member's own word.
@@ -25,8 +25,8 @@ use crate::{
         stores::{Running, Stores, marks::Place},
     },
     store::{FleetStore, HeldVersion, TooManyGone, key},
-    wire::{body::empty, list::split, selector::LabelSelector},
 };
+use kubefold_wire::{body::empty, list::split, selector::LabelSelector};
 
 /// For one member to be proven.
 const PROOF_MAX: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ enum ProofError {
     #[error("it answered {0}")]
     Status(StatusCode),
     #[error("its list cannot be read: {0}")]
-    List(#[from] crate::wire::list::ListError),
+    List(#[from] kubefold_wire::list::ListError),
     #[error("its list bears the revision {0:?}, which is no decimal number")]
     Revision(String),
     #[error("its metadata cannot be read: {0}")]

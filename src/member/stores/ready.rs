@@ -1,4 +1,4 @@
-//! Which stores may be read, and what a reader must be told: DESIGN.md section 6, unknown members.
+//! Which stores may be read, and what a reader must be told: docs/design/reads.md#unknown-members.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,8 +13,9 @@ use crate::{
         stores::{Running, Stores},
     },
     store::FleetStore,
-    wire::{mode::Mode, resource::Gvr, status::Status},
+    view::Mode,
 };
+use kubefold_wire::{resource::Gvr, status::Status};
 
 /// How long a read waits for members that are not known yet.
 pub const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(10);

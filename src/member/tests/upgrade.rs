@@ -8,14 +8,10 @@ use tokio::{
 };
 
 use super::*;
+use crate::config::ServerAccess;
 use crate::member::seats::Kind;
-use crate::{
-    config::ServerAccess,
-    wire::{
-        info::proxied,
-        upgrade::{OnceUpgraded, UpgradeAsked},
-    },
-};
+use kubefold_serving::upgrade::{OnceUpgraded, UpgradeAsked};
+use kubefold_wire::info::proxied;
 
 /// A member that speaks raw bytes.
 struct Raw {

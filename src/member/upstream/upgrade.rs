@@ -10,14 +10,13 @@ use hyper::upgrade::{self, Upgraded};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    member::{
-        Class, Failure, UpResponseBody, Upstream, UpstreamError,
-        pool::Lease,
-        upstream::{CREDENTIALS_MAX, address, broken, late_credential, target},
-    },
-    wire::{body::Body, upgrade::UpgradeAsked},
+use crate::member::{
+    Class, Failure, UpResponseBody, Upstream, UpstreamError,
+    pool::Lease,
+    upstream::{CREDENTIALS_MAX, address, broken, late_credential, target},
 };
+use kubefold_serving::upgrade::UpgradeAsked;
+use kubefold_wire::body::Body;
 
 /// For the answer to an upgrade: a kube-apiserver dials the kubelet first, and that its runtime.
 const HEAD_MAX: Duration = Duration::from_secs(60);

@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use crate::{
-    placement::marker::{MARKER_KEY, OWN_PREFIX},
-    wire::{
-        locate::{Found, NotAnObject},
-        splice::{Edit, ObjectEdits, splice},
-    },
+use crate::placement::marker::{MARKER_KEY, OWN_PREFIX};
+use kubefold_wire::{
+    locate::{Found, NotAnObject},
+    splice::{Edit, ObjectEdits, splice},
 };
 
 /// Takes the marker's label away, and `labels` with it if nothing else was in it.

@@ -9,7 +9,7 @@ use crate::placement::quantity::Quantity;
 
 /// Counted kinds that lie in every member.
 ///
-/// Source: DESIGN.md section 7, defaults by kind; names as kubernetes/apiserver `pkg/quota/v1/generic` counts them.
+/// Source: docs/design/writes.md#strategies; names as kubernetes/apiserver `pkg/quota/v1/generic` counts them.
 const IN_EVERY_MEMBER: &[&str] = &[
     "configmaps",
     "secrets",

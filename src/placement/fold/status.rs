@@ -3,17 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{
-    placement::fold::{
-        hide::spliced,
-        integer,
-        kind::{FoldKind, Polarity},
-        quota,
-    },
-    wire::{
-        locate::{Member, NotAnObject, entries},
-        splice::ObjectEdits,
-    },
+use crate::placement::fold::{
+    hide::spliced,
+    integer,
+    kind::{FoldKind, Polarity},
+    quota,
+};
+use kubefold_wire::{
+    locate::{Member, NotAnObject, entries},
+    splice::ObjectEdits,
 };
 
 const OBSERVED: &str = "observedGeneration";
@@ -206,7 +204,7 @@ fn revisions(home: &mut ObjectEdits<'_>, parts: &[Status<'_>]) {
 }
 
 fn set_text(home: &mut ObjectEdits<'_>, key: &str, value: &str) {
-    set(home, key, crate::wire::splice::string(value));
+    set(home, key, kubefold_wire::splice::string(value));
 }
 
 /// Sets what is not so already: bytes that stay are no edit.

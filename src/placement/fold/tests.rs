@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::wire::splice::splice;
+use kubefold_wire::splice::splice;
 
 const UID_MINTED: &str = "6f1c2d5e-0b1a-4c3d-8e9f-001122334455";
 

@@ -1,10 +1,8 @@
 //! Who gets which part, for every strategy.
 
 use super::*;
-use crate::{
-    placement::{capacity::Resources, policy::Rules},
-    wire::status::Reason,
-};
+use crate::placement::{capacity::Resources, policy::Rules};
+use kubefold_wire::status::Reason;
 
 fn candidate(name: &str, weight: u32) -> Candidate {
     Candidate {

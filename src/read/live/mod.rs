@@ -22,16 +22,16 @@ use crate::{
     },
     read::{Asked, Reader, Target, answer::json_response, form::Form, table::Tables},
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
-    wire::{
-        body::{Body, empty, full},
-        list::split,
-        locate::Paths,
-        mode::Mode,
-        options::{Options, query_value},
-        splice::push_string,
-        status::Status,
-        warning::{Warnings, warning_text},
-    },
+    view::Mode,
+};
+use kubefold_wire::{
+    body::{Body, empty, full},
+    list::split,
+    locate::Paths,
+    options::{Options, query_value},
+    splice::push_string,
+    status::Status,
+    warning::{Warnings, warning_text},
 };
 
 /// A member that takes longer is left out.

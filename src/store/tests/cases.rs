@@ -16,10 +16,10 @@ use crate::{
             world::{naming, shared, stores},
         },
     },
-    wire::{
-        resource::{Gvk, Gvr},
-        watch::{Event, EventType},
-    },
+};
+use kubefold_wire::{
+    resource::{Gvk, Gvr},
+    watch::{Event, EventType},
 };
 
 const EAST: usize = 0;

@@ -13,8 +13,8 @@ use crate::{
             world::{naming, shared},
         },
     },
-    wire::watch::{Event, EventType},
 };
+use kubefold_wire::watch::{Event, EventType};
 
 /// A store of one member, with a log of so many bytes.
 fn store(log_bytes: usize) -> Arc<FleetStore> {

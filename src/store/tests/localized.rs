@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::{
     config::{MemberName, Names},
     store::{KindSpec, Naming, localize},
-    wire::resource::{Gvk, Gvr},
 };
+use kubefold_wire::resource::{Gvk, Gvr};
 
 fn member(name: &str) -> MemberName {
     MemberName::new(name).unwrap()

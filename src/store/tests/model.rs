@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::{
-    config::MemberName,
-    placement::marker::Marker,
-    store::KindSpec,
-    wire::resource::{Gvk, Gvr},
-    wire::watch::EventType,
+use crate::{config::MemberName, placement::marker::Marker, store::KindSpec};
+use kubefold_wire::{
+    resource::{Gvk, Gvr},
+    watch::EventType,
 };
 
 pub(super) const MEMBERS: [&str; 3] = ["east", "west", "north"];

@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{
-    store::{
-        Entry, Record, Revision, Slot,
-        tests::{
-            model::{KINDS, MEMBERS, ODD, expected},
-            world::{Op, Target, World},
-        },
+use crate::store::{
+    Entry, Record, Revision, Slot,
+    tests::{
+        model::{KINDS, MEMBERS, ODD, expected},
+        world::{Op, Target, World},
     },
-    wire::watch::EventType,
 };
+use kubefold_wire::watch::EventType;
 
 fn target() -> impl Strategy<Value = Target> {
     (0..3usize, prop_oneof![3 => Just(0usize), 2 => Just(1), 1 => Just(2), 1 => Just(3)], 0..5usize)

@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{
-    store::{Cursor, FleetStore, ReadAfter, Record, Slot, Snapshot},
-    wire::watch::EventType,
-};
+use crate::store::{Cursor, FleetStore, ReadAfter, Record, Slot, Snapshot};
+use kubefold_wire::watch::EventType;
 
 /// A client that believes every event.
 pub(super) struct Watcher {

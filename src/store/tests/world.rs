@@ -15,8 +15,8 @@ use crate::{
             watcher::{Watcher, objects},
         },
     },
-    wire::watch::Event,
 };
+use kubefold_wire::watch::Event;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {

@@ -7,7 +7,6 @@ use http::StatusCode;
 
 use crate::{
     config::MemberName,
-    wire::{status::Status, warning::Warnings},
     write::{
         Writer,
         create::rehearsal::{Behind, make_all},
@@ -17,6 +16,7 @@ use crate::{
         steps::{Outcome, Removed, Seen},
     },
 };
+use kubefold_wire::{status::Status, warning::Warnings};
 
 /// Makes the parts of an entered write. `behind` has the members that get theirs later; without it all are made or none.
 pub(super) async fn commit<F: Fleet>(

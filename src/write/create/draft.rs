@@ -5,7 +5,6 @@ use serde_json::value::RawValue;
 
 use crate::{
     placement::{divided::Wholes, scheduling::PodRequirements},
-    wire::{locate::Paths, status::Status},
     write::{
         create::invalid,
         fleet::{Owner, Scaled},
@@ -13,6 +12,7 @@ use crate::{
         request::Request,
     },
 };
+use kubefold_wire::{locate::Paths, status::Status};
 
 /// A body that is to be created.
 pub(in crate::write) struct Draft<'a> {

@@ -7,7 +7,6 @@ use serde::Deserialize;
 use crate::{
     config::MemberName,
     placement::stamp::{Stamp, stamped},
-    wire::{locate::Paths, status::Status},
     write::{
         Writer,
         create::draft::Draft,
@@ -18,6 +17,7 @@ use crate::{
         request::Request,
     },
 };
+use kubefold_wire::{locate::Paths, status::Status};
 
 /// What an event is about.
 #[derive(Default, Deserialize)]

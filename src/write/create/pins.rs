@@ -2,12 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    config::MemberName,
-    placement::scheduling::PodRequirements,
-    wire::{locate::Paths, resource::Gvk},
-    write::fleet::Fleet,
-};
+use crate::{config::MemberName, placement::scheduling::PodRequirements, write::fleet::Fleet};
+use kubefold_wire::{locate::Paths, resource::Gvk};
 
 type Path = &'static [&'static str];
 

@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     config::MemberName,
-    wire::{status::Status, warning::Warnings},
     write::{
         Writer,
         create::{Stop, members},
@@ -19,6 +18,7 @@ use crate::{
         steps::{Outcome, Seen},
     },
 };
+use kubefold_wire::{status::Status, warning::Warnings};
 
 /// What a refusal in the rehearsal leaves.
 const NOTHING_MADE: &str = " (nothing was made)";

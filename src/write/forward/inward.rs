@@ -6,11 +6,6 @@ use serde_json::value::RawValue;
 
 use crate::{
     placement::marker::OWN_PREFIX,
-    wire::{
-        locate::{Paths, entries},
-        splice::{Edit, ObjectEdits, splice, string},
-        status::{Cause, Reason, Status},
-    },
     write::{
         fleet::Fleet,
         forward::{To, outward::text_at},
@@ -18,6 +13,11 @@ use crate::{
         reply::Reply,
         request::values,
     },
+};
+use kubefold_wire::{
+    locate::{Paths, entries},
+    splice::{Edit, ObjectEdits, splice, string},
+    status::{Cause, Reason, Status},
 };
 
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";

@@ -5,15 +5,15 @@ use serde_json::value::RawValue;
 
 use crate::{
     placement::marker::OWN_PREFIX,
-    wire::{
-        locate::{Member, entries},
-        splice::{ObjectEdits, string},
-    },
     write::{
         fleet::Fleet,
         forward::{To, inward::spliced},
         reply::Reply,
     },
+};
+use kubefold_wire::{
+    locate::{Member, entries},
+    splice::{ObjectEdits, string},
 };
 
 /// One operation as it came.

@@ -3,17 +3,15 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::{
-    wire::{
-        locate::Paths,
-        splice::{Edit, ObjectEdits, splice, string},
-        warning::Warnings,
-    },
-    write::{
-        fleet::{Document, Fleet, Native},
-        forward::{To, paired},
-        reply::{Reply, reworded},
-    },
+use crate::write::{
+    fleet::{Document, Fleet, Native},
+    forward::{To, paired},
+    reply::{Reply, reworded},
+};
+use kubefold_wire::{
+    locate::Paths,
+    splice::{Edit, ObjectEdits, splice, string},
+    warning::Warnings,
 };
 
 /// How often a `/scale` is read again that is not of the version that the store holds.

@@ -5,12 +5,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::{
     config::{MemberName, Overrides},
     placement::{divided::Value, merge},
-    wire::{
-        caller::Caller,
-        resource::{Gvk, Gvr},
-    },
     write::fleet::Key,
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::resource::{Gvk, Gvr};
 
 /// What is done to every part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,16 +3,14 @@
 //! Parts of a shared object bear no marker, and the fleet view shows it wherever it stands first: so such a create is
 //! finished as soon as it stands anywhere, unless the journal has that it is taken back.
 
-use crate::{
-    wire::{locate::Paths, warning::Warnings},
-    write::{
-        Writer,
-        fleet::{Document, Fleet, Owner},
-        journal::{Entry, EntryTarget, Step},
-        settle::Settled,
-        steps::{Found, Outcome, Removed},
-    },
+use crate::write::{
+    Writer,
+    fleet::{Document, Fleet, Owner},
+    journal::{Entry, EntryTarget, Step},
+    settle::Settled,
+    steps::{Found, Outcome, Removed},
 };
+use kubefold_wire::{locate::Paths, warning::Warnings};
 
 impl<F: Fleet> Writer<F> {
     /// Goes on with a create by what stands at its home.

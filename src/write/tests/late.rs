@@ -4,17 +4,15 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::{
-    wire::resource::{Gvk, Gvr},
-    write::{
-        request::Request,
-        tests::{
-            Process, fresh, message, pair, parsed, request,
-            scripted::{Fault, Scripted, member},
-            update::{MERGE, down, patch, send},
-        },
+use crate::write::{
+    request::Request,
+    tests::{
+        Process, fresh, message, pair, parsed, request,
+        scripted::{Fault, Scripted, member},
+        update::{MERGE, down, patch, send},
     },
 };
+use kubefold_wire::resource::{Gvk, Gvr};
 use std::time::Duration;
 
 fn of(kind: (&str, &str, &str), request: Request) -> Request {

@@ -18,10 +18,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     placement::plan::Standing,
-    wire::{
-        caller::Caller,
-        resource::{Gvk, Gvr},
-    },
     write::{
         Writer,
         journal::Journal,
@@ -30,6 +26,8 @@ use crate::{
         tests::scripted::{Fault, Scripted, member},
     },
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::resource::{Gvk, Gvr};
 
 /// One process: a writer over a world, with its journal.
 struct Process {

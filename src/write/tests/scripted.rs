@@ -24,9 +24,10 @@ use crate::{
         policy::Rules,
     },
     store::{KindSpec, Naming, localize},
-    wire::{caller::Caller, splice::splice, status::Status},
     write::fleet::{Answer, Ask, Call, Document, Facts, Fleet, Key, Native, Owner, Part, Visible},
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{splice::splice, status::Status};
 
 /// What happens to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +171,7 @@ impl World {
             if cluster.objects.contains_key(&name) {
                 let mut already =
                     Status::conflict("apps", "deployments", &name, format!("{last}.apps {name:?} already exists"));
-                already.reason = crate::wire::status::Reason::AlreadyExists;
+                already.reason = kubefold_wire::status::Reason::AlreadyExists;
                 return status(already);
             }
             object["metadata"]["uid"] = fresh.clone().into();

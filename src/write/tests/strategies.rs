@@ -5,7 +5,6 @@ use tempfile::TempDir;
 
 use crate::{
     placement::plan::Standing,
-    wire::resource::{Gvk, Gvr},
     write::{
         request::Request,
         tests::{
@@ -14,6 +13,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::resource::{Gvk, Gvr};
 
 fn fleet() -> (Scripted, TempDir, Process) {
     let fleet = Scripted::new(&[("east", 1), ("north", 1), ("west", 2)]);

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::{
     placement::policy::Rules,
-    wire::resource::{Gvk, Gvr},
     write::{
         request::Request,
         tests::{
@@ -16,6 +15,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::resource::{Gvk, Gvr};
 
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const IMAGE: &str = "/spec/template/spec/containers/0/image";

@@ -8,7 +8,6 @@ use crate::{
         divided::Value as Number,
         merge::{Change, Take, What, take},
     },
-    wire::warning::Warnings,
     write::{
         Writer,
         fleet::{Document, Fleet},
@@ -23,6 +22,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::warning::Warnings;
 
 /// What an update changes in parts that are still to be made.
 #[derive(Clone, Copy)]

@@ -3,12 +3,6 @@
 use crate::{
     config::{MemberName, Overrides},
     placement::{divided::Value as Number, merge::Change},
-    wire::{
-        locate::Paths,
-        splice::{ObjectEdits, splice, string},
-        status::Status,
-        warning::Warnings,
-    },
     write::{
         fleet::{Document, Fleet},
         journal::{Entry, EntryTarget, Listed, Step, Verb},
@@ -28,6 +22,12 @@ use crate::{
 use bytes::Bytes;
 use futures::future::join_all;
 use http::StatusCode;
+use kubefold_wire::{
+    locate::Paths,
+    splice::{ObjectEdits, splice, string},
+    status::Status,
+    warning::Warnings,
+};
 use serde_json::Value;
 
 /// What came of the home's write.

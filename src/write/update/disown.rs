@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::{
     config::MemberName,
-    wire::warning::Warnings,
     write::{
         Writer,
         fleet::{Document, Fleet},
@@ -17,6 +16,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::warning::Warnings;
 
 impl<F: Fleet> Writer<F> {
     /// Takes fields from the manager of an apply that was just made: on one cluster it would not have them, since it left

@@ -28,10 +28,6 @@ use serde_json::{Map, Value};
 use crate::{
     config::MemberName,
     placement::divided::REPLICAS,
-    wire::{
-        status::{Cause, Status},
-        warning::Warnings,
-    },
     write::{
         Writer,
         create::create,
@@ -47,6 +43,10 @@ use crate::{
             work::{Stop, Work},
         },
     },
+};
+use kubefold_wire::{
+    status::{Cause, Status},
+    warning::Warnings,
 };
 
 /// How often a write that names no revision begins anew because the object changed meanwhile, as in a kube-apiserver.

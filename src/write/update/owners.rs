@@ -2,13 +2,11 @@
 
 use serde_json::Value;
 
-use crate::{
-    wire::status::{Cause, Status},
-    write::{
-        fleet::{Fleet, Owner},
-        update::work::{Stop, Work},
-    },
+use crate::write::{
+    fleet::{Fleet, Owner},
+    update::work::{Stop, Work},
 };
+use kubefold_wire::status::{Cause, Status};
 
 impl<F: Fleet> Work<'_, F> {
     /// Sees to it that every member that holds a part holds the owners that a document, or a patch, names and the object has

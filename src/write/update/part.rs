@@ -13,7 +13,6 @@ use crate::{
         marker::MARKER_KEY,
         merge::{Change, Take, merge_patch, take},
     },
-    wire::{caller::Caller, warning::Warnings},
     write::{
         Writer,
         fleet::{Answer, Call, Document, Fleet, Key},
@@ -25,6 +24,8 @@ use crate::{
         },
     },
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::warning::Warnings;
 
 /// How often a part is read again because it changed meanwhile.
 const CONFLICTS_MAX: u32 = 8;

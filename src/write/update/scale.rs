@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::{
     placement::divided::REPLICAS,
-    wire::{status::Status, warning::Warnings},
     write::{
         fleet::{Answer, Call, Fleet, Key},
         reply::{Reply, refusal},
@@ -20,6 +19,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::{status::Status, warning::Warnings};
 
 /// The subresource's name.
 pub(super) const SCALE: &str = "scale";

@@ -6,7 +6,6 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     config::MemberName,
     placement::merge::{Change, Take, What, take},
-    wire::warning::Warnings,
     write::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
@@ -19,6 +18,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::warning::Warnings;
 
 /// What the home says of an update.
 enum Home {

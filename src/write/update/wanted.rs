@@ -10,13 +10,13 @@ use crate::{
         marker::OWN_PREFIX,
         merge::{Change, What, difference},
     },
-    wire::status::{Reason, Status},
     write::{
         fleet::{Key, Visible},
         reply::Reply,
         request::Request,
     },
 };
+use kubefold_wire::status::{Reason, Status};
 
 /// Media types of patches. Source: kubernetes/apimachinery `pkg/types/patch.go`.
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";

@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::{
     config::MemberName,
     placement::{divided::Field, merge::Change},
-    wire::{status::Status, warning::Warnings},
     write::{
         Writer,
         fleet::{Fleet, Key, Part, Visible},
@@ -30,6 +29,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::{status::Status, warning::Warnings};
 
 /// What a refusal in the rehearsal leaves.
 pub(super) const NOTHING_CHANGED: &str = " (nothing was changed)";

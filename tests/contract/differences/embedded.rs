@@ -18,22 +18,12 @@ pub(super) const RULES: &[Rule] = &[
     rule("openapi-documents", &["GET /openapi/v3/version"], &["status", "header etag", "format", "body"]),
     rule("openapi-documents", &["GET /openapi/v3 [accept: text/html]"], &["status", "header", "format", "body"]),
     rule("openapi-documents", &["GET /openapi/v2 [accept: text/html]"], &["header content-type"]),
-    rule(
-        "fields-as-annotations",
-        &["/daemonsets [accept: application/json;as=", "/horizontalpodautoscalers [accept: application/json;as="],
-        &["body.rows", "body.items"],
-    ),
     rule("zeros-of-conversions", &["/horizontalpodautoscalers?includeObject=Object"], &["body.rows"]),
     rule(
         "zeros-of-conversions",
         &["GET /apis/events.k8s.io/v1/namespaces/shop/events"],
         &["body.reporting", "body.items"],
     ),
-    Rule {
-        said: "null",
-        told: "[]",
-        ..rule("empty-lists-of-metadata", &["as=PartialObjectMetadataList"], &["body.items"])
-    },
     rule("heads", &["^HEAD /api$", "^HEAD /version"], &["status", "header", "format", "body"]),
     rule("logs-of-nothing", &["/log$"], &["status", "header content-type", "body"]),
     Rule { said: "(empty)", ..rule("refusals-of-watches", &["?watch=1"], &["body"]) },

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::support::FleetFile;
+use testbed::FleetFile;
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -113,7 +113,7 @@ async fn kubectl_prints_what_it_prints_of_the_member() {
     }
     let file = FleetFile::default().member(&east, 1).settings("names: plain");
     let fleet = Kubefold::start(&file).await;
-    let oldest = crate::support::client("kubectl-oldest");
+    let oldest = testbed::client("kubectl-oldest");
     for args in [
         &["get", "pods", "-A"][..],
         &["get", "pods", "-n", "shop", "-o", "wide"],
@@ -133,7 +133,7 @@ async fn kubectl_prints_what_it_prints_of_the_member() {
         &["get", "deploy,rs,cm", "-n", "shop", "--chunk-size=1"],
     ] {
         for by in [None, Some(&oldest)] {
-            let kubectl = |kubectl: crate::support::Kubectl| match by {
+            let kubectl = |kubectl: testbed::Kubectl| match by {
                 Some(by) => kubectl.by(by.clone()),
                 None => kubectl,
             };
@@ -188,6 +188,6 @@ async fn watches(east: &Member, fleet: &Kubefold) {
             distinct
         });
         assert_eq!(said, told, "{args:?}");
-        both.iter_mut().for_each(crate::support::Process::kill);
+        both.iter_mut().for_each(testbed::Process::kill);
     }
 }

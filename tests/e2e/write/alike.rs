@@ -5,9 +5,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    objects::{crd, create_all},
-    support::{Answer, Kubefold, Member, MemberOptions},
+use testbed::{
+    Answer, Kubefold, Member, MemberOptions,
+    samples::{crd, create_all},
 };
 
 const JSON: &str = "application/json";

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::support::{Admission, FleetFile, Kubefold, MemberOptions, Relay, Testbed, Verdict, Which};
+use testbed::{Admission, FleetFile, Kubefold, MemberOptions, Relay, Testbed, Verdict, Which};
 
 /// A kube-apiserver may work on a write for so long, and kubefold waits as long before it takes absence for an answer.
 const SETTLED: Duration = Duration::from_secs(75);

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 const MEMBERS: [&str; 3] = ["east", "west", "north"];
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";

@@ -5,7 +5,7 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{FleetFile, Informer, Kubefold, MemberOptions, Testbed, binary};
+use testbed::{FleetFile, Informer, Kubefold, MemberOptions, Testbed, binary};
 
 /// Asserts that nothing of kubefold's marker is to be seen.
 #[track_caller]

@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delete_takes_every_part_as_it_is_told() {

@@ -1,7 +1,7 @@
 //! Bad input as people send it, by kubectl as it is: what happened at which member, and what state things are in.
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Output, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Output, Testbed};
 
 /// What one member alone does not let through, and what it alone adds.
 const HOUSE_RULES: &str = r#"

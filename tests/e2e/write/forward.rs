@@ -4,7 +4,7 @@ use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STATEFUL: &str = "

@@ -1,7 +1,7 @@
 //! What people do with a Deployment by kubectl, and what no other test here does. `rollout.rs` calls it on its fleet.
 
 use super::*;
-use crate::support::{Kubefold, Testbed};
+use testbed::{Kubefold, Testbed};
 
 /// `web` runs with two replicas in each of three members.
 pub(super) async fn of_people(bed: &Testbed, fleet: &Kubefold, api: &Api) {

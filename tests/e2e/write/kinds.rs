@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 /// Names of members that hold an object, by kubectl's name for it.
 async fn holders(all: &[&Member], what: &str) -> Vec<String> {

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Relay, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Relay, Testbed};
 
 const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 

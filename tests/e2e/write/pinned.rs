@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Output, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Output, Testbed};
 
 const WIDGETS: &str = "
 apiVersion: apiextensions.k8s.io/v1

@@ -1,7 +1,7 @@
 //! `kubefold plan` and policies: what is told is what is done, and telling changes nothing.
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 const POLICIES: &str = r#"policies:
 - name: bounded

@@ -1,7 +1,7 @@
 //! Policies end to end: what is divided, dressed, bounded and spread runs so, and stays so through every kind of change.
 
 use super::{plan::told, *};
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 const POLICIES: &str = r#"policies:
 - name: divided

@@ -4,7 +4,7 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{Admission, FleetFile, Kubefold, MemberOptions, Testbed, Verdict, Which};
+use testbed::{Admission, FleetFile, Kubefold, MemberOptions, Testbed, Verdict, Which};
 
 const BODY_MAX: usize = 3 << 20;
 

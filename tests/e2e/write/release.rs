@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 /// Where kubefold's keys would be: on what was placed, and on what controllers made of it.
 const LOOKED_AT: [&str; 10] = [

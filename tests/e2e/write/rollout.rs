@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::support::{FleetFile, Informer, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Informer, Kubefold, MemberOptions, Testbed};
 
 const MEMBERS: [&str; 3] = ["east", "west", "north"];
 

@@ -4,10 +4,7 @@ use http::{Method, Request, header};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    objects::crd,
-    support::{FleetFile, Kubefold, MemberOptions, Testbed},
-};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed, samples::crd};
 
 const MEMBERS: [&str; 3] = ["east", "west", "north"];
 const MERGE: &str = "application/merge-patch+json";

@@ -4,10 +4,7 @@ use http::{Method, Request, header};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    objects::crd,
-    support::{FleetFile, Kubefold, MemberOptions, Testbed},
-};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed, samples::crd};
 
 const NAMESPACE: &str = "/api/v1/namespaces/default";
 const PODS_PATH: &str = "/api/v1/namespaces/default/pods";

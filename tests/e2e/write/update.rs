@@ -4,7 +4,7 @@ use http::{Method, Request, header};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -236,7 +236,7 @@ async fn edits(stage: &Stage) {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let editor = directory.path().join("kubectl");
-    let kubectl = crate::support::binary("kubectl");
+    let kubectl = testbed::binary("kubectl");
     let script = format!("#!/bin/sh\nKUBE_EDITOR='sed -i s/web:6/web:7/' exec {} \"$@\"\n", kubectl.display());
     std::fs::write(&editor, script).unwrap();
     std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,6 +1,6 @@
 // Command table-columns writes the columns of every kind that a kube-apiserver prints specially.
 //
-//	cd tests/testbed && go run ./table-columns > ../../src/table/columns.txt
+//	cd tests/testbed && go run ./table-columns > ../../crates/table/src/columns.txt
 //
 // They are read from the printers that the server itself registers, so that they cannot differ from what it answers.
 package main

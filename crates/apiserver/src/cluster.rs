@@ -1,0 +1,112 @@
+//! A whole cluster in one process: built-in kinds over memory, served over TLS, with controllers that make it live.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    definitions::Definitions,
+    endpoint::{Endpoint, EndpointError},
+    faults::Faults,
+    registry::{Env, Registry},
+    serve::{ApiServer, Settings, bootstrap, built_in},
+    sim::{self, Churn, Logs, Sim, TokioClock, churn},
+    storage::Memory,
+};
+use kubefold_wire::status::Status;
+
+/// After a failure of the storage.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What a cluster is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What it says of itself, such as `v1.36.3`.
+    pub version: String,
+    /// The same seed makes the same names and UIDs.
+    pub seed: u64,
+    /// How many things happen in it each second, beside what clients do.
+    pub churn: f64,
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// What clients log in with.
+    pub token: String,
+}
+
+/// A running cluster.
+pub struct Cluster {
+    registry: Registry,
+    endpoint: Arc<Endpoint>,
+}
+
+impl Cluster {
+    /// Starts one. `fill` puts objects into it before anything runs.
+    ///
+    /// Errors: the address is taken; what is filled in is refused.
+    pub async fn start(
+        options: Options,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+        fill: impl FnOnce(Registry) -> BoxFuture<'static, Result<(), Status>>,
+    ) -> Result<Self, ClusterError> {
+        let clock = Arc::new(TokioClock::starting(Timestamp::now()));
+        let env = Env::seeded(options.seed, clock);
+        let registry = built_in(Arc::new(Memory::default()), env);
+        fill(registry.clone()).await?;
+        bootstrap(&registry).await?;
+        if let Some(definitions) = Definitions::new(registry.clone()) {
+            tasks.spawn(follow(definitions, stop.clone()));
+        }
+        let settings = Settings {
+            drain: stop.clone(),
+            pods: Arc::new(Logs::new(registry.env().clone())),
+            ..Settings::new(&options.version)
+        };
+        let server = ApiServer::new(registry.clone(), settings);
+        let endpoint = Endpoint::start(options.listen, options.token, Arc::new(server), Faults::default()).await?;
+        let sim = Sim::new(registry.clone(), sim::Options { seed: options.seed, ..sim::Options::default() });
+        tasks.spawn(sim.run(stop.clone()));
+        let busy = Churn { seed: options.seed, per_second: options.churn };
+        tasks.spawn(churn(registry.clone(), busy, stop.clone()));
+        Ok(Self { registry, endpoint: Arc::new(endpoint) })
+    }
+
+    /// Its objects.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Where it is reached.
+    pub fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+}
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// It cannot be reached.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// It does not take what it is filled with.
+    #[error("the cluster cannot be filled: {}", .0.message)]
+    Fill(Status),
+}
+
+impl From<Status> for ClusterError {
+    fn from(status: Status) -> Self {
+        Self::Fill(status)
+    }
+}
+
+/// Serves what definitions say, again and again.
+async fn follow(mut definitions: Definitions, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        if let Err(status) = definitions.run(&stop).await {
+            tracing::warn!(error = status.message, "custom resources are followed anew");
+            let _cancelled = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
+        }
+    }
+}

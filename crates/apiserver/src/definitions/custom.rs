@@ -1,0 +1,302 @@
+//! The kinds that a definition makes.
+//!
+//! Source: kubernetes/apiextensions-apiserver `pkg/registry/customresource/strategy.go`, `status_strategy.go`,
+//! `pkg/apiserver/customresource_handler.go`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    kinds::{Kind, Scale, Strategy, Subresource, keep, put, set_generation},
+    schema::{
+        Types, arrange, bad_value, fill_defaults, go_quoted, go_type, prune, structural, validate, validate_update,
+    },
+};
+use kubefold_table::{Definition as Columns, Printer};
+use kubefold_wire::status::Cause;
+
+/// As discovery lists them.
+const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
+const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// The kinds of the versions that are served, most preferred first.
+pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
+    let text = |at: &str| definition.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    let versions =
+        definition.pointer("/spec/versions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is = |version: &Value, what: &str| version.get(what) == Some(&Value::Bool(true));
+    let storage = versions.iter().find(|version| is(version, "storage"));
+    let mut served: Vec<&Value> = versions.iter().filter(|version| is(version, "served")).collect();
+    served.sort_by_key(|version| std::cmp::Reverse(rank(name_of(version))));
+    let (group, kind) = (text("/spec/group"), text("/status/acceptedNames/kind"));
+    let names = |at: &str| {
+        let names = definition.pointer(at).and_then(Value::as_array).into_iter().flatten();
+        names.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = definition.to_string();
+    let types_of = |version: &Value| {
+        let schema = version.pointer("/schema/openAPIV3Schema");
+        Arc::new(structural(&type_name(group, name_of(version), kind), schema))
+    };
+    let stored = storage.map(|version| Stored {
+        api_version: format!("{group}/{}", name_of(version)),
+        types: types_of(version),
+        type_name: type_name(group, name_of(version), kind),
+    });
+    let make = |version: &Value| {
+        let name = name_of(version);
+        let type_name = type_name(group, name, kind);
+        let schema = version.pointer("/schema/openAPIV3Schema").cloned();
+        let types = types_of(version);
+        let has_status = version.pointer("/subresources/status").is_some_and(|status| !status.is_null());
+        let scale = scale(version);
+        let strategy = Custom {
+            types: Arc::clone(&types),
+            type_name: type_name.clone(),
+            kind: kind.to_owned(),
+            has_status,
+            scale: scale.clone(),
+            stored: stored.clone(),
+            schema,
+            printer: Columns::of_version(&whole, name).as_ref().map(Printer::custom),
+        };
+        Kind {
+            group: group.to_owned(),
+            version: name.to_owned(),
+            kind: kind.to_owned(),
+            plural: text("/status/acceptedNames/plural").to_owned(),
+            singular: text("/status/acceptedNames/singular").to_owned(),
+            short_names: names("/status/acceptedNames/shortNames"),
+            categories: names("/status/acceptedNames/categories"),
+            namespaced: text("/spec/scope") == "Namespaced",
+            verbs: VERBS.map(str::to_owned).to_vec(),
+            has_status,
+            subresources: subresources(kind, has_status, scale.is_some()),
+            scale,
+            types,
+            type_name,
+            strategy: Arc::new(strategy),
+        }
+    };
+    served.into_iter().map(make).collect()
+}
+
+fn name_of(version: &Value) -> &str {
+    version.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `com.example.v1.Widget`.
+fn type_name(group: &str, version: &str, kind: &str) -> String {
+    let mut parts: Vec<&str> = group.split('.').collect();
+    parts.reverse();
+    format!("{}.{version}.{kind}", parts.join("."))
+}
+
+/// How much a version is preferred: `v2`, `v1`, `v1beta1`, `v1alpha1`, others.
+///
+/// Source: kubernetes/apimachinery `pkg/version/helpers.go`.
+fn rank(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
+    let other = (0, 0, 0, std::cmp::Reverse(version.to_owned()));
+    let Some(rest) = version.strip_prefix('v') else { return other };
+    let digits = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let Ok(major) = rest.trim_end_matches(digits).parse() else { return other };
+    let same = std::cmp::Reverse(String::new());
+    if digits.is_empty() {
+        return (3, major, 0, same);
+    }
+    for (word, rank) in [("beta", 2), ("alpha", 1)] {
+        if let Some(Ok(minor)) = digits.strip_prefix(word).map(str::parse) {
+            return (rank, major, minor, same);
+        }
+    }
+    other
+}
+
+fn scale(version: &Value) -> Option<Scale> {
+    let scale = version.pointer("/subresources/scale").filter(|scale| !scale.is_null())?;
+    let text = |name: &str| scale.get(name).and_then(Value::as_str).map(str::to_owned);
+    Some(Scale {
+        spec_replicas: text("specReplicasPath")?,
+        status_replicas: text("statusReplicasPath")?,
+        selector: text("labelSelectorPath").filter(|path| !path.is_empty()),
+    })
+}
+
+fn subresources(kind: &str, status: bool, scale: bool) -> Vec<Subresource> {
+    let verbs = PART_VERBS.map(str::to_owned).to_vec();
+    let mut out = Vec::new();
+    if status {
+        let (name, kind) = ("status".to_owned(), kind.to_owned());
+        out.push(Subresource { name, group: None, version: None, kind, verbs: verbs.clone() });
+    }
+    if scale {
+        let (group, version) = (Some("autoscaling".to_owned()), Some("v1".to_owned()));
+        out.push(Subresource { name: "scale".to_owned(), group, version, kind: "Scale".to_owned(), verbs });
+    }
+    out
+}
+
+/// The version in which objects are stored: what it does not know is lost.
+#[derive(Clone)]
+struct Stored {
+    api_version: String,
+    types: Arc<Types>,
+    type_name: String,
+}
+
+/// What is special to the objects of a definition, in one version.
+struct Custom {
+    types: Arc<Types>,
+    type_name: String,
+    kind: String,
+    has_status: bool,
+    scale: Option<Scale>,
+    stored: Option<Stored>,
+    schema: Option<Value>,
+    printer: Option<Printer>,
+}
+
+impl Custom {
+    fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        if kind != self.kind {
+            let message = format!("Invalid value: {}: must be {}", go_quoted(kind), self.kind);
+            causes.push(Cause { reason: "FieldValueInvalid".to_owned(), message, field: "kind".to_owned() });
+        }
+        if let Some(typed) = self.types.named(&self.type_name) {
+            causes.extend(match old {
+                Some(old) => validate_update(typed, object, old),
+                None => validate(typed, object),
+            });
+        }
+        if let Some(scale) = &self.scale {
+            causes.extend(replicas(object, &scale.spec_replicas));
+            causes.extend(replicas(object, &scale.status_replicas));
+        }
+        causes
+    }
+}
+
+/// What is wrong with a number of replicas. Source: `pkg/registry/customresource/validator.go`.
+fn replicas(object: &Value, path: &str) -> Option<Cause> {
+    let cause = |value: &str, why: &str| {
+        let message = format!("Invalid value: {value}: {why}");
+        Some(Cause { reason: "FieldValueInvalid".to_owned(), message, field: path.to_owned() })
+    };
+    let mut place = object;
+    for name in path.split('.').skip(1) {
+        if !place.is_object() {
+            let why = format!(
+                "{path} accessor error: {} is of the type {}, expected map[string]interface{{}}",
+                go_value(place),
+                go_type(place)
+            );
+            return cause("0", &why);
+        }
+        place = place.get(name)?;
+    }
+    let Some(number) = place.as_i64() else {
+        let why =
+            format!("{path} accessor error: {} is of the type {}, expected int64", go_value(place), go_type(place));
+        return cause("0", &why);
+    };
+    if number < 0 {
+        return cause(&number.to_string(), "should be a non-negative integer");
+    }
+    if number > i64::from(i32::MAX) {
+        return cause(&number.to_string(), &format!("should be less than or equal to {}", i32::MAX));
+    }
+    None
+}
+
+fn go_value(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "<nil>".to_owned(),
+        other => bad_value(other),
+    }
+}
+
+impl Strategy for Custom {
+    fn default(&self, object: &mut Value) {
+        if let Some(typed) = self.types.named(&self.type_name) {
+            fill_defaults(typed, object);
+        }
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        if self.has_status {
+            put(object, "status", None);
+        }
+        set_generation(object, 1);
+    }
+
+    fn validate(&self, object: &Value) -> Vec<Cause> {
+        self.faults(object, None)
+    }
+
+    fn canonicalize(&self, object: &mut Value) {
+        if let Some(typed) = self.types.named(&self.type_name) {
+            *object = arrange(typed, object.take());
+        }
+    }
+
+    fn to_storage(&self, mut object: Value) -> Value {
+        let Some(stored) = self.stored.as_ref().filter(|stored| stored.type_name != self.type_name) else {
+            return object;
+        };
+        put(&mut object, "apiVersion", Some(stored.api_version.clone().into()));
+        if let Some(typed) = stored.types.named(&stored.type_name) {
+            prune(typed, &mut object);
+            fill_defaults(typed, &mut object);
+            object = arrange(typed, object);
+        }
+        object
+    }
+
+    /// Versions differ in what their schemas know.
+    fn from_storage(&self, mut object: Value) -> Value {
+        if let Some(typed) = self.types.named(&self.type_name) {
+            prune(typed, &mut object);
+            fill_defaults(typed, &mut object);
+            object = arrange(typed, object);
+        }
+        object
+    }
+
+    fn updates_unconditionally(&self) -> bool {
+        false
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        if self.has_status {
+            keep(new, old, "status");
+        }
+        let rest = |value: &Value| {
+            let mut rest = value.clone();
+            put(&mut rest, "metadata", None);
+            rest
+        };
+        let before = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+        set_generation(new, before + i64::from(rest(new) != rest(old)));
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+        self.faults(new, Some(old))
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+        self.faults(new, Some(old))
+    }
+
+    fn printer(&self) -> Option<Printer> {
+        self.printer.clone()
+    }
+
+    fn schema(&self) -> Option<&Value> {
+        self.schema.as_ref()
+    }
+}

@@ -1,0 +1,100 @@
+//! What is special to definitions themselves.
+//!
+//! Source: kubernetes/apiextensions-apiserver `pkg/registry/customresourcedefinition/strategy.go`,
+//! `pkg/apis/apiextensions/v1/defaults.go`.
+
+use serde_json::{Value, json};
+
+use super::{FINALIZER, schema, spec};
+use crate::kinds::{Strategy, keep, put, raise_generation, set_generation};
+use kubefold_wire::status::Cause;
+
+/// Of `customresourcedefinitions`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Definition;
+
+impl Strategy for Definition {
+    fn default(&self, object: &mut Value) {
+        let Some(spec) = object.get_mut("spec").filter(|spec| spec.is_object()) else { return };
+        if let Some(names) = spec.get_mut("names").filter(|names| names.is_object()) {
+            let said =
+                |names: &Value, name: &str| names.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let kind = said(names, "kind");
+            if said(names, "singular").is_empty() && !kind.is_empty() {
+                put(names, "singular", Some(kind.to_lowercase().into()));
+            }
+            if said(names, "listKind").is_empty() && !kind.is_empty() {
+                put(names, "listKind", Some(format!("{kind}List").into()));
+            }
+        }
+        if spec.get("conversion").is_none_or(Value::is_null) {
+            put(spec, "conversion", Some(json!({"strategy": "None"})));
+        }
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        set_generation(object, 1);
+        put(object, "status", None);
+        add_stored(object);
+    }
+
+    fn validate(&self, object: &Value) -> Vec<Cause> {
+        spec::faults(object, None).into_iter().map(super::fault::Fault::into_cause).collect()
+    }
+
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        let mut formats = Vec::new();
+        let mut warnings = Vec::new();
+        let versions = object.pointer("/spec/versions").and_then(Value::as_array);
+        for version in versions.into_iter().flatten() {
+            let Some(schema) = version.pointer("/schema/openAPIV3Schema") else { continue };
+            schema::unknown_formats(schema, &mut formats);
+            if warnings.is_empty() && schema::has_rules(schema) {
+                warnings.push("x-kubernetes-validations are not evaluated by this server".to_owned());
+            }
+        }
+        formats.sort();
+        formats.dedup();
+        warnings.extend(formats.iter().map(|format| format!("unrecognized format {format:?}")));
+        warnings
+    }
+
+    fn updates_unconditionally(&self) -> bool {
+        false
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        add_stored(new);
+        raise_generation(new, old);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+        spec::faults(new, Some(old)).into_iter().map(super::fault::Fault::into_cause).collect()
+    }
+
+    fn finalizers_of_deletion(&self) -> &'static [&'static str] {
+        &[FINALIZER]
+    }
+}
+
+/// Names the storage version in the status, which is as Go prints it even where nothing is known yet.
+fn add_stored(object: &mut Value) {
+    let versions = object.pointer("/spec/versions").and_then(Value::as_array);
+    let storage = versions.into_iter().flatten().find(|version| version.get("storage") == Some(&Value::Bool(true)));
+    let name = storage.and_then(|version| version.get("name")).cloned();
+    let Some(fields) = object.as_object_mut() else { return };
+    let status = fields.entry("status").or_insert_with(
+        || json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": null}),
+    );
+    let Some(status) = status.as_object_mut() else { return };
+    let stored = status.entry("storedVersions").or_insert(Value::Null);
+    if stored.is_null() && name.is_some() {
+        *stored = json!([]);
+    }
+    if let (Some(stored), Some(name)) = (stored.as_array_mut(), name)
+        && !stored.contains(&name)
+    {
+        stored.push(name);
+    }
+}

@@ -1,0 +1,326 @@
+//! What a server knows of a kind, and what it does with objects of it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::schema::Types;
+use kubefold_table::Printer;
+use kubefold_wire::status::{Cause, Status};
+
+mod admit;
+mod allocator;
+mod catalog;
+mod check;
+mod convert;
+mod defaults;
+mod doc;
+mod form;
+mod limits;
+mod prepare;
+mod quantity;
+mod rules;
+mod service;
+mod strategy;
+#[cfg(test)]
+mod tests;
+
+pub use allocator::{Allocator, Refusal};
+pub use catalog::built_in;
+
+/// A kind that a server serves, in one version.
+#[derive(Clone)]
+pub struct Kind {
+    /// Empty is core.
+    pub group: String,
+    /// Such as `v1`.
+    pub version: String,
+    /// Such as `Pod`.
+    pub kind: String,
+    /// Such as `pods`. Objects of one group and plural are the same objects in every version.
+    pub plural: String,
+    /// Such as `pod`.
+    pub singular: String,
+    /// Such as `po`.
+    pub short_names: Vec<String>,
+    /// Such as `all`.
+    pub categories: Vec<String>,
+    /// Whether its objects lie in namespaces.
+    pub namespaced: bool,
+    /// What can be done with its objects, in the order of discovery: `create`, `delete`, `deletecollection`, ...
+    pub verbs: Vec<String>,
+    /// Has `/status`.
+    pub has_status: bool,
+    /// All that discovery lists under it, `status` and `scale` too.
+    pub subresources: Vec<Subresource>,
+    /// Has `/scale`.
+    pub scale: Option<Scale>,
+    /// The types of its fields, and the name of its own type among them.
+    pub types: Arc<Types>,
+    /// Such as `io.k8s.api.core.v1.Pod`.
+    pub type_name: String,
+    /// What is special to it.
+    pub strategy: Arc<dyn Strategy>,
+}
+
+impl Kind {
+    /// The group under which its objects are stored: those of both groups of events are the same.
+    pub fn stored_group(&self) -> &str {
+        if self.group == "events.k8s.io" { "" } else { &self.group }
+    }
+}
+
+/// A path under an object's own, as discovery tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subresource {
+    /// Such as `status`.
+    pub name: String,
+    /// Group, version and kind of what is read or written there; the object's own where the group is `None`.
+    pub group: Option<String>,
+    /// As `group`.
+    pub version: Option<String>,
+    /// As `group`; empty if unsaid.
+    pub kind: String,
+    /// What can be done with it.
+    pub verbs: Vec<String>,
+}
+
+/// Where the numbers of `/scale` are, as JSON paths such as `.spec.replicas`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// The wanted number.
+    pub spec_replicas: String,
+    /// The number that is there.
+    pub status_replicas: String,
+    /// The selector, as a text or as a `LabelSelector`.
+    pub selector: Option<String>,
+}
+
+/// What happens to dependents when an object is deleted and nobody says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    /// They go later.
+    #[default]
+    Background,
+    /// They go first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// What of the world a strategy may know while it judges a request. The registry fills it anew for each.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The time, such as `2026-01-01T00:00:00Z`.
+    pub now: &'a str,
+    /// Five letters as of a generated name, for names inside of the object.
+    pub suffix: &'a str,
+    /// Gives out addresses and ports.
+    pub allocator: &'a Allocator,
+    /// What [`Strategy::wants`] asked for and is there, as stored.
+    pub others: &'a [Value],
+}
+
+impl<'a> Context<'a> {
+    /// Another object that the strategy wanted.
+    pub fn other(&self, kind: &str, name: &str) -> Option<&'a Value> {
+        let says = |value: &Value, at: &str, what: &str| value.pointer(at).and_then(Value::as_str) == Some(what);
+        self.others.iter().find(|value| says(value, "/kind", kind) && says(value, "/metadata/name", name))
+    }
+}
+
+/// Other objects that a strategy wants to see before it judges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// As they are stored.
+    pub group: &'static str,
+    /// As they are stored.
+    pub plural: &'static str,
+    /// Empty if they are in none.
+    pub namespace: String,
+    /// One; `None`: all of the namespace, or of the cluster.
+    pub name: Option<String>,
+}
+
+/// What is special to a kind. Every step has a default that fits most kinds.
+///
+/// The registry sets what is alike for all: UID, creation time, resource version, name from `generateName`, managed
+/// fields; then it calls these in the order in which they stand: for a create `default`, `admit`, (name, UID, time),
+/// `prepare_for_create`, `validate`, `canonicalize`, `allocate`; for an update `default`, `prepare_for_update`,
+/// `validate_update`, `canonicalize`, `allocate`.
+///
+/// What is stored is what `to_storage` makes, and what is read passes `from_storage`. A built-in kind's defaults are
+/// all in `default`: what an OpenAPI document of Kubernetes calls a default is none that its server applies.
+///
+/// Source: kubernetes/apiserver `pkg/registry/rest/create.go`, `update.go`, `delete.go`.
+pub trait Strategy: Send + Sync + 'static {
+    /// Fills in what the schema's own defaults do not say. Called for every object that is read from a client.
+    fn default(&self, _object: &mut Value) {}
+
+    /// What it must see of other objects to admit this one.
+    fn wants(&self, _object: &Value) -> Vec<Wanted> {
+        Vec::new()
+    }
+
+    /// What the admission of a kube-apiserver adds to a new object, or refuses.
+    ///
+    /// Errors: the whole answer, such as 403.
+    fn admit(&self, _object: &mut Value, _context: Context<'_>) -> Result<(), Box<Status>> {
+        Ok(())
+    }
+
+    /// Drops or sets fields that a client may not decide at creation: clears the status, sets `generation` to 1.
+    fn prepare_for_create(&self, object: &mut Value) {
+        clear_status(object);
+        set_generation(object, 1);
+    }
+
+    /// What is wrong with a new object. What the schema says has been checked.
+    fn validate(&self, _object: &Value) -> Vec<Cause> {
+        Vec::new()
+    }
+
+    /// Warnings for the client, of a new object.
+    fn warnings(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Brings a valid object into the one form that is stored.
+    fn canonicalize(&self, _object: &mut Value) {}
+
+    /// Takes addresses and ports for a new object, or for an update of `old`, out of the allocator.
+    ///
+    /// Errors: what is wrong with those that it asks for; nothing was taken then.
+    fn allocate(&self, _new: &mut Value, _old: Option<&Value>, _context: Context<'_>) -> Result<(), Vec<Cause>> {
+        Ok(())
+    }
+
+    /// Gives back what `gone` holds and `stays` does not. To be called after every `allocate`: the write was made
+    /// (old, new), or not (new, old), or was a dry run (as not made); and when an object is gone.
+    fn release(&self, _gone: &Value, _stays: Option<&Value>, _allocator: &Allocator) {}
+
+    /// The version in which objects of all versions are stored.
+    fn to_storage(&self, object: Value) -> Value {
+        object
+    }
+
+    /// This kind's version of what is stored.
+    #[allow(clippy::wrong_self_convention, reason = "`from` is where the object comes from, as `to` is where it goes")]
+    fn from_storage(&self, object: Value) -> Value {
+        object
+    }
+
+    /// Says whether a `PUT` to a name that is free creates.
+    fn creates_on_update(&self) -> bool {
+        false
+    }
+
+    /// Says whether an update without a resource version is taken.
+    fn updates_unconditionally(&self) -> bool {
+        true
+    }
+
+    /// Keeps what an update may not change: the status stays; `generation` is raised where the rest differs.
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        keep(new, old, "status");
+        raise_generation(new, old);
+    }
+
+    /// What is wrong with an update.
+    fn validate_update(&self, new: &Value, _old: &Value) -> Vec<Cause> {
+        self.validate(new)
+    }
+
+    /// Keeps what an update of `/status` may not change: all but the status.
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        let status = new.get("status").cloned();
+        let managed = new.pointer("/metadata/managedFields").cloned();
+        *new = old.clone();
+        put(new, "status", status);
+        if let Some(metadata) = new.get_mut("metadata") {
+            put(metadata, "managedFields", managed);
+        }
+    }
+
+    /// What is wrong with an update of `/status`.
+    fn validate_status_update(&self, _new: &Value, _old: &Value) -> Vec<Cause> {
+        Vec::new()
+    }
+
+    /// What becomes of dependents when nobody says.
+    fn default_propagation(&self) -> Propagation {
+        Propagation::Background
+    }
+
+    /// What an object waits for when it is deleted, beside what it waits for anyway.
+    fn finalizers_of_deletion(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// How it is printed in tables, if its definition says it.
+    fn printer(&self) -> Option<Printer> {
+        None
+    }
+
+    /// The schema that its definition gives it, for OpenAPI documents.
+    fn schema(&self) -> Option<&Value> {
+        None
+    }
+
+    /// Seconds that an object is given to end when it is deleted; `None`: it goes at once.
+    fn grace_seconds(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
+        None
+    }
+}
+
+/// The strategy of a kind that has nothing special.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl Strategy for Plain {}
+
+/// Removes the status.
+pub fn clear_status(object: &mut Value) {
+    put(object, "status", None);
+}
+
+/// Sets `metadata.generation`.
+pub fn set_generation(object: &mut Value, generation: i64) {
+    if let Some(metadata) = object.get_mut("metadata") {
+        put(metadata, "generation", Some(generation.into()));
+    }
+}
+
+/// One more than before where anything but metadata and status differs; as before otherwise.
+pub fn raise_generation(new: &mut Value, old: &Value) {
+    let before = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+    let rest = |value: &Value| -> Vec<(String, Value)> {
+        let fields = value.as_object().into_iter().flatten();
+        let mut rest: Vec<_> = fields
+            .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status" | "kind" | "apiVersion"))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        rest.sort_by(|left, right| left.0.cmp(&right.0));
+        rest
+    };
+    let differs = rest(new) != rest(old);
+    set_generation(new, before + i64::from(differs));
+}
+
+/// Sets a field to what it was.
+pub fn keep(new: &mut Value, old: &Value, field: &str) {
+    put(new, field, old.get(field).cloned());
+}
+
+/// Sets or removes a field.
+pub fn put(object: &mut Value, field: &str, value: Option<Value>) {
+    let Some(object) = object.as_object_mut() else { return };
+    match value {
+        Some(value) => {
+            object.insert(field.to_owned(), value);
+        }
+        None => {
+            object.shift_remove(field);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The strategy of the built-in kinds: what is alike for all of them, and a table of what is not.
+
+use serde_json::Value;
+
+use super::{
+    Allocator, Context, Strategy, Wanted,
+    check::{Errors, metadata},
+    defaults,
+    doc::Doc,
+    form::FORMS,
+    keep, put,
+    rules::Rules,
+    set_generation,
+};
+use kubefold_wire::status::{Cause, Status};
+
+/// What is special to one built-in kind in one version.
+pub(super) struct BuiltIn {
+    /// The name of its form.
+    pub(super) form: String,
+    pub(super) namespaced: bool,
+    pub(super) has_status: bool,
+    pub(super) rules: Rules,
+}
+
+/// When `metadata.generation` moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Generation {
+    /// There is none.
+    No,
+    /// It is 1 and stays.
+    One,
+    /// It is 1, and one more after each change of these fields.
+    Of(&'static [&'static str]),
+    /// There is none at first, but one more after each change of these fields.
+    Later(&'static [&'static str]),
+}
+
+impl BuiltIn {
+    fn next_generation(&self, new: &mut Value, old: &Value) {
+        let before = old.number("metadata.generation");
+        let changed = match self.rules.generation {
+            Generation::Of(fields) | Generation::Later(fields) => {
+                fields.iter().any(|field| new.at(field) != old.at(field))
+            }
+            _ => false,
+        };
+        match before {
+            None if !changed => metadata_field(new, "generation", None),
+            _ => set_generation(new, before.unwrap_or(0) + i64::from(changed)),
+        }
+    }
+}
+
+fn metadata_field(object: &mut Value, field: &str, value: Option<Value>) {
+    if let Some(metadata) = object.get_mut("metadata") {
+        put(metadata, field, value);
+    }
+}
+
+impl Strategy for BuiltIn {
+    fn default(&self, object: &mut Value) {
+        FORMS.normalize(&self.form, object);
+        defaults::apply(&self.form, object);
+    }
+
+    fn wants(&self, object: &Value) -> Vec<Wanted> {
+        (self.rules.wants)(object)
+    }
+
+    fn admit(&self, object: &mut Value, context: Context<'_>) -> Result<(), Box<Status>> {
+        (self.rules.admit)(object, context)
+    }
+
+    fn prepare_for_create(&self, object: &mut Value) {
+        if self.has_status && !self.rules.creates_with_status {
+            super::clear_status(object);
+        }
+        // Where it means nothing, a client's own stays.
+        if matches!(self.rules.generation, Generation::One | Generation::Of(_)) {
+            set_generation(object, 1);
+        }
+        (self.rules.prepare_for_create)(object);
+        FORMS.normalize(&self.form, object);
+    }
+
+    fn validate(&self, object: &Value) -> Vec<Cause> {
+        let mut errors = Errors::default();
+        metadata::check(object, self.namespaced, self.rules.name, &mut errors);
+        (self.rules.check)(object, &mut errors);
+        errors.into_causes()
+    }
+
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        (self.rules.warnings)(object)
+    }
+
+    fn canonicalize(&self, object: &mut Value) {
+        (self.rules.canonicalize)(object);
+        self.default(object);
+        // What a default made of nothing is written in the order of the others.
+        FORMS.normalize(&self.form, object);
+    }
+
+    fn allocate(&self, new: &mut Value, old: Option<&Value>, context: Context<'_>) -> Result<(), Vec<Cause>> {
+        (self.rules.allocate)(new, old, context)?;
+        FORMS.normalize(&self.form, new);
+        Ok(())
+    }
+
+    fn release(&self, gone: &Value, stays: Option<&Value>, allocator: &Allocator) {
+        (self.rules.release)(gone, stays, allocator);
+    }
+
+    fn to_storage(&self, object: Value) -> Value {
+        (self.rules.to_storage)(object)
+    }
+
+    fn from_storage(&self, object: Value) -> Value {
+        (self.rules.from_storage)(object)
+    }
+
+    fn creates_on_update(&self) -> bool {
+        self.rules.creates_on_update
+    }
+
+    fn updates_unconditionally(&self) -> bool {
+        self.rules.updates_unconditionally
+    }
+
+    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+        if self.has_status {
+            keep(new, old, "status");
+        }
+        (self.rules.prepare_for_update)(new, old);
+        self.default(new);
+        self.next_generation(new, old);
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+        let mut errors = Errors::default();
+        metadata::check_update_common(new, old, self.namespaced, &mut errors);
+        (self.rules.check_update)(new, old, &mut errors);
+        errors.into_causes()
+    }
+
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        let (status, given) = (new.get("status").cloned(), new.get("metadata").cloned());
+        *new = old.clone();
+        put(new, "status", status);
+        let kept: Vec<_> = self.rules.status_keeps.iter().copied().chain(["generation"]).collect();
+        if let Some(mut given) = given {
+            for field in kept {
+                put(&mut given, field, old.get("metadata").and_then(|metadata| metadata.get(field)).cloned());
+            }
+            put(new, "metadata", Some(given));
+        }
+        (self.rules.prepare_for_status)(new, old);
+        self.default(new);
+    }
+
+    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+        let mut errors = Errors::default();
+        metadata::check_update_common(new, old, self.namespaced, &mut errors);
+        (self.rules.check_status)(new, old, &mut errors);
+        errors.into_causes()
+    }
+
+    fn default_propagation(&self) -> super::Propagation {
+        self.rules.propagation
+    }
+
+    fn grace_seconds(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
+        (self.rules.grace_seconds)(object, asked)
+    }
+}

@@ -1,0 +1,41 @@
+//! An embeddable API server in Kubernetes' style: what the members of `kubefold demo` are made of, and where fault
+//! injection and load come from.
+//!
+//! One call makes a server of descriptions of kinds. It speaks for itself alone: nothing in it knows of fleets.
+//!
+//! - `storage`: keys, values, revisions, watches: a trait and an implementation in memory
+//! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
+//! - `patch`: JSON, merge, strategic and apply patches; managed fields
+//! - `kinds`: what a server knows of a kind, its strategy, and the built-in kinds
+//! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
+//! - `definitions`: custom resources, whose kinds come and go
+//! - `serve`: the registry over HTTP, with discovery
+//! - `sim`: controllers, a scheduler and a kubelet that make workloads live
+//! - `faults`: what can go wrong with answers, on demand
+//! - `cluster`: all of these together
+//! - `endpoint`: an address with TLS, that can be killed and revived
+//!
+//! May name: `table`, `wire`. Rooms in it name those above them in this list only.
+
+pub mod cluster;
+pub mod definitions;
+pub mod endpoint;
+pub mod faults;
+pub mod kinds;
+pub mod patch;
+pub mod registry;
+pub mod schema;
+pub mod serve;
+pub mod sim;
+pub mod storage;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+
+use kubefold_wire::body::Body;
+
+/// What answers requests. The caller is in the request's extensions.
+pub trait Service: Send + Sync + 'static {
+    /// Answers one.
+    fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Response<Body>>;
+}

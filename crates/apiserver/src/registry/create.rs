@@ -1,0 +1,144 @@
+//! Creates.
+//!
+//! Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go` `Create`, `pkg/registry/rest/create.go`.
+
+use serde_json::Value;
+
+use crate::{
+    kinds::Kind,
+    registry::{Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode},
+    schema::arrange,
+    storage::{StorageError, When},
+};
+use kubefold_wire::status::{Reason, Status};
+
+/// How often a name is made up. Source: `store.go`, `maxNameGenerationCreateAttempts`.
+const NAMES_MAX: usize = 8;
+
+impl Registry {
+    /// Makes an object.
+    ///
+    /// Errors: in Kubernetes' words: 400, 403, 404, 409, 422.
+    pub async fn create(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        let generated = meta::text(&object, "name").is_empty() && !meta::text(&object, "generateName").is_empty();
+        for _ in 1..NAMES_MAX {
+            let made = Box::pin(self.create_once(kind, namespace, object.clone(), options)).await;
+            match made {
+                Err(status) if generated && status.reason == Reason::AlreadyExists => {}
+                made => return made,
+            }
+        }
+        Box::pin(self.create_once(kind, namespace, object, options)).await
+    }
+
+    async fn create_once(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        meta::set_type(&mut object, kind);
+        place(kind, namespace, &mut object)?;
+        if !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
+            return Err(Status::internal("resourceVersion should not be set on objects to be created"));
+        }
+        let (object, warnings) = Box::pin(self.made(kind, namespace, object, options)).await?;
+        let name = meta::text(&object, "name").to_owned();
+        let key = key_of(kind, namespace, &name);
+        let release = |gone: &Value| kind.strategy.release(gone, None, &self.inner.allocator);
+        if options.dry_run {
+            release(&object);
+            if self.record(&key).await?.is_some() {
+                return Err(errors::already_exists(kind, &name));
+            }
+            return Ok(Written { object: Object::of_value(&key, &object, 0), created: true, warnings });
+        }
+        let value = encode(&kind.strategy.to_storage(object.clone()));
+        match self.inner.storage.put(&key, value, When::Absent).await {
+            Ok(revision) => Ok(Written { object: Object::of_value(&key, &object, revision), created: true, warnings }),
+            Err(error) => {
+                release(&object);
+                let StorageError::Unmet(there) = error else { return Err(errors::of_storage(&error)) };
+                let mut status = errors::already_exists(kind, &name);
+                let going = there.map(|record| Object::of_record(&record).value());
+                if going.is_some_and(|there| meta::field(&there, "deletionTimestamp").is_string()) {
+                    status.message = format!("object is being deleted: {}", status.message);
+                }
+                Err(status)
+            }
+        }
+    }
+
+    /// A new object with all that the server says, valid, and its warnings.
+    ///
+    /// Errors: 403, 404, 422.
+    pub(super) async fn made(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let strategy = &kind.strategy;
+        strategy.default(&mut object);
+        meta::wipe(&mut object);
+        let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
+        if !options.applies {
+            self.track(kind, None, &mut object, options, &now);
+        }
+        self.admit_to_namespace(kind, namespace, meta::text(&object, "name")).await?;
+        let others = self.others(&strategy.wants(&object)).await?;
+        let context = self.context(&now, &suffix, &others);
+        strategy.admit(&mut object, context).map_err(|status| *status)?;
+        meta::fill(&mut object, &self.inner.env);
+        strategy.prepare_for_create(&mut object);
+        meta::normalize(&mut object);
+        let name = meta::text(&object, "name").to_owned();
+        let mut causes = strategy.validate(&object);
+        if causes.is_empty() {
+            causes = names::faults(kind, &object);
+        }
+        if !causes.is_empty() {
+            return Err(errors::invalid(kind, &name, causes));
+        }
+        let warnings = strategy.warnings(&object);
+        strategy.canonicalize(&mut object);
+        strategy.allocate(&mut object, None, context).map_err(|causes| errors::invalid(kind, &name, causes))?;
+        Ok((arranged(kind, object), warnings))
+    }
+}
+
+/// An object of a built-in kind as Kubernetes writes it.
+pub(super) fn arranged(kind: &Kind, object: Value) -> Value {
+    match typed(kind).filter(|typed| typed.go().is_some()) {
+        Some(typed) => arrange(typed, object),
+        None => object,
+    }
+}
+
+/// Puts an object into the namespace of the request.
+///
+/// Errors: 400 if it says another.
+pub(super) fn place(kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), Status> {
+    if !kind.namespaced {
+        meta::set(object, "namespace", None);
+        return Ok(());
+    }
+    match meta::text(object, "namespace") {
+        "" => meta::set(object, "namespace", Some(namespace.into())),
+        said if said == namespace => {}
+        _ => {
+            return Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Refusals in Kubernetes' words.
+//!
+//! Source: kubernetes/apimachinery `pkg/api/errors/errors.go`, kubernetes/apiserver `pkg/storage/errors/storage.go`.
+
+use http::StatusCode;
+
+use crate::{kinds::Kind, storage::StorageError};
+use kubefold_wire::{
+    options::too_large,
+    status::{Cause, Reason, Status, qualified},
+};
+
+/// What an update says of a revision that has passed.
+pub(super) const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
+pub(super) fn not_found(kind: &Kind, name: &str) -> Status {
+    Status::not_found(&kind.group, &kind.plural, name)
+}
+
+pub(super) fn already_exists(kind: &Kind, name: &str) -> Status {
+    let message = format!("{} {name:?} already exists", qualified(&kind.group, &kind.plural));
+    Status::new(StatusCode::CONFLICT, Reason::AlreadyExists, message).about(&kind.group, &kind.plural, name)
+}
+
+pub(super) fn conflict(kind: &Kind, name: &str, why: &str) -> Status {
+    let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(&kind.group, &kind.plural));
+    Status::conflict(&kind.group, &kind.plural, name, message)
+}
+
+pub(super) fn forbidden(kind: &Kind, name: &str, why: &str) -> Status {
+    let resource = qualified(&kind.group, &kind.plural);
+    let message = match name {
+        "" => format!("{resource} is forbidden: {why}"),
+        name => format!("{resource} {name:?} is forbidden: {why}"),
+    };
+    Status::forbidden(message).about(&kind.group, &kind.plural, name)
+}
+
+pub(super) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Status {
+    // Of the group whose type it is in Go: both groups of events are the core one's.
+    Status::invalid(kind.stored_group(), &kind.kind, name, causes)
+}
+
+/// What a storage says, where nothing better is to be said.
+pub(super) fn of_storage(error: &StorageError) -> Status {
+    match error {
+        StorageError::Compacted { asked, oldest } => {
+            Status::expired(format!("too old resource version: {asked} ({oldest})"))
+        }
+        StorageError::Future { asked, newest } => too_large(*asked, *newest),
+        StorageError::Full(why) => {
+            let message = format!("the storage is full: {why}");
+            Status::new(StatusCode::INSUFFICIENT_STORAGE, Reason::InternalError, message)
+        }
+        StorageError::Unmet(_) | StorageError::Unavailable(_) => Status::internal(error.to_string()),
+    }
+}
+
+/// A cause of 422.
+pub(super) fn cause(reason: &str, field: &str, message: impl Into<String>) -> Cause {
+    Cause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
+}
+
+/// `Invalid value: "x": why`
+pub(super) fn invalid_value(field: &str, value: &str, why: &str) -> Cause {
+    cause("FieldValueInvalid", field, format!("Invalid value: {value:?}: {why}"))
+}

@@ -1,0 +1,177 @@
+//! Create, get, list, watch, update, patch and delete over a storage, for any kind.
+//!
+//! One `Registry` is one cluster's objects. `serve` asks it for clients, `sim` for its controllers: both by the same
+//! calls, so that what a controller does is what a client of HTTP would see.
+//!
+//! Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go`, `pkg/registry/rest/`.
+
+mod catalog;
+mod create;
+mod delete;
+mod env;
+mod errors;
+mod fill;
+mod managed;
+mod meta;
+mod names;
+mod namespace;
+mod object;
+mod options;
+mod patch;
+mod read;
+#[cfg(test)]
+mod tests;
+mod update;
+mod watch;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use {
+    catalog::Catalog,
+    delete::Deleted,
+    env::{Clock, Env, SystemClock, time_text},
+    object::Object,
+    options::{At, DeleteOptions, ListOptions, Part, Preconditions, Selection, WriteOptions},
+    patch::{Patch, check_name},
+    read::List,
+    update::Written,
+    watch::{Event, Events, From},
+};
+
+use crate::{
+    kinds::{Allocator, Context, Kind, Wanted},
+    storage::{Range, Record, Storage},
+};
+use kubefold_wire::status::{Status, qualified};
+
+/// One cluster's objects. Clones are the same objects.
+#[derive(Clone)]
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    storage: Arc<dyn Storage>,
+    env: Env,
+    allocator: Allocator,
+    catalog: catalog::Shared,
+}
+
+impl Registry {
+    /// A registry of these kinds over a storage. Where a group has a kind in several versions, the first is preferred.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        env: Env,
+        allocator: Allocator,
+        kinds: impl IntoIterator<Item = Arc<Kind>>,
+    ) -> Self {
+        let catalog = catalog::Shared::new(kinds);
+        Self { inner: Arc::new(Inner { storage, env, allocator, catalog }) }
+    }
+
+    /// The time and chance that it works with.
+    pub fn env(&self) -> &Env {
+        &self.inner.env
+    }
+
+    /// What gives out addresses and ports.
+    pub fn allocator(&self) -> &Allocator {
+        &self.inner.allocator
+    }
+
+    /// The kinds that are served now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.inner.catalog.load()
+    }
+
+    /// The kind of a group, version and plural.
+    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
+        self.catalog().resource(group, version, plural)
+    }
+
+    /// The kind of a group and kind in its preferred version, such as `apps`, `Deployment`.
+    pub fn kind(&self, group: &str, kind: &str) -> Option<Arc<Kind>> {
+        self.catalog().kind(group, kind)
+    }
+
+    /// Serves a kind from now on, in place of one of the same group, version and plural.
+    pub fn serve_kind(&self, kind: Arc<Kind>) {
+        self.inner.catalog.change(|catalog| catalog.add(kind));
+    }
+
+    /// Serves a kind no more. Its objects stay.
+    pub fn drop_kind(&self, group: &str, version: &str, plural: &str) {
+        self.inner.catalog.change(|catalog| catalog.remove(group, version, plural));
+    }
+
+    /// The revision of the last change of any object.
+    ///
+    /// Errors: the storage does not answer.
+    pub async fn revision(&self) -> Result<u64, Status> {
+        self.inner.storage.revision().await.map_err(|error| errors::of_storage(&error))
+    }
+
+    /// The storage itself.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.inner.storage
+    }
+
+    async fn record(&self, key: &str) -> Result<Option<Record>, Status> {
+        let (record, _) = self.inner.storage.get(key).await.map_err(|error| errors::of_storage(&error))?;
+        Ok(record)
+    }
+
+    /// What a strategy wants to see of other objects.
+    async fn others(&self, wanted: &[Wanted]) -> Result<Vec<Value>, Status> {
+        let mut others = Vec::new();
+        for wanted in wanted {
+            let resource = qualified(wanted.group, wanted.plural);
+            let prefix = if wanted.namespace.is_empty() {
+                format!("{resource}/")
+            } else {
+                format!("{resource}/{}/", wanted.namespace)
+            };
+            match &wanted.name {
+                Some(name) => {
+                    let record = self.record(&format!("{prefix}{name}")).await?;
+                    others.extend(record.map(|record| Object::of_record(&record).value()));
+                }
+                None => {
+                    let range = Range { prefix: &prefix, ..Range::default() };
+                    let page = self.inner.storage.range(range).await.map_err(|error| errors::of_storage(&error))?;
+                    others.extend(page.records.iter().map(|record| Object::of_record(record).value()));
+                }
+            }
+        }
+        Ok(others)
+    }
+
+    /// What a strategy may know of the world.
+    fn context<'a>(&'a self, now: &'a str, suffix: &'a str, others: &'a [Value]) -> Context<'a> {
+        Context { now, suffix, allocator: &self.inner.allocator, others }
+    }
+
+    /// A stored object as this kind has it.
+    fn object(kind: &Kind, record: &Record, revision: u64) -> Object {
+        let object = Object::at(record, revision);
+        if object.is_of(kind) {
+            return object;
+        }
+        let mut value = object.stored();
+        value = kind.strategy.from_storage(value);
+        meta::set_type(&mut value, kind);
+        Object::of_value(&record.key, &value, revision)
+    }
+}
+
+/// Where the objects of a kind lie, with the slash behind.
+fn prefix_of(kind: &Kind, namespace: &str) -> String {
+    let resource = qualified(kind.stored_group(), &kind.plural);
+    if namespace.is_empty() || !kind.namespaced { format!("{resource}/") } else { format!("{resource}/{namespace}/") }
+}
+
+fn key_of(kind: &Kind, namespace: &str, name: &str) -> String {
+    prefix_of(kind, namespace) + name
+}

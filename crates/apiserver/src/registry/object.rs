@@ -1,0 +1,219 @@
+//! Objects as they are stored: compact JSON without its revision, which is the storage's to say.
+
+use std::{io::Write as _, sync::Arc};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::{kinds::Kind, storage::Record};
+
+/// The order in which Kubernetes writes metadata.
+const METADATA: [&str; 14] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+/// The revision stands behind the first of those that many.
+const BEFORE_REVISION: usize = 5;
+/// A stored value begins with the place of the revision in its JSON.
+const HEAD_BYTES: usize = 4;
+
+/// One object as it was at one revision. Cheap to clone: its bytes are the storage's own.
+#[derive(Clone, Debug)]
+pub struct Object {
+    key: Arc<str>,
+    json: Bytes,
+    /// Where the revision stands.
+    place: usize,
+    revision: u64,
+}
+
+impl Object {
+    /// The object of a record.
+    pub fn of_record(record: &Record) -> Self {
+        Self::at(record, record.revision)
+    }
+
+    /// The object of a record, as of another revision: that of its deletion.
+    pub(super) fn at(record: &Record, revision: u64) -> Self {
+        let mut json = record.value.clone();
+        let head = json.split_to(HEAD_BYTES.min(json.len()));
+        let place = <[u8; HEAD_BYTES]>::try_from(&*head).map_or(0, u32::from_le_bytes);
+        let place = usize::try_from(place).unwrap_or_default().min(json.len());
+        Self { key: Arc::clone(&record.key), json, place, revision }
+    }
+
+    /// An object that is not stored: the answer to a dry run.
+    pub fn of_value(key: &str, value: &Value, revision: u64) -> Self {
+        Self::at(&Record { key: key.into(), value: encode(value), revision }, revision)
+    }
+
+    /// The revision of its last change; 0 if it is not stored.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Its key in the storage.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Its namespace; empty if it lies in none.
+    pub fn namespace(&self) -> &str {
+        let mut parts = self.key.rsplit('/');
+        let (_name, namespace) = (parts.next(), parts.next());
+        // `pods/default/web` has a namespace, `nodes/n1` has none.
+        parts.next().and(namespace).unwrap_or_default()
+    }
+
+    /// Its JSON without the revision.
+    pub fn bare(&self) -> &str {
+        std::str::from_utf8(&self.json).unwrap_or_default()
+    }
+
+    /// Its JSON without the revision, shared with the storage.
+    pub fn shared(&self) -> &Bytes {
+        &self.json
+    }
+
+    /// Appends its JSON.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let (before, after) = self.json.split_at(self.place.min(self.json.len()));
+        out.extend_from_slice(before);
+        if self.revision > 0 {
+            // Writing to memory has no way to fail.
+            let _infallible = write!(out, ",\"resourceVersion\":\"{}\"", self.revision);
+        }
+        out.extend_from_slice(after);
+    }
+
+    /// Its JSON.
+    pub fn json(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.json.len() + 40);
+        self.write_to(&mut out);
+        out
+    }
+
+    /// The object as a tree, revision included.
+    pub fn value(&self) -> Value {
+        let mut value = self.stored();
+        if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut).filter(|_| self.revision > 0) {
+            metadata.insert("resourceVersion".into(), self.revision.to_string().into());
+        }
+        value
+    }
+
+    /// The object as a tree, without its revision.
+    pub(super) fn stored(&self) -> Value {
+        serde_json::from_slice(&self.json).unwrap_or_default()
+    }
+
+    /// Says whether it is stored in this version of its kind.
+    pub(super) fn is_of(&self, kind: &Kind) -> bool {
+        let rest = self.bare().strip_prefix("{\"kind\":\"").and_then(|rest| rest.strip_prefix(kind.kind.as_str()));
+        let Some(rest) = rest.and_then(|rest| rest.strip_prefix("\",\"apiVersion\":\"")) else { return false };
+        let group = if kind.group.is_empty() {
+            Some(rest)
+        } else {
+            rest.strip_prefix(kind.group.as_str()).and_then(|rest| rest.strip_prefix('/'))
+        };
+        group.and_then(|rest| rest.strip_prefix(kind.version.as_str())).is_some_and(|rest| rest.starts_with('"'))
+    }
+}
+
+/// An object's bytes for the storage: type, metadata and the rest, in the order in which Kubernetes writes them.
+pub(super) fn encode(object: &Value) -> Bytes {
+    let mut out = vec![0; HEAD_BYTES];
+    let mut place = 0_u32;
+    out.push(b'{');
+    let empty = Map::new();
+    let fields = object.as_object().unwrap_or(&empty);
+    for name in ["kind", "apiVersion"] {
+        if let Some(value) = fields.get(name) {
+            write_field(name, value, &mut out);
+        }
+    }
+    let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    write_name("metadata", &mut out);
+    out.push(b'{');
+    for (index, name) in METADATA.iter().enumerate() {
+        if let Some(value) = metadata.get(*name) {
+            write_field(name, value, &mut out);
+        }
+        if index + 1 == BEFORE_REVISION {
+            place = u32::try_from(out.len() - HEAD_BYTES).unwrap_or_default();
+        }
+    }
+    let known = |name: &str| METADATA.contains(&name) || name == "resourceVersion";
+    for (name, value) in metadata.iter().filter(|(name, _)| !known(name)) {
+        write_field(name, value, &mut out);
+    }
+    out.push(b'}');
+    let rest = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "kind" | "apiVersion" | "metadata"));
+    for (name, value) in rest {
+        write_field(name, value, &mut out);
+    }
+    out.push(b'}');
+    if let Some(head) = out.get_mut(..HEAD_BYTES) {
+        head.copy_from_slice(&place.to_le_bytes());
+    }
+    // No byte more than it is long: it stays.
+    out.shrink_to_fit();
+    out.into()
+}
+
+fn write_name(name: &str, out: &mut Vec<u8>) {
+    if out.last() != Some(&b'{') {
+        out.push(b',');
+    }
+    // Writing to memory has no way to fail.
+    let _infallible = serde_json::to_writer(&mut *out, name);
+    out.push(b':');
+}
+
+fn write_field(name: &str, value: &Value, out: &mut Vec<u8>) {
+    write_name(name, out);
+    let _infallible = serde_json::to_writer(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_revision_stands_where_kubernetes_has_it() {
+        let value = json!({
+            "spec": {"x": 1},
+            "metadata": {"labels": {"a": "b"}, "uid": "u", "name": "web", "namespace": "default", "resourceVersion": "3"},
+            "apiVersion": "v1",
+            "kind": "Pod",
+        });
+        let object = Object::of_value("pods/default/web", &value, 7);
+        assert_eq!(
+            String::from_utf8(object.json()).unwrap(),
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"default","uid":"u","resourceVersion":"7","labels":{"a":"b"}},"spec":{"x":1}}"#
+        );
+        assert_eq!((object.namespace(), object.name()), ("default", "web"));
+        assert_eq!(object.value()["metadata"]["resourceVersion"], "7");
+        let node = Object::of_value("nodes/n1", &json!({"metadata": {"name": "n1"}}), 0);
+        assert_eq!((node.namespace(), node.name()), ("", "n1"));
+        assert_eq!(String::from_utf8(node.json()).unwrap(), r#"{"metadata":{"name":"n1"}}"#);
+    }
+}

@@ -1,0 +1,340 @@
+//! Updates: a loop that works out the new object of the one that is there, until nobody came between.
+//!
+//! Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go` `Update`, `pkg/registry/rest/update.go`.
+
+use serde_json::Value;
+
+use crate::{
+    kinds::{Kind, put},
+    patch::managed,
+    registry::{
+        Object, Part, Preconditions, Registry, WriteOptions,
+        create::{arranged, place},
+        delete,
+        errors::{self, MODIFIED},
+        key_of, meta, names,
+        object::encode,
+    },
+    storage::{Record, StorageError, When},
+};
+use kubefold_wire::status::Status;
+
+/// How often others may come between before a write is a conflict.
+const ATTEMPTS_MAX: usize = 64;
+
+/// What a write made.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The object as it is now.
+    pub object: Object,
+    /// It was not there before.
+    pub created: bool,
+    /// For the client.
+    pub warnings: Vec<String>,
+}
+
+/// Works out the new object; `None`: there is none yet.
+pub(super) type Revise<'r> = dyn FnMut(Option<&Value>) -> Result<Value, Status> + Send + 'r;
+
+/// What one attempt came to.
+enum Attempt {
+    Done(Box<Written>),
+    /// Somebody came between; this is there now.
+    Again(Option<Record>),
+}
+
+impl Registry {
+    /// Puts an object in place of the one that is there. Its resource version, if it has one, must be that one's.
+    ///
+    /// Errors: in Kubernetes' words: 400, 404, 409, 422.
+    pub async fn update(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        let uid = Some(meta::text(&object, "uid")).filter(|uid| !uid.is_empty()).map(str::to_owned);
+        let preconditions = Preconditions { uid, resource_version: None };
+        Box::pin(self.revise(kind, namespace, name, options, &preconditions, &mut |_| Ok(object.clone()))).await
+    }
+
+    /// Changes an object, again and again until nobody comes between.
+    ///
+    /// Errors: 404, 409, 422, and those of `change`.
+    pub async fn modify(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        mut change: impl FnMut(&mut Value) -> Result<(), Status> + Send,
+    ) -> Result<Written, Status> {
+        let mut revise = |there: Option<&Value>| {
+            let mut object = there.cloned().ok_or_else(|| errors::not_found(kind, name))?;
+            change(&mut object)?;
+            Ok(object)
+        };
+        Box::pin(self.revise(kind, namespace, name, options, &Preconditions::default(), &mut revise)).await
+    }
+
+    /// Changes any part of an object: what a binding or a finalizer does.
+    ///
+    /// Errors: 404, 409, 422, and those of `change`.
+    pub async fn modify_all(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        change: impl FnMut(&mut Value) -> Result<(), Status> + Send,
+    ) -> Result<Written, Status> {
+        let options = WriteOptions { part: Part::Special, ..options.clone() };
+        self.modify(kind, namespace, name, &options, change).await
+    }
+
+    /// Puts the finalizers of a namespace's content in place of those that are there: `/finalize`.
+    ///
+    /// Errors: 404, 409, 422.
+    pub async fn finalize(
+        &self,
+        kind: &Kind,
+        name: &str,
+        namespace: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, Status> {
+        let finalizers = namespace.pointer("/spec/finalizers").cloned();
+        let revision = meta::text(&namespace, "resourceVersion").to_owned();
+        let change = |there: &mut Value| {
+            if !revision.is_empty() {
+                meta::set(there, "resourceVersion", Some(revision.as_str().into()));
+            }
+            if let Some(spec) = there.get_mut("spec") {
+                put(spec, "finalizers", finalizers.clone());
+            }
+            Ok(())
+        };
+        self.modify_all(kind, "", name, options, change).await
+    }
+
+    /// The loop below all writes to what may be there.
+    pub(super) async fn revise(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        preconditions: &Preconditions,
+        revise: &mut Revise<'_>,
+    ) -> Result<Written, Status> {
+        let key = key_of(kind, namespace, name);
+        let mut there = self.record(&key).await?;
+        for _ in 0..ATTEMPTS_MAX {
+            let attempt = match &there {
+                Some(record) => {
+                    Box::pin(self.change_once(kind, namespace, name, options, preconditions, record, revise)).await?
+                }
+                None => Box::pin(self.create_by_update(kind, namespace, name, options, revise)).await?,
+            };
+            match attempt {
+                Attempt::Done(written) => return Ok(*written),
+                Attempt::Again(now) => there = now,
+            }
+        }
+        Err(errors::conflict(kind, name, MODIFIED))
+    }
+
+    async fn create_by_update(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        revise: &mut Revise<'_>,
+    ) -> Result<Attempt, Status> {
+        if options.part != Part::Whole || !(kind.strategy.creates_on_update() || options.may_create) {
+            return Err(errors::not_found(kind, name));
+        }
+        let mut object = revise(None)?;
+        meta::set_type(&mut object, kind);
+        place(kind, namespace, &mut object)?;
+        let key = key_of(kind, namespace, name);
+        let (object, warnings) = Box::pin(self.made(kind, namespace, object, options)).await?;
+        let done = |revision| {
+            let object = Object::of_value(&key, &object, revision);
+            Ok(Attempt::Done(Box::new(Written { object, created: true, warnings })))
+        };
+        let release = || kind.strategy.release(&object, None, &self.inner.allocator);
+        if options.dry_run {
+            release();
+            return done(0);
+        }
+        let value = encode(&kind.strategy.to_storage(object.clone()));
+        match self.inner.storage.put(&key, value, When::Absent).await {
+            Ok(revision) => done(revision),
+            Err(error) => {
+                release();
+                again(error)
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one step of a loop")]
+    async fn change_once(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        preconditions: &Preconditions,
+        record: &Record,
+        revise: &mut Revise<'_>,
+    ) -> Result<Attempt, Status> {
+        let strategy = &kind.strategy;
+        let old = Self::object(kind, record, record.revision).value();
+        check(kind, name, preconditions, &old)?;
+        let mut new = revise(Some(&old))?;
+        meta::set_type(&mut new, kind);
+        check_revision(kind, name, &new, &old)?;
+        // Without one it is the present one's: what is there is written over.
+        meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
+        let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
+        let others = self.others(&strategy.wants(&new)).await?;
+        let context = self.context(&now, &suffix, &others);
+        place(kind, namespace, &mut new)?;
+        strategy.default(&mut new);
+        if !options.applies {
+            self.track(kind, Some(&old), &mut new, options, &now);
+        }
+        // What is there was arranged, too: what only looks different is no difference.
+        let mut new = arranged(kind, new);
+        let warnings = prepared(kind, name, options.part, &mut new, &old)?;
+        strategy.allocate(&mut new, Some(&old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
+        meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
+        let mut new = arranged(kind, new);
+        managed::keep_times(&mut new, &old);
+        let new = new;
+        let undo = || strategy.release(&new, Some(&old), &self.inner.allocator);
+        let written = |revision| {
+            Attempt::Done(Box::new(Written {
+                object: Object::of_value(&record.key, &new, revision),
+                created: false,
+                warnings: warnings.clone(),
+            }))
+        };
+        if options.dry_run {
+            undo();
+            return Ok(written(record.revision));
+        }
+        let storage = &self.inner.storage;
+        if delete::ends_with(&new, &old) {
+            return match storage.delete(&record.key, record.revision).await {
+                Ok(revision) => {
+                    strategy.release(&new, None, &self.inner.allocator);
+                    Ok(written(revision))
+                }
+                Err(error) => again(error),
+            };
+        }
+        if new == old {
+            return Ok(written(record.revision));
+        }
+        let value = encode(&strategy.to_storage(new.clone()));
+        match storage.put(&record.key, value, When::At(record.revision)).await {
+            Ok(revision) => {
+                strategy.release(&old, Some(&new), &self.inner.allocator);
+                Ok(written(revision))
+            }
+            Err(error) => {
+                undo();
+                again(error)
+            }
+        }
+    }
+}
+
+fn again(error: StorageError) -> Result<Attempt, Status> {
+    match error {
+        StorageError::Unmet(there) => Ok(Attempt::Again(there)),
+        other => Err(errors::of_storage(&other)),
+    }
+}
+
+/// Checks what must hold of the object that is there.
+///
+/// Errors: 409.
+pub(super) fn check(kind: &Kind, name: &str, preconditions: &Preconditions, there: &Value) -> Result<(), Status> {
+    let failed = |what: &str, asked: &str, is: &str| {
+        let why = format!("Precondition failed: {what} in precondition: {asked}, {what} in object meta: {is}");
+        Err(errors::conflict(kind, name, &why))
+    };
+    if let Some(uid) = &preconditions.uid
+        && uid != meta::text(there, "uid")
+    {
+        return failed("UID", uid, meta::text(there, "uid"));
+    }
+    if let Some(revision) = &preconditions.resource_version
+        && revision != meta::text(there, "resourceVersion")
+    {
+        return failed("ResourceVersion", revision, meta::text(there, "resourceVersion"));
+    }
+    Ok(())
+}
+
+/// Checks the revision that a client wants to write over.
+///
+/// Errors: 409, 422.
+fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
+    match meta::text(new, "resourceVersion") {
+        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
+        "" | "0" => {
+            let why = "Invalid value: 0: must be specified for an update";
+            let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
+            Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]))
+        }
+        asked if asked != meta::text(old, "resourceVersion") => Err(errors::conflict(kind, name, MODIFIED)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a new state of what a client wants and what is there, and answers the warnings.
+///
+/// Errors: 422.
+fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -> Result<Vec<String>, Status> {
+    let strategy = &kind.strategy;
+    meta::set(new, "generation", Some(meta::field(old, "generation").clone()).filter(|value| !value.is_null()));
+    match part {
+        Part::Whole => strategy.prepare_for_update(new, old),
+        Part::Status => strategy.prepare_for_status_update(new, old),
+        Part::Special => {}
+    }
+    if meta::text(new, "uid").is_empty() {
+        meta::set(new, "uid", Some(meta::field(old, "uid").clone()));
+    }
+    for kept in ["creationTimestamp", "deletionTimestamp"] {
+        if meta::field(old, kept).is_string() {
+            meta::set(new, kept, Some(meta::field(old, kept).clone()));
+        }
+    }
+    if meta::field(new, "deletionGracePeriodSeconds").is_null() {
+        let grace = meta::field(old, "deletionGracePeriodSeconds").clone();
+        meta::set(new, "deletionGracePeriodSeconds", Some(grace).filter(|grace| !grace.is_null()));
+    }
+    meta::normalize(new);
+    let mut causes = match part {
+        Part::Whole => strategy.validate_update(new, old),
+        Part::Status => strategy.validate_status_update(new, old),
+        Part::Special => Vec::new(),
+    };
+    if causes.is_empty() {
+        causes = names::faults(kind, new);
+        causes.extend(names::faults_of_update(new, old));
+    }
+    if !causes.is_empty() {
+        return Err(errors::invalid(kind, name, causes));
+    }
+    let warnings = if part == Part::Whole { strategy.warnings(new) } else { Vec::new() };
+    strategy.canonicalize(new);
+    Ok(warnings)
+}

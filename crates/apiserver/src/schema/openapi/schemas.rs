@@ -1,0 +1,298 @@
+//! Types as OpenAPI says them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{Served, Spec};
+use crate::schema::{GoKind, Shape, Topology, Type, Types, builtin};
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
+
+/// Keywords that OpenAPI 2 does not have, or has otherwise.
+const NOT_IN_V2: &[&str] = &["allOf", "anyOf", "not", "nullable", "oneOf", "x-kubernetes-validations"];
+
+/// The schemas of all kinds and of what they refer to, by name.
+pub(super) fn schemas(spec: Spec, served: &[Served<'_>]) -> Value {
+    let mut writer = Writer { spec, done: BTreeMap::new() };
+    let common = builtin();
+    for name in ["DeleteOptions", "Status", "WatchEvent"] {
+        writer.named(&common, &format!("{META}{name}"));
+    }
+    for one in served {
+        match one.schema {
+            Some(schema) => writer.custom(&common, one, schema),
+            None => writer.named(one.types, one.type_name),
+        }
+        if one.verbs.iter().any(|verb| verb == "list") {
+            writer.list(&common, one);
+        }
+        let kind = one.kind_value();
+        let list = json!({"group": one.group, "kind": format!("{}List", one.kind), "version": one.version});
+        writer.mark(one.type_name, kind);
+        writer.mark(&one.list_name(), list);
+    }
+    Value::Object(writer.done.into_iter().collect())
+}
+
+struct Writer {
+    spec: Spec,
+    done: BTreeMap<String, Value>,
+}
+
+impl Writer {
+    /// Writes a type with a name, and what it refers to.
+    fn named(&mut self, types: &Types, name: &str) {
+        if self.done.contains_key(name) {
+            return;
+        }
+        let Some(typed) = types.named(name) else { return };
+        // Types refer to themselves.
+        self.done.insert(name.to_owned(), Value::Null);
+        let schema = self.inline(types, typed);
+        self.done.insert(name.to_owned(), Value::Object(schema));
+    }
+
+    fn mark(&mut self, name: &str, kind: Value) {
+        if let Some(Value::Object(schema)) = self.done.get_mut(name) {
+            schema.insert("x-kubernetes-group-version-kind".to_owned(), Value::Array(vec![kind]));
+        }
+    }
+
+    fn reference(&mut self, types: &Types, name: &str) -> Map<String, Value> {
+        self.named(types, name);
+        if let Some(special) = self.special(name) {
+            self.done.entry(name.to_owned()).or_insert(special);
+        }
+        Map::from_iter([("$ref".to_owned(), self.spec.reference(name).into())])
+    }
+
+    /// Types that read themselves.
+    fn special(&self, name: &str) -> Option<Value> {
+        let v3 = self.spec == Spec::V3;
+        Some(match name.rsplit('.').next()? {
+            "Time" | "MicroTime" => json!({"type": "string", "format": "date-time"}),
+            "Duration" => json!({"type": "string"}),
+            "Quantity" if v3 => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
+            "Quantity" => json!({"type": "string"}),
+            "IntOrString" if v3 => {
+                json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
+            }
+            "IntOrString" => json!({"type": "string", "format": "int-or-string"}),
+            "RawExtension" | "FieldsV1" => json!({"type": "object"}),
+            "JSON" | "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => json!({}),
+            _ => return None,
+        })
+    }
+
+    /// A type where it stands: by its name if it has one.
+    fn place(&mut self, types: &Types, typed: Type<'_>) -> Map<String, Value> {
+        match name_of(types, typed) {
+            Some(name) => self.reference(types, &name),
+            None => self.inline(types, typed),
+        }
+    }
+
+    fn inline(&mut self, types: &Types, typed: Type<'_>) -> Map<String, Value> {
+        let mut out = Map::new();
+        let mut set = |name: &str, value: Value| out.insert(name.to_owned(), value);
+        match typed.shape() {
+            Shape::Object(_) => {
+                let mut properties = BTreeMap::new();
+                for (field, typed) in typed.fields() {
+                    properties.insert(field.name.clone(), Value::Object(self.property(types, typed)));
+                }
+                set("type", "object".into());
+                if !properties.is_empty() {
+                    set("properties", Value::Object(properties.into_iter().collect()));
+                }
+                if !typed.required().is_empty() {
+                    set("required", typed.required().to_vec().into());
+                }
+            }
+            Shape::Map(_) => {
+                set("type", "object".into());
+                if let Some(values) = typed.values() {
+                    set("additionalProperties", Value::Object(self.element(types, values)));
+                }
+            }
+            Shape::List(_) => {
+                set("type", "array".into());
+                if let Some(items) = typed.items() {
+                    set("items", Value::Object(self.element(types, items)));
+                }
+            }
+            Shape::Truth => drop(set("type", "boolean".into())),
+            Shape::Text => {
+                set("type", "string".into());
+                if typed.go().is_some_and(|go| go.kind == GoKind::Bytes) {
+                    set("format", "byte".into());
+                }
+            }
+            Shape::Integer => {
+                set("type", "integer".into());
+                let wide = typed.go().is_some_and(|go| go.kind == GoKind::Int64);
+                set("format", if wide { "int64" } else { "int32" }.into());
+            }
+            Shape::Number => {
+                set("type", "number".into());
+                set("format", "double".into());
+            }
+            Shape::Any | Shape::IntegerOrText | Shape::Named(_) => {}
+        }
+        topology(typed.own_topology(), &mut out);
+        out
+    }
+
+    /// An item of a list or a value of a map: none is missing, so that it has a default.
+    fn element(&mut self, types: &Types, typed: Type<'_>) -> Map<String, Value> {
+        let mut out = self.place(types, typed);
+        let zero = match typed.go().filter(|go| !go.pointer).map(|go| go.kind) {
+            Some(GoKind::Struct) => json!({}),
+            Some(GoKind::Text) => json!(""),
+            Some(GoKind::Int32 | GoKind::Int64 | GoKind::Double) => json!(0),
+            Some(GoKind::Bool) => json!(false),
+            _ => return out,
+        };
+        out = self.beside(out);
+        out.insert("default".to_owned(), zero);
+        out
+    }
+
+    fn property(&mut self, types: &Types, typed: Type<'_>) -> Map<String, Value> {
+        let mut said = Map::new();
+        if let Some(default) = typed.default() {
+            said.insert("default".to_owned(), default.clone());
+        }
+        let mut strategies = Vec::new();
+        if let Some(key) = typed.merges() {
+            strategies.push("merge");
+            if let Some(key) = key {
+                said.insert("x-kubernetes-patch-merge-key".to_owned(), key.into());
+            }
+        }
+        if typed.retains_keys() {
+            strategies.insert(0, "retainKeys");
+            if typed.merges().is_some() {
+                strategies.swap(0, 1);
+            }
+        }
+        if !strategies.is_empty() {
+            said.insert("x-kubernetes-patch-strategy".to_owned(), strategies.join(",").into());
+        }
+        let mut out = self.place(types, typed);
+        if name_of(types, typed).is_some() {
+            topology(typed.own_topology(), &mut said);
+        }
+        if !said.is_empty() {
+            out = self.beside(out);
+            out.extend(said);
+        }
+        out
+    }
+
+    /// A reference that may have neighbours: in OpenAPI 3 it has none itself.
+    fn beside(&self, schema: Map<String, Value>) -> Map<String, Value> {
+        if self.spec == Spec::V3 && schema.contains_key("$ref") {
+            return Map::from_iter([("allOf".to_owned(), Value::Array(vec![Value::Object(schema)]))]);
+        }
+        schema
+    }
+
+    fn custom(&mut self, common: &Types, served: &Served<'_>, schema: &Value) {
+        let mut schema = schema.as_object().cloned().unwrap_or_default();
+        let mut properties = match schema.shift_remove("properties") {
+            Some(Value::Object(properties)) => properties,
+            _ => Map::new(),
+        };
+        for name in ["apiVersion", "kind"] {
+            properties.insert(name.to_owned(), json!({"type": "string"}));
+        }
+        let metadata = self.reference(common, &format!("{META}ObjectMeta"));
+        properties.insert("metadata".to_owned(), Value::Object(self.beside(metadata)));
+        let sorted: BTreeMap<_, _> = properties.into_iter().collect();
+        schema.insert("properties".to_owned(), Value::Object(sorted.into_iter().collect()));
+        schema.entry("type").or_insert_with(|| "object".into());
+        let mut schema = Value::Object(schema);
+        if self.spec == Spec::V2 {
+            as_v2(&mut schema);
+        }
+        self.done.insert(served.type_name.to_owned(), schema);
+    }
+
+    /// The kind of lists, if the types do not have it.
+    fn list(&mut self, common: &Types, served: &Served<'_>) {
+        self.named(served.types, &served.list_name());
+        if self.done.contains_key(&served.list_name()) {
+            return;
+        }
+        let item = Map::from_iter([("$ref".to_owned(), self.spec.reference(served.type_name).into())]);
+        let metadata = self.reference(common, &format!("{META}ListMeta"));
+        let schema = json!({
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "items": {"type": "array", "items": item},
+                "kind": {"type": "string"},
+                "metadata": metadata,
+            },
+        });
+        self.done.insert(served.list_name(), schema);
+    }
+}
+
+/// The name under which a type stands in a document.
+fn name_of(types: &Types, typed: Type<'_>) -> Option<String> {
+    if let Some(name) = types.name_of(typed) {
+        return Some(name.to_owned());
+    }
+    let go = typed.go()?;
+    Some(match (go.kind, go.name.as_str()) {
+        (GoKind::Time, _) => format!("{META}Time"),
+        (GoKind::MicroTime, _) => format!("{META}MicroTime"),
+        (GoKind::Duration, _) => format!("{META}Duration"),
+        (GoKind::Quantity, _) => "io.k8s.apimachinery.pkg.api.resource.Quantity".to_owned(),
+        (GoKind::IntOrString, _) => "io.k8s.apimachinery.pkg.util.intstr.IntOrString".to_owned(),
+        (GoKind::Raw, "runtime.RawExtension") => "io.k8s.apimachinery.pkg.runtime.RawExtension".to_owned(),
+        (GoKind::Raw, "v1.FieldsV1") => format!("{META}FieldsV1"),
+        (GoKind::Raw | GoKind::SchemaOr, name) => format!("{EXTENSIONS}{}", name.strip_prefix("v1.").unwrap_or(name)),
+        _ => return None,
+    })
+}
+
+fn topology(topology: &Topology, out: &mut Map<String, Value>) {
+    let says = |name: &str, what: &str| out.get(name).and_then(Value::as_str) == Some(what);
+    let is_list = says("type", "array") || says("format", "byte");
+    let (name, value) = match topology {
+        Topology::Unsaid => return,
+        Topology::Atomic if is_list => ("x-kubernetes-list-type", "atomic"),
+        Topology::Atomic => ("x-kubernetes-map-type", "atomic"),
+        Topology::Granular => ("x-kubernetes-map-type", "granular"),
+        Topology::Set => ("x-kubernetes-list-type", "set"),
+        Topology::Keyed(keys) => {
+            out.insert("x-kubernetes-list-map-keys".to_owned(), keys.clone().into());
+            ("x-kubernetes-list-type", "map")
+        }
+    };
+    out.insert(name.to_owned(), value.into());
+}
+
+fn as_v2(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            object.retain(|key, _| !NOT_IN_V2.contains(&key.as_str()));
+            for (key, value) in object.iter_mut() {
+                match (key.as_str(), value) {
+                    // Here keys are names of fields.
+                    ("properties", Value::Object(properties)) => properties.values_mut().for_each(as_v2),
+                    ("items" | "additionalProperties", value) => as_v2(value),
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(as_v2),
+        _ => {}
+    }
+}

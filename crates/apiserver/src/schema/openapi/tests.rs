@@ -1,0 +1,109 @@
+//! What clients of documents look for.
+
+use serde_json::json;
+
+use super::*;
+use crate::schema::{builtin, builtin_kind, structural};
+
+fn served<'a>(types: &'a Types, verbs: &'a [String], below: &'a [(String, Vec<String>)]) -> Served<'a> {
+    Served {
+        group: "apps",
+        version: "v1",
+        kind: "Deployment",
+        plural: "deployments",
+        namespaced: true,
+        verbs,
+        subresources: below,
+        types,
+        type_name: builtin_kind("apps", "v1", "Deployment").unwrap(),
+        schema: None,
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn refers_to_nothing_that_is_missing() {
+    let types = builtin();
+    let (verbs, below) = (words("create delete deletecollection get list patch update watch"), Vec::new());
+    let one = served(&types, &verbs, &below);
+    let documents = v3(&[one]);
+    let document = documents.get("apis/apps/v1").unwrap();
+    for (document, place) in [(document.clone(), "#/components/schemas/"), (v2(&[one]), "#/definitions/")] {
+        let mut missing = Vec::new();
+        references(&document, &mut |name| {
+            let pointer = format!("{}/{}", place.trim_start_matches('#').trim_end_matches('/'), &name[place.len()..]);
+            if document.pointer(&pointer).is_none_or(Value::is_null) {
+                missing.push(name.to_owned());
+            }
+        });
+        assert_eq!(missing, [""; 0]);
+    }
+}
+
+fn references(value: &Value, found: &mut impl FnMut(&str)) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                match value {
+                    Value::String(name) if key == "$ref" => found(name),
+                    value => references(value, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn tells_what_apply_looks_for() {
+    let types = builtin();
+    let verbs = words("create get list patch update");
+    let below = vec![("status".to_owned(), words("get patch update"))];
+    let documents = v3(&[served(&types, &verbs, &below)]);
+    let document = documents.get("apis/apps/v1").unwrap();
+    let kind = json!({"group":"apps","kind":"Deployment","version":"v1"});
+    let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
+    assert_eq!(patch["x-kubernetes-group-version-kind"], kind);
+    let names: Vec<_> = patch["parameters"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["dryRun", "fieldManager", "fieldValidation", "force"]);
+    assert_eq!(patch["operationId"], "patchAppsV1NamespacedDeployment");
+    assert!(document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/status"]["put"].is_object());
+    let schemas = &document["components"]["schemas"];
+    assert_eq!(schemas["io.k8s.api.apps.v1.Deployment"]["x-kubernetes-group-version-kind"], json!([kind]));
+    assert_eq!(
+        schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"],
+        json!({
+            "type": "array",
+            "items": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"}], "default": {}},
+            "x-kubernetes-list-map-keys": ["name"],
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-patch-merge-key": "name",
+            "x-kubernetes-patch-strategy": "merge",
+        })
+    );
+}
+
+#[test]
+fn tells_custom_kinds_as_their_definition_does() {
+    let schema = json!({"type":"object","properties":{"spec":{"type":"object","oneOf":[{"required":["a"]}],
+        "properties":{"a":{"type":"string"},"oneOf":{"type":"string"}}}}});
+    let name = "com.example.v1.Widget";
+    let types = structural(name, Some(&schema));
+    let verbs = words("create get list");
+    let mut one = served(&types, &verbs, &[]);
+    (one.group, one.kind, one.plural, one.type_name) = ("example.com", "Widget", "widgets", name);
+    one.schema = Some(&schema);
+    let documents = v3(&[one]);
+    let document = documents.get("apis/example.com/v1").unwrap();
+    let widget = &document["components"]["schemas"][name];
+    assert_eq!(widget["properties"]["spec"], schema["properties"]["spec"]);
+    assert!(widget["properties"]["metadata"]["allOf"].is_array());
+    assert!(document["components"]["schemas"]["com.example.v1.WidgetList"].is_object());
+    let two = v2(&[one]);
+    let spec = &two["definitions"][name]["properties"]["spec"];
+    assert_eq!(spec, &json!({"type":"object","properties":{"a":{"type":"string"},"oneOf":{"type":"string"}}}));
+}

@@ -1,0 +1,191 @@
+//! Times as Go reads and prints them.
+//!
+//! Source: Go `time/format.go`; kubernetes/apimachinery `pkg/apis/meta/v1/time.go`, `micro_time.go`.
+
+use crate::schema::text::go_quoted;
+
+/// A time to the second, in UTC.
+///
+/// Errors: what Go says of it.
+pub fn canonical_time(text: &str) -> Result<String, String> {
+    let (seconds, _) = Reader { text, rest: text, layout: "2006-01-02T15:04:05Z07:00" }.read(None)?;
+    Ok(format!("{}Z", civil(seconds)))
+}
+
+/// A time to the millionth of a second, in UTC.
+///
+/// Errors: what Go says of it.
+pub fn canonical_micro_time(text: &str) -> Result<String, String> {
+    let (seconds, micros) =
+        Reader { text, rest: text, layout: "2006-01-02T15:04:05.000000Z07:00" }.read(Some(".000000"))?;
+    Ok(format!("{}.{micros:06}Z", civil(seconds)))
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    rest: &'a str,
+    layout: &'static str,
+}
+
+impl Reader<'_> {
+    /// Seconds since 1970, and millionths.
+    fn read(mut self, fraction: Option<&str>) -> Result<(i64, i64), String> {
+        let year = self.digits(4, "2006")?;
+        self.literal("-")?;
+        let month = self.digits(2, "01")?;
+        self.within(month, 1, 12, "month")?;
+        self.literal("-")?;
+        let day = self.digits(2, "02")?;
+        self.literal("T")?;
+        let hour = self.digits(2, "15")?;
+        self.within(hour, 0, 23, "hour")?;
+        self.literal(":")?;
+        let minute = self.digits(2, "04")?;
+        self.within(minute, 0, 59, "minute")?;
+        self.literal(":")?;
+        let second = self.digits(2, "05")?;
+        self.within(second, 0, 59, "second")?;
+        let micros = match fraction {
+            Some(wanted) => {
+                if !self.rest.starts_with('.') || self.rest.bytes().skip(1).take_while(u8::is_ascii_digit).count() != 6
+                {
+                    return Err(self.unlike(wanted));
+                }
+                self.literal(".")?;
+                self.digits(6, wanted)?
+            }
+            None => {
+                self.skip_fraction();
+                0
+            }
+        };
+        let offset = self.offset()?;
+        if !self.rest.is_empty() {
+            return Err(format!("parsing time {}: extra text: {}", go_quoted(self.text), go_quoted(self.rest)));
+        }
+        self.within(day, 1, days_in(year, month), "day")?;
+        Ok((days_of(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset, micros))
+    }
+
+    fn digits(&mut self, count: usize, element: &str) -> Result<i64, String> {
+        match self.rest.get(..count).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit())) {
+            Some(part) => {
+                self.rest = self.rest.get(count..).unwrap_or_default();
+                part.parse().map_err(|_| self.unlike(element))
+            }
+            None => Err(self.unlike(element)),
+        }
+    }
+
+    fn literal(&mut self, literal: &str) -> Result<(), String> {
+        self.rest = self.rest.strip_prefix(literal).ok_or_else(|| self.unlike(literal))?;
+        Ok(())
+    }
+
+    fn skip_fraction(&mut self) {
+        if let Some(after) = self.rest.strip_prefix(['.', ',']) {
+            let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+            if digits > 0 {
+                self.rest = after.get(digits..).unwrap_or_default();
+            }
+        }
+    }
+
+    /// Seconds to the east.
+    fn offset(&mut self) -> Result<i64, String> {
+        if let Some(rest) = self.rest.strip_prefix('Z') {
+            self.rest = rest;
+            return Ok(0);
+        }
+        let whole = self.rest;
+        let unlike = |reader: &Self| Self { text: reader.text, rest: whole, layout: reader.layout }.unlike("Z07:00");
+        let sign = match whole.as_bytes().first() {
+            Some(b'+') => 1,
+            Some(b'-') => -1,
+            _ => return Err(unlike(self)),
+        };
+        self.rest = whole.get(1..).unwrap_or_default();
+        let hours = self.digits(2, "").map_err(|_| unlike(self))?;
+        self.literal(":").map_err(|_| unlike(self))?;
+        let minutes = self.digits(2, "").map_err(|_| unlike(self))?;
+        self.within(hours, 0, 24, "time zone offset hour")?;
+        self.within(minutes, 0, 60, "time zone offset minute")?;
+        Ok(sign * (hours * 3600 + minutes * 60))
+    }
+
+    fn within(&self, value: i64, least: i64, most: i64, what: &str) -> Result<(), String> {
+        if (least..=most).contains(&value) {
+            return Ok(());
+        }
+        Err(format!("parsing time {}: {what} out of range", go_quoted(self.text)))
+    }
+
+    fn unlike(&self, element: &str) -> String {
+        format!(
+            "parsing time {} as \"{}\": cannot parse {} as \"{element}\"",
+            go_quoted(self.text),
+            self.layout,
+            go_quoted(self.rest)
+        )
+    }
+}
+
+fn days_in(year: i64, month: i64) -> i64 {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from 1970. Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+fn days_of(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// Without a zone.
+fn civil(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The errors are what a kube-apiserver answered.
+    #[test]
+    fn reads_times_as_go_does() {
+        let layout = r#"as "2006-01-02T15:04:05Z07:00": cannot parse"#;
+        let cases = [
+            ("2020-02-29T01:02:03Z", Ok("2020-02-29T01:02:03Z".to_owned())),
+            ("2020-01-01T00:30:00.75+01:00", Ok("2019-12-31T23:30:00Z".to_owned())),
+            ("x", Err(format!(r#"parsing time "x" {layout} "x" as "2006""#))),
+            ("", Err(format!(r#"parsing time "" {layout} "" as "2006""#))),
+            ("2020-13-01T00:00:00Z", Err(r#"parsing time "2020-13-01T00:00:00Z": month out of range"#.to_owned())),
+            ("2020-02-31T00:00:00Z", Err(r#"parsing time "2020-02-31T00:00:00Z": day out of range"#.to_owned())),
+            ("2020-01-01T25:00:00Z", Err(r#"parsing time "2020-01-01T25:00:00Z": hour out of range"#.to_owned())),
+            ("2020-01-01", Err(format!(r#"parsing time "2020-01-01" {layout} "" as "T""#))),
+            ("2020-01-01T00:00:00", Err(format!(r#"parsing time "2020-01-01T00:00:00" {layout} "" as "Z07:00""#))),
+            ("2020-01-01T00:00:00Zx", Err(r#"parsing time "2020-01-01T00:00:00Zx": extra text: "x""#.to_owned())),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(canonical_time(text), wanted, "{text}");
+        }
+        assert_eq!(canonical_micro_time("1969-12-31T23:59:59.000001Z").unwrap(), "1969-12-31T23:59:59.000001Z");
+    }
+}

@@ -1,0 +1,87 @@
+//! What is asked of which object, and how it is answered.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Response, StatusCode, request::Parts};
+
+use crate::{
+    kinds::Kind,
+    registry::Object,
+    serve::{ApiServer, form::Form, json_response},
+};
+use kubefold_table::Now;
+use kubefold_wire::{
+    body::{Body, full},
+    form::OFFERS,
+    media::{self, Wanted},
+    options::query_value,
+    status::Status,
+    warning::Warnings,
+};
+
+/// What a request is about.
+pub(super) struct Target {
+    pub(super) kind: Arc<Kind>,
+    /// Empty for all, and for what lies in none.
+    pub(super) namespace: String,
+    /// Empty for a collection.
+    pub(super) name: String,
+    pub(super) subresource: String,
+}
+
+/// How it was asked.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) query: &'a str,
+    pub(super) parts: &'a Parts,
+}
+
+impl Asked<'_> {
+    /// In what form the answer is wanted.
+    ///
+    /// Errors: 406.
+    pub(super) fn wanted(&self) -> Result<Wanted, Status> {
+        media::negotiate(self.headers, self.parts.uri.query(), OFFERS)
+    }
+}
+
+impl ApiServer {
+    /// The form of an answer about objects of a kind.
+    ///
+    /// Errors: 400, 406.
+    pub(super) fn form(&self, kind: &Kind, asked: Asked<'_>, wanted: Wanted, is_list: bool) -> Result<Form, Status> {
+        let include = query_value(asked.query, "includeObject").unwrap_or_default();
+        let printer = kind.strategy.printer().or_else(|| self.inner.settings.printers.printer(kind));
+        let now = Now(self.inner.registry.env().now().as_microsecond());
+        Form::new(wanted.transform, kind, printer, &include, is_list, now)
+    }
+
+    /// One object as an answer.
+    ///
+    /// Errors: 400, 406.
+    pub(super) fn object_response(
+        &self,
+        kind: &Kind,
+        object: &Object,
+        (asked, wanted): (Asked<'_>, Wanted),
+        code: StatusCode,
+        warnings: &[String],
+    ) -> Result<Response<Body>, Status> {
+        let form = self.form(kind, asked, wanted, false)?;
+        let mut out = Vec::new();
+        form.object(object, &mut out);
+        Ok(answered(out, code, warnings))
+    }
+}
+
+/// JSON as an answer.
+pub(super) fn answered(mut json: Vec<u8>, code: StatusCode, warnings: &[String]) -> Response<Body> {
+    json.push(b'\n');
+    let mut response = json_response(full(json));
+    *response.status_mut() = code;
+    let mut told = Warnings::default();
+    warnings.iter().for_each(|warning| told.add(warning));
+    told.write_to(response.headers_mut());
+    response
+}

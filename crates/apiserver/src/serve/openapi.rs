@@ -1,0 +1,117 @@
+//! `/openapi/v2`, `/openapi/v3`: documents that are made when they are first asked for.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+
+use crate::{
+    registry::Catalog,
+    schema::openapi::{Served, hash, v2, v3, v3_index},
+    serve::{discovery::allowed, json_response},
+};
+use kubefold_wire::{
+    accept::{accept_header, negotiate, not_acceptable},
+    body::{Body, empty, full},
+    status::Status,
+};
+
+/// Answers questions for OpenAPI documents, and keeps those of the present catalog.
+#[derive(Default)]
+pub(super) struct OpenApi {
+    documents: ArcSwapOption<Documents>,
+}
+
+struct Documents {
+    epoch: u64,
+    v2: Document,
+    index: Document,
+    /// By path, such as `apis/apps/v1`.
+    v3: BTreeMap<String, Document>,
+}
+
+struct Document {
+    bytes: Bytes,
+    hash: String,
+}
+
+impl OpenApi {
+    /// Answers a question below `/openapi/`.
+    ///
+    /// Errors: 404, 405, 406.
+    pub(super) fn answer(&self, catalog: &Catalog, path: &str, parts: &Parts) -> Result<Response<Body>, Status> {
+        allowed(parts)?;
+        let documents = self.documents_of(catalog);
+        let document = match path.split_once('/') {
+            None if path == "v2" => Some(&documents.v2),
+            None if path == "v3" => Some(&documents.index),
+            Some(("v3", rest)) => documents.v3.get(rest),
+            _ => None,
+        };
+        let document = document.ok_or_else(Status::no_such_path)?;
+        negotiate(accept_header(&parts.headers), &[]).ok_or_else(not_acceptable)?;
+        // The index has the hashes of all the others, and none of its own.
+        let tag = if path == "v3" { String::new() } else { format!("\"{}\"", document.hash) };
+        let asked = parts.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+        let mut response = if asked == Some(tag.as_str()) && !tag.is_empty() {
+            let mut response = Response::new(empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            response
+        } else {
+            json_response(full(document.bytes.clone()))
+        };
+        response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+        if let Some(tag) = HeaderValue::from_str(&tag).ok().filter(|tag| !tag.is_empty()) {
+            response.headers_mut().insert(header::ETAG, tag);
+        }
+        Ok(response)
+    }
+
+    fn documents_of(&self, catalog: &Catalog) -> Arc<Documents> {
+        if let Some(kept) = self.documents.load_full().filter(|kept| kept.epoch == catalog.epoch()) {
+            return kept;
+        }
+        let documents = Arc::new(Documents::new(catalog));
+        self.documents.store(Some(Arc::clone(&documents)));
+        documents
+    }
+}
+
+impl Document {
+    fn new(value: &serde_json::Value) -> Self {
+        let bytes = Bytes::from(value.to_string());
+        Self { hash: hash(&bytes), bytes }
+    }
+}
+
+impl Documents {
+    fn new(catalog: &Catalog) -> Self {
+        let subresources: Vec<Vec<(String, Vec<String>)>> = catalog
+            .kinds()
+            .iter()
+            .map(|kind| kind.subresources.iter().map(|sub| (sub.name.clone(), sub.verbs.clone())).collect())
+            .collect();
+        let served: Vec<Served<'_>> = catalog
+            .kinds()
+            .iter()
+            .zip(&subresources)
+            .map(|(kind, subresources)| Served {
+                group: &kind.group,
+                version: &kind.version,
+                kind: &kind.kind,
+                plural: &kind.plural,
+                namespaced: kind.namespaced,
+                verbs: &kind.verbs,
+                subresources,
+                types: &kind.types,
+                type_name: &kind.type_name,
+                schema: kind.strategy.schema(),
+            })
+            .collect();
+        let v3: BTreeMap<String, Document> =
+            v3(&served).iter().map(|(path, document)| (path.clone(), Document::new(document))).collect();
+        let index = v3_index(v3.iter().map(|(path, document)| (path.as_str(), document.hash.as_str())));
+        Self { epoch: catalog.epoch(), v2: Document::new(&v2(&served)), index: Document::new(&index), v3 }
+    }
+}

@@ -1,0 +1,158 @@
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{registry::Env, storage::Memory};
+use kubefold_wire::body::empty;
+
+async fn server() -> ApiServer {
+    let registry = built_in(Arc::new(Memory::default()), Env::default());
+    bootstrap(&registry).await.unwrap();
+    ApiServer::new(registry, Settings::new("v1.36.2"))
+}
+
+async fn send(server: &ApiServer, method: &str, path: &str, headers: &[(&str, &str)], body: Value) -> (u16, String) {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let body = if body.is_null() { empty() } else { full(body.to_string()) };
+    let response = server.answer(request.body(body).unwrap()).await;
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+async fn get(server: &ApiServer, path: &str) -> (u16, Value) {
+    let (code, text) = send(server, "GET", path, &[], Value::Null).await;
+    (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn with_maps(count: usize) -> ApiServer {
+    let server = server().await;
+    for number in 0..count {
+        let map = json!({"metadata": {"name": format!("m{number}")}});
+        assert_eq!(send(&server, "POST", MAPS, &[], map).await.0, 201);
+    }
+    server
+}
+
+#[tokio::test]
+async fn pages_go_on_at_their_revision_and_an_old_token_is_renewed() {
+    let server = with_maps(5).await;
+    let (_, page) = get(&server, &format!("{MAPS}?limit=2")).await;
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["metadata"]["remainingItemCount"]), (2, &json!(3)));
+    assert_eq!(page["items"][0].get("kind"), None);
+    send(&server, "DELETE", &format!("{MAPS}/m4"), &[], Value::Null).await;
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let (_, rest) = get(&server, &format!("{MAPS}?continue={token}")).await;
+    let names = |list: &Value| -> Vec<String> {
+        let items = list["items"].as_array().unwrap().iter();
+        items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&rest), ["m2", "m3", "m4"]);
+    assert_eq!(rest["metadata"]["resourceVersion"], page["metadata"]["resourceVersion"]);
+    let newest = server.registry().revision().await.unwrap();
+    server.registry().storage().compact(newest).await.unwrap();
+    let (code, gone) = get(&server, &format!("{MAPS}?continue={token}")).await;
+    assert_eq!((code, &gone["reason"]), (410, &json!("Expired")));
+    let fresh = gone["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(names(&get(&server, &format!("{MAPS}?continue={fresh}")).await.1), ["m2", "m3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_list_tells_its_beginning_and_a_bookmark_before_its_end() {
+    let server = with_maps(2).await;
+    let query =
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=5";
+    let (code, text) = send(&server, "GET", &format!("{MAPS}?{query}"), &[], Value::Null).await;
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!((code, types.as_slice()), (200, ["ADDED", "ADDED", "BOOKMARK", "BOOKMARK"].as_slice()));
+    let end = &events[2]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"];
+    assert_eq!((end, &events[3]["object"]["kind"]), (&json!("true"), &json!("ConfigMap")));
+    let future = format!("{MAPS}?watch=1&resourceVersion=99999");
+    let (_, told) = get(&server, &future).await;
+    assert_eq!((&told["type"], &told["object"]["code"]), (&json!("ERROR"), &json!(410)));
+}
+
+#[tokio::test]
+async fn objects_come_in_the_form_that_is_asked_for() {
+    let server = with_maps(1).await;
+    let ask = async |accept: &str, path: &str| {
+        let (code, text) = send(&server, "GET", path, &[("accept", accept)], Value::Null).await;
+        (code, serde_json::from_str::<Value>(&text).unwrap_or(Value::String(text)))
+    };
+    let (_, table) = ask("application/json;as=Table;g=meta.k8s.io;v=v1", MAPS).await;
+    let columns: Vec<&str> =
+        table["columnDefinitions"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap()).collect();
+    assert_eq!(columns, ["Name", "Data", "Age"]);
+    assert_eq!(table["rows"][0]["cells"].as_array().unwrap().len(), 3);
+    let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    assert_eq!(ask(metadata, MAPS).await.1["items"][0]["kind"], "PartialObjectMetadata");
+    assert_eq!(ask(metadata, &format!("{MAPS}/m0")).await.0, 406);
+    let (_, yaml) = ask("application/yaml", &format!("{MAPS}/m0")).await;
+    assert!(yaml.as_str().unwrap().starts_with("apiVersion: v1\nkind: ConfigMap\n"), "{yaml}");
+}
+
+#[tokio::test]
+async fn paths_and_methods_that_are_not_there_are_refused() {
+    let server = server().await;
+    for (method, path, code) in [
+        ("GET", "/nope", 404),
+        ("GET", "/api/v1/foos", 404),
+        ("GET", "/apis/nope.io/v1/foos", 404),
+        ("GET", "/api/v1/pods/x", 404),
+        ("POST", "/api/v1/configmaps", 405),
+        ("PUT", MAPS, 405),
+        ("DELETE", "/api/v1/configmaps", 405),
+        ("HEAD", "/api/v1/pods", 405),
+        ("GET", "/api/v1/namespaces/default/pods/x/nope", 404),
+        ("GET", "/api/v1/namespaces/default/configmaps?fieldSelector=data.a%3Db", 400),
+        ("GET", "/apis/apps/v1", 200),
+        ("GET", "/api", 200),
+        ("GET", "/openapi/v3", 200),
+        ("GET", "/openapi/v3/apis/apps/v1", 200),
+        ("GET", "/openapi/v3/apis/apps/v9", 404),
+        ("GET", "/readyz?verbose", 200),
+        ("GET", "/version", 200),
+    ] {
+        assert_eq!(send(&server, method, path, &[], Value::Null).await.0, code, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn discovery_has_a_tag() {
+    let server = server().await;
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let ask = async |tag: &str| {
+        let request = Request::builder().uri("/apis").header("accept", accept).header("if-none-match", tag);
+        server.answer(request.body(empty()).unwrap()).await
+    };
+    let first = ask("\"x\"").await;
+    let tag = first.headers()["etag"].to_str().unwrap().to_owned();
+    assert_eq!((first.status(), ask(&tag).await.status()), (StatusCode::OK, StatusCode::NOT_MODIFIED));
+}
+
+#[tokio::test]
+async fn reviews_and_tokens_are_answered() {
+    let server = server().await;
+    let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let asked = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    let (code, text) = send(&server, "POST", review, &[], asked).await;
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (code, &answer["status"]["allowed"], &answer["kind"]),
+        (201, &json!(true), &json!("SelfSubjectAccessReview"))
+    );
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    send(&server, "POST", accounts, &[], json!({"metadata": {"name": "a"}})).await;
+    let (code, text) = send(&server, "POST", &format!("{accounts}/a/token"), &[], json!({})).await;
+    let token: Value = serde_json::from_str(&text).unwrap();
+    let asked = json!({"spec": {"token": token["status"]["token"]}});
+    let (_, text) = send(&server, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", &[], asked).await;
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &answer["status"]["user"]["username"]), (201, &json!("system:serviceaccount:default:a")));
+}

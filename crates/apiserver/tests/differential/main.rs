@@ -1,0 +1,15 @@
+//! The embedded server beside a real kube-apiserver: the same requests, and the same answers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests: a failure is a failed test, in their helper functions too"
+)]
+
+mod kinds;
+mod patch;
+mod schema;
+mod sim;
+mod writes;

@@ -1,0 +1,156 @@
+//! From a verified client certificate to a [`Caller`].
+
+use rustls::{
+    pki_types::{CertificateDer, UnixTime},
+    server::danger::ClientCertVerifier,
+};
+use x509_parser::der_parser::{Oid, oid};
+
+use crate::caller::Caller;
+
+/// Where kube-apiserver reads a user's UID in a certificate's subject.
+///
+/// Source: kubernetes/apiserver `pkg/authentication/request/x509/x509.go`, `CommonNameUserConversion`.
+const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
+/// The group of everybody who is somebody.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// What a connection proved about its client, once for all its requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// No certificate, or none that counts.
+    Anonymous,
+    /// A certificate of the client authority, until its end (Unix seconds).
+    Certificate {
+        /// Whose it is.
+        caller: Caller,
+        /// A connection outlives its certificate; its requests do not.
+        not_after_s: u64,
+    },
+}
+
+impl Identity {
+    /// Judges the certificates that a client showed. The handshake proved that it holds the first one's key.
+    pub fn of(chain: Option<&[CertificateDer<'_>]>, verifier: &dyn ClientCertVerifier, now: UnixTime) -> Self {
+        let Some((leaf, intermediates)) = chain.and_then(<[_]>::split_first) else { return Self::Anonymous };
+        if let Err(error) = verifier.verify_client_cert(leaf, intermediates, now) {
+            tracing::debug!(%error, "a client certificate was not accepted");
+            return Self::Anonymous;
+        }
+        caller(leaf).unwrap_or(Self::Anonymous)
+    }
+
+    /// The caller of a request at this time.
+    pub fn caller_at(&self, now: UnixTime) -> Option<&Caller> {
+        match self {
+            Self::Certificate { caller, not_after_s } if now.as_secs() <= *not_after_s => Some(caller),
+            Self::Certificate { .. } | Self::Anonymous => None,
+        }
+    }
+}
+
+/// Reads user, groups and UID out of a subject. An empty user is nobody.
+fn caller(leaf: &CertificateDer<'_>) -> Option<Identity> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(leaf).ok()?;
+    let subject = parsed.subject();
+    // As Go's `pkix.Name`: of several common names the last counts.
+    let user = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
+    if user.is_empty() {
+        return None;
+    }
+    let mut groups = Vec::new();
+    for organization in subject.iter_organization() {
+        groups.push(organization.as_str().ok()?.to_owned());
+    }
+    let mut uids = subject.iter_by_oid(&UID);
+    let uid = match (uids.next(), uids.next()) {
+        (None, _) => None,
+        (Some(uid), None) => Some(uid.as_str().ok()?.to_owned()).filter(|uid| !uid.is_empty()),
+        // kube-apiserver refuses a certificate with two.
+        (Some(_), Some(_)) => return None,
+    };
+    if !groups.iter().any(|group| group == AUTHENTICATED) {
+        groups.push(AUTHENTICATED.to_owned());
+    }
+    let not_after_s = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
+    Some(Identity::Certificate { caller: Caller { user, groups, uid, ..Caller::default() }, not_after_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::{
+        BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    };
+
+    use super::*;
+    use crate::tls::client_verifier;
+
+    struct Authority {
+        issuer: Issuer<'static, KeyPair>,
+        pem: String,
+    }
+
+    fn authority() -> Authority {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    fn leaf(authority: &Authority, subject: &[(DnType, &str)]) -> CertificateDer<'static> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        for (kind, value) in subject {
+            params.distinguished_name.push(kind.clone(), *value);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.not_after = rcgen::date_time_ymd(2100, 1, 1);
+        params.signed_by(&KeyPair::generate().unwrap(), &authority.issuer).unwrap().der().clone()
+    }
+
+    fn judge(trusted: &Authority, chain: &[CertificateDer<'_>]) -> Option<Caller> {
+        let verifier = client_verifier(trusted.pem.as_bytes()).unwrap();
+        let identity = Identity::of(Some(chain), verifier.as_ref(), UnixTime::now());
+        identity.caller_at(UnixTime::now()).cloned()
+    }
+
+    #[test]
+    fn the_subject_says_user_group_and_uid() {
+        let authority = authority();
+        let subject = [
+            (DnType::CommonName, "jane@example.com"),
+            (DnType::OrganizationName, "team:a"),
+            (DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), "uid-1"),
+        ];
+        let caller = judge(&authority, &[leaf(&authority, &subject)]).unwrap();
+        assert_eq!(caller.user, "jane@example.com");
+        assert_eq!(caller.groups, ["team:a", "system:authenticated"]);
+        assert_eq!(caller.uid.as_deref(), Some("uid-1"));
+    }
+
+    #[test]
+    fn whoever_is_nobody_is_nobody() {
+        let [authority, other] = [(); 2].map(|()| authority());
+        let nameless = leaf(&authority, &[(DnType::OrganizationName, "system:masters")]);
+        assert_eq!(judge(&authority, &[nameless]), None);
+        let empty = leaf(&authority, &[(DnType::CommonName, ""), (DnType::OrganizationName, "system:masters")]);
+        assert_eq!(judge(&authority, &[empty]), None);
+        let foreign = leaf(&other, &[(DnType::CommonName, "jane")]);
+        assert_eq!(judge(&authority, &[foreign]), None);
+        assert_eq!(judge(&authority, &[]), None);
+    }
+
+    #[test]
+    fn a_certificate_ends_while_its_connection_goes_on() {
+        let authority = authority();
+        let verifier = client_verifier(authority.pem.as_bytes()).unwrap();
+        let chain = [leaf(&authority, &[(DnType::CommonName, "jane")])];
+        let identity = Identity::of(Some(&chain), verifier.as_ref(), UnixTime::now());
+        assert!(identity.caller_at(UnixTime::now()).is_some());
+        let later = UnixTime::since_unix_epoch(Duration::from_secs(5_000_000_000));
+        assert_eq!(identity.caller_at(later), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! What a server of the Kubernetes API needs around its answers.
+//!
+//! It knows nothing of fleets and nothing of storage: kubefold and the embedded API server both stand on it. A
+//! connection goes `listener -> tls -> authenticate`; what answers its requests uses the other modules.
+
+pub mod audit;
+pub mod authenticate;
+pub mod caller;
+pub mod encode;
+pub mod headers;
+pub mod health;
+mod indent;
+mod listener;
+pub mod request;
+pub mod tls;
+pub mod upgrade;
+
+pub use listener::{Answer, Closed, Limits, ListenError, Listener, Shutdown};

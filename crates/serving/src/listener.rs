@@ -1,0 +1,346 @@
+//! Accepts connections: TLS, HTTP/1.1 or 2 by ALPN, limits, and an end that lets answers finish.
+
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use http::{Request, Response, StatusCode, header};
+use hyper::{body::Incoming, rt::Executor, service::service_fn, upgrade};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use rustls::pki_types::UnixTime;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{authenticate::Identity, tls::Tls, upgrade::OnceUpgraded};
+use kubefold_wire::{
+    body::Body,
+    status::{Reason, Status},
+};
+
+/// What answers the requests of a listener's connections.
+pub trait Answer: Send + Sync + 'static {
+    /// Answers one request of a connection whose client is `identity`.
+    ///
+    /// Errors: the connection is closed without an answer. Cancel: dropped when the client goes away.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        identity: &Identity,
+    ) -> impl Future<Output = Result<Response<Body>, Closed>> + Send;
+}
+
+/// The connection is closed instead of an answer.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the connection was closed without an answer")]
+pub struct Closed;
+
+/// How serving ends.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    /// No further connections; answers finish within the grace, the rest is cut.
+    pub drain: CancellationToken,
+    /// Every connection is cut at once.
+    pub cut: CancellationToken,
+}
+
+/// Bounds of what clients may hold. Sources: kube-apiserver's own where it has one.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections served at once; beyond them a few are told 429, and then they are closed unheard.
+    pub connections_max: usize,
+    /// Connections over the limit that are still told so.
+    pub refusals_max: usize,
+    /// Time for a TLS handshake.
+    pub handshake: Duration,
+    /// Time for a request's head on HTTP/1.1, which is also how long a connection may idle.
+    pub head: Duration,
+    /// Life of a connection whose client has not logged in: enough for a probe (CVE-2023-44487).
+    pub anonymous_life: Duration,
+    /// Size of a request's head.
+    pub head_bytes_max: usize,
+    /// Headers of a request on HTTP/1.1.
+    pub headers_max: usize,
+    /// Requests at once on one HTTP/2 connection; kube-apiserver's default is 100, client-go's informers need more.
+    pub streams_max: u32,
+    /// The same for a client that has not logged in.
+    pub anonymous_streams_max: u32,
+    /// Between HTTP/2 pings, and for their answer: a client that vanished is noticed after both.
+    pub ping_every: Duration,
+    /// See `ping_every`.
+    pub ping_timeout: Duration,
+    /// Time for answers to finish once draining began.
+    pub grace: Duration,
+}
+
+impl Limits {
+    /// Those of kubefold itself.
+    pub const KUBEFOLD: Self = Self {
+        connections_max: 4096,
+        refusals_max: 64,
+        handshake: Duration::from_secs(10),
+        head: Duration::from_secs(60),
+        anonymous_life: Duration::from_secs(30),
+        head_bytes_max: 256 << 10,
+        headers_max: 128,
+        streams_max: 1000,
+        anonymous_streams_max: 8,
+        ping_every: Duration::from_secs(30),
+        ping_timeout: Duration::from_secs(15),
+        grace: Duration::from_secs(25),
+    };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::KUBEFOLD
+    }
+}
+
+/// How long a client over the connection limit should wait.
+const OVER_LIMIT_RETRY: Duration = Duration::from_secs(1);
+/// Times that the kernel asks a silent client before its connection is closed.
+const KEEPALIVE_RETRIES: u32 = 3;
+/// Waits after a failed accept: without it, a process without file handles would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A bound listener.
+pub struct Listener {
+    socket: TcpListener,
+    tls: Arc<ArcSwap<Tls>>,
+    limits: Limits,
+}
+
+/// Why there is no listener.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} ({source}); free the port, or give another address")]
+pub struct ListenError {
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+impl Listener {
+    /// Binds. Port 0 takes a free one. A handshake uses the TLS that is there when it begins.
+    ///
+    /// Errors: the address is taken, or is not this machine's.
+    pub async fn bind(address: SocketAddr, tls: Arc<ArcSwap<Tls>>, limits: Limits) -> Result<Self, ListenError> {
+        let socket = TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
+        Ok(Self { socket, tls, limits })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Serves until `shutdown` says otherwise.
+    ///
+    /// A watch ends only if whoever makes its body listens to `shutdown.drain` too.
+    pub async fn serve<A: Answer>(self, answer: A, shutdown: Shutdown) {
+        let Self { socket, tls, limits } = self;
+        let server = Arc::new(Server {
+            answer,
+            tls,
+            limits,
+            shutdown,
+            tasks: TaskTracker::new(),
+            permits: Arc::new(Semaphore::new(limits.connections_max)),
+            refusals: Arc::new(Semaphore::new(limits.refusals_max)),
+        });
+        loop {
+            let accepted = tokio::select! {
+                accepted = socket.accept() => accepted,
+                () = server.shutdown.drain.cancelled() => break,
+                () = server.shutdown.cut.cancelled() => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => server.admit(stream, peer),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(socket);
+        server.drain().await;
+    }
+}
+
+/// What all connections share.
+struct Server<A> {
+    answer: A,
+    tls: Arc<ArcSwap<Tls>>,
+    limits: Limits,
+    shutdown: Shutdown,
+    tasks: TaskTracker,
+    permits: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+}
+
+impl<A: Answer> Server<A> {
+    /// Takes a permit for a connection and serves it on its own task.
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let (permit, refused) = match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => (permit, false),
+            Err(_) => match Arc::clone(&self.refusals).try_acquire_owned() {
+                Ok(permit) => (permit, true),
+                Err(_) => return tracing::warn!(%peer, "closed a connection: too many are open"),
+            },
+        };
+        let (server, cut) = (Arc::clone(self), self.shutdown.cut.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = server.connection(stream, peer, permit, refused) => {}
+                () = cut.cancelled() => {}
+            }
+        });
+    }
+
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        permit: OwnedSemaphorePermit,
+        refused: bool,
+    ) {
+        // Answers are written whole: waiting for more to send would only add delay.
+        drop(stream.set_nodelay(true));
+        // HTTP/1.1 has no pings, and what a connection was upgraded to may have none: the kernel asks instead.
+        let keepalive = TcpKeepalive::new().with_time(self.limits.ping_every).with_interval(self.limits.ping_timeout);
+        drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES)));
+        // A handshake holds nothing worth waiting for once draining began.
+        let tls = self.tls.load_full();
+        let handshake = TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream);
+        let handshake = tokio::select! {
+            handshake = timeout(self.limits.handshake, handshake) => handshake,
+            () = self.shutdown.drain.cancelled() => return,
+        };
+        let stream = match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%peer, %error, "a TLS handshake failed"),
+            Err(_) => return tracing::debug!(%peer, "a TLS handshake took too long"),
+        };
+        let session = stream.get_ref().1;
+        let identity = tls.identity(session.peer_certificates(), UnixTime::now());
+        let http2 = session.alpn_protocol() == Some(b"h2");
+        let anonymous = refused || identity == Identity::Anonymous;
+        let (server, identity) = (Arc::clone(&self), Arc::new(identity));
+        let permit = Arc::new(permit);
+        let held = Arc::clone(&permit);
+        let service = service_fn(move |request| {
+            let (server, identity, permit) = (Arc::clone(&server), Arc::clone(&identity), Arc::clone(&held));
+            async move {
+                match refused {
+                    true => Ok(too_many_connections(OVER_LIMIT_RETRY)),
+                    false => server.answer(request, &identity, permit).await,
+                }
+            }
+        });
+        let builder = self.builder(http2, anonymous);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let life =
+            async { if anonymous { sleep(self.limits.anonymous_life).await } else { std::future::pending().await } };
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = life => return tracing::debug!(%peer, "closed a connection whose client did not log in"),
+            () = self.shutdown.drain.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, error, "a connection ended early");
+        }
+        drop(permit);
+    }
+
+    /// Answers a request; where the answer is another protocol, that has a task of its own and keeps the permit.
+    async fn answer(
+        self: &Arc<Self>,
+        mut request: Request<Incoming>,
+        identity: &Identity,
+        permit: Arc<OwnedSemaphorePermit>,
+    ) -> Result<Response<Body>, Closed> {
+        let upgraded = upgrade::on(&mut request);
+        let mut response = self.answer.answer(request, identity).await?;
+        let once = response.extensions_mut().remove::<OnceUpgraded>();
+        if let Some(once) = once.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
+            let cut = self.shutdown.cut.clone();
+            self.tasks.spawn(async move {
+                let work = async {
+                    match upgraded.await {
+                        Ok(connection) => once.run(connection).await,
+                        Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
+                    }
+                };
+                tokio::select! {
+                    () = work => {}
+                    () = cut.cancelled() => {}
+                }
+                drop(permit);
+            });
+        }
+        Ok(response)
+    }
+
+    /// The protocol is the one agreed on by ALPN: guessing it from bytes would let a silent client hold a permit.
+    fn builder(&self, http2: bool, anonymous: bool) -> auto::Builder<Tracked> {
+        let limits = &self.limits;
+        let mut builder = auto::Builder::new(Tracked(self.tasks.clone()));
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head)
+            .max_buf_size(limits.head_bytes_max)
+            .max_headers(limits.headers_max);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(limits.ping_every)
+            .keep_alive_timeout(limits.ping_timeout)
+            .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
+            .max_concurrent_streams(if anonymous { limits.anonymous_streams_max } else { limits.streams_max });
+        if http2 { builder.http2_only() } else { builder.http1_only() }
+    }
+
+    async fn drain(self: Arc<Self>) {
+        let open = self.limits.connections_max - self.permits.available_permits();
+        tracing::debug!(connections = open, "draining");
+        self.tasks.close();
+        let finished = timeout(self.limits.grace, self.tasks.wait());
+        if self.shutdown.cut.run_until_cancelled(finished).await.is_some_and(|finished| finished.is_err()) {
+            tracing::warn!("cutting connections that did not finish within the grace");
+        }
+        self.shutdown.cut.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+/// 429 for a connection that is over the limit.
+fn too_many_connections(retry_after: Duration) -> Response<Body> {
+    let message = "the server holds as many connections as it may; close idle ones or try again later";
+    let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooManyRequests, message);
+    let seconds = u32::try_from(retry_after.as_secs()).unwrap_or(1);
+    status.details.retry_after_seconds = Some(seconds);
+    let mut response = status.into_response();
+    response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    response
+}
+
+/// Spawns HTTP/2's own tasks under the tracker, so that none outlives the server unseen.
+#[derive(Clone)]
+struct Tracked(TaskTracker);
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tracked {
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}

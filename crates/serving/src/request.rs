@@ -1,0 +1,126 @@
+//! Bodies of writes: bounded, and JSON whatever they came as.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::BodyExt;
+
+use kubefold_wire::{
+    body::Body,
+    locate::Paths,
+    media::{self, Format},
+    protobuf,
+    status::{Reason, Status},
+};
+
+/// Largest body of a write, as a kube-apiserver has it. Source: kubernetes/apiserver `pkg/server/config.go`.
+const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Nesting of a YAML body, and how often its aliases may be used: an object has no use for either.
+const YAML_DEPTH_MAX: usize = 128;
+const YAML_ALIASES_MAX: usize = 16;
+
+/// Reads a write's body as JSON: typed clients send protobuf, people YAML.
+///
+/// Errors: 413, 415, or 400 when it cannot be read.
+pub async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+    let format = media::format_of(headers);
+    let body = whole(body).await?;
+    if body.is_empty() {
+        return Ok(body);
+    }
+    match format? {
+        Format::Json => Ok(body),
+        Format::Yaml => yaml_to_json(&body).map_err(Status::bad_request),
+        Format::Protobuf => {
+            protobuf::to_json(&body).map(Bytes::from).map_err(|error| Status::bad_request(error.to_string()))
+        }
+    }
+}
+
+/// Reads a patch as JSON: only that of a server-side apply may be YAML.
+///
+/// Errors: 413, or 400 when it cannot be read.
+pub async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
+    let body = whole(body).await?;
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if content_type.starts_with("application/apply-patch+yaml") {
+        return yaml_to_json(&body).map_err(Status::bad_request);
+    }
+    Ok(body)
+}
+
+/// Reads what a client sends with a request that is refused: it might not read its answer otherwise.
+pub async fn drain(body: Body) {
+    let _whatever = whole(body).await;
+}
+
+fn yaml_to_json(body: &[u8]) -> Result<Bytes, String> {
+    let text = std::str::from_utf8(body).map_err(|error| format!("yaml: {error}"))?;
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: YAML_DEPTH_MAX, max_aliases: YAML_ALIASES_MAX },
+        with_snippet: false,
+    };
+    let value: serde_json::Value =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| format!("yaml: {error}"))?;
+    serde_json::to_vec(&value).map(Bytes::from).map_err(|error| error.to_string())
+}
+
+/// The whole of a body, up to the limit.
+async fn whole(mut body: Body) -> Result<Bytes, Status> {
+    let mut out = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Status::bad_request(format!("the body broke off: {error}")))?;
+        let Ok(chunk) = frame.into_data() else { continue };
+        if out.len() + chunk.len() > BODY_BYTES_MAX {
+            return Err(Status::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                Reason::RequestEntityTooLarge,
+                format!("Request entity too large: limit is {BODY_BYTES_MAX}"),
+            ));
+        }
+        out.extend_from_slice(&chunk);
+    }
+    Ok(out.freeze())
+}
+
+/// `metadata.name` of a body.
+pub fn body_name(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut found = Vec::new();
+    Paths::new([(0, ["metadata", "name"].as_slice())]).locate(text, &mut found).ok()?;
+    serde_json::from_str(text.get(found.first()?.range.clone())?).ok()
+}
+
+/// The name of what an event is about.
+pub fn body_subject(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut found = Vec::new();
+    let paths = Paths::new([(0, ["involvedObject", "name"].as_slice()), (0, &["regarding", "name"])]);
+    paths.locate(text, &mut found).ok()?;
+    serde_json::from_str(text.get(found.first()?.range.clone())?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_becomes_json() {
+        let json = |yaml: &str| yaml_to_json(yaml.as_bytes()).map(|json| String::from_utf8(json.to_vec()).unwrap());
+        for (yaml, wanted) in [
+            ("a: 1\nb: [x, {c: null}]\n", r#"{"a":1,"b":["x",{"c":null}]}"#),
+            ("a: yes\nb: \"yes\"\nc: off\nd: true", r#"{"a":true,"b":"yes","c":false,"d":true}"#),
+            (
+                "a: ~\nb: 1.5\nc: 0x10\nd: 2001-01-01\ne: 1e3",
+                r#"{"a":null,"b":1.5,"c":16,"d":"2001-01-01","e":1000.0}"#,
+            ),
+            ("a: |\n  x\n  y\nb: 'it''s'", r#"{"a":"x\ny\n","b":"it's"}"#),
+            ("a: &x {b: 1}\nc: *x\nd:\n  <<: *x\n  e: 2", r#"{"a":{"b":1},"c":{"b":1},"d":{"e":2,"b":1}}"#),
+            (r#"{"kind":"ConfigMap"}"#, r#"{"kind":"ConfigMap"}"#),
+        ] {
+            assert_eq!(json(yaml).as_deref(), Ok(wanted), "{yaml}");
+        }
+        assert!(json("a: [").is_err() && json("a: b: c").is_err());
+        assert!(json(&"[".repeat(1000)).is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! The cells of one row, written as they are known.
+
+use std::{fmt, io::Write as _};
+
+use crate::{
+    duration::{parse_time, write_human},
+    object::{Object, Text},
+};
+
+/// When a table is printed, in microseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now(pub i64);
+
+/// A row that is being written. Behind its first cell it writes the one that says where the object is.
+pub(super) struct Cells<'o> {
+    out: &'o mut Vec<u8>,
+    /// `None`: there is no such column.
+    clusters: Option<&'o [&'o str]>,
+    object: &'o Object<'o>,
+    pub(super) now: Now,
+    count: usize,
+    /// JSON objects, with commas between them.
+    pub(super) conditions: Option<&'static str>,
+}
+
+impl<'o> Cells<'o> {
+    pub(super) fn new(object: &'o Object<'o>, now: Now, has_clusters: bool, out: &'o mut Vec<u8>) -> Self {
+        let clusters = has_clusters.then(|| object.clusters());
+        Self { out, clusters, object, now, count: 0, conditions: None }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Begins the row, which starts there, once more.
+    pub(super) fn restart(&mut self, start: usize) {
+        self.out.truncate(start);
+        (self.count, self.conditions) = (0, None);
+    }
+
+    fn cell(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.count > 0 {
+            self.out.push(b',');
+        }
+        write(self.out);
+        self.count += 1;
+        if let Some(clusters) = self.clusters.filter(|_| self.count == 1) {
+            self.out.extend_from_slice(b",\"");
+            for (at, name) in clusters.iter().enumerate() {
+                if at > 0 {
+                    self.out.push(b',');
+                }
+                self.out.extend_from_slice(name.as_bytes());
+            }
+            self.out.push(b'"');
+            self.count += 1;
+        }
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.cell(|out| {
+            out.push(b'"');
+            escape(text, out);
+            out.push(b'"');
+        });
+    }
+
+    /// The object's name.
+    pub(super) fn name(&mut self) {
+        let name = self.object.name();
+        self.text(&name);
+    }
+
+    /// Text that is put together.
+    pub(super) fn print(&mut self, text: fmt::Arguments<'_>) {
+        match text.as_str() {
+            Some(text) => self.text(text),
+            None => self.text(&text.to_string()),
+        }
+    }
+
+    pub(super) fn number(&mut self, number: i64) {
+        // Writing to memory has no way to fail.
+        self.cell(|out| drop(write!(out, "{number}")));
+    }
+
+    pub(super) fn bool(&mut self, value: bool) {
+        self.cell(|out| out.extend_from_slice(if value { b"true" } else { b"false" }));
+    }
+
+    pub(super) fn null(&mut self) {
+        self.cell(|out| out.extend_from_slice(b"null"));
+    }
+
+    /// JSON as it is to stand there.
+    pub(super) fn json(&mut self, json: &str) {
+        self.cell(|out| out.extend_from_slice(json.as_bytes()));
+    }
+
+    /// How long the object has existed.
+    pub(super) fn age(&mut self) {
+        let created = self.object.creation().and_then(parse_time);
+        self.since(created);
+    }
+
+    /// How long ago a time is.
+    pub(super) fn since(&mut self, time: Option<i64>) {
+        let now = self.now.0;
+        match time {
+            None => self.text("<unknown>"),
+            Some(time) => self.micros(now - time),
+        }
+    }
+
+    /// How long ago a time is that is written as text; empty is none.
+    pub(super) fn since_text(&mut self, time: &Text<'_>) {
+        self.since(parse_time(time.as_str()));
+    }
+
+    /// A duration.
+    pub(super) fn micros(&mut self, micros: i64) {
+        self.cell(|out| {
+            let start = out.len();
+            out.push(b'"');
+            write_human(micros, out);
+            if out.get(start + 1) == Some(&b'<') {
+                out.truncate(start + 1);
+                escape("<invalid>", out);
+            }
+            out.push(b'"');
+        });
+    }
+
+    /// How long ago a time is, as text.
+    pub(super) fn ago(&self, time: i64) -> String {
+        let mut out = Vec::new();
+        write_human(self.now.0 - time, &mut out);
+        String::from_utf8(out).unwrap_or_default()
+    }
+}
+
+/// As Go's encoder, which a kube-apiserver leaves as it is: what is special in HTML is escaped.
+pub(super) fn escape(text: &str, out: &mut Vec<u8>) {
+    let mut copied = 0;
+    let bytes = text.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        let special = match byte {
+            b'"' | b'\\' | b'<' | b'>' | b'&' | 0..=0x1f => true,
+            // U+2028 and U+2029, which end lines in JavaScript.
+            0xe2 => matches!(bytes.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])),
+            _ => false,
+        };
+        if !special {
+            continue;
+        }
+        out.extend_from_slice(bytes.get(copied..at).unwrap_or_default());
+        copied = at + if *byte == 0xe2 { 3 } else { 1 };
+        // Writing to memory has no way to fail.
+        let _infallible = match byte {
+            b'"' => out.write_all(b"\\\""),
+            b'\\' => out.write_all(b"\\\\"),
+            b'\n' => out.write_all(b"\\n"),
+            b'\r' => out.write_all(b"\\r"),
+            b'\t' => out.write_all(b"\\t"),
+            0x08 => out.write_all(b"\\b"),
+            0x0c => out.write_all(b"\\f"),
+            0xe2 => write!(out, "\\u202{:x}", bytes.get(at + 2).copied().unwrap_or_default() & 0xf),
+            other => write!(out, "\\u{other:04x}"),
+        };
+    }
+    out.extend_from_slice(bytes.get(copied..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_as_go_escapes_it() {
+        let mut out = Vec::new();
+        escape("<a href=\"x\">&amp;\u{2028}\u{2029}é\u{1}\u{8}\n\\", &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "\\u003ca href=\\\"x\\\"\\u003e\\u0026amp;\\u2028\\u2029é\\u0001\\b\\n\\\\"
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Paths into an object's JSON, as a field selector writes them, and a walk along them.
+//!
+//! `spec.nodeName`, `spec.ports[0].port`, `spec.containers[*].image`, `metadata.labels['app.kubernetes.io/name']`,
+//! `metadata.labels.app\.kubernetes\.io/name`: what kubectl's JSONPath takes inside its braces, without the leading dot.
+
+use crate::scan::{Fault, Scanner};
+
+/// Steps of one path.
+const STEPS_MAX: usize = 64;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Index(usize),
+    Each,
+}
+
+/// Reads a path. `None` is one that is not understood.
+fn parse(text: &str) -> Option<Vec<Step>> {
+    let mut steps = Vec::new();
+    let mut rest = text;
+    loop {
+        let (key, after) = bare_key(rest)?;
+        steps.push(Step::Key(key));
+        rest = after;
+        while let Some(inner) = rest.strip_prefix('[') {
+            let (step, after) = bracket(inner)?;
+            steps.push(step);
+            rest = after;
+        }
+        if steps.len() > STEPS_MAX {
+            return None;
+        }
+        match rest.strip_prefix('.') {
+            Some(after) => rest = after,
+            None => return rest.is_empty().then_some(steps),
+        }
+    }
+}
+
+/// A key up to the next dot or bracket; a backslash takes their meaning.
+fn bare_key(text: &str) -> Option<(String, &str)> {
+    let mut key = String::new();
+    let mut chars = text.char_indices();
+    let end = loop {
+        match chars.next() {
+            None => break text.len(),
+            Some((at, '.' | '[')) => break at,
+            Some((_, '\\')) => key.push(chars.next()?.1),
+            Some((_, c)) if c.is_whitespace() || "]'\"{}()<>!?@".contains(c) => return None,
+            Some((_, c)) => key.push(c),
+        }
+    };
+    (!key.is_empty()).then_some(())?;
+    Some((key, text.get(end..)?))
+}
+
+/// What follows an opening bracket: a number, a star, or a key in quotes.
+fn bracket(text: &str) -> Option<(Step, &str)> {
+    if let Some(after) = text.strip_prefix("*]") {
+        return Some((Step::Each, after));
+    }
+    for quote in ['\'', '"'] {
+        let Some(inner) = text.strip_prefix(quote) else { continue };
+        let (key, after) = inner.split_once(quote)?;
+        return Some((Step::Key(key.to_owned()), after.strip_prefix(']')?));
+    }
+    let (number, after) = text.split_once(']')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    Some((Step::Index(number.parse().ok().filter(|_| is_number)?), after))
+}
+
+/// Several paths, merged to a tree that documents are walked along.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    /// Ends of paths: how many values a walk may find before it is over, if no path has a star.
+    ends: Option<usize>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    steps: Vec<(Step, usize)>,
+    id: Option<usize>,
+}
+
+impl Tree {
+    /// Adds a path and gives its number; the same path has the same number. `None`: it is not understood.
+    pub(super) fn add(&mut self, text: &str) -> Option<usize> {
+        let steps = parse(text)?;
+        if self.nodes.is_empty() {
+            self.nodes.push(Node::default());
+            self.ends = Some(0);
+        }
+        if steps.contains(&Step::Each) {
+            self.ends = None;
+        }
+        let mut at = 0;
+        for step in steps {
+            let next = self.nodes.len();
+            let node = self.nodes.get_mut(at)?;
+            if let Some((_, known)) = node.steps.iter().find(|(known, _)| *known == step) {
+                at = *known;
+                continue;
+            }
+            node.steps.push((step, next));
+            self.nodes.push(Node::default());
+            at = next;
+        }
+        let node = self.nodes.get_mut(at)?;
+        if node.id.is_none() {
+            node.id = Some(at);
+            self.ends = self.ends.map(|ends| ends + 1);
+        }
+        node.id
+    }
+
+    /// Says whether a path may lead to several values.
+    pub(super) fn has_stars(&self) -> bool {
+        self.ends.is_none()
+    }
+
+    /// Walks a document that a JSON parser has accepted, and gives each value that a path leads to with the path's number.
+    /// A path that meets a value of another shape leads to nothing. `visit` says whether the walk may end.
+    pub(super) fn walk<'a>(&self, json: &'a str, visit: impl FnMut(usize, &'a str) -> bool) {
+        let mut walk = Walk { tree: self, json, scanner: Scanner::new(json), left: self.ends, visit };
+        // What is no JSON has no fields.
+        let _nothing_more: Result<bool, Fault> = walk.document();
+    }
+}
+
+/// Recurses along the paths alone, never along the document, so the longest path bounds its depth.
+struct Walk<'t, 'a, F> {
+    tree: &'t Tree,
+    json: &'a str,
+    scanner: Scanner<'a>,
+    left: Option<usize>,
+    visit: F,
+}
+
+impl<'t, 'a, F: FnMut(usize, &'a str) -> bool> Walk<'t, 'a, F> {
+    /// Goes over the object's own fields, and no further than to the last that a path begins with.
+    fn document(&mut self) -> Result<bool, Fault> {
+        let Some(root) = self.tree.nodes.first() else { return Ok(false) };
+        let mut left = root.steps.len();
+        self.scanner.eat(b'{');
+        while self.scanner.peek() == Some(b'"') {
+            let key = self.scanner.key()?;
+            let child = root.key(key).and_then(|at| self.tree.nodes.get(at));
+            left -= usize::from(child.is_some()).min(left);
+            if !self.value(child)? || left == 0 || !self.scanner.goes_on(b'}')? {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Says whether the walk goes on.
+    fn value(&mut self, node: Option<&'t Node>) -> Result<bool, Fault> {
+        let Some(node) = node else { return self.scanner.value().map(|_| true) };
+        if let Some(id) = node.id {
+            let start = self.scanner.at();
+            // The path may end here for one term and go on for another.
+            if !node.steps.is_empty() && !self.inside(node)? {
+                return Ok(false);
+            }
+            let range = if node.steps.is_empty() { self.scanner.value()? } else { start..self.scanner.at() };
+            self.left = self.left.map(|left| left.saturating_sub(1));
+            let over = (self.visit)(id, self.json.get(range).unwrap_or_default().trim());
+            return Ok(!over && self.left != Some(0));
+        }
+        self.inside(node)
+    }
+
+    fn inside(&mut self, node: &'t Node) -> Result<bool, Fault> {
+        match self.scanner.peek() {
+            Some(b'{') => self.object(node),
+            Some(b'[') => self.array(node),
+            _ => self.scanner.value().map(|_| true),
+        }
+    }
+
+    fn object(&mut self, node: &'t Node) -> Result<bool, Fault> {
+        self.scanner.eat(b'{');
+        if self.scanner.eat(b'}') {
+            return Ok(true);
+        }
+        loop {
+            let key = self.scanner.key()?;
+            if !self.value(node.key(key).and_then(|at| self.tree.nodes.get(at)))? {
+                return Ok(false);
+            }
+            if !self.scanner.goes_on(b'}')? {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn array(&mut self, node: &'t Node) -> Result<bool, Fault> {
+        self.scanner.eat(b'[');
+        if self.scanner.eat(b']') {
+            return Ok(true);
+        }
+        for index in 0.. {
+            let one = node.element(&Step::Index(index)).and_then(|at| self.tree.nodes.get(at));
+            let each = node.element(&Step::Each).and_then(|at| self.tree.nodes.get(at));
+            let start = self.scanner.at();
+            if !self.value(one.or(each))? {
+                return Ok(false);
+            }
+            if one.is_some() && each.is_some() {
+                self.scanner.back_to(start);
+                if !self.value(each)? {
+                    return Ok(false);
+                }
+            }
+            if !self.scanner.goes_on(b']')? {
+                break;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Node {
+    /// Finds the child of a key as it is written. Only a key with an escape is decoded, which allocates.
+    fn key(&self, raw: &str) -> Option<usize> {
+        if self.steps.is_empty() {
+            return None;
+        }
+        let key = super::text_of(raw)?;
+        self.steps.iter().find(|(step, _)| matches!(step, Step::Key(name) if *name == key)).map(|(_, at)| *at)
+    }
+
+    fn element(&self, wanted: &Step) -> Option<usize> {
+        self.steps.iter().find(|(step, _)| step == wanted).map(|(_, at)| *at)
+    }
+}
