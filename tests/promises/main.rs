@@ -49,9 +49,9 @@ use crate::{
 };
 
 /// Seeds for each promise, where nobody says otherwise.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 20;
 /// Seeds that are played in one world, one after the other.
-const SEEDS_IN_A_WORLD: u64 = 15;
+const SEEDS_IN_A_WORLD: u64 = 20;
 
 /// Says what in a history breaks a promise.
 type Check = fn(&History) -> Vec<String>;
