@@ -1,4 +1,7 @@
 //! A member for tests: a TLS server on a free port of this process, with a CA of its own.
+//!
+//! An embedded member cannot take its place: these tests choose the protocol and the streams of a connection, count
+//! connections, and answer single requests with bytes of their own.
 
 use std::{
     net::SocketAddr,

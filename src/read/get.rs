@@ -58,7 +58,7 @@ pub(super) async fn get(
                 remark(stores, &ready, target, &answer, &mut warnings);
                 Ok(answer.response(target, form?, ready.store().spec(), warnings))
             }
-            None => Err(not_found(ready.store(), target).into()),
+            None => Ok(missing(&ready, target, &warnings)),
         };
     }
     match split {
@@ -108,8 +108,16 @@ async fn pinned(
             remark(stores, ready, target, &answer, &mut warnings);
             Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
-        None => Err(not_found(ready.store(), target).into()),
+        None => Ok(missing(ready, target, &warnings)),
     }
+}
+
+/// 404 of an object that the store does not have. The last known state of a member that is down may lack what the member
+/// holds by now: the warnings say so here, too.
+fn missing(ready: &Ready, target: &Target, warnings: &Warnings) -> Response<Body> {
+    let mut response = not_found(ready.store(), target).into_response();
+    warnings.write_to(response.headers_mut());
+    response
 }
 
 /// A plain name: of a folded object all its holders are asked, of a native the one that it is short for.

@@ -1,6 +1,8 @@
 //! An admission webhook of a member: a test holds single requests there, refuses them or warns of them.
 //!
 //! It is how a write is caught at one step, dry runs apart from the real thing, without a hook in the program under test.
+//!
+//! Embedded members call no webhooks, so that they cannot take its place.
 
 use std::{convert::Infallible, sync::Arc};
 

@@ -1,4 +1,6 @@
 //! A TCP relay before a server, for the ways in which networks fail.
+//!
+//! It fails below TLS, where the faults of an embedded member cannot: packets that are lost on open connections.
 
 use std::{net::SocketAddr, time::Duration};
 

@@ -2,6 +2,8 @@
 //!
 //! It gives its member an identity of its own, so that several may stand before one cluster: each is a member that fails
 //! in its own way.
+//!
+//! The faults of an embedded member are fewer: these lies are bytes that a test writes out, and endless bodies.
 
 use std::{convert::Infallible, path::PathBuf, sync::Arc};
 

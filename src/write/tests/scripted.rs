@@ -1,4 +1,7 @@
 //! Members in memory, with a fault for any call, and a store that reads through to them.
+//!
+//! Embedded members (`tests/promises`) cannot take their place: these tests put a fault or a kill after each single call of
+//! a write, and after each pair of calls, so that they have to know and to number the calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

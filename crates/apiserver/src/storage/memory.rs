@@ -58,8 +58,24 @@ pub struct Memory {
 
 struct Inner {
     state: RwLock<State>,
-    head: watch::Sender<u64>,
+    head: watch::Sender<Head>,
     bounds: Bounds,
+}
+
+/// How far a storage has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    revision: u64,
+    /// How often the storage was restored: revisions of two eras have nothing to do with each other.
+    era: u64,
+}
+
+/// What a [`Memory`] held at one moment.
+#[derive(Clone)]
+pub struct Backup {
+    map: Map,
+    bytes: usize,
+    revision: u64,
 }
 
 type Map = OrdMap<Arc<str>, Held>;
@@ -74,6 +90,8 @@ struct State {
     map: Map,
     bytes: usize,
     revision: u64,
+    /// How often it was restored.
+    era: u64,
     /// Changes after this revision are in the log.
     floor: u64,
     log: VecDeque<Arc<Change>>,
@@ -95,12 +113,40 @@ impl Memory {
             map: Map::new(),
             bytes: 0,
             revision: 1,
+            era: 0,
             floor: 1,
             log: VecDeque::new(),
             log_bytes: 0,
             retained: VecDeque::new(),
         };
-        Self { inner: Arc::new(Inner { state: RwLock::new(state), head: watch::Sender::new(1), bounds }) }
+        Self {
+            inner: Arc::new(Inner {
+                state: RwLock::new(state),
+                head: watch::Sender::new(Head { revision: 1, era: 0 }),
+                bounds,
+            }),
+        }
+    }
+
+    /// A copy of what it holds now. It shares the values, so it takes no time.
+    pub fn backup(&self) -> Backup {
+        let state = self.inner.state.read();
+        Backup { map: state.map.clone(), bytes: state.bytes, revision: state.revision }
+    }
+
+    /// Holds what it held at a backup, at the revision of then, as an etcd that was restored: what changed since never
+    /// was, and its revisions are given out again. Watches of before end: what they want has been compacted.
+    pub fn restore(&self, backup: &Backup) {
+        let mut state = self.inner.state.write();
+        state.map = backup.map.clone();
+        state.bytes = backup.bytes;
+        state.revision = backup.revision;
+        state.era += 1;
+        state.floor = backup.revision;
+        state.log.clear();
+        state.log_bytes = 0;
+        state.retained.clear();
+        self.inner.head.send_replace(state.head());
     }
 
     fn put_now(&self, key: &str, value: Bytes, when: When) -> Result<u64, StorageError> {
@@ -129,7 +175,7 @@ impl Memory {
         state.bytes = bytes;
         let after = Some(Record { key, value, revision });
         state.commit(Change { revision, before, after }, &self.inner.bounds);
-        self.inner.head.send_replace(revision);
+        self.inner.head.send_replace(state.head());
         Ok(revision)
     }
 
@@ -142,7 +188,7 @@ impl Memory {
         state.map.remove(key);
         state.bytes = state.bytes.saturating_sub(size_of_record(&before));
         state.commit(Change { revision, before: Some(before), after: None }, &self.inner.bounds);
-        self.inner.head.send_replace(revision);
+        self.inner.head.send_replace(state.head());
         Ok(revision)
     }
 
@@ -190,6 +236,10 @@ impl Memory {
 }
 
 impl State {
+    fn head(&self) -> Head {
+        Head { revision: self.revision, era: self.era }
+    }
+
     fn record(&self, key: &str) -> Option<Record> {
         self.map.get_key_value(key).map(|(key, held)| record(key, held))
     }
@@ -260,7 +310,8 @@ fn size_of_change(change: &Change) -> usize {
 /// A place in the log.
 struct Cursor {
     inner: Arc<Inner>,
-    changed: watch::Receiver<u64>,
+    changed: watch::Receiver<Head>,
+    era: u64,
     prefix: String,
     /// What was told up to here.
     at: u64,
@@ -280,7 +331,7 @@ impl Cursor {
                 return None;
             }
             let head = *self.changed.borrow_and_update();
-            if self.at >= head {
+            if self.at >= head.revision && self.era == head.era {
                 // The sender lives in what this holds.
                 let _alive = self.changed.changed().await;
                 continue;
@@ -297,6 +348,9 @@ impl Cursor {
 
     fn read(&mut self) -> Result<(), StorageError> {
         let state = self.inner.state.read();
+        if state.era != self.era {
+            return Err(StorageError::Compacted { asked: self.at, oldest: state.floor });
+        }
         state.check(self.at)?;
         let since = state.log.partition_point(|change| change.revision <= self.at);
         for change in state.log.range(since..).take(LOOKED_AT_MAX) {
@@ -347,8 +401,13 @@ impl Storage for Memory {
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Told, StorageError>>, StorageError>> {
         let prefix = prefix.to_owned();
         Box::pin(async move {
-            self.inner.state.read().check(after)?;
+            let era = {
+                let state = self.inner.state.read();
+                state.check(after)?;
+                state.era
+            };
             let cursor = Cursor {
+                era,
                 inner: Arc::clone(&self.inner),
                 changed: self.inner.head.subscribe(),
                 prefix,
@@ -371,5 +430,40 @@ impl Storage for Memory {
             state.compact(before.min(newest));
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys_of(page: &Page) -> Vec<&str> {
+        page.records.iter().map(|record| &*record.key).collect()
+    }
+
+    #[tokio::test]
+    async fn a_restored_storage_is_as_it_was_and_ends_the_watches_of_before() {
+        let memory = Memory::default();
+        let first = memory.put("a/1", "one".into(), When::Absent).await.unwrap();
+        memory.put("a/2", "two".into(), When::Absent).await.unwrap();
+        let backup = memory.backup();
+        let mut watch = memory.watch("a/", 1).await.unwrap();
+        memory.delete("a/1", first).await.unwrap();
+        let later = memory.put("a/3", "three".into(), When::Absent).await.unwrap();
+        for _ in 0..4 {
+            assert!(matches!(watch.next().await, Some(Ok(Told::Change(_)))));
+        }
+        memory.restore(&backup);
+        assert!(matches!(watch.next().await, Some(Err(StorageError::Compacted { .. }))));
+        assert!(watch.next().await.is_none());
+
+        let page = memory.range(Range { prefix: "a/", ..Range::default() }).await.unwrap();
+        assert_eq!((keys_of(&page), page.revision), (vec!["a/1", "a/2"], 3));
+        assert!(matches!(memory.watch("a/", later).await, Err(StorageError::Future { .. })));
+        // A revision of before the restoring is given out again, for another change.
+        let mut watch = memory.watch("a/", page.revision).await.unwrap();
+        assert_eq!(memory.put("a/4", "four".into(), When::Absent).await.unwrap(), 4);
+        let Some(Ok(Told::Change(change))) = watch.next().await else { panic!("no change") };
+        assert_eq!(change.after.map(|record| record.key.to_string()), Some("a/4".to_owned()));
     }
 }

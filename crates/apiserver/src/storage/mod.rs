@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
-pub use memory::{Bounds, Memory};
+pub use memory::{Backup, Bounds, Memory};
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
