@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::placement::{
-    scheduling::{NodeFacts, PodRequirements, admits, nullable},
-};
+use crate::placement::scheduling::{NodeFacts, PodRequirements, admits, nullable};
 use kubefold_wire::{locate::Paths, quantity::Quantity};
 
 /// An amount of what pods ask of nodes.

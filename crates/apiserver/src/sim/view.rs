@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    fields::{is_true, items, text, },
+    fields::{is_true, items, text},
     names::hash,
     resource::{NODES, PODS, Resource, Resources, SERVICES},
     world::{Entry, Texts},
@@ -303,8 +303,14 @@ fn pod_part(pod: &Pod<'_>, texts: &mut Texts) -> PodPart {
         ready_since: ready.and_then(|ready| ready.last_transition_time).map_or(0, Timestamp::as_second),
         restarts: pod.spec.restart_policy.as_deref().is_none_or(|policy| policy == "Always"),
         scripted: pod.metadata.annotations.as_ref().is_some_and(|annotations| annotations.script.is_some()),
-        cpu: requests().filter_map(|requests| requests.cpu.as_deref()).map(|cpu| amount(cpu, Quantity::milli_value)).sum(),
-        memory: requests().filter_map(|requests| requests.memory.as_deref()).map(|memory| amount(memory, Quantity::value)).sum(),
+        cpu: requests()
+            .filter_map(|requests| requests.cpu.as_deref())
+            .map(|cpu| amount(cpu, Quantity::milli_value))
+            .sum(),
+        memory: requests()
+            .filter_map(|requests| requests.memory.as_deref())
+            .map(|memory| amount(memory, Quantity::value))
+            .sum(),
     }
 }
 
