@@ -158,7 +158,7 @@ impl Collector for States {
         let mut gauges = encoder.encode_descriptor("streams", help, None, MetricType::Gauge)?;
         for (member, kind) in members.iter().flat_map(|member| Kind::ALL.map(|kind| (member, kind))) {
             let labels = OfStream { member: member.name().to_string(), kind: kind.name() };
-            let count = i64::try_from(member.seats.taken(member.name(), kind)).unwrap_or(i64::MAX);
+            let count = i64::try_from(member.permits.taken(member.name(), kind)).unwrap_or(i64::MAX);
             gauges.encode_family(&labels)?.encode_gauge(&count)?;
         }
         Ok(())

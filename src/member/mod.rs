@@ -30,13 +30,14 @@ use crate::{
     config::{MemberConfig, MemberName},
     upstream::{
         Class, Failure, Health, LastError, Meter, UpBody, UpResponseBody, Upgrade, Upstream, UpstreamError, Vitals,
-        cause::Cause, health::Input, permits::Seats,
+        cause::Cause, health::Input, permits::Permits,
     },
 };
 use kubefold_serving::upgrade::UpgradeAsked;
 use {
     identity::{Census, Identity},
-    metrics::{MemberMetrics, ReflectorMeter},
+    metrics::ReflectorMeter,
+    registry::Common,
 };
 
 pub use registry::{Registry, RegistryError};
@@ -56,7 +57,7 @@ pub struct Member {
     identity: Identity,
     census: Arc<Census>,
     twin: watch::Sender<Option<MemberName>>,
-    seats: Arc<Seats>,
+    permits: Arc<Permits>,
     cancel: CancellationToken,
 }
 
@@ -64,23 +65,22 @@ impl Member {
     fn new(
         id: MemberId,
         config: &MemberConfig,
-        (census, seats): (Arc<Census>, Arc<Seats>),
-        metrics: &MemberMetrics,
+        common: &Common,
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Arc<Self> {
-        let vitals = Vitals::new(Meter::new(&config.name, &metrics.upstream));
+        let vitals = Vitals::new(Meter::new(&config.name, &common.metrics.upstream));
         Arc::new(Self {
             id,
             name: config.name.clone(),
             config: ArcSwap::from_pointee(config.clone()),
             upstream: Upstream::new(config, vitals.clone(), tasks, cancel.clone()),
             vitals,
-            reflectors: ReflectorMeter::new(&config.name, &metrics.reflectors),
+            reflectors: ReflectorMeter::new(&config.name, &common.metrics.reflectors),
             identity: Identity::new(),
-            census,
+            census: Arc::clone(&common.census),
             twin: watch::Sender::new(None),
-            seats,
+            permits: Arc::clone(&common.permits),
             cancel,
         })
     }

@@ -144,7 +144,7 @@ fn listed(reasons: &[(MemberName, String)]) -> String {
 
 impl PlanError {
     /// The failure as the client sees it. A namespace that is nowhere is what a kube-apiserver says it is.
-    pub fn to_status(&self, group: &str, resource: &str, kind: &str, (namespace, name): (&str, &str)) -> Status {
+    pub fn to_status(&self, group: &str, resource: &str, kind: &str, namespace: &str, name: &str) -> Status {
         match self {
             Self::NoNamespace => {
                 let mut status = Status::not_found("", "namespaces", namespace);
@@ -333,7 +333,7 @@ fn divided(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) -> Re
     let second = order.wholes.totals.get(1).copied();
     let mut others = vec![None; takers.len()];
     if let Some((_, parallel)) = second.filter(|_| first == COMPLETIONS) {
-        (sizes, others) = job(order.uid, (placed, parallel), &shares, sizes);
+        (sizes, others) = job(order.uid, placed, parallel, &shares, sizes);
     }
     let mut parts: BTreeMap<MemberName, (u32, Option<u32>)> = BTreeMap::new();
     for ((taker, size), other) in takers.iter().zip(sizes).zip(others) {
@@ -361,7 +361,8 @@ fn value(field: &Field, number: u32) -> Value {
 /// The completions and parallelisms of a Job's parts: no part may have the one without the other.
 fn job(
     uid: &str,
-    (completions, parallel): (u32, u32),
+    completions: u32,
+    parallel: u32,
     shares: &[Share<'_>],
     mut sizes: Vec<u32>,
 ) -> (Vec<u32>, Vec<Option<u32>>) {

@@ -20,7 +20,7 @@ use crate::{
     answer::{Asked, Collection, form::Form, table::Tables},
     read::{
         filter::Filter,
-        fresh::{Need, prove, scope_of},
+        fresh::{Due, Need, prove, scope_of},
         watch::Surroundings,
     },
     store::{Entry, KindSpec, Revision},
@@ -99,7 +99,7 @@ impl Reader {
         let for_people = asked.for_people(wanted);
         let ready = match self.prepare(target, &options, watch, for_people).await {
             Err(status) if status.code == StatusCode::NOT_FOUND && !watch && for_people.mode == Mode::Lenient => {
-                return self.of_nobody(target, (wanted, &tables), asked, status).await;
+                return self.of_nobody(target, wanted, &tables, asked, status).await;
             }
             ready => ready.map_err(ask_again)?,
         };
@@ -130,7 +130,8 @@ impl Reader {
     async fn of_nobody(
         &self,
         target: &Target,
-        (wanted, tables): (Wanted, &Tables),
+        wanted: Wanted,
+        tables: &Tables,
         asked: Asked<'_>,
         status: Status,
     ) -> Result<Response<Body>, Status> {
@@ -191,7 +192,7 @@ impl Reader {
         let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
         let need = Need::of_options(options, watch, asked.headers, self.freshness);
         if need != Need::Nothing {
-            let due = (need, scope_of(target, options, own));
+            let due = Due { need, scope: scope_of(target, options, own) };
             Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
         }
         Ok(ready)

@@ -125,7 +125,7 @@ impl Asked {
             planned => planned,
         };
         planned.map_err(|error| {
-            error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, (&key.namespace, &key.name)).into()
+            error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, &key.namespace, &key.name).into()
         })
     }
 

@@ -56,7 +56,7 @@ fn a_namespace_that_is_nowhere_is_not_found() {
     let mut all = [candidate("a", 1), candidate("b", 1), candidate("c", 1)];
     all.iter_mut().for_each(|candidate| candidate.has_namespace = false);
     all[2].serves_kind = false;
-    let status = plan_of(1, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+    let status = plan_of(1, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", "ns", "web");
     assert_eq!((status.code.as_u16(), status.reason), (404, Reason::NotFound));
     assert_eq!(status.message, "namespaces \"ns\" not found: no member holds it");
     all[1].standing = Standing::Down("cut off".into());
@@ -75,9 +75,9 @@ fn divide_leaves_a_down_member_out_and_each_reason_is_said() {
     assert_eq!(p.left_out.len(), 4);
     all[4].serves_kind = false;
     let error = plan_of(4, &all, None).unwrap_err();
-    assert_eq!(error.to_status("apps", "deployments", "Deployment", ("ns", "web")).code, 503, "one is only down");
+    assert_eq!(error.to_status("apps", "deployments", "Deployment", "ns", "web").code, 503, "one is only down");
     all[0].absent = true;
-    let status = plan_of(4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+    let status = plan_of(4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", "ns", "web");
     assert_eq!((status.code.as_u16(), status.reason), (422, Reason::Invalid));
     assert_eq!(
         status.message,
@@ -91,7 +91,7 @@ fn divide_leaves_a_down_member_out_and_each_reason_is_said() {
 fn an_unknown_member_refuses_unless_it_is_declared_absent() {
     let mut all = vec![candidate("east", 1), candidate("west", 1)];
     all[1].standing = Standing::Unknown("never reached".into());
-    let status = plan_of(3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", ("ns", "web"));
+    let status = plan_of(3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", "ns", "web");
     assert_eq!(status.code, 503);
     assert!(status.message.contains("west: never reached"), "{}", status.message);
     assert_eq!(status.details.retry_after_seconds, None);
@@ -202,7 +202,7 @@ fn capacity_weighs_and_caps() {
         "only 6 of 7 fit: east: 4 fit on its nodes; west: 2 fit on its nodes; north: 0 fit on its nodes; ask for less, \
          or let the policy say `partial: true`"
     );
-    let status = error.to_status("apps", "deployments", "Deployment", ("ns", "web"));
+    let status = error.to_status("apps", "deployments", "Deployment", "ns", "web");
     assert_eq!((status.code.as_u16(), status.reason), (422, Reason::Invalid));
     policy.partial = true;
     let plan = divided(&policy, &all, 7).unwrap();
