@@ -22,7 +22,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName, PemSource, ServerAccess, Weight},
-    member::{Member, MemberId, registry::Common},
+    member::{Common, Member, MemberId},
 };
 use kubefold_wire::body::{Body, BodyError, full};
 

@@ -1,17 +1,19 @@
 //! The members: who they are, whether they answer, and what they tell.
 //!
-//! [`Registry`] holds them; a [`Member`] keeps its identity through every change of its configuration.
+//! [`registry::Registry`] holds them; a [`Member`] keeps its identity through every change of its configuration.
 //! [`Member::send`] asks as kubefold itself; for a caller, [`impersonate`](crate::upstream::impersonate()) writes the
-//! headers first. [`probe`] keeps a member's health, [`reflector`] feeds what it tells to a store, [`view`] is its own API.
+//! headers first. `probe` keeps a member's health, `reflector` feeds what it tells to a store, [`view`] is its own API.
 //!
-//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`.
+//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`. One cycle of files: `reflector` and its `requests`, which
+//! hold the methods of one type.
 
 pub mod call;
 mod identity;
 pub mod metrics;
 mod probe;
 pub(crate) mod reflector;
-mod registry;
+pub mod registry;
+pub mod states;
 pub mod view;
 
 #[cfg(test)]
@@ -36,15 +38,21 @@ use crate::{
 use kubefold_serving::upgrade::UpgradeAsked;
 use {
     identity::{Census, Identity},
-    metrics::ReflectorMeter,
-    registry::Common,
+    metrics::{MemberMetrics, ReflectorMeter},
 };
 
-pub use registry::{Registry, RegistryError};
+pub use identity::MemberId;
 
-/// Names a member in this process; never used for another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u16);
+/// What all members of a registry share.
+#[derive(Default)]
+struct Common {
+    /// Which member is which cluster.
+    census: Arc<Census>,
+    /// The streams of clients.
+    permits: Arc<Permits>,
+    /// What is counted.
+    metrics: MemberMetrics,
+}
 
 /// A cluster that kubefold fronts.
 pub struct Member {

@@ -12,8 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::Config,
-    member::{Member, MemberId, identity::Census, metrics::MemberMetrics, probe},
-    upstream::permits::Permits,
+    member::{Common, Member, MemberId, metrics::MemberMetrics, probe},
 };
 
 /// Process-wide, so that an id never means two members, whatever registries there were.
@@ -25,17 +24,6 @@ pub enum RegistryError {
     /// 65,534 members came and went.
     #[error("no member id is left in this process; restart kubefold")]
     IdsExhausted,
-}
-
-/// What all members of a registry share.
-#[derive(Default)]
-pub(super) struct Common {
-    /// Which member is which cluster.
-    pub(super) census: Arc<Census>,
-    /// The streams of clients.
-    pub(super) permits: Arc<Permits>,
-    /// What is counted.
-    pub(super) metrics: MemberMetrics,
 }
 
 /// All members, in configuration order.

@@ -63,7 +63,7 @@ impl Reader {
     /// Errors: as a kube-apiserver, and 503 while a member that decides is unknown.
     pub async fn get(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
-        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
         let response = get::get(&self.stores, target, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
@@ -92,7 +92,7 @@ impl Reader {
         if watch && wanted.encoding.media != Media::Json {
             return Err(media::no_stream());
         }
-        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         if watch {
             tables.included()?;
         }
@@ -170,7 +170,7 @@ impl Reader {
             return Err(Status::unavailable(message).about(&target.gvr.group, &target.gvr.resource, ""));
         }
         let filter = self.filter(target, &options, &ready)?;
-        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = Form::of_list(wanted.transform, ready.store().spec(), &tables)?;
         let last = self.stores.shared().revisions.last();
         let (list, entries) = list::collected(ready.store(), &options, filter, form, last)?;

@@ -1,11 +1,10 @@
 //! How a proxied object is named: `[https:]name[:port]`.
 
-use crate::stream::no_identifier;
 use kubefold_wire::status::Status;
 
 /// A name, with what the `proxy` subresource takes around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identifier {
+pub(super) struct Identifier {
     /// The object's name alone.
     pub name: String,
     scheme: Option<String>,
@@ -14,7 +13,7 @@ pub struct Identifier {
 
 impl Identifier {
     /// A name without anything around it.
-    pub fn plain(name: &str) -> Self {
+    pub(super) fn plain(name: &str) -> Self {
         Self { name: name.to_owned(), scheme: None, port: None }
     }
 
@@ -22,7 +21,7 @@ impl Identifier {
     ///
     /// Source: kubernetes/apimachinery `pkg/util/net/port_split.go`, `SplitSchemeNamePort`.
     /// Errors: 400.
-    pub fn read(text: &str) -> Result<Self, Status> {
+    pub(super) fn read(text: &str) -> Result<Self, Status> {
         let parts: Vec<&str> = text.split(':').collect();
         let (scheme, name, port) = match parts.as_slice() {
             [name] => (None, *name, None),
@@ -37,7 +36,7 @@ impl Identifier {
     }
 
     /// The same for an object of another name.
-    pub fn with_name(&self, name: &str) -> String {
+    pub(super) fn with_name(&self, name: &str) -> String {
         let mut text = String::new();
         for part in [self.scheme.as_deref(), Some(name), self.port.as_deref()].into_iter().flatten() {
             if !text.is_empty() || self.scheme.as_deref() == Some("") && part == name {
@@ -47,6 +46,11 @@ impl Identifier {
         }
         text
     }
+}
+
+/// 400 for a name that is none.
+fn no_identifier(text: &str) -> Status {
+    Status::bad_request(format!("invalid name {text:?}: it is <name>, <name>:<port> or <scheme>:<name>:<port>"))
 }
 
 #[cfg(test)]
