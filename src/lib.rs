@@ -1,6 +1,7 @@
 //! kubefold folds many Kubernetes clusters into one Kubernetes API.
 //!
-//! A request walks `serve -> route -> read | write | review | stream | discovery -> answer -> stores -> member -> upstream`
+//! A request walks `serve -> route -> read | write | review | stream | discovery -> answer -> stores -> member ->
+//! respond -> upstream | store`
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
 pub mod answer;
@@ -13,6 +14,7 @@ pub mod member;
 pub mod observe;
 pub mod placement;
 pub mod read;
+pub mod respond;
 pub mod review;
 pub mod route;
 pub mod serve;

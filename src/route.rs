@@ -175,7 +175,7 @@ impl Router {
         }
         if is_openapi_path(parts.uri.path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
-            return Box::pin(self.openapi.answer(&self.stores, parts)).await;
+            return Ok(Box::pin(self.openapi.answer(&self.stores, parts)).await?);
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if path == PLAN_PATH {

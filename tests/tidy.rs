@@ -10,6 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["config", "observe"],
     &["placement"],
     &["store", "upstream"],
+    &["respond"],
     &["member"],
     &["catalog"],
     &["stores"],
@@ -182,6 +183,39 @@ fn no_file_is_compiled_twice() {
     let mark = concat!("#[", "path =");
     let twice: Vec<_> = files.iter().filter(|file| fs::read_to_string(file).unwrap().contains(mark)).collect();
     assert!(twice.is_empty(), "{twice:?}");
+}
+
+/// Errors become HTTP in one room: the others return their own, and `respond` makes a `Status` of them.
+#[test]
+fn statuses_are_made_in_one_room() {
+    /// Those that still make their own. `cli` answers for the demo's own server.
+    const OTHERS: [&str; 4] = ["cli", "observe", "route", "write"];
+    const MAKERS: [&str; 11] = [
+        "new",
+        "not_found",
+        "no_such_path",
+        "bad_request",
+        "forbidden",
+        "method_not_allowed",
+        "conflict",
+        "invalid",
+        "expired",
+        "unavailable",
+        "internal",
+    ];
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut files, mut found) = (Vec::new(), Vec::new());
+    rust_files(&src, &mut files);
+    for file in files {
+        let shown = file.strip_prefix(&src).unwrap().display().to_string();
+        let room = shown.split(['/', '.']).next().unwrap();
+        let code = production(&fs::read_to_string(&file).unwrap()).1;
+        let makes = MAKERS.iter().any(|maker| code.contains(&format!("Status::{maker}(")));
+        if makes && room != "respond" && !OTHERS.contains(&room) && !shown.contains("tests") {
+            found.push(shown);
+        }
+    }
+    assert!(found.is_empty(), "these make statuses, which is the affair of `respond`: {found:?}");
 }
 
 /// Every reason that kubefold gives for a failure is in the catalogue of errors.

@@ -7,13 +7,14 @@ use http_body_util::BodyExt;
 
 use crate::{
     answer::{form::Form, table::Tables},
+    respond::ReadError,
     store::{Entry, KindSpec},
     stores::{Ready, Stores},
     view::Mode,
 };
 use kubefold_serving::{caller::Caller, encode::encode};
 use kubefold_wire::{
-    body::{Body, full},
+    body::{Body, BodyError, full},
     form::OFFERS,
     media::{self, Encoding, Wanted},
     status::Status,
@@ -62,7 +63,7 @@ impl Asked<'_> {
         let tables = Tables::of(stores, &spec.gvr, wanted.transform, self.query).await;
         let form = Form::of_object(wanted.transform, spec, &tables)?;
         let (head, body) = response.into_parts();
-        let broken = |error| Status::internal(format!("the answer broke off: {error}"));
+        let broken = |error: BodyError| ReadError::BrokenOff(error.to_string());
         let json = body.collect().await.map_err(broken)?.to_bytes();
         let mut out = Vec::with_capacity(json.len());
         form.document(&json, spec, &mut out);

@@ -3,10 +3,16 @@
 use std::{collections::HashMap, sync::Arc};
 
 use http::{HeaderMap, header};
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use super::served::{Freshness, Group, Resource, ResponseKind, Scope, ServerVersion, Subresource, Version};
-use kubefold_wire::accept::{Transform, parse_accept};
+use kubefold_wire::{
+    accept::{Transform, parse_accept},
+    discovery::{
+        ApiGroup, ApiGroupList, ApiResource, ApiResourceList, ApiVersions, GroupDiscoveryList, KindDiscovery,
+        ResourceDiscovery, SubresourceDiscovery, Text, VersionDiscovery,
+    },
+};
 
 /// Why a discovery document could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +35,7 @@ pub fn is_aggregated(headers: &HeaderMap) -> bool {
 
 /// Parses an `APIGroupDiscoveryList`, v2 or v2beta1: they have the same fields.
 pub fn parse_aggregated(bytes: &[u8]) -> Result<Vec<Group>, ParseError> {
-    let list: GroupDiscoveryList = parse("APIGroupDiscoveryList", bytes)?;
+    let list: GroupDiscoveryList<'_> = parse("APIGroupDiscoveryList", bytes)?;
     let mut groups: Vec<Group> = Vec::with_capacity(list.items.len());
     for item in list.items {
         let versions = unique(item.versions.into_iter().map(Version::from), |version| &version.version);
@@ -40,7 +46,7 @@ pub fn parse_aggregated(bytes: &[u8]) -> Result<Vec<Group>, ParseError> {
 
 /// Parses an `APIVersions` document (`/api`) into the versions of the core group.
 pub fn parse_api_versions(bytes: &[u8]) -> Result<Vec<Arc<str>>, ParseError> {
-    Ok(words(parse::<ApiVersions>("APIVersions", bytes)?.versions))
+    Ok(words(parse::<ApiVersions<'_>>("APIVersions", bytes)?.versions))
 }
 
 /// A group's name and the names of its versions, the preferred one first.
@@ -48,20 +54,20 @@ pub type ListedGroup = (Arc<str>, Vec<Arc<str>>);
 
 /// Parses an `APIGroupList` (`/apis`) into groups and their versions, the preferred one first.
 pub fn parse_group_list(bytes: &[u8]) -> Result<Vec<ListedGroup>, ParseError> {
-    let in_order = |group: ApiGroup| {
-        let preferred = group.preferred_version.version;
-        let mut versions: Vec<String> = group.versions.into_iter().map(|one| one.version).collect();
+    let in_order = |group: ApiGroup<'_>| {
+        let preferred = group.preferred_version.unwrap_or_default().version;
+        let mut versions: Vec<Text<'_>> = group.versions.into_iter().map(|one| one.version).collect();
         versions.sort_by_key(|version| *version != preferred);
         (group.name.into(), words(versions))
     };
-    Ok(parse::<ApiGroupList>("APIGroupList", bytes)?.groups.into_iter().map(in_order).collect())
+    Ok(parse::<ApiGroupList<'_>>("APIGroupList", bytes)?.groups.into_iter().map(in_order).collect())
 }
 
 /// Parses an `APIResourceList` (`/api/v1`, `/apis/<group>/<version>`): `pods/status` becomes a subresource.
 ///
 /// Source: kubernetes/apiserver `pkg/endpoints/installer.go` `ConvertGroupVersionIntoToDiscovery`.
 pub fn parse_resource_list(bytes: &[u8]) -> Result<Vec<Resource>, ParseError> {
-    let list: ApiResourceList = parse("APIResourceList", bytes)?;
+    let list: ApiResourceList<'_> = parse("APIResourceList", bytes)?;
     let (parents, children): (Vec<_>, Vec<_>) = list.resources.into_iter().partition(|one| !one.name.contains('/'));
     let mut resources = unique(parents.into_iter().map(Resource::from), |one| &one.resource);
     let mut at: HashMap<Arc<str>, usize> =
@@ -111,7 +117,7 @@ fn unique<T>(items: impl IntoIterator<Item = T>, name: fn(&T) -> &Arc<str>) -> V
     items.into_iter().filter(|item| seen.insert(name(item).clone())).collect()
 }
 
-fn words(words: Vec<String>) -> Vec<Arc<str>> {
+fn words(words: Vec<Text<'_>>) -> Vec<Arc<str>> {
     words.into_iter().map(Arc::from).collect()
 }
 
@@ -123,139 +129,8 @@ fn scope_of(namespaced: bool) -> Scope {
     if namespaced { Scope::Namespaced } else { Scope::Cluster }
 }
 
-/// Go writes `null` for an empty slice.
-fn list_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-#[derive(Deserialize)]
-struct GroupDiscoveryList {
-    #[serde(default, deserialize_with = "list_or_null")]
-    items: Vec<GroupDiscovery>,
-}
-
-#[derive(Deserialize)]
-struct GroupDiscovery {
-    #[serde(default)]
-    metadata: Metadata,
-    #[serde(default, deserialize_with = "list_or_null")]
-    versions: Vec<VersionDiscovery>,
-}
-
-#[derive(Default, Deserialize)]
-struct Metadata {
-    #[serde(default)]
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct VersionDiscovery {
-    version: String,
-    #[serde(default, deserialize_with = "list_or_null")]
-    resources: Vec<ResourceDiscovery>,
-    #[serde(default)]
-    freshness: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceDiscovery {
-    resource: String,
-    response_kind: Option<KindDiscovery>,
-    #[serde(default)]
-    scope: String,
-    #[serde(default)]
-    singular_resource: String,
-    #[serde(default, deserialize_with = "list_or_null")]
-    verbs: Vec<String>,
-    #[serde(default, deserialize_with = "list_or_null")]
-    short_names: Vec<String>,
-    #[serde(default, deserialize_with = "list_or_null")]
-    categories: Vec<String>,
-    #[serde(default, deserialize_with = "list_or_null")]
-    subresources: Vec<SubresourceDiscovery>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SubresourceDiscovery {
-    subresource: String,
-    response_kind: Option<KindDiscovery>,
-    #[serde(default, deserialize_with = "list_or_null")]
-    accepted_types: Vec<KindDiscovery>,
-    #[serde(default, deserialize_with = "list_or_null")]
-    verbs: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct KindDiscovery {
-    #[serde(default)]
-    group: String,
-    #[serde(default)]
-    version: String,
-    #[serde(default)]
-    kind: String,
-}
-
-#[derive(Deserialize)]
-struct ApiVersions {
-    #[serde(default, deserialize_with = "list_or_null")]
-    versions: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ApiGroupList {
-    #[serde(default, deserialize_with = "list_or_null")]
-    groups: Vec<ApiGroup>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiGroup {
-    name: String,
-    #[serde(default, deserialize_with = "list_or_null")]
-    versions: Vec<ApiGroupVersion>,
-    #[serde(default)]
-    preferred_version: ApiGroupVersion,
-}
-
-#[derive(Default, Deserialize)]
-struct ApiGroupVersion {
-    #[serde(default)]
-    version: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiResourceList {
-    #[serde(default, deserialize_with = "list_or_null")]
-    resources: Vec<ApiResource>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ApiResource {
-    name: String,
-    #[serde(default)]
-    singular_name: String,
-    #[serde(default)]
-    namespaced: bool,
-    #[serde(default)]
-    group: String,
-    #[serde(default)]
-    version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default, deserialize_with = "list_or_null")]
-    verbs: Vec<String>,
-    #[serde(default, deserialize_with = "list_or_null")]
-    short_names: Vec<String>,
-    #[serde(default, deserialize_with = "list_or_null")]
-    categories: Vec<String>,
-}
-
-impl From<VersionDiscovery> for Version {
-    fn from(version: VersionDiscovery) -> Self {
+impl From<VersionDiscovery<'_>> for Version {
+    fn from(version: VersionDiscovery<'_>) -> Self {
         Self {
             version: version.version.into(),
             freshness: if version.freshness == "Stale" { Freshness::Stale } else { Freshness::Current },
@@ -264,8 +139,8 @@ impl From<VersionDiscovery> for Version {
     }
 }
 
-impl From<ResourceDiscovery> for Resource {
-    fn from(resource: ResourceDiscovery) -> Self {
+impl From<ResourceDiscovery<'_>> for Resource {
+    fn from(resource: ResourceDiscovery<'_>) -> Self {
         Self {
             resource: resource.resource.into(),
             kind: resource.response_kind.map(ResponseKind::from),
@@ -279,8 +154,8 @@ impl From<ResourceDiscovery> for Resource {
     }
 }
 
-impl From<SubresourceDiscovery> for Subresource {
-    fn from(subresource: SubresourceDiscovery) -> Self {
+impl From<SubresourceDiscovery<'_>> for Subresource {
+    fn from(subresource: SubresourceDiscovery<'_>) -> Self {
         Self {
             subresource: subresource.subresource.into(),
             kind: subresource.response_kind.map(ResponseKind::from),
@@ -290,14 +165,14 @@ impl From<SubresourceDiscovery> for Subresource {
     }
 }
 
-impl From<KindDiscovery> for ResponseKind {
-    fn from(kind: KindDiscovery) -> Self {
+impl From<KindDiscovery<'_>> for ResponseKind {
+    fn from(kind: KindDiscovery<'_>) -> Self {
         response_kind(&kind.group, &kind.version, &kind.kind)
     }
 }
 
-impl From<ApiResource> for Resource {
-    fn from(resource: ApiResource) -> Self {
+impl From<ApiResource<'_>> for Resource {
+    fn from(resource: ApiResource<'_>) -> Self {
         Self {
             resource: resource.name.into(),
             kind: Some(response_kind(&resource.group, &resource.version, &resource.kind)),

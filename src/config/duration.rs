@@ -1,38 +1,10 @@
-//! Durations as Go writes them: `5s`, `1m30s`, `250ms`, `1.5h`.
+//! Durations of the configuration.
 
 use std::time::Duration;
 
-/// Reads a Go duration; negative ones, and those that do not fit, are `None`.
-///
-/// Source: Go `time.ParseDuration`.
+/// Reads a duration as Go writes them, such as `1m30s`; negative ones, and those that do not fit, are `None`.
 pub(super) fn parse(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        let seconds = number.parse::<f64>().ok()? * unit_seconds(unit)?;
-        total = total.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?;
-        rest = tail;
-    }
-    (!text.is_empty()).then_some(total)
-}
-
-fn unit_seconds(unit: &str) -> Option<f64> {
-    Some(match unit {
-        "ns" => 1e-9,
-        "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    })
+    u64::try_from(kubefold_wire::duration::parse(text).ok()?).ok().map(Duration::from_nanos)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::config::{
     shared,
 };
 use crate::view::Mode;
+use kubefold_wire::names::{label_value, qualified_name};
 
 /// A file larger than this is no configuration, no kubeconfig and no certificate bundle.
 pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -263,37 +264,18 @@ fn labels(raw: &BTreeMap<String, Spanned<String>>) -> Checked<BTreeMap<String, S
     raw.iter()
         .map(|(key, at)| {
             let prefix = key.split_once('/').map(|(prefix, _)| prefix);
-            if !is_label_key(key) {
+            if !qualified_name(key).is_empty() {
                 return fault(at, Problem::LabelKey { key: key.clone() });
             }
             if prefix.is_some_and(|prefix| prefix == "kubefold.io" || prefix.ends_with(".kubefold.io")) {
                 return fault(at, Problem::LabelReserved { key: key.clone() });
             }
-            if !is_label_word(&at.value) {
+            if !label_value(&at.value).is_empty() {
                 return fault(at, Problem::LabelValue { key: key.clone(), value: at.value.clone() });
             }
             Ok((key.clone(), at.value.clone()))
         })
         .collect()
-}
-
-/// A name, perhaps with a DNS prefix before it.
-pub(super) fn is_label_key(key: &str) -> bool {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    !name.is_empty() && is_label_word(name) && prefix.is_none_or(is_dns_subdomain)
-}
-
-/// Source: kubernetes/apimachinery `pkg/api/validate/content/kube.go`. Empty is a good value.
-pub(super) fn is_label_word(word: &str) -> bool {
-    let bytes = word.as_bytes();
-    bytes.len() <= 63
-        && bytes.first().is_none_or(u8::is_ascii_alphanumeric)
-        && bytes.last().is_none_or(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-}
-
-fn is_dns_subdomain(name: &str) -> bool {
-    name.len() <= 253 && name.split('.').all(|label| MemberName::new(label).is_some())
 }
 
 fn deadlines(raw: &RawDeadlines) -> Checked<Deadlines> {

@@ -27,6 +27,7 @@ pub use policy::{
 };
 pub use reload::{Nudge, Reloads};
 
+use kubefold_wire::names::is_dns_label;
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 /// The name of a member: a DNS label, so that it never holds an `@`, a dot or a slash.
@@ -36,13 +37,7 @@ pub struct MemberName(Arc<str>);
 impl MemberName {
     /// Takes a DNS label (RFC 1123: lower case letters, digits and `-`, at most 63 bytes).
     pub fn new(name: &str) -> Option<Self> {
-        let edge = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let bytes = name.as_bytes();
-        let good = bytes.len() <= 63
-            && bytes.first().is_some_and(edge)
-            && bytes.last().is_some_and(edge)
-            && bytes.iter().all(|byte| edge(byte) || *byte == b'-');
-        good.then(|| Self(name.into()))
+        is_dns_label(name).then(|| Self(name.into()))
     }
 
     /// The name as text.

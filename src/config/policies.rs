@@ -7,10 +7,11 @@ use serde_saphyr::Spanned;
 use crate::config::{
     Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
     Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
-    load::{Checked, fault, is_label_key, is_label_word, weight},
+    load::{Checked, fault, weight},
     raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
     unfit,
 };
+use kubefold_wire::names::{is_dns_label, is_dns_subdomain, label_value, qualified_name};
 use kubefold_wire::selector::LabelSelector;
 
 /// More policies than this nobody reads.
@@ -59,7 +60,7 @@ fn policy(raw: &RawPolicy, members: &[MemberConfig], seen: &mut HashMap<String, 
         let member = known(at, name, members)?;
         per_member.insert(member, terms(&at.value, each, by_capacity)?);
     }
-    if let Some(at) = raw.spread.as_ref().filter(|at| !is_label_key(&at.value)) {
+    if let Some(at) = raw.spread.as_ref().filter(|at| !qualified_name(&at.value).is_empty()) {
         return fault(at, Problem::LabelKey { key: at.value.clone() });
     }
     Ok(PolicyConfig {
@@ -130,14 +131,14 @@ fn matching(at: &Spanned<RawMatch>, strategy: Option<Strategy>) -> Checked<Match
 
 fn is_namespace_pattern(text: &str) -> bool {
     let fixed = text.strip_suffix('*').unwrap_or(text);
-    fixed.is_empty() && text == "*" || MemberName::new(fixed.trim_end_matches('-')).is_some() && fixed.len() <= 63
+    fixed.is_empty() && text == "*" || is_dns_label(fixed.trim_end_matches('-')) && fixed.len() <= 63
 }
 
 fn kind_pattern(at: &Spanned<String>, strategy: Option<Strategy>) -> Checked<KindPattern> {
     let (kind, group) = at.value.split_once('.').map_or((at.value.as_str(), None), |(kind, group)| (kind, Some(group)));
     let is_kind = kind.bytes().next().is_some_and(|first| first.is_ascii_uppercase())
         && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let is_group = group.is_none_or(|group| group.split('.').all(|label| MemberName::new(label).is_some()));
+    let is_group = group.is_none_or(is_dns_subdomain);
     if !is_kind || !is_group {
         return refuse(at, PolicyProblem::Kind { kind: at.value.clone() });
     }
@@ -247,14 +248,14 @@ fn is_registry(text: &str) -> bool {
 pub(super) fn taints(raw: &[Spanned<RawTaint>]) -> Checked<Vec<MemberTaint>> {
     let taint = |at: &Spanned<RawTaint>| {
         let RawTaint { key, value, effect } = &at.value;
-        if !is_label_key(&key.value) {
+        if !qualified_name(&key.value).is_empty() {
             return fault(key, Problem::LabelKey { key: key.value.clone() });
         }
         if let Some(wrong) = effect.as_ref().filter(|effect| effect.value != "NoSchedule") {
             return refuse(wrong, PolicyProblem::Effect { effect: wrong.value.clone() });
         }
         let value = match value {
-            Some(at) if !is_label_word(&at.value) => {
+            Some(at) if !label_value(&at.value).is_empty() => {
                 return fault(at, Problem::LabelValue { key: key.value.clone(), value: at.value.clone() });
             }
             other => other.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
@@ -281,7 +282,7 @@ fn toleration(at: &Spanned<RawToleration>) -> Checked<MemberToleration> {
         (false, value) => Some(value.as_ref().map(|at| at.value.clone()).unwrap_or_default()),
     };
     match key {
-        Some(key) if !is_label_key(&key.value) => fault(key, Problem::LabelKey { key: key.value.clone() }),
+        Some(key) if !qualified_name(&key.value).is_empty() => fault(key, Problem::LabelKey { key: key.value.clone() }),
         None if !exists => refuse(at, PolicyProblem::NoKey),
         key => Ok(MemberToleration { key: key.as_ref().map(|at| at.value.clone()), value }),
     }

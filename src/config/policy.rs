@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{MemberName, Weight};
-use kubefold_wire::selector::LabelSelector;
+use kubefold_wire::{patch::JsonPatch, selector::LabelSelector};
 
 /// How an object is spread over members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +101,8 @@ pub struct MemberTerms {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overrides {
-    /// RFC 6902.
-    pub patch: Option<json_patch::Patch>,
+    /// A JSON patch, as a kube-apiserver applies it; absent where the part differs in nothing but its images.
+    pub patch: Option<JsonPatch>,
     /// The registry that every image of a pod comes from there: `mirror.example/x`.
     pub registry: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Discovery: what the fleet serves, told as one API server tells it.
 //!
 //! `/api`, `/apis`, their groups and versions, `/version` and `/openapi/...`. May name: `wire`, `config`, `observe`, `placement`,
-//! `store`, `member`.
+//! `store`, `member`, `respond`.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use self::documents::Documents;
-use crate::catalog::Catalogue;
+use crate::{catalog::Catalogue, respond::DiscoveryError};
 use kubefold_wire::{
-    accept::{accept_header, negotiate, not_acceptable, parse_accept, wants_aggregated, wants_pretty},
+    accept::{accept_header, negotiate, parse_accept, wants_aggregated, wants_pretty},
     body::{Body, empty, full},
+    discovery::{AGGREGATED, Aggregated, indented, pretty},
     status::Status,
     warning::Warnings,
 };
@@ -68,11 +69,10 @@ impl Discovery {
     ) -> Option<Response<Body>> {
         let target = Target::of(path)?;
         if method != Method::GET && method != Method::HEAD {
-            let message = "the server does not allow this method on the requested resource";
-            return Some(Status::method_not_allowed(message).into_response());
+            return Some(Status::from(DiscoveryError::Method).into_response());
         }
         let answer = self.answer(target, query, headers, catalogue);
-        let mut response = answer.unwrap_or_else(|status| match target {
+        let mut response = answer.map_err(Status::from).unwrap_or_else(|status| match target {
             Target::Core | Target::Groups => status.into_response_to(headers),
             _ => status.into_response(),
         });
@@ -86,9 +86,9 @@ impl Discovery {
         query: Option<&str>,
         headers: &HeaderMap,
         catalogue: &Arc<Catalogue>,
-    ) -> Result<Response<Body>, Box<Status>> {
+    ) -> Result<Response<Body>, DiscoveryError> {
         if target == Target::Nothing {
-            return Err(no_such_path());
+            return Err(DiscoveryError::NoSuchPath);
         }
         if catalogue.groups.is_empty() {
             return Err(none_known(catalogue));
@@ -99,17 +99,17 @@ impl Discovery {
             Target::Groups if wants_aggregated(headers) => Ok(aggregated_response(documents.named(), query, headers)),
             Target::Version => version(catalogue, headers),
             _ => {
-                let accepted = negotiate(accept_header(headers), &[]).ok_or_else(|| Box::new(not_acceptable()))?;
+                let accepted = negotiate(accept_header(headers), &[]).ok_or(DiscoveryError::NotAcceptable)?;
                 let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
                 let document = match target {
                     Target::Core => legacy::api_versions(catalogue, host),
                     Target::Groups => documents.group_list(),
-                    Target::Group(group) => documents.group(group).ok_or_else(no_such_path)?,
+                    Target::Group(group) => documents.group(group).ok_or(DiscoveryError::NoSuchPath)?,
                     Target::GroupVersion(group, version) => documents.resource_list(group, version)?,
-                    Target::Version | Target::Nothing => return Err(no_such_path()),
+                    Target::Version | Target::Nothing => return Err(DiscoveryError::NoSuchPath),
                 };
-                let pretty = accepted.pretty || wants_pretty(query, headers);
-                Ok(json_response(if pretty { documents::indented(&document) } else { document }))
+                let for_people = accepted.pretty || wants_pretty(query, headers);
+                Ok(json_response(if for_people { indented(&document) } else { document }))
             }
         }
     }
@@ -146,11 +146,11 @@ impl<'a> Target<'a> {
     }
 }
 
-fn aggregated_response(document: &documents::Aggregated, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
+fn aggregated_response(document: &Aggregated, query: Option<&str>, headers: &HeaderMap) -> Response<Body> {
     let unchanged = headers.get(header::IF_NONE_MATCH) == Some(&document.etag);
     let body = match unchanged {
         true => empty(),
-        false if wants_pretty(query, headers) => full(documents::indented(&document.json)),
+        false if wants_pretty(query, headers) => full(indented(&document.json)),
         false => full(document.json.clone()),
     };
     let mut response = Response::new(body);
@@ -162,20 +162,19 @@ fn aggregated_response(document: &documents::Aggregated, query: Option<&str>, he
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else {
         // Clients know aggregated discovery by these very parameters.
-        let of_v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        out.insert(header::CONTENT_TYPE, HeaderValue::from_static(of_v2));
+        out.insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
     }
     response
 }
 
 /// The lowest version in the fleet: clients choose what to send by it, and every member must understand that.
-fn version(catalogue: &Catalogue, headers: &HeaderMap) -> Result<Response<Body>, Box<Status>> {
+fn version(catalogue: &Catalogue, headers: &HeaderMap) -> Result<Response<Body>, DiscoveryError> {
     let accept = accept_header(headers);
     if !accept.is_empty() && !parse_accept(accept).iter().any(|clause| clause.takes("application/json")) {
-        return Err(Box::new(not_acceptable()));
+        return Err(DiscoveryError::NotAcceptable);
     }
     let server = catalogue.server.as_ref().ok_or_else(|| none_known(catalogue))?;
-    Ok(json_response(documents::pretty(&server.document)))
+    Ok(json_response(pretty(&server.document)))
 }
 
 fn json_response(document: bytes::Bytes) -> Response<Body> {
@@ -186,15 +185,8 @@ fn json_response(document: bytes::Bytes) -> Response<Body> {
     response
 }
 
-fn no_such_path() -> Box<Status> {
-    Box::new(Status::no_such_path())
-}
-
-fn none_known(catalogue: &Catalogue) -> Box<Status> {
-    Box::new(Status::unavailable(format!(
-        "no member has told what it serves since kubefold started (unknown: {}); see /readyz?verbose for the causes",
-        names(catalogue)
-    )))
+fn none_known(catalogue: &Catalogue) -> DiscoveryError {
+    DiscoveryError::NothingKnown { unknown: names(catalogue) }
 }
 
 /// Kinds that only an unknown member serves are missing, which must not pass in silence.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     member::Member,
+    respond::ViewError,
     upstream::{
         Class, Upgrade,
         impersonate::{impersonate, strip_hop_by_hop},
@@ -28,7 +29,7 @@ use kubefold_serving::{
 use kubefold_wire::{
     body::{Body, BodyError, empty},
     info::proxied,
-    status::{Reason, Status},
+    status::Status,
 };
 
 /// Passes one request to a member, as `caller`.
@@ -45,7 +46,7 @@ pub async fn pass(member: &Member, caller: &Caller, request: Request<Incoming>, 
 pub async fn pass_body(member: &Member, caller: &Caller, request: Request<Body>, rest: &str) -> Response<Body> {
     match forward(member, caller, request, rest).await {
         Ok(response) => response,
-        Err(status) => refusal(*status),
+        Err(error) => refusal(error.into()),
     }
 }
 
@@ -54,9 +55,9 @@ async fn forward(
     caller: &Caller,
     request: Request<Body>,
     rest: &str,
-) -> Result<Response<Body>, Box<Status>> {
+) -> Result<Response<Body>, ViewError> {
     if *request.method() == Method::CONNECT {
-        return Err(Status::method_not_allowed("CONNECT is for proxies of another kind").into());
+        return Err(ViewError::Connect);
     }
     let uri = target(rest)?;
     // The view's prefix was split off.
@@ -69,29 +70,27 @@ async fn forward(
     *request.method_mut() = parts.method;
     *request.uri_mut() = uri;
     *request.headers_mut() = parts.headers;
-    impersonate(request.headers_mut(), caller).map_err(Status::from)?;
+    impersonate(request.headers_mut(), caller)?;
     // kubefold's own server has answered it when the body is read.
     request.headers_mut().remove(header::EXPECT);
     let kind = kind.or_else(|| asked.is_some().then_some(Kind::OTHER));
     let permit = kind.map(|kind| member.permits.take(member.name(), &caller.user, kind)).transpose()?;
     let response = match asked {
-        None => member.send(request, class).await.map_err(|error| error.status())?,
+        None => member.send(request, class).await?,
         // Its bytes would be taken for the other protocol's by whoever did not expect them.
         Some(_) if !request.body().is_end_stream() => {
-            return Err(Status::bad_request("a request for another protocol must have no body").into());
+            return Err(ViewError::UpgradeWithBody);
         }
         Some(asked) => {
             // Rare, and holds a TLS handshake: boxed.
-            match Box::pin(member.upgrade(request, &asked)).await.map_err(|error| error.status())? {
+            match Box::pin(member.upgrade(request, &asked)).await? {
                 Upgrade::Refused(response) => response,
                 Upgrade::Opened { head, connection, cut } => return Ok(opened(head, *connection, cut, member, permit)),
             }
         }
     };
     if response.status().is_informational() {
-        let message =
-            format!("member {}: it answered {} to what asked for nothing else", member.name(), response.status());
-        return Err(Status::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message).into());
+        return Err(ViewError::Informational { member: member.name().clone(), code: response.status() });
     }
     let (mut parts, body) = response.into_parts();
     moved.redirect(member, parts.status, &mut parts.headers)?;
@@ -143,15 +142,15 @@ fn opened(
 
 /// The path and query as the client wrote them. Segments that mean another folder are refused: behind a server
 /// with a path prefix they would lead out of the member.
-fn target(rest: &str) -> Result<Uri, Box<Status>> {
+fn target(rest: &str) -> Result<Uri, ViewError> {
     let rest = match rest {
         "" => "/".to_owned(),
         query if query.starts_with('?') => format!("/{query}"),
         path => path.to_owned(),
     };
-    let uri = Uri::try_from(rest).map_err(|error| Status::bad_request(format!("invalid path: {error}")))?;
+    let uri = Uri::try_from(rest).map_err(|error| ViewError::Path(error.to_string()))?;
     if !uri.path().starts_with('/') || uri.authority().is_some() || uri.path().split('/').any(is_dots) {
-        return Err(Status::bad_request("invalid path: segments `.` and `..` are not allowed").into());
+        return Err(ViewError::Dots);
     }
     Ok(uri)
 }
@@ -204,7 +203,7 @@ impl Moved {
     /// other would lead the client, credentials in hand, to wherever the member says. None is followed.
     ///
     /// Source: kubernetes/apimachinery `pkg/util/proxy/upgradeaware.go` (CVE-2022-3172, CVE-2020-8559), `transport.go`.
-    fn redirect(&self, member: &Member, code: StatusCode, headers: &mut HeaderMap) -> Result<(), Box<Status>> {
+    fn redirect(&self, member: &Member, code: StatusCode, headers: &mut HeaderMap) -> Result<(), ViewError> {
         if !code.is_redirection() || !headers.contains_key(header::LOCATION) {
             return Ok(());
         }
@@ -216,9 +215,7 @@ impl Moved {
             HeaderValue::try_from(format!("{shown}{tail}")).ok().filter(|_| inside && !dots)
         });
         let Some(within) = within else {
-            let name = member.name();
-            let message = format!("member {name}: attempted to redirect this request ({code}), which is not permitted");
-            return Err(Status::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message).into());
+            return Err(ViewError::Redirect { member: member.name().clone(), code });
         };
         headers.insert(header::LOCATION, within);
         Ok(())

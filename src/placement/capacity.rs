@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::placement::scheduling::{NodeFacts, PodRequirements, admits, nullable};
-use kubefold_wire::{locate::Paths, quantity::Quantity};
+use crate::placement::scheduling::{NodeFacts, PodRequirements, admits};
+use kubefold_wire::{locate::Paths, matching::nullable, quantity::Quantity};
 
 /// An amount of what pods ask of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -242,7 +242,7 @@ fn value_at<'j>(json: &'j str, path: &[&str]) -> Option<&'j str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::scheduling::Taint;
+    use kubefold_wire::matching::Taint;
 
     fn room(name: &str, cpu: &str, memory: &str, pods: u32) -> Room {
         let json = format!(r#"{{"status":{{"allocatable":{{"cpu":"{cpu}","memory":"{memory}","pods":"{pods}"}}}}}}"#);

@@ -1,8 +1,5 @@
 //! How the part in one member differs from the others: a JSON patch, and another registry for its images.
 
-use std::slice;
-
-use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, jsonptr::PointerBuf};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +10,7 @@ use crate::{
         scheduling::pod_spec,
     },
 };
+use kubefold_wire::patch::{Action, JsonPatch, Operation, index, merge_into, path_of, steps};
 
 /// Docker's own registry has names of one word, and of two, without a registry before them.
 ///
@@ -51,7 +49,7 @@ pub fn overridden(
     }
     if let Some(patch) = &overrides.patch {
         let before = kept(&object, group, kind);
-        json_patch::patch(&mut object, patch).map_err(|error| wrong(error.to_string()))?;
+        object = patch.apply(object).map_err(|error| wrong(error.to_string()))?;
         let after = kept(&object, group, kind);
         if let Some(((what, _), _)) = before.iter().zip(&after).find(|(before, after)| before != after) {
             return Err(wrong(format!("it changes {what}")));
@@ -75,20 +73,22 @@ pub fn applied(
         spec.into_iter().for_each(|spec| move_images(spec, registry));
     }
     for operation in overrides.patch.iter().flat_map(|patch| &patch.0) {
-        let tokens: Vec<String> = operation.path().tokens().map(|token| token.decoded().into_owned()).collect();
-        let mut after = body.clone();
-        let here = place(&tokens, part, &body, matches!(operation, PatchOperation::Add(_)));
+        let tokens = steps(&operation.path);
+        let here = place(&tokens, part, &body, matches!(operation.action, Action::Add(_)));
         let made = here
             .and_then(|here| moved(operation, &here))
-            .is_some_and(|operation| json_patch::patch(&mut after, slice::from_ref(&operation)).is_ok());
-        if let (false, PatchOperation::Add(add)) = (made, operation) {
+            .and_then(|operation| JsonPatch(vec![operation]).apply(body.clone()).ok());
+        let after = made.or_else(|| {
+            let Action::Add(value) = &operation.action else { return None };
             let path: Vec<&str> = tokens.iter().map(String::as_str).collect();
-            if owns(&path) {
-                let nested = path.iter().rev().fold(add.value.clone(), |value, field| json!({*field: value}));
-                json_patch::merge(&mut after, &nested);
-            }
-        }
-        if kept(&body, group, kind) == kept(&after, group, kind) {
+            let nested = || path.iter().rev().fold(value.clone(), |value, field| json!({*field: value}));
+            owns(&path).then(|| {
+                let mut after = body.clone();
+                merge_into(&mut after, nested());
+                after
+            })
+        });
+        if let Some(after) = after.filter(|after| kept(&body, group, kind) == kept(after, group, kind)) {
             body = after;
         }
     }
@@ -107,7 +107,8 @@ fn place(tokens: &[String], part: &Value, body: &Value, adds: bool) -> Option<Ve
             here = if adds && at + 1 == tokens.len() {
                 "-".to_owned()
             } else {
-                let item = of_part?.get(token.parse::<usize>().ok()?)?;
+                let items = of_part?.as_array()?;
+                let item = items.get(index(token, items.len())?)?;
                 position_of(field, item, list)?.to_string()
             };
         }
@@ -120,20 +121,19 @@ fn place(tokens: &[String], part: &Value, body: &Value, adds: bool) -> Option<Ve
 
 fn step<'v>(value: Option<&'v Value>, token: &str) -> Option<&'v Value> {
     match value? {
-        Value::Array(list) => list.get(token.parse::<usize>().ok()?),
+        Value::Array(list) => list.get(index(token, list.len())?),
         value => value.get(token),
     }
 }
 
 /// The same operation elsewhere. Those of two places stay as they are.
-fn moved(operation: &PatchOperation, tokens: &[String]) -> Option<PatchOperation> {
-    let path = PointerBuf::from_tokens(tokens);
-    Some(match operation.clone() {
-        PatchOperation::Add(add) => PatchOperation::Add(AddOperation { path, ..add }),
-        PatchOperation::Remove(_) => PatchOperation::Remove(RemoveOperation { path }),
-        PatchOperation::Replace(replace) => PatchOperation::Replace(ReplaceOperation { path, ..replace }),
-        PatchOperation::Move(_) | PatchOperation::Copy(_) | PatchOperation::Test(_) => return None,
-    })
+fn moved(operation: &Operation, tokens: &[String]) -> Option<Operation> {
+    match &operation.action {
+        action @ (Action::Add(_) | Action::Remove | Action::Replace(_)) => {
+            Some(Operation { path: path_of(tokens), action: action.clone() })
+        }
+        Action::Move { .. } | Action::Copy { .. } | Action::Test(_) => None,
+    }
 }
 
 /// What no override may change.
@@ -253,6 +253,11 @@ mod tests {
             ),
             "{gone}"
         );
+        let label = |at: &str| json!([{"op": "replace", "path": at, "value": "edge"}]);
+        let added = applied(&web(), &patch(label("/metadata/labels/tier")), DEPLOYMENT).unwrap();
+        assert_eq!(added["metadata"]["labels"]["tier"], "edge", "as a kube-apiserver does");
+        let last = applied(&web(), &patch(label("/spec/template/spec/containers/-1/image")), DEPLOYMENT).unwrap();
+        assert_eq!(last["spec"]["template"]["spec"]["containers"][1]["image"], "edge");
         for (path, what) in [
             ("/metadata/name", "metadata.name"),
             ("/spec/replicas", "spec.replicas"),

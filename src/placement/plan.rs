@@ -9,10 +9,10 @@ use crate::{
         divided::{COMPLETIONS, Division, Field, PARALLELISM, Value, Wholes},
         division::{Share, divide, tie},
         policy::{Policy, Strategy, Terms},
-        scheduling::{PodRequirements, Taint, Toleration},
+        scheduling::{Misfit, PodRequirements},
     },
 };
-use kubefold_wire::status::{Cause, Status, qualified};
+use kubefold_wire::matching::{Taint, Toleration};
 
 /// How a member is, as far as placing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Candidate {
     /// Owners named in the body that it does not hold: its garbage collector would delete the part.
     pub missing_owners: Vec<String>,
     /// What [`fits`](crate::placement::scheduling::fits) said.
-    pub fits: Result<(), String>,
+    pub fits: Result<(), Misfit>,
     /// What is free there; `None` if that is not known or was not asked.
     pub capacity: Option<Capacity>,
 }
@@ -140,26 +140,6 @@ fn listed(reasons: &[(MemberName, String)]) -> String {
         return "no member is configured".to_owned();
     }
     reasons.iter().map(|(member, why)| format!("{member}: {why}")).collect::<Vec<_>>().join("; ")
-}
-
-impl PlanError {
-    /// The failure as the client sees it. A namespace that is nowhere is what a kube-apiserver says it is.
-    pub fn to_status(&self, group: &str, resource: &str, kind: &str, namespace: &str, name: &str) -> Status {
-        match self {
-            Self::NoNamespace => {
-                let mut status = Status::not_found("", "namespaces", namespace);
-                status.message.push_str(": no member holds it");
-                return status;
-            }
-            Self::NoCandidate(_) | Self::NoRoom { .. } => {
-                return Status::invalid(group, kind, name, vec![Cause::of(&self.to_string())]);
-            }
-            Self::AllDown(_) | Self::Unknown(_) => {
-                Status::unavailable(format!("{} {name:?} cannot be placed: {self}", qualified(group, resource)))
-            }
-        }
-        .about(group, resource, name)
-    }
 }
 
 /// How many ordinals each part of a StatefulSet has to itself.
@@ -497,12 +477,12 @@ fn lacks(order: &Order<'_>, strategy: Strategy, candidate: &Candidate, terms: &T
         return Some(format!("it does not hold the owner {}", candidate.missing_owners.join(", ")));
     }
     if let Err(why) = &candidate.fits {
-        return Some(why.clone());
+        return Some(why.to_string());
     }
     // What is everywhere and runs no pods (a ConfigMap) takes nothing that a taint keeps for others.
     let repelled = order.pod.is_some() || strategy != Strategy::Duplicate;
-    let own: &[Toleration] = order.pod.map_or(&[], |pod| &pod.tolerations);
-    let borne = |taint: &Taint| own.iter().chain(&order.policy.tolerations).any(|one| one.bears(taint));
+    let own: &[Toleration] = order.pod.map_or(&[], |pod| &pod.nodes.tolerations);
+    let borne = |taint: &Taint| own.iter().chain(&order.policy.tolerations).any(|one| one.tolerates(taint));
     let taint = terms.taints.iter().find(|taint| repelled && !borne(taint))?;
     Some(format!("it has the taint {}, which nothing tolerates", taint.text()))
 }

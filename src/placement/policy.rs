@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    config::{Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, Weight},
-    placement::scheduling::{Taint, Toleration},
+use crate::config::{
+    Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, Weight,
 };
-use kubefold_wire::{locate::entries, media::is_built_in, resource::Gvk, selector::LabelSelector};
+use kubefold_wire::{
+    locate::entries,
+    matching::{Taint, Toleration},
+    media::is_built_in,
+    resource::Gvk,
+    selector::LabelSelector,
+};
 
 pub use crate::config::Strategy;
 

@@ -15,6 +15,7 @@ use crate::{
     config::Config,
     placement::{fold::FoldKind, marker::OWN_PREFIX},
 };
+use kubefold_wire::patch::{is_index, steps};
 
 /// A part's print. Parts of one object that nobody touched have equal ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,16 +64,11 @@ impl Mask {
 
 /// A JSON pointer's way. An element of a list counts as the whole list: what comes behind it moves.
 fn path_of(pointer: &str) -> Vec<String> {
-    let token = |token: &str| token.replace("~1", "/").replace("~0", "~");
-    let mut path: Vec<String> = pointer.split('/').skip(1).map(token).collect();
-    while path.last().is_some_and(|last| last == "-" || is_index(last)) {
+    let mut path = steps(pointer);
+    while path.last().is_some_and(|last| is_index(last)) {
         path.pop();
     }
     path
-}
-
-fn is_index(token: &str) -> bool {
-    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Leaves of every image what follows the last slash.

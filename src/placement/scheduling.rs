@@ -2,98 +2,29 @@
 //!
 //! Source: kubernetes/component-helpers `scheduling/corev1/nodeaffinity`, kubernetes/api `core/v1` `ToleratesTaint`.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::placement::capacity::Resources;
-use kubefold_wire::locate::{NotAnObject, Paths};
+use kubefold_wire::{
+    locate::{NotAnObject, Paths},
+    matching::{NodeRequirements, Taint, nullable},
+};
 
 /// What a pod template asks of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodRequirements {
-    /// Passes the scheduler by.
+    /// The node that the pod runs on without being scheduled; empty if the scheduler is to choose.
     #[serde(deserialize_with = "nullable")]
     pub node_name: String,
-    /// Labels that a node must have.
-    #[serde(deserialize_with = "nullable")]
-    pub node_selector: BTreeMap<String, String>,
-    /// Only `nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution` is read.
-    #[serde(deserialize_with = "nullable")]
-    pub affinity: Affinity,
-    /// Taints that the pod bears.
-    #[serde(deserialize_with = "nullable")]
-    pub tolerations: Vec<Toleration>,
+    /// Node selector, affinity, tolerations.
+    #[serde(flatten)]
+    pub nodes: NodeRequirements,
     /// What one pod requests.
     #[serde(skip)]
     pub requested: Resources,
-}
-
-/// `affinity`, as far as it is required of nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Affinity {
-    /// `nodeAffinity`.
-    #[serde(deserialize_with = "nullable")]
-    pub node_affinity: NodeAffinity,
-}
-
-/// `nodeAffinity`, as far as it is required.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct NodeAffinity {
-    /// What must match for the pod to be scheduled.
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    pub required: Option<NodeSelector>,
-}
-
-/// Terms of which one must match.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeSelector {
-    /// One of these must match.
-    #[serde(deserialize_with = "nullable")]
-    pub node_selector_terms: Vec<Term>,
-}
-
-/// Requirements that all must match. Without any it matches nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Term {
-    /// On labels.
-    #[serde(deserialize_with = "nullable")]
-    pub match_expressions: Vec<Requirement>,
-    /// On fields; Kubernetes knows `metadata.name` alone.
-    #[serde(deserialize_with = "nullable")]
-    pub match_fields: Vec<Requirement>,
-}
-
-/// One requirement.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Requirement {
-    /// Label or field.
-    pub key: String,
-    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`.
-    pub operator: String,
-    /// What it compares with.
-    #[serde(deserialize_with = "nullable")]
-    pub values: Vec<String>,
-}
-
-/// One toleration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Toleration {
-    /// Taint key; empty with `Exists` is every key.
-    pub key: String,
-    /// `Exists` or `Equal`; empty is `Equal`.
-    pub operator: String,
-    /// Taint value.
-    pub value: String,
-    /// Taint effect; empty is every effect.
-    pub effect: String,
 }
 
 /// What is known of one node of a member.
@@ -105,42 +36,6 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// Its taints.
     pub taints: Vec<Taint>,
-}
-
-/// One taint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Taint {
-    /// Key.
-    pub key: String,
-    /// Value.
-    pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule`, `NoExecute`.
-    pub effect: String,
-}
-
-impl Toleration {
-    /// Says whether it bears a taint.
-    pub fn bears(&self, taint: &Taint) -> bool {
-        let effect = self.effect.is_empty() || self.effect == taint.effect;
-        let exists = self.operator == "Exists";
-        let key = self.key == taint.key || (exists && self.key.is_empty());
-        effect && key && (exists || self.value == taint.value)
-    }
-}
-
-impl Taint {
-    /// As kubectl writes it: `key=value`.
-    pub fn text(&self) -> String {
-        if self.value.is_empty() { self.key.clone() } else { format!("{}={}", self.key, self.value) }
-    }
-}
-
-/// Reads `null` as what is not there.
-pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Where the pod spec stands in objects of a kind; `None`: it makes no pods.
@@ -160,15 +55,21 @@ impl PodRequirements {
     /// The nodes that it names: its own, and those of its affinity's fields.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         let own = (!self.node_name.is_empty()).then_some(&self.node_name);
-        let terms = self.affinity.node_affinity.required.iter().flat_map(|selector| &selector.node_selector_terms);
+        let terms =
+            self.nodes.affinity.node_affinity.required.iter().flat_map(|selector| &selector.node_selector_terms);
         let values = terms.flat_map(|term| &term.match_fields).filter(|wanted| wanted.operator == "In");
         own.into_iter().chain(values.flat_map(|wanted| &wanted.values)).map(String::as_str)
     }
 
     /// Changes the names of nodes in it.
     pub fn rename_nodes(&mut self, rename: impl Fn(&str) -> Option<String>) {
-        let terms =
-            self.affinity.node_affinity.required.iter_mut().flat_map(|selector| &mut selector.node_selector_terms);
+        let terms = self
+            .nodes
+            .affinity
+            .node_affinity
+            .required
+            .iter_mut()
+            .flat_map(|selector| &mut selector.node_selector_terms);
         let values = terms.flat_map(|term| &mut term.match_fields).flat_map(|wanted| &mut wanted.values);
         for name in values.chain([&mut self.node_name]) {
             if let Some(renamed) = rename(name) {
@@ -191,34 +92,46 @@ impl PodRequirements {
     }
 }
 
+/// Why no node of a member could ever run a pod.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misfit {
+    /// The pod names a node that the member does not have, or that its own selector excludes.
+    #[error("it has no node {0:?} that the pod may run on")]
+    NoNode(String),
+    /// A taint, by its key, repels the pod from each node that matches.
+    #[error("every node that matches has a taint the pod does not tolerate, such as {0}")]
+    Tainted(String),
+    /// Node selector and affinity take no node.
+    #[error("none of its nodes matches the node selector and affinity")]
+    NoMatch,
+    /// The pod names objects of other members.
+    #[error("it does not hold {}", .0.join(", "))]
+    NotHeld(Vec<String>),
+}
+
 /// Says whether a node of `nodes` could ever run the pod, or why none could.
 ///
 /// A member without nodes fits: its autoscaler may have none at the moment.
-pub fn fits(pod: &PodRequirements, nodes: &[NodeFacts]) -> Result<(), String> {
+pub fn fits(pod: &PodRequirements, nodes: &[NodeFacts]) -> Result<(), Misfit> {
     if nodes.is_empty() {
         return Ok(());
     }
     if !pod.node_name.is_empty() {
         let there = nodes.iter().any(|node| node.name == pod.node_name && selects(pod, node));
-        return there
-            .then_some(())
-            .ok_or_else(|| format!("it has no node {:?} that the pod may run on", pod.node_name));
+        return there.then_some(()).ok_or_else(|| Misfit::NoNode(pod.node_name.clone()));
     }
-    let mut refusal: Option<Cow<'_, str>> = None;
+    let mut refusal = Misfit::NoMatch;
     for node in nodes {
         if !selects(pod, node) {
             continue;
         }
         match node.taints.iter().find(|taint| forbids(pod, taint)) {
             None => return Ok(()),
-            Some(taint) => {
-                let taint =
-                    format!("every node that matches has a taint the pod does not tolerate, such as {}", taint.key);
-                refusal.get_or_insert(Cow::Owned(taint));
-            }
+            Some(taint) if refusal == Misfit::NoMatch => refusal = Misfit::Tainted(taint.key.clone()),
+            Some(_) => {}
         }
     }
-    Err(refusal.unwrap_or(Cow::Borrowed("none of its nodes matches the node selector and affinity")).into_owned())
+    Err(refusal)
 }
 
 /// Says whether a node would take the pod now, ill or cordoned as it may be.
@@ -226,41 +139,11 @@ pub(super) fn admits(pod: &PodRequirements, node: &NodeFacts) -> bool {
     if !pod.node_name.is_empty() {
         return pod.node_name == node.name && selects(pod, node);
     }
-    let hard = |taint: &&Taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute";
-    let borne = |taint: &Taint| pod.tolerations.iter().any(|toleration| toleration.bears(taint));
-    selects(pod, node) && node.taints.iter().filter(hard).all(borne)
+    selects(pod, node) && node.taints.iter().filter(|taint| taint.is_hard()).all(|taint| pod.nodes.tolerate(taint))
 }
 
 fn selects(pod: &PodRequirements, node: &NodeFacts) -> bool {
-    let labels = pod.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
-    labels
-        && pod.affinity.node_affinity.required.as_ref().is_none_or(|selector| {
-            selector.node_selector_terms.iter().any(|term| {
-                let some = !term.match_expressions.is_empty() || !term.match_fields.is_empty();
-                let field =
-                    |wanted: &Requirement| matches(wanted, (wanted.key == "metadata.name").then_some(&node.name));
-                some && term.match_expressions.iter().all(|wanted| matches(wanted, node.labels.get(&wanted.key)))
-                    && term.match_fields.iter().all(field)
-            })
-        })
-}
-
-fn matches(wanted: &Requirement, value: Option<&String>) -> bool {
-    let number = |text: &String| text.parse::<i64>().ok();
-    let compare = |holds: fn(i64, i64) -> bool| {
-        let pair = value.and_then(number).zip(wanted.values.first().and_then(number));
-        pair.is_some_and(|(mine, bound)| holds(mine, bound))
-    };
-    match wanted.operator.as_str() {
-        "In" => value.is_some_and(|value| wanted.values.contains(value)),
-        "NotIn" => value.is_none_or(|value| !wanted.values.contains(value)),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => compare(|mine, bound| mine > bound),
-        "Lt" => compare(|mine, bound| mine < bound),
-        // The member's own validation refuses any other.
-        _ => true,
-    }
+    pod.nodes.select(&node.name, |key| node.labels.get(key).map(String::as_str))
 }
 
 /// Says whether a taint keeps the pod away for good. Kubernetes' own `node.kubernetes.io/*` come and go with a node's
@@ -268,8 +151,7 @@ fn matches(wanted: &Requirement, value: Option<&String>) -> bool {
 fn forbids(pod: &PodRequirements, taint: &Taint) -> bool {
     let passing =
         taint.key.starts_with("node.kubernetes.io/") || taint.key.starts_with("node.cloudprovider.kubernetes.io/");
-    let hard = taint.effect == "NoSchedule" || taint.effect == "NoExecute";
-    hard && !passing && !pod.tolerations.iter().any(|toleration| toleration.bears(taint))
+    taint.is_hard() && !passing && !pod.nodes.tolerate(taint)
 }
 
 #[cfg(test)]
@@ -338,7 +220,7 @@ mod tests {
         let nodes = [node("a", &[], &[("dedicated", "gpu", "NoSchedule")])];
         assert!(fits(&pod(r#"{"nodeName":"a"}"#), &nodes).is_ok());
         assert!(fits(&pod(r#"{"nodeName":"b"}"#), &nodes).is_err());
-        assert!(fits(&pod("{}"), &nodes).unwrap_err().contains("dedicated"));
+        assert!(fits(&pod("{}"), &nodes).unwrap_err() == Misfit::Tainted("dedicated".into()));
         assert!(fits(&pod(r#"{"tolerations":[{"operator":"Exists"}]}"#), &nodes).is_ok());
         assert!(fits(&pod(r#"{"tolerations":[{"key":"dedicated","value":"gpu"}]}"#), &nodes).is_ok());
         assert!(fits(&pod(r#"{"tolerations":[{"key":"dedicated","value":"cpu"}]}"#), &nodes).is_err());

@@ -5,6 +5,7 @@ use http::{HeaderMap, header};
 use crate::{
     answer::Asked,
     config::MemberName,
+    respond::StoresError,
     stores::{Ready, Scope, Stores, Target, Unproven},
     view::Mode,
 };
@@ -91,7 +92,7 @@ pub(super) async fn prove(
     };
     if asked.mode == Mode::Strict && !unproven.is_empty() {
         let sentences: Vec<String> = unproven.into_iter().map(|unproven| unproven.sentence).collect();
-        return Err(Stores::not_current(&sentences));
+        return Err(StoresError::NotCurrent(sentences).into());
     }
     for Unproven { member, sentence } in unproven {
         let prefix = format!("member {member} ");

@@ -15,6 +15,7 @@ use crate::{
         answer::json_response,
         fresh::{Due, Need, prove, wants_no_cache},
     },
+    respond::{ReadError, StoresError},
     store::{Entry, KindSpec, Part, Remarks, Revision, key},
     stores::{
         Ready, Scope, Stores, Target,
@@ -26,7 +27,7 @@ use crate::{
 use kubefold_wire::{
     body::{Body, empty, full},
     locate::Paths,
-    options::{At, at, query_value, too_large},
+    options::{At, at, query_value},
     splice::{Edit, ObjectEdits, splice, string},
     status::Status,
     warning::Warnings,
@@ -57,7 +58,7 @@ pub(super) async fn get(
                 remark(stores, &ready, target, &answer, &mut warnings);
                 Ok(answer.response(target, form?, ready.store().spec(), warnings))
             }
-            None => Err(not_found(ready.store(), target)),
+            None => Err(not_found(ready.store(), target).into()),
         };
     }
     match split {
@@ -78,7 +79,9 @@ fn from_store(stores: &Stores, asked: Asked<'_>) -> Result<bool, Status> {
     let last = stores.shared().revisions.last();
     match at(&query_value(asked.query, "resourceVersion").unwrap_or_default())? {
         At::Newest => Ok(false),
-        At::Revision(revision) if revision > last.0 => Err(too_large(revision, last.0)),
+        At::Revision(revision) if revision > last.0 => {
+            Err(ReadError::TooLarge { asked: revision, current: last.0 }.into())
+        }
         At::Any | At::Revision(_) => Ok(true),
     }
 }
@@ -97,7 +100,7 @@ async fn pinned(
     let mut warnings = Warnings::default();
     match live {
         Live::Taken => {}
-        Live::NotFound => return Err(not_found(ready.store(), target)),
+        Live::NotFound => return Err(not_found(ready.store(), target).into()),
         Live::Refused(response) => return Ok(*response),
         Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
     }
@@ -106,7 +109,7 @@ async fn pinned(
             remark(stores, ready, target, &answer, &mut warnings);
             Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
-        None => Err(not_found(ready.store(), target)),
+        None => Err(not_found(ready.store(), target).into()),
     }
 }
 
@@ -121,7 +124,7 @@ async fn plain(
     let naming = Arc::clone(&stores.shared().naming);
     let entry = match resolve(&naming, ready.store(), target)? {
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
-        Named::Nothing => return Err(not_found(ready.store(), target)),
+        Named::Nothing => return Err(not_found(ready.store(), target).into()),
     };
     let own = naming.own(entry.name()).to_owned();
     // Of a shared object the first holder supplies everything; a placed one is made of all its parts.
@@ -135,7 +138,7 @@ async fn plain(
     for live in lives {
         match live {
             Live::Taken => {}
-            Live::NotFound if only_one => return Err(not_found(ready.store(), target)),
+            Live::NotFound if only_one => return Err(not_found(ready.store(), target).into()),
             // One part of several is gone: its member's watch will say so.
             Live::NotFound => {}
             Live::Refused(response) => return Ok(*response),
@@ -147,7 +150,7 @@ async fn plain(
             remark(stores, ready, target, &answer, &mut warnings);
             Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
-        None => Err(not_found(ready.store(), target)),
+        None => Err(not_found(ready.store(), target).into()),
     }
 }
 
@@ -173,7 +176,7 @@ fn remark(stores: &Stores, ready: &Ready, target: &Target, answer: &Answer, warn
 /// The last known state is shown with a warning, or in the strict view not at all.
 fn warn(asked: Asked<'_>, warnings: &mut Warnings, warning: &str) -> Result<(), Status> {
     if asked.mode == Mode::Strict {
-        return Err(Stores::not_current(&[warning.to_owned()]));
+        return Err(StoresError::NotCurrent(vec![warning.to_owned()]).into());
     }
     warnings.add(warning);
     Ok(())

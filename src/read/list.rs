@@ -15,11 +15,13 @@ use http_body_util::BodyExt;
 use crate::{
     answer::form::Form,
     read::{answer::json_response, filter::Filter},
+    respond::ReadError,
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
 };
 use kubefold_wire::{
     body::{Body, BodyError, full},
-    options::{At, Match, Options, too_large},
+    form::list_metadata,
+    options::{At, Match, Options},
     status::Status,
     token::ContinueToken,
 };
@@ -73,7 +75,7 @@ fn snapshot(
     options: &Options,
     token: Option<&ContinueToken>,
     last: Revision,
-) -> Result<Snapshot, Status> {
+) -> Result<Snapshot, ReadError> {
     if let Some(token) = token {
         if token.revision == NEWEST {
             return Ok(store.snapshot());
@@ -83,29 +85,20 @@ fn snapshot(
     let At::Revision(asked) = options.at else { return Ok(store.snapshot()) };
     let asked = Revision(asked);
     if asked > last {
-        return Err(too_large(asked.0, last.0));
+        return Err(ReadError::TooLarge { asked: asked.0, current: last.0 });
     }
     // Source: kubernetes/apiserver `storage/cacher/delegator/interface.go`; a limit without a match is a legacy of it.
     let exact = options.matching == Match::Exact || (options.matching == Match::Unset && options.limit.is_some());
     if !exact {
         return Ok(store.snapshot_from(asked));
     }
-    let too_old = || Status::expired("The resourceVersion for the provided list is too old.");
-    store.snapshot_at(asked).ok_or_else(too_old)
+    store.snapshot_at(asked).ok_or(ReadError::ListTooOld)
 }
 
-/// 410 with a token that goes on behind the same object, at whatever is newest then.
-///
-/// Source: kubernetes/apiserver `pkg/storage/etcd3/errors.go`.
-fn expired(store: &FleetStore, token: &ContinueToken) -> Status {
-    let mut status = Status::expired(
-        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
-         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
-         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
-         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
-    );
-    status.continue_token = ContinueToken::new(store.spec().label(), NEWEST, token.after.clone(), None).encode();
-    status
+/// A list that cannot go on at its revision: it may go on at the newest.
+fn expired(store: &FleetStore, token: &ContinueToken) -> ReadError {
+    let fresh = ContinueToken::new(store.spec().label(), NEWEST, token.after.clone(), None).encode();
+    ReadError::ContinueTooOld { fresh }
 }
 
 /// `{"kind":"PodList",...,"items":`
@@ -117,18 +110,11 @@ fn write_head(
     remaining: Option<u64>,
     out: &mut Vec<u8>,
 ) {
-    use std::io::Write as _;
     out.push(b'{');
     form.list_type(spec, out);
-    // Writing to memory has no way to fail.
-    let _infallible = write!(out, ",\"metadata\":{{\"resourceVersion\":\"{revision}\"");
-    if let Some(next) = next {
-        let _infallible = write!(out, ",\"continue\":\"{next}\"");
-        if let Some(remaining) = remaining.filter(|remaining| *remaining > 0) {
-            let _infallible = write!(out, ",\"remainingItemCount\":{remaining}");
-        }
-    }
-    out.extend_from_slice(b"},");
+    out.push(b',');
+    list_metadata(revision.0, next, remaining, out);
+    out.push(b',');
     form.begin_items(out);
 }
 

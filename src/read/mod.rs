@@ -23,6 +23,7 @@ use crate::{
         fresh::{Due, Need, prove, scope_of},
         watch::Surroundings,
     },
+    respond::ReadError,
     store::{Entry, KindSpec, Revision},
     stores::{
         Ready, Stores, Target,
@@ -86,7 +87,7 @@ impl Reader {
             match options.fields.name() {
                 None if options.fields.is_everything() => options.fields = options.fields.with_name(&target.name),
                 Some(name) if name == target.name => {}
-                _ => return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name")),
+                _ => return Err(ReadError::OtherName.into()),
             }
         }
         if watch && wanted.encoding.media != Media::Json {
@@ -162,12 +163,8 @@ impl Reader {
         let may_hold = |name: &String| only.is_none_or(|only| only == name) && options.labels.may_match(name);
         let stale: Vec<String> = self.stores.stale(&ready.running).into_iter().filter(may_hold).collect();
         if !stale.is_empty() {
-            let message = format!(
-                "nothing was deleted: what matches in {} is not known: {}",
-                stale.join(", "),
-                ready.warnings.join("; ")
-            );
-            return Err(Status::unavailable(message).about(&target.gvr.group, &target.gvr.resource, ""));
+            let causes = ready.warnings.iter().map(ToString::to_string).collect();
+            return Err(ReadError::CollectionUnknown { gvr: target.gvr.clone(), stale, causes }.into());
         }
         let filter = self.filter(target, &options, &ready)?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;

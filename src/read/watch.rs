@@ -15,11 +15,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     answer::form::Form,
     read::{answer::json_response, filter::Filter, list::CHUNK_BYTES},
+    respond::ReadError,
     store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
 };
 use kubefold_wire::{
     body::{Body, BodyError},
-    options::{At, Options, too_large},
+    options::{At, Options},
     status::Status,
     watch::EventType,
 };
@@ -64,7 +65,7 @@ pub(super) fn watch(
     let Surroundings { last, known, stale, is_strict, drain, form } = around;
     let (initial, cursor) = match begin(store, options, last) {
         Ok(begun) => begun,
-        Err(status) => return error_response(&status),
+        Err(error) => return error_response(error),
     };
     let now = Instant::now();
     let seconds = match options.timeout_seconds {
@@ -100,14 +101,17 @@ pub(super) fn watch(
 }
 
 /// Where a watch begins: at the objects of now, or in the log.
-fn begin(store: &FleetStore, options: &Options, last: Revision) -> Result<(Option<Snapshot>, Cursor), Status> {
+fn begin(store: &FleetStore, options: &Options, last: Revision) -> Result<(Option<Snapshot>, Cursor), ReadError> {
     let initial = options.send_initial_events == Some(true);
     match options.at {
-        At::Revision(asked) if asked > last.0 && initial => Err(too_large(asked, last.0)),
-        At::Revision(asked) if asked > last.0 => Err(too_old(Revision(asked), last)),
+        At::Revision(asked) if asked > last.0 && initial => Err(ReadError::TooLarge { asked, current: last.0 }),
+        At::Revision(asked) if asked > last.0 => Err(ReadError::WatchTooOld { asked: Revision(asked), known: last }),
         At::Revision(asked) if !initial => {
             let asked = Revision(asked);
-            store.cursor(asked).map(|cursor| (None, cursor)).map_err(|expired| too_old(asked, expired.floor))
+            store
+                .cursor(asked)
+                .map(|cursor| (None, cursor))
+                .map_err(|expired| ReadError::WatchTooOld { asked, known: expired.floor })
         }
         at => {
             let (snapshot, mut cursor) = store.snapshot_and_cursor();
@@ -126,24 +130,12 @@ fn next_bookmark(wanted: bool, now: Instant, deadline: Instant) -> Option<Instan
     Some(last.min(now + BOOKMARK_EVERY)).filter(|at| wanted && *at > now)
 }
 
-fn too_old(asked: Revision, known: Revision) -> Status {
-    Status::expired(format!("too old resource version: {asked} ({known})"))
+fn error_response(error: ReadError) -> Response<Body> {
+    json_response(kubefold_wire::body::full(error_frame(error)))
 }
 
-/// What ends a watch of the strict view: informers keep what they have, and are refused until every member is current.
-fn stale_status(stale: &[String]) -> Status {
-    Status::unavailable(format!(
-        "not every member is current ({} is not), and a watch of /views/strict goes on only while all are",
-        stale.join(", ")
-    ))
-}
-
-fn error_response(status: &Status) -> Response<Body> {
-    json_response(kubefold_wire::body::full(error_frame(status)))
-}
-
-fn error_frame(status: &Status) -> Vec<u8> {
-    [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &status.to_json(), b"}\n"].concat()
+fn error_frame(error: ReadError) -> Vec<u8> {
+    [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &Status::from(error).to_json(), b"}\n"].concat()
 }
 
 /// The objects that a watch begins with, and how far they were given.
@@ -239,7 +231,7 @@ impl Watcher {
         self.next_look = Instant::now() + STRICT_EVERY;
         let stale = (self.stale)();
         self.over = !stale.is_empty();
-        self.over.then(|| error_frame(&stale_status(&stale)).into())
+        self.over.then(|| error_frame(ReadError::NotCurrent { stale }).into())
     }
 
     async fn wait(&mut self) -> Woken {
@@ -287,7 +279,8 @@ impl Watcher {
         let outcome = self.store.read(&mut self.cursor, RECORDS_MAX, &mut self.records);
         if outcome == ReadAfter::Expired {
             self.over = true;
-            return Some(error_frame(&too_old(self.cursor.revision, self.store.snapshot().revision)).into());
+            let (asked, known) = (self.cursor.revision, self.store.snapshot().revision);
+            return Some(error_frame(ReadError::WatchTooOld { asked, known }).into());
         }
         let mut out = Vec::new();
         let records = std::mem::take(&mut self.records);

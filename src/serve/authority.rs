@@ -22,6 +22,7 @@ use x509_parser::extensions::GeneralName;
 use kubefold_serving::tls::client_verifier;
 
 use crate::serve::state::{StateDir, StateError};
+use kubefold_wire::names::is_dns_subdomain;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const CA_LIFE: Duration = DAY.saturating_mul(3650);
@@ -95,7 +96,7 @@ pub fn ensure(state: &StateDir, names: &BTreeSet<String>, now: SystemTime) -> Re
 pub fn serving_names(listen: IpAddr, extra: &[String]) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     if let Ok(host) = rustix::system::uname().nodename().to_str()
-        && is_dns_name(host)
+        && is_dns_subdomain(&host.to_ascii_lowercase())
     {
         names.insert(host.to_ascii_lowercase());
     }
@@ -106,10 +107,6 @@ pub fn serving_names(listen: IpAddr, extra: &[String]) -> BTreeSet<String> {
     let canonical = |name: &String| name.parse::<IpAddr>().map_or_else(|_| name.clone(), |address| address.to_string());
     names.extend(extra.iter().map(canonical));
     names
-}
-
-fn is_dns_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
 }
 
 fn ensure_ca(state: &StateDir, now: SystemTime) -> Result<(String, String), AuthorityError> {

@@ -3,13 +3,14 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    respond::GateError,
     serve::traffic::{Came, Served},
     view::Mode,
 };
@@ -22,7 +23,7 @@ use kubefold_serving::{
 };
 use kubefold_wire::{
     body::{Body, empty},
-    status::{Reason, Status},
+    status::Status,
 };
 
 /// Whoever answers requests that are let in.
@@ -62,7 +63,7 @@ impl<H: Handler> Gate<H> {
         let Some(caller) = caller else {
             return match health {
                 Some(path) if path.open_to_anonymous(query) => self.health(path, None, request.method(), false),
-                Some(_) | None => unauthorized(),
+                Some(_) | None => Status::from(GateError::Unauthorized).into_response(),
             };
         };
         if let Some(path) = health {
@@ -83,7 +84,7 @@ impl<H: Handler> Gate<H> {
 
     fn health(&self, path: HealthPath<'_>, query: Option<&str>, method: &http::Method, known: bool) -> Response<Body> {
         if !matches!(*method, http::Method::GET | http::Method::HEAD) {
-            return Status::method_not_allowed("health is read with GET").into_response();
+            return Status::from(GateError::HealthMethod).into_response();
         }
         let mut checks = vec![Check { name: "ping".to_owned(), ready: true, note: String::new() }];
         if path.group != "livez" {
@@ -108,8 +109,7 @@ impl<H: Handler> Answer for Gate<H> {
             Ok(response) => response,
             Err(panic) => {
                 tracing::error!(audit = ?audit_id, panic = panic_text(&*panic), "a request's handler panicked");
-                Status::internal("kubefold failed at this request; its log has the cause under the Audit-Id")
-                    .into_response()
+                Status::from(GateError::Panicked).into_response()
             }
         };
         let status = response.status();
@@ -126,11 +126,6 @@ impl<H: Handler> Answer for Gate<H> {
         // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
         Ok(if method == http::Method::HEAD { response.map(|_| empty()) } else { response })
     }
-}
-
-/// 401 in the words of a kube-apiserver.
-fn unauthorized() -> Response<Body> {
-    Status::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, "Unauthorized").into_response()
 }
 
 /// A path without the names in it: what the log is read by.

@@ -5,7 +5,7 @@
 //!
 //! One cycle of files: [`Stores`] is one type, and its methods stand in a file for each subject, which this one declares.
 //!
-//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`, `member`, `catalog`.
+//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`, `respond`, `member`, `catalog`.
 
 mod definitions;
 mod feeds;
@@ -34,13 +34,11 @@ use crate::{
     config::{Config, MemberName},
     member::{Member, reflector::ReflectorState, registry::Registry},
     placement::policy::Rules,
+    respond::StoresError,
     store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Revision, Shared},
 };
 use kubefold_table::Printer;
-use kubefold_wire::{
-    resource::{EVENT_GROUPS, Gvr},
-    status::Status,
-};
+use kubefold_wire::resource::{EVENT_GROUPS, Gvr};
 
 use marks::Marks;
 use proof::Flight;
@@ -262,12 +260,12 @@ impl Stores {
     /// The store of a kind, started where it is not; it may be empty yet.
     ///
     /// Errors: nobody serves the kind, or it is not known whether somebody does.
-    pub fn running(&self, gvr: &Gvr) -> Result<Arc<Running>, Status> {
+    pub fn running(&self, gvr: &Gvr) -> Result<Arc<Running>, StoresError> {
         self.start(gvr)
     }
 
     /// The running store of a kind, started where it is not.
-    fn start(&self, gvr: &Gvr) -> Result<Arc<Running>, Status> {
+    fn start(&self, gvr: &Gvr) -> Result<Arc<Running>, StoresError> {
         let mut all = self.running.lock();
         if let Some(running) = all.get(gvr).filter(|running| !running.store.is_ended()) {
             *running.used.lock() = Instant::now();
@@ -283,13 +281,9 @@ impl Stores {
                 .map(|member| member.describe())
                 .collect();
             if unknown.is_empty() {
-                return Err(Status::no_such_path());
+                return Err(StoresError::NotServed);
             }
-            return Err(Status::unavailable(format!(
-                "whether {} exists is not known: {}",
-                gvr.qualified(),
-                unknown.join("; ")
-            )));
+            return Err(StoresError::ExistenceUnknown { gvr: gvr.clone(), causes: unknown });
         };
         let running = self.make(resource, false);
         all.insert(gvr.clone(), Arc::clone(&running));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    respond::ReadError,
     store::{Entry, FleetStore, Naming, key},
     stores::{Ready, Stores},
 };
@@ -36,7 +37,7 @@ impl Stores {
     pub fn named(&self, ready: &Ready, target: &Target) -> Result<Arc<Entry>, Status> {
         match resolve(&self.shared().naming, ready.store(), target)? {
             Named::Visible(entry) | Named::Shorthand(entry) => Ok(entry),
-            Named::Nothing => Err(not_found(ready.store(), target)),
+            Named::Nothing => Err(not_found(ready.store(), target).into()),
         }
     }
 }
@@ -44,7 +45,7 @@ impl Stores {
 /// Resolves a name against what the store holds. Every member must be known when the name is a plain one.
 ///
 /// Errors: 409 when it is short for several.
-pub(crate) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> Result<Named, Status> {
+pub(crate) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> Result<Named, ReadError> {
     let spec = store.spec();
     let plain = key(&target.namespace, &target.name);
     if let Some(entry) = store.get(&plain) {
@@ -63,13 +64,7 @@ pub(crate) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> R
         (None, _) => Ok(Named::Nothing),
         (Some(one), None) => Ok(Named::Shorthand(Arc::clone(one))),
         (Some(_), Some(_)) => {
-            let gvr = &spec.gvr;
-            Err(Status::conflict(
-                &gvr.group,
-                &gvr.resource,
-                &target.name,
-                format!("{} {:?} is in several members: {}", gvr.qualified(), target.name, names(&natives)),
-            ))
+            Err(ReadError::Ambiguous { gvr: spec.gvr.clone(), name: target.name.clone(), natives: names(&natives) })
         }
     }
 }
@@ -88,20 +83,16 @@ fn recorded(naming: &Naming, store: &FleetStore, target: &Target) -> Option<Arc<
     })
 }
 
-/// 404 that lists the natives of that name, so that people find what they mean and `kubectl apply` creates rather than
-/// patching a stranger.
-pub(crate) fn not_found(store: &FleetStore, target: &Target) -> Status {
-    let gvr = &store.spec().gvr;
-    let mut status = Status::not_found(&gvr.group, &gvr.resource, &target.name);
-    let natives = store.natives(&key(&target.namespace, &target.name));
-    if !natives.is_empty() {
-        status.message = format!("{}; members have natives of that name: {}", status.message, names(&natives));
-    }
-    status
+/// No object has the name. It lists the natives of that name, so that people find what they mean and `kubectl apply`
+/// creates rather than patching a stranger.
+pub(crate) fn not_found(store: &FleetStore, target: &Target) -> ReadError {
+    let natives = names(&store.natives(&key(&target.namespace, &target.name)));
+    ReadError::NotFound { gvr: store.spec().gvr.clone(), name: target.name.clone(), natives }
 }
 
-fn names(natives: &[Arc<Entry>]) -> String {
-    natives.iter().map(|entry| entry.name()).collect::<Vec<_>>().join(", ")
+/// The visible names of entries.
+pub(crate) fn names(entries: &[Arc<Entry>]) -> Vec<String> {
+    entries.iter().map(|entry| entry.name().to_owned()).collect()
 }
 
 /// Nobody applies an object by name that a controller made.

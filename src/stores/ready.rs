@@ -8,12 +8,13 @@ use crate::{
     catalog::Catalogue,
     config::MemberName,
     member::{Member, reflector::ReflectorState},
+    respond::StoresError,
     store::FleetStore,
     stores::{Running, Stores},
     upstream::Health,
     view::Mode,
 };
-use kubefold_wire::{resource::Gvr, status::Status};
+use kubefold_wire::resource::Gvr;
 
 /// How long a read waits for members that are not known yet.
 pub const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -43,7 +44,7 @@ impl Stores {
     ///
     /// `only` names the one member that the reader asks about, if it is one.
     /// Errors: nobody serves the kind (404), or a member is still unknown when the wait is over (503).
-    pub async fn ready(&self, gvr: &Gvr, only: Option<&MemberName>) -> Result<Ready, Status> {
+    pub async fn ready(&self, gvr: &Gvr, only: Option<&MemberName>) -> Result<Ready, StoresError> {
         self.ready_in(gvr, only, Mode::Whole).await
     }
 
@@ -51,13 +52,13 @@ impl Stores {
     /// the strict one refuses what another would warn of.
     ///
     /// Errors: as [`Self::ready`].
-    pub async fn ready_in(&self, gvr: &Gvr, only: Option<&MemberName>, mode: Mode) -> Result<Ready, Status> {
+    pub async fn ready_in(&self, gvr: &Gvr, only: Option<&MemberName>, mode: Mode) -> Result<Ready, StoresError> {
         let is_lenient = mode == Mode::Lenient && only.is_none();
         let deadline = Instant::now() + if is_lenient { LENIENT_WAIT_MAX } else { UNKNOWN_WAIT_MAX };
         self.settled(gvr, only, deadline, is_lenient).await;
-        let running = self.start(gvr).map_err(|status| match status.code {
-            http::StatusCode::SERVICE_UNAVAILABLE if is_lenient => Status::no_such_path(),
-            _ => status,
+        let running = self.start(gvr).map_err(|error| match error {
+            StoresError::ExistenceUnknown { .. } if is_lenient => StoresError::NotServed,
+            error => error,
         })?;
         match self.filled(&running, only, deadline, is_lenient).await {
             Err(_) if is_lenient => {}
@@ -71,7 +72,7 @@ impl Stores {
             warnings.extend(self.unknown(&running, None).iter().map(|member| left_out(&running, member)));
         }
         if mode == Mode::Strict && !warnings.is_empty() {
-            return Err(not_current(&warnings));
+            return Err(StoresError::NotCurrent(warnings));
         }
         Ok(Ready { warnings, running })
     }
@@ -114,7 +115,7 @@ impl Stores {
         only: Option<&MemberName>,
         deadline: Instant,
         is_lenient: bool,
-    ) -> Result<(), Status> {
+    ) -> Result<(), StoresError> {
         let mut changes = running.store.subscribe();
         loop {
             changes.borrow_and_update();
@@ -123,11 +124,11 @@ impl Stores {
                 return Ok(());
             }
             if is_in_vain(&unknown, is_lenient, Some(running)) || running.is_unordered() {
-                return Err(self.unknown_status(running, &unknown));
+                return Err(unread(running, &unknown));
             }
             let changed = tokio::time::timeout_at(deadline, changes.changed()).await;
             if changed.is_err() || running.store.is_ended() {
-                return Err(self.unknown_status(running, &self.unknown(running, only)));
+                return Err(unread(running, &self.unknown(running, only)));
             }
         }
     }
@@ -158,19 +159,6 @@ impl Stores {
     /// Says whether a kind that can be watched is in no store all the same: its revisions are no decimal numbers.
     pub fn is_unordered(&self, gvr: &Gvr) -> bool {
         self.peek(gvr).is_some_and(|running| running.is_unordered())
-    }
-
-    fn unknown_status(&self, running: &Running, unknown: &[Arc<Member>]) -> Status {
-        let resource = &running.store.spec().gvr.resource;
-        let each: Vec<String> = unknown.iter().map(|member| running.describe(member)).collect();
-        let names: Vec<&str> = unknown.iter().map(|member| member.name().as_str()).collect();
-        Status::unavailable(format!(
-            "the {resource} of {} have not been read since kubefold started ({}); an answer without them would read as \
-             deletions. Wait for the member, declare it \"absent: true\" in clusters.yaml, or read the others through \
-             their member views (--context fleet-<member>)",
-            names.join(", "),
-            each.join("; "),
-        ))
     }
 
     fn warnings(&self, running: &Running, only: Option<&MemberName>) -> Vec<String> {
@@ -208,11 +196,6 @@ impl Stores {
             ));
         }
         warnings
-    }
-
-    /// 503 for a read of the strict view for which a store could not be proven current.
-    pub fn not_current(unproven: &[String]) -> Status {
-        not_current(unproven)
     }
 
     /// One sentence per member of which it is not known whether it serves a kind.
@@ -261,13 +244,13 @@ impl Running {
     }
 }
 
-/// 503 of the strict view: what another view warns of.
-fn not_current(warnings: &[String]) -> Status {
-    Status::unavailable(format!(
-        "not every member is current, and /views/strict answers only when all are: {}. Wait, or read the last known state \
-         without /views/strict (--context fleet)",
-        warnings.join("; ")
-    ))
+/// Members have not listed their objects of a kind yet.
+fn unread(running: &Running, unknown: &[Arc<Member>]) -> StoresError {
+    StoresError::Unread {
+        resource: running.store.spec().gvr.resource.to_string(),
+        members: unknown.iter().map(|member| member.name().to_string()).collect(),
+        causes: unknown.iter().map(|member| running.describe(member)).collect(),
+    }
 }
 
 /// One sentence about a member that the lenient view shows nothing of.

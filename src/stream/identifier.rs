@@ -1,6 +1,6 @@
 //! How a proxied object is named: `[https:]name[:port]`.
 
-use kubefold_wire::status::Status;
+use crate::respond::StreamError;
 
 /// A name, with what the `proxy` subresource takes around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,16 +21,17 @@ impl Identifier {
     ///
     /// Source: kubernetes/apimachinery `pkg/util/net/port_split.go`, `SplitSchemeNamePort`.
     /// Errors: 400.
-    pub(super) fn read(text: &str) -> Result<Self, Status> {
+    pub(super) fn read(text: &str) -> Result<Self, StreamError> {
+        let no_identifier = || StreamError::Identifier(text.to_owned());
         let parts: Vec<&str> = text.split(':').collect();
         let (scheme, name, port) = match parts.as_slice() {
             [name] => (None, *name, None),
             [name, port] => (None, *name, Some(*port)),
             [scheme @ ("http" | "https" | ""), name, port] => (Some(*scheme), *name, Some(*port)),
-            _ => return Err(no_identifier(text)),
+            _ => return Err(no_identifier()),
         };
         if name.is_empty() {
-            return Err(no_identifier(text));
+            return Err(no_identifier());
         }
         Ok(Self { name: name.to_owned(), scheme: scheme.map(str::to_owned), port: port.map(str::to_owned) })
     }
@@ -46,11 +47,6 @@ impl Identifier {
         }
         text
     }
-}
-
-/// 400 for a name that is none.
-fn no_identifier(text: &str) -> Status {
-    Status::bad_request(format!("invalid name {text:?}: it is <name>, <name>:<port> or <scheme>:<name>:<port>"))
 }
 
 #[cfg(test)]
@@ -72,7 +68,7 @@ mod tests {
             assert_eq!(read.with_name(&read.name), text);
         }
         for none in ["", ":80", "ftp:web:80", "a:b:c:d", "https::443"] {
-            assert_eq!(Identifier::read(none).unwrap_err().code, 400, "{none}");
+            assert_eq!(Identifier::read(none), Err(StreamError::Identifier(none.to_owned())));
         }
         assert_eq!(Identifier::plain("web@east").with_name("web"), "web");
     }

@@ -2,10 +2,7 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
-use http::StatusCode;
-
 use crate::config::MemberName;
-use kubefold_wire::status::{Reason, Status};
 
 /// An underlying error, kept and shared: one failed connection fails every request that waited for it.
 pub type Source = Arc<dyn Error + Send + Sync>;
@@ -200,38 +197,6 @@ impl UpstreamError {
             _ => Retry::Always,
         }
     }
-
-    /// The failure as a client sees it. No 5xx here carries `Retry-After`: client-go would repeat a write on it.
-    ///
-    /// Source: client-go `rest/with_retry.go`.
-    pub fn status(&self) -> Status {
-        let message = self.to_string();
-        match &self.failure {
-            Failure::Request(_) => Status::bad_request(message),
-            Failure::Saturated { .. } => {
-                let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooManyRequests, message);
-                status.details.retry_after_seconds = Some(1);
-                status
-            }
-            Failure::HeadTimeout(_) | Failure::BodyTimeout(_) => {
-                Status::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message)
-            }
-            Failure::Protocol { .. }
-            | Failure::Send { .. }
-            | Failure::Body { .. }
-            | Failure::BodyTooLarge { .. }
-            | Failure::Answer(_) => Status::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message),
-            Failure::Down(_)
-            | Failure::Credential(_)
-            | Failure::Resolve { .. }
-            | Failure::Refused(_)
-            | Failure::Connect { .. }
-            | Failure::ConnectTimeout(_)
-            | Failure::HandshakeTimeout(_)
-            | Failure::Tls { .. }
-            | Failure::Closed(_) => Status::unavailable(message),
-        }
-    }
 }
 
 /// The innermost error's words: what the system said, without the layers that passed it on.
@@ -307,15 +272,6 @@ mod tests {
         assert!(sent.may_have_arrived());
         assert_eq!(sent.retry(), Retry::IfRead);
         assert_eq!(error(Failure::Request("x".into())).retry(), Retry::Never);
-    }
-
-    #[test]
-    fn statuses_name_the_member_and_the_cause() {
-        let timeout = error(Failure::HeadTimeout(Duration::from_secs(30))).status();
-        assert_eq!((timeout.code.as_u16(), timeout.message.as_str()), (504, "member west: no answer in 30 s"));
-        let saturated = error(Failure::Saturated { what: "requests", max: 4 }).status();
-        assert_eq!(saturated.code, 429);
-        assert_eq!(saturated.details.retry_after_seconds, Some(1));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use kubefold_serving::caller::Caller;
-use kubefold_wire::status::Status;
 
 /// Headers that are about one connection (RFC 9110 section 7.6.1).
 const HOP_BY_HOP: [&str; 6] =
@@ -54,12 +53,6 @@ pub enum ImpersonateError {
         /// What is wrong with it.
         why: &'static str,
     },
-}
-
-impl From<ImpersonateError> for Status {
-    fn from(error: ImpersonateError) -> Self {
-        Self::bad_request(error.to_string())
-    }
 }
 
 /// Makes `headers` say to a member that `caller` asks, and nobody else.

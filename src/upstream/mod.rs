@@ -26,5 +26,6 @@ pub use {
     health::Health,
     impersonate::{ImpersonateError, impersonate, strip},
     metrics::{Meter, UpstreamMetrics},
+    permits::TooManyStreams,
     vitals::{LastError, Vitals},
 };

@@ -7,11 +7,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use http::StatusCode;
 use parking_lot::Mutex;
 
 use crate::config::MemberName;
-use kubefold_wire::status::{Reason, Status};
 
 /// Streams of one caller in one member.
 const OF_CALLER_MAX: usize = 256;
@@ -61,11 +59,26 @@ pub(crate) struct Permit {
     kind: Kind,
 }
 
+/// A limit of streams is reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{whose} {max} streams under way already (logs, exec, attach, port-forward, proxy), which is the limit")]
+pub struct TooManyStreams {
+    /// Who has them, with the verb: `member east has`.
+    pub whose: String,
+    /// The limit.
+    pub max: usize,
+}
+
 impl Permits {
     /// Takes a place.
     ///
-    /// Errors: 429 that says which limit.
-    pub(crate) fn take(self: &Arc<Self>, member: &MemberName, user: &str, kind: Kind) -> Result<Permit, Status> {
+    /// Errors: the limit that is reached.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        member: &MemberName,
+        user: &str,
+        kind: Kind,
+    ) -> Result<Permit, TooManyStreams> {
         let mut taken = self.0.lock();
         let who = (member.clone(), user.to_owned());
         let held = |count: Option<&usize>| count.copied().unwrap_or_default();
@@ -75,12 +88,7 @@ impl Permits {
             (taken.all, IN_ALL_MAX, "kubefold has".to_owned()),
         ];
         if let Some((_, max, whose)) = limits.into_iter().find(|(count, max, _)| count >= max) {
-            let message = format!(
-                "{whose} {max} streams under way already (logs, exec, attach, port-forward, proxy), which is the limit"
-            );
-            let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooManyRequests, message);
-            status.details.retry_after_seconds = Some(1);
-            return Err(status);
+            return Err(TooManyStreams { whose, max });
         }
         taken.all += 1;
         *taken.members.entry(member.clone()).or_default() += 1;
@@ -119,15 +127,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_is_a_429_that_names_it_and_places_come_back() {
+    fn each_limit_is_named_and_places_come_back() {
         let permits = Arc::new(Permits::default());
         let [east, west, north] = ["east", "west", "north"].map(|name| MemberName::new(name).unwrap());
         let take = |member: &MemberName, user: &str| permits.take(member, user, Kind::OTHER);
-        let message = |refused: Result<Permit, Status>| {
-            let status = refused.err().unwrap();
-            assert_eq!((status.code.as_u16(), status.details.retry_after_seconds), (429, Some(1)));
-            status.message
-        };
+        let message = |refused: Result<Permit, TooManyStreams>| refused.err().unwrap().to_string();
         let mut anns: Vec<Permit> = (0..OF_CALLER_MAX).map(|_| take(&east, "ann").unwrap()).collect();
         assert!(message(take(&east, "ann")).starts_with("member east: user \"ann\" has 256 streams"));
         drop(take(&west, "ann").unwrap());

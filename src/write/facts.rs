@@ -15,7 +15,7 @@ use crate::{
     placement::{
         capacity::capacity,
         plan::{Candidate, Standing},
-        scheduling::{NodeFacts, PodRequirements, Taint, fits},
+        scheduling::{Misfit, NodeFacts, PodRequirements, fits},
     },
     store::{Entry, key},
     stores::{Running, Stores},
@@ -26,6 +26,7 @@ use crate::{
 };
 use kubefold_wire::{
     locate::Paths,
+    matching::Taint,
     resource::{Gvr, split_api_version},
 };
 
@@ -167,7 +168,7 @@ fn fits_nodes(
     nodes: Option<&Running>,
     member: &MemberName,
     pod: &PodRequirements,
-) -> Result<(), String> {
+) -> Result<(), Misfit> {
     let Some(running) = nodes else { return Ok(()) };
     let naming = Arc::clone(&stores.shared().naming);
     let snapshot = running.store.snapshot();

@@ -15,9 +15,10 @@ use crate::{
         overrides::overridden,
         plan::{Order, Plan, PlanError, Standing, plan},
         policy::{Policy, Strategy, Subject},
-        scheduling::PodRequirements,
+        scheduling::{Misfit, PodRequirements},
         stamp::{Stamp, stamped},
     },
+    respond::Unplaced,
     write::{
         Writer,
         create::{Draft, Pin, invalid, pins, refuse_what_is_no_pin},
@@ -27,6 +28,7 @@ use crate::{
 };
 use kubefold_wire::{
     resource::{Gvk, Gvr},
+    status::Status,
     warning::Warnings,
 };
 
@@ -72,8 +74,7 @@ pub(super) async fn asked<F: Fleet>(
     let mut facts = fleet.facts(ask).await;
     expect_namespace(writer, key, &mut facts);
     for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
-        let names: Vec<&str> = pins.iter().map(|pin| pin.named.as_str()).collect();
-        candidate.fits = Err(format!("it does not hold {}", names.join(", ")));
+        candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.as_str().to_owned()).collect()));
     }
     Ok(Asked { policy, facts, shared, pins, pod })
 }
@@ -125,7 +126,8 @@ impl Asked {
             planned => planned,
         };
         planned.map_err(|error| {
-            error.to_status(&key.gvr.group, &key.gvr.resource, &key.gvk.kind, &key.namespace, &key.name).into()
+            let Key { gvr, gvk, namespace, name } = key.clone();
+            Status::from(Unplaced { gvr, gvk, namespace, name, error }).into()
         })
     }
 

@@ -6,6 +6,7 @@
 //! - `storage`: keys, values, revisions, watches: a trait and an implementation in memory
 //! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
 //! - `patch`: JSON, merge, strategic and apply patches; managed fields
+//! - `cron`: schedules of cron jobs, for `kinds` and `sim`
 //! - `kinds`: what a server knows of a kind, its strategy, and the built-in kinds
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
 //! - `definitions`: custom resources, whose kinds come and go
@@ -19,6 +20,7 @@
 
 #[cfg(feature = "demo")]
 pub mod cluster;
+mod cron;
 pub mod definitions;
 #[cfg(feature = "demo")]
 pub mod endpoint;

@@ -6,6 +6,7 @@ use crate::{
     duration::{parse_time, write_human},
     object::{Object, Text},
 };
+use kubefold_wire::golang;
 
 /// When a table is printed, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl<'o> Cells<'o> {
     pub(super) fn text(&mut self, text: &str) {
         self.cell(|out| {
             out.push(b'"');
-            escape(text, out);
+            golang::escape_json(text, out);
             out.push(b'"');
         });
     }
@@ -126,7 +127,7 @@ impl<'o> Cells<'o> {
             write_human(micros, out);
             if out.get(start + 1) == Some(&b'<') {
                 out.truncate(start + 1);
-                escape("<invalid>", out);
+                golang::escape_json("<invalid>", out);
             }
             out.push(b'"');
         });
@@ -137,52 +138,5 @@ impl<'o> Cells<'o> {
         let mut out = Vec::new();
         write_human(self.now.0 - time, &mut out);
         String::from_utf8(out).unwrap_or_default()
-    }
-}
-
-/// As Go's encoder, which a kube-apiserver leaves as it is: what is special in HTML is escaped.
-pub(super) fn escape(text: &str, out: &mut Vec<u8>) {
-    let mut copied = 0;
-    let bytes = text.as_bytes();
-    for (at, byte) in bytes.iter().enumerate() {
-        let special = match byte {
-            b'"' | b'\\' | b'<' | b'>' | b'&' | 0..=0x1f => true,
-            // U+2028 and U+2029, which end lines in JavaScript.
-            0xe2 => matches!(bytes.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])),
-            _ => false,
-        };
-        if !special {
-            continue;
-        }
-        out.extend_from_slice(bytes.get(copied..at).unwrap_or_default());
-        copied = at + if *byte == 0xe2 { 3 } else { 1 };
-        // Writing to memory has no way to fail.
-        let _infallible = match byte {
-            b'"' => out.write_all(b"\\\""),
-            b'\\' => out.write_all(b"\\\\"),
-            b'\n' => out.write_all(b"\\n"),
-            b'\r' => out.write_all(b"\\r"),
-            b'\t' => out.write_all(b"\\t"),
-            0x08 => out.write_all(b"\\b"),
-            0x0c => out.write_all(b"\\f"),
-            0xe2 => write!(out, "\\u202{:x}", bytes.get(at + 2).copied().unwrap_or_default() & 0xf),
-            other => write!(out, "\\u{other:04x}"),
-        };
-    }
-    out.extend_from_slice(bytes.get(copied..).unwrap_or_default());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_escaped_as_go_escapes_it() {
-        let mut out = Vec::new();
-        escape("<a href=\"x\">&amp;\u{2028}\u{2029}é\u{1}\u{8}\n\\", &mut out);
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "\\u003ca href=\\\"x\\\"\\u003e\\u0026amp;\\u2028\\u2029é\\u0001\\b\\n\\\\"
-        );
     }
 }

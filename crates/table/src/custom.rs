@@ -2,6 +2,7 @@
 //!
 //! Source: kubernetes/apiextensions-apiserver `pkg/registry/customresource/tableconvertor/tableconvertor.go`.
 
+use kubefold_wire::golang;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use crate::{
     cells::Cells,
     columns::{AGE, NAME},
     duration::parse_time,
-    jsonpath::{JsonPath, go_float, go_json, json_float},
+    jsonpath::JsonPath,
     object::Object,
 };
 
@@ -121,10 +122,10 @@ fn print(type_: Type, value: &Value, cells: &mut Cells<'_>) {
         (Type::String, Value::Null) => cells.text("<no value>"),
         (Type::String, Value::Number(number)) => match number.as_i64() {
             Some(number) => cells.print(format_args!("{number}")),
-            None => cells.text(&go_float(number.as_f64().unwrap_or_default())),
+            None => cells.text(&golang::float(number.as_f64().unwrap_or_default())),
         },
         (Type::String, Value::Bool(value)) => cells.print(format_args!("{value}")),
-        (Type::String, Value::Array(_) | Value::Object(_)) => cells.text(&go_json(value)),
+        (Type::String, Value::Array(_) | Value::Object(_)) => cells.text(&golang::json(value)),
         (Type::Integer, Value::Number(number)) => match number.as_i64() {
             Some(number) => cells.number(number),
             None => {
@@ -133,7 +134,7 @@ fn print(type_: Type, value: &Value, cells: &mut Cells<'_>) {
                 cells.number(number.as_f64().unwrap_or_default() as i64);
             }
         },
-        (Type::Number, Value::Number(number)) => cells.json(&json_float(number.as_f64().unwrap_or_default())),
+        (Type::Number, Value::Number(number)) => cells.json(&golang::json_float(number.as_f64().unwrap_or_default())),
         (Type::Boolean, Value::Bool(value)) => cells.bool(*value),
         (Type::Date, Value::String(text)) => match (text.as_str(), parse_time(text)) {
             ("" | "null", _) => cells.text("<unknown>"),
@@ -150,7 +151,7 @@ impl DefinedColumn {
         if description.is_empty() {
             description = format!("Custom resource definition column (in JSONPath format): {}", self.json_path);
         }
-        let text = |text: &str| go_json(&Value::String(text.to_owned()));
+        let text = |text: &str| golang::json(&Value::String(text.to_owned()));
         format!(
             "{{\"name\":{},\"type\":{},\"format\":{},\"description\":{},\"priority\":{}}}",
             text(&self.name),

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use crate::{cells::escape, object::member};
+use crate::object::member;
 
 /// Steps and nested paths of one path.
 const NODES_MAX: usize = 256;
@@ -360,59 +360,6 @@ fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// A number as Go's `%v` writes it.
-pub(super) fn go_float(number: f64) -> String {
-    let (digits, exponent) = scientific(number);
-    // Source: Go's strconv, `%e` for the shortest text.
-    if (-4..6).contains(&exponent) {
-        return format!("{number}");
-    }
-    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
-}
-
-/// A number as Go's JSON encoder writes it.
-pub(super) fn json_float(number: f64) -> String {
-    let (digits, exponent) = scientific(number);
-    if number == 0.0 || (-6..21).contains(&exponent) {
-        return format!("{number}");
-    }
-    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()).replace("e-0", "e-")
-}
-
-/// The shortest digits of a number, and its exponent.
-fn scientific(number: f64) -> (String, i32) {
-    let text = format!("{number:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    (digits.to_owned(), exponent.parse().unwrap_or_default())
-}
-
-/// A value as Go's JSON encoder writes it: keys sorted, what is special in HTML escaped.
-pub(super) fn go_json(value: &Value) -> String {
-    match value {
-        Value::String(text) => quote(text),
-        Value::Number(number) if number.is_f64() => json_float(number.as_f64().unwrap_or_default()),
-        Value::Array(elements) => {
-            let all: Vec<String> = elements.iter().map(go_json).collect();
-            format!("[{}]", all.join(","))
-        }
-        Value::Object(entries) => {
-            let mut all: Vec<(&String, &Value)> = entries.iter().collect();
-            all.sort_by_key(|(key, _)| *key);
-            let all: Vec<String> =
-                all.into_iter().map(|(key, value)| format!("{}:{}", quote(key), go_json(value))).collect();
-            format!("{{{}}}", all.join(","))
-        }
-        other => other.to_string(),
-    }
-}
-
-fn quote(text: &str) -> String {
-    let mut out = vec![b'"'];
-    escape(text, &mut out);
-    out.push(b'"');
-    String::from_utf8(out).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -454,21 +401,5 @@ mod tests {
         ] {
             assert_eq!(found(path), wanted, "{path}");
         }
-    }
-
-    #[test]
-    fn numbers_are_written_as_go_writes_them() {
-        for (number, text, json) in [
-            (1.5, "1.5", "1.5"),
-            (1e6, "1e+06", "1000000"),
-            (123456789.5, "1.234567895e+08", "123456789.5"),
-            (0.0, "0", "0"),
-            (1e21, "1e+21", "1e+21"),
-            (1e-7, "1e-07", "1e-7"),
-            (-0.25, "-0.25", "-0.25"),
-        ] {
-            assert_eq!((go_float(number), json_float(number)), (text.to_owned(), json.to_owned()));
-        }
-        assert_eq!(go_json(&json!({"b": [1, "<"], "a": null})), r#"{"a":null,"b":[1,"\u003c"]}"#);
     }
 }

@@ -1,5 +1,7 @@
 //! The forms of an object that a client may ask for: metadata alone, rows of a Table; and how they are refused.
 
+use std::io::Write as _;
+
 use http::StatusCode;
 
 use crate::{
@@ -8,6 +10,7 @@ use crate::{
         TABLE_V1BETA1, Transform,
     },
     fields::{AS_FIELDS, Row, without},
+    golang,
     locate::Paths,
     media::is_built_in,
     status::{Reason, Status},
@@ -84,6 +87,20 @@ impl Partial {
     }
 }
 
+/// Appends `"metadata":{...}` of a list: its revision and, where it goes on, the token of the next page and how many
+/// objects follow, if that is known.
+pub fn list_metadata(revision: u64, next: Option<&str>, remaining: Option<u64>, out: &mut Vec<u8>) {
+    // Writing to memory has no way to fail.
+    let _infallible = write!(out, "\"metadata\":{{\"resourceVersion\":\"{revision}\"");
+    if let Some(next) = next {
+        let _infallible = write!(out, ",\"continue\":\"{next}\"");
+        if let Some(remaining) = remaining.filter(|remaining| *remaining > 0) {
+            let _infallible = write!(out, ",\"remainingItemCount\":{remaining}");
+        }
+    }
+    out.push(b'}');
+}
+
 /// A `Status` is shown as it is in every form.
 pub fn is_status(json: &[u8]) -> bool {
     json.starts_with(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\",")
@@ -100,8 +117,9 @@ pub fn unfit(wanted: Transform<'_>, is_list: bool, group: &str, kind: &str) -> S
 /// 400 for a word that says not how much of an object stands in its row.
 pub fn no_include(word: &str) -> Status {
     Status::bad_request(format!(
-        "Unable to convert to Table as requested: includeObject: Invalid value: {word:?}: must be 'Metadata', 'Object', \
-         'None', or empty"
+        "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', \
+         'None', or empty",
+        golang::quoted(word)
     ))
 }
 
@@ -133,6 +151,19 @@ mod tests {
             "you requested PartialObjectMetadataList, but the requested object is not a list (*rbac.Role)"
         );
         assert_eq!(go_type("example.com", "A", "List"), "*unstructured.UnstructuredList");
+    }
+
+    #[test]
+    fn a_list_says_what_follows_only_where_something_does() {
+        let metadata = |next, remaining| {
+            let mut out = Vec::new();
+            list_metadata(7, next, remaining, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(metadata(None, Some(3)), r#""metadata":{"resourceVersion":"7"}"#);
+        assert_eq!(metadata(Some("t"), Some(0)), r#""metadata":{"resourceVersion":"7","continue":"t"}"#);
+        let both = r#""metadata":{"resourceVersion":"7","continue":"t","remainingItemCount":3}"#;
+        assert_eq!(metadata(Some("t"), Some(3)), both);
     }
 
     #[test]

@@ -22,11 +22,10 @@ use self::{
     merge::{Encoding, Spec, merge},
     sources::{Index, Missing, Sources, Told, Wanted},
 };
-use crate::{member::Member, stores::Stores};
+use crate::{member::Member, respond::DiscoveryError, stores::Stores};
 use kubefold_wire::{
     accept::{accept_header, parse_accept},
     body::{Body, empty, full},
-    status::Status,
     warning::Warnings,
 };
 
@@ -80,9 +79,9 @@ impl OpenApi {
     /// Answers a request for a path of OpenAPI.
     ///
     /// Errors: a document that nobody has (404); no member answers (503). Cancel: safe.
-    pub async fn answer(&self, stores: &Stores, request: &Parts) -> Result<Response<Body>, Status> {
+    pub async fn answer(&self, stores: &Stores, request: &Parts) -> Result<Response<Body>, DiscoveryError> {
         if request.method != Method::GET && request.method != Method::HEAD {
-            return Err(Status::method_not_allowed("the server does not allow this method on the requested resource"));
+            return Err(DiscoveryError::Method);
         }
         let members: Vec<Arc<Member>> =
             stores.registry().members().iter().filter(|member| !member.config().absent).cloned().collect();
@@ -104,7 +103,7 @@ impl OpenApi {
     }
 
     /// Every document that any member has, and the hash under which it is served.
-    async fn index(&self, members: &[Arc<Member>]) -> Result<Response<Body>, Status> {
+    async fn index(&self, members: &[Arc<Member>]) -> Result<Response<Body>, DiscoveryError> {
         let told = join_all(members.iter().map(|member| self.sources.index(member))).await;
         let warnings = warnings(&told);
         let paths: BTreeSet<&String> =
@@ -127,7 +126,11 @@ impl OpenApi {
     }
 
     /// One document of v3.
-    async fn document(&self, members: &[Arc<Member>], question: &Question<'_>) -> Result<Response<Body>, Status> {
+    async fn document(
+        &self,
+        members: &[Arc<Member>],
+        question: &Question<'_>,
+    ) -> Result<Response<Body>, DiscoveryError> {
         let name = question.path.strip_prefix(V3).unwrap_or_default().trim_start_matches('/');
         // What a hash names does not change: nobody has to be asked for what is here.
         let known: Holders = members
@@ -147,7 +150,7 @@ impl OpenApi {
                 return Err(if told.iter().all(|told| told.last.is_none()) {
                     none_told(&told)
                 } else {
-                    Status::no_such_path()
+                    DiscoveryError::NoSuchPath
                 });
             }
             let hash = fleet_hash(&holders);
@@ -158,11 +161,15 @@ impl OpenApi {
                 return Ok(respond(question, &hash, document));
             }
         }
-        Err(Status::unavailable("the document keeps changing in its members"))
+        Err(DiscoveryError::Changing)
     }
 
     /// The swagger document.
-    async fn swagger(&self, members: &[Arc<Member>], question: &Question<'_>) -> Result<Response<Body>, Status> {
+    async fn swagger(
+        &self,
+        members: &[Arc<Member>],
+        question: &Question<'_>,
+    ) -> Result<Response<Body>, DiscoveryError> {
         for attempt in 1..=ATTEMPTS_MAX {
             let told = join_all(members.iter().map(|member| self.sources.swagger(member))).await;
             let holders: Holders =
@@ -185,7 +192,7 @@ impl OpenApi {
                 return Ok(response);
             }
         }
-        Err(Status::unavailable("the document keeps changing in its members"))
+        Err(DiscoveryError::Changing)
     }
 
     /// The document that holders have together. `None`: one has changed, and the holders should be asked again.
@@ -196,7 +203,7 @@ impl OpenApi {
         question: &Question<'_>,
         holders: &Holders,
         is_last_attempt: bool,
-    ) -> Result<Option<Document>, Status> {
+    ) -> Result<Option<Document>, DiscoveryError> {
         let whole = key(question, &fleet_hash(holders));
         if let Some(bytes) = self.sources.cache.get(&whole) {
             return Ok(Some(Document { bytes, left_out: Vec::new() }));
@@ -218,7 +225,7 @@ impl OpenApi {
             }
         }
         let Some(first) = documents.first().cloned() else {
-            return Err(Status::unavailable(format!("{}: {}", question.path, left_out.join("; "))));
+            return Err(DiscoveryError::DocumentMissing { path: question.path.to_owned(), causes: left_out });
         };
         if documents.len() == 1 {
             return Ok(Some(Document { bytes: first, left_out }));
@@ -327,12 +334,12 @@ fn warnings<T>(told: &[Told<T>]) -> Warnings {
     warnings
 }
 
-fn none_told<T>(told: &[Told<T>]) -> Status {
+fn none_told<T>(told: &[Told<T>]) -> DiscoveryError {
     let each: Vec<String> = told
         .iter()
         .map(|told| format!("{}: {}", told.member.name(), told.trouble.as_deref().unwrap_or("not asked")))
         .collect();
-    Status::unavailable(format!("no member has told its OpenAPI: {}", each.join("; ")))
+    DiscoveryError::NoOpenApi(each)
 }
 
 /// An answer without a body, which these endpoints give where others give a `Status`.

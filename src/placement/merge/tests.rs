@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use kubefold_wire::patch::merge_into;
 
 /// The difference of two documents, taken by a third.
 fn taken(before: &Value, after: &Value, mut third: Value) -> Value {
@@ -155,7 +156,7 @@ proptest! {
     #[test]
     fn a_merge_patch_makes_what_it_is_to_make(before in object(), after in object()) {
         let mut third = before.clone();
-        json_patch::merge(&mut third, &merge_patch(&before, &after));
+        merge_into(&mut third, merge_patch(&before, &after));
         prop_assert_eq!(third, after);
     }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::placement::{capacity::Resources, policy::Rules};
-use kubefold_wire::status::Reason;
 
 fn candidate(name: &str, weight: u32) -> Candidate {
     Candidate {
@@ -56,9 +55,7 @@ fn a_namespace_that_is_nowhere_is_not_found() {
     let mut all = [candidate("a", 1), candidate("b", 1), candidate("c", 1)];
     all.iter_mut().for_each(|candidate| candidate.has_namespace = false);
     all[2].serves_kind = false;
-    let status = plan_of(1, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", "ns", "web");
-    assert_eq!((status.code.as_u16(), status.reason), (404, Reason::NotFound));
-    assert_eq!(status.message, "namespaces \"ns\" not found: no member holds it");
+    assert_eq!(plan_of(1, &all, None), Err(PlanError::NoNamespace));
     all[1].standing = Standing::Down("cut off".into());
     assert!(matches!(plan_of(1, &all, None), Err(PlanError::AllDown(_))), "it may hold it");
 }
@@ -69,20 +66,19 @@ fn divide_leaves_a_down_member_out_and_each_reason_is_said() {
     all[0].standing = Standing::Down("connection refused for 3 s".into());
     all[1].has_namespace = false;
     all[2].missing_owners = vec!["Thing x".into()];
-    all[3].fits = Err("no node matches".into());
+    all[3].fits = Err(Misfit::NoMatch);
     let p = plan_of(4, &all, None).unwrap();
     assert_eq!(shape(&p), [("e", 4)]);
     assert_eq!(p.left_out.len(), 4);
     all[4].serves_kind = false;
-    let error = plan_of(4, &all, None).unwrap_err();
-    assert_eq!(error.to_status("apps", "deployments", "Deployment", "ns", "web").code, 503, "one is only down");
+    assert!(matches!(plan_of(4, &all, None), Err(PlanError::AllDown(_))), "one is only down");
     all[0].absent = true;
-    let status = plan_of(4, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", "ns", "web");
-    assert_eq!((status.code.as_u16(), status.reason), (422, Reason::Invalid));
+    let error = plan_of(4, &all, None).unwrap_err();
+    assert!(matches!(error, PlanError::NoCandidate(_)));
     assert_eq!(
-        status.message,
-        "Deployment.apps \"web\" is invalid: placement: no member can take it: a: it is declared absent; \
-         b: it does not hold the namespace; c: it does not hold the owner Thing x; d: no node matches; \
+        error.to_string(),
+        "no member can take it: a: it is declared absent; \
+         b: it does not hold the namespace; c: it does not hold the owner Thing x; d: none of its nodes matches the node selector and affinity; \
          e: it does not serve the kind"
     );
 }
@@ -91,10 +87,9 @@ fn divide_leaves_a_down_member_out_and_each_reason_is_said() {
 fn an_unknown_member_refuses_unless_it_is_declared_absent() {
     let mut all = vec![candidate("east", 1), candidate("west", 1)];
     all[1].standing = Standing::Unknown("never reached".into());
-    let status = plan_of(3, &all, None).unwrap_err().to_status("apps", "deployments", "Deployment", "ns", "web");
-    assert_eq!(status.code, 503);
-    assert!(status.message.contains("west: never reached"), "{}", status.message);
-    assert_eq!(status.details.retry_after_seconds, None);
+    let error = plan_of(3, &all, None).unwrap_err();
+    assert!(matches!(error, PlanError::Unknown(_)));
+    assert!(error.to_string().contains("west: never reached"), "{error}");
     all[1].absent = true;
     assert_eq!(shape(&plan_of(3, &all, None).unwrap()), [("east", 3)]);
 }
@@ -174,7 +169,7 @@ fn one_is_where_the_namespace_is_then_where_most_is_free() {
     };
     assert_eq!(plan_one(&all, None), Ok(vec!["north".into()]));
     assert_eq!(plan_one(&all, Some(&name("east"))), Ok(vec!["east".into()]));
-    all[0].fits = Err("no node matches".into());
+    all[0].fits = Err(Misfit::NoMatch);
     assert_eq!(plan_one(&all, Some(&name("east"))), Ok(vec!["north".into()]), "while they fit");
     all[2].weight = Weight(0);
     all[1].capacity = free(1, 0);
@@ -202,8 +197,7 @@ fn capacity_weighs_and_caps() {
         "only 6 of 7 fit: east: 4 fit on its nodes; west: 2 fit on its nodes; north: 0 fit on its nodes; ask for less, \
          or let the policy say `partial: true`"
     );
-    let status = error.to_status("apps", "deployments", "Deployment", "ns", "web");
-    assert_eq!((status.code.as_u16(), status.reason), (422, Reason::Invalid));
+    assert!(matches!(error, PlanError::NoRoom { total: 7, fits: 6, .. }));
     policy.partial = true;
     let plan = divided(&policy, &all, 7).unwrap();
     assert_eq!(numbers(&plan), [("east", vec![4]), ("north", vec![0]), ("west", vec![2])]);

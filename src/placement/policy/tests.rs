@@ -189,6 +189,6 @@ fn terms_come_from_policy_member_and_labels() {
     assert_eq!((east.weight, east.min, east.max, east.group.as_deref()), (Some(Weight(5)), 1, Some(4), Some("eu")));
     assert_eq!(east.overrides.registry.as_deref(), Some("mirror.example"));
     assert_eq!((terms("west").max, terms("west").taints.len()), (Some(9), 1));
-    assert!(policy.tolerations.iter().any(|one| one.bears(&terms("west").taints[0])));
+    assert!(policy.tolerations.iter().any(|one| one.tolerates(&terms("west").taints[0])));
     assert_eq!(terms("north").excluded.as_deref(), Some("it has no label region, over which policy p spreads"));
 }

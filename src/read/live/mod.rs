@@ -19,8 +19,9 @@ use crate::{
     config::MemberName,
     member::Member,
     read::{Reader, answer::json_response},
+    respond::ReadError,
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
-    stores::Target,
+    stores::{Target, names::names},
     upstream::{Class, collect, impersonate},
     view::Mode,
 };
@@ -125,7 +126,7 @@ impl<'a> Live<'a> {
         let own = split.map_or(self.target.name.as_str(), |(own, _)| own);
         let path = format!("{}/{}?pretty=0", self.collection(), utf8_percent_encode(own, NON_ALPHANUMERIC));
         let asks: Vec<(MemberName, String)> = match split {
-            Some((_, member)) if !self.resource.members.contains(member) => return Err(self.not_found(&[])),
+            Some((_, member)) if !self.resource.members.contains(member) => return Err(self.not_found(&[]).into()),
             Some((_, member)) => vec![(member.clone(), path)],
             None => self.resource.members.iter().map(|member| (member.clone(), path.clone())).collect(),
         };
@@ -142,18 +143,16 @@ impl<'a> Live<'a> {
                 Ok(response)
             }
             // Whether the name is another member's as well is not known.
-            _ if !round.missing.is_empty() => Err(self.unavailable(&round.missing)),
+            _ if !round.missing.is_empty() => Err(self.unanswered(round.missing).into()),
             [] => match real.and_then(|at| round.refused.into_iter().nth(at)) {
                 Some((_, code, headers, body)) => Ok(passed(code, &headers, body)),
-                None => Err(self.not_found(&[])),
+                None => Err(self.not_found(&[]).into()),
             },
             several if self.is_short() => {
-                let gvr = &self.resource.gvr;
-                let (name, all) = (&self.target.name, names(several));
-                let message = format!("{} {name:?} is in several members: {all}", gvr.qualified());
-                Err(Status::conflict(&gvr.group, &gvr.resource, name, message))
+                let (gvr, name) = (self.resource.gvr.clone(), self.target.name.clone());
+                Err(ReadError::Ambiguous { gvr, name, natives: names(several) }.into())
             }
-            natives => Err(self.not_found(natives)),
+            natives => Err(self.not_found(natives).into()),
         }
     }
 
@@ -166,7 +165,7 @@ impl<'a> Live<'a> {
         let options =
             Options::parse(self.asked.query, false, &self.resource.gvr, |name| self.naming().is_member(name))?;
         if options.token.is_some() {
-            return Err(Status::bad_request("invalid continue token: this list is always whole and gives none"));
+            return Err(ReadError::NoPages.into());
         }
         let fields = query_value(self.asked.query, "fieldSelector").unwrap_or_default();
         let asks: Vec<(MemberName, String)> = self
@@ -186,21 +185,20 @@ impl<'a> Live<'a> {
             return match round.refused.into_iter().next() {
                 // All refuse: the first one's word is as good as any.
                 Some((_, code, headers, body)) if !code.is_server_error() => Ok(passed(code, &headers, body)),
-                Some((member, code, ..)) => Err(self.unavailable(&[format!("member {member} answered {code}")])),
-                None => Err(self.unavailable(&round.missing)),
+                Some((member, code, ..)) => {
+                    Err(self.unanswered(vec![format!("member {member} answered {code}")]).into())
+                }
+                None => Err(self.unanswered(round.missing).into()),
             };
         }
         let refused = round.refused.iter().map(|(member, code, ..)| format!("member {member} answered {code}"));
         round.missing.extend(refused);
         if self.asked.mode == Mode::Strict && !round.missing.is_empty() {
-            return Err(self.unavailable(&round.missing));
+            return Err(self.unanswered(round.missing).into());
         }
         if round.objects.len() > ITEMS_MAX {
-            return Err(Status::unavailable(format!(
-                "the members have {} {} together, more than {ITEMS_MAX}: ask for one namespace, or use a selector",
-                round.objects.len(),
-                self.resource.gvr.qualified()
-            )));
+            let (gvr, count) = (self.resource.gvr.clone(), round.objects.len());
+            return Err(ReadError::TooMany { gvr, count, max: ITEMS_MAX }.into());
         }
         let what = self.resource.gvr.qualified();
         round.missing.iter().for_each(|why| round.warnings.add(&format!("{why}; its {what} are left out")));
@@ -368,22 +366,14 @@ impl<'a> Live<'a> {
         away.into_iter()
     }
 
-    fn not_found(&self, natives: &[Arc<Entry>]) -> Status {
-        let gvr = &self.resource.gvr;
-        let mut status = Status::not_found(&gvr.group, &gvr.resource, &self.target.name);
-        if !natives.is_empty() {
-            status.message = format!("{}; members have natives of that name: {}", status.message, names(natives));
-        }
-        status
+    fn not_found(&self, natives: &[Arc<Entry>]) -> ReadError {
+        let (gvr, name) = (self.resource.gvr.clone(), self.target.name.clone());
+        ReadError::NotFound { gvr, name, natives: names(natives) }
     }
 
-    fn unavailable(&self, why: &[String]) -> Status {
-        Status::unavailable(format!("{}: {}", self.resource.gvr.qualified(), why.join("; ")))
+    fn unanswered(&self, causes: Vec<String>) -> ReadError {
+        ReadError::Unanswered { gvr: self.resource.gvr.clone(), causes }
     }
-}
-
-fn names(entries: &[Arc<Entry>]) -> String {
-    entries.iter().map(|entry| entry.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// A member's own answer, as it is.

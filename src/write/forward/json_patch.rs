@@ -1,7 +1,9 @@
 //! JSON patches (RFC 6902) in a member's words: an operation names a place, so that what stands there is known by its path.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     answer::reply::Reply,
@@ -13,12 +15,13 @@ use crate::{
 };
 use kubefold_wire::{
     locate::{Member, entries},
+    patch::{is_index, steps},
     splice::{ObjectEdits, string},
 };
 
 /// One operation as it came.
 struct Operation<'a> {
-    raw: &'a str,
+    raw: Cow<'a, str>,
     op: String,
     /// The segments of its path, decoded.
     at: Vec<String>,
@@ -29,16 +32,23 @@ impl<'a> Operation<'a> {
     /// `None`: a member refuses it, in words of its own.
     fn read(raw: &'a str) -> Option<Self> {
         let all = entries(raw).ok()?;
-        let field = |name: &str| all.iter().find(|entry| entry.name == name);
-        let text = |name: &str| field(name).and_then(Member::text);
+        // As in Go, the last of equal keys counts. A member gets that one alone.
+        let last = |name: &str| all.iter().rposition(|entry| entry.name == name);
+        let once: Vec<&Member<'_>> = all
+            .iter()
+            .enumerate()
+            .filter(|(at, entry)| last(&entry.name) == Some(*at))
+            .map(|(_, entry)| entry)
+            .collect();
+        let field = |name: &str| once.iter().find(|entry| entry.name == name);
+        let text = |name: &str| field(name).and_then(|entry| entry.text());
         let path = text("path")?;
-        let at = match path.strip_prefix('/') {
-            Some(rest) => rest.split('/').map(|segment| segment.replace("~1", "/").replace("~0", "~")).collect(),
-            None if path.is_empty() => Vec::new(),
-            None => return None,
-        };
-        let value = field("value").map(|entry| entry.raw);
-        Some(Self { raw, op: text("op")?, at, value })
+        if !path.is_empty() && !path.contains('/') {
+            return None;
+        }
+        let (op, at, value) = (text("op")?, steps(&path), field("value").map(|entry| entry.raw));
+        let raw = if once.len() == all.len() { Cow::Borrowed(raw) } else { Cow::Owned(written(&once)) };
+        Some(Self { raw, op, at, value })
     }
 
     fn is(&self, ops: &[&str]) -> bool {
@@ -47,15 +57,21 @@ impl<'a> Operation<'a> {
 
     /// The operation with another `op` and value.
     fn with(&self, op: &str, value: &str) -> String {
-        let Ok(mut object) = ObjectEdits::new(self.raw, 0) else { return self.raw.to_owned() };
+        let Ok(mut object) = ObjectEdits::new(&self.raw, 0) else { return self.raw.to_string() };
         if op != self.op {
             object.set("op", string(op));
         }
         if self.value != Some(value) {
             object.set("value", value.as_bytes().to_vec());
         }
-        String::from_utf8(spliced(self.raw, object.finish())).unwrap_or_default()
+        String::from_utf8(spliced(&self.raw, object.finish())).unwrap_or_default()
     }
+}
+
+/// An object of these entries.
+fn written(entries: &[&Member<'_>]) -> String {
+    let entries = entries.iter().map(|entry| format!("{}:{}", Value::from(entry.name.as_str()), entry.raw));
+    format!("{{{}}}", entries.collect::<Vec<_>>().join(","))
 }
 
 impl<F: Fleet> To<'_, F> {
@@ -84,7 +100,7 @@ impl<F: Fleet> To<'_, F> {
                 let shown = string(self.member.as_str());
                 let holds = one.value.is_some_and(|value| value.as_bytes() == shown) && *key == "kubefold.io/cluster";
                 if one.op == "test" && !holds {
-                    out.push(one.raw.to_owned());
+                    out.push(one.raw.to_string());
                 }
             }
             ["metadata", "annotations"] => self.annotations(one, has_map, out),
@@ -96,11 +112,11 @@ impl<F: Fleet> To<'_, F> {
                 out.push(r#"{"op":"test","path":"/metadata/annotations","value":null}"#.to_owned());
                 out.push(r#"{"op":"add","path":"/metadata/annotations","value":{}}"#.to_owned());
                 *has_map = true;
-                out.push(one.raw.to_owned());
+                out.push(one.raw.to_string());
             }
             _ => out.push(match one.value {
                 Some(value) => one.with(&one.op, &self.value(&at, value)?),
-                None => one.raw.to_owned(),
+                None => one.raw.to_string(),
             }),
         }
         Ok(())
@@ -113,7 +129,7 @@ impl<F: Fleet> To<'_, F> {
                 return out.push(one.with("replace", &self.with_own("annotations", "{}")));
             }
             if !one.is(&["remove"]) || *has_map {
-                out.push(one.raw.to_owned());
+                out.push(one.raw.to_string());
             }
             *has_map = !one.is(&["remove"]);
             return;
@@ -170,9 +186,7 @@ impl<F: Fleet> To<'_, F> {
     fn at_its_place(&self, at: &[&str], value: &str) -> String {
         let (mut lead, mut tail) = (String::new(), String::new());
         for segment in at {
-            let is_index =
-                *segment == "-" || (!segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit()));
-            if is_index {
+            if is_index(segment) {
                 lead.push('[');
                 tail.insert(0, ']');
             } else {

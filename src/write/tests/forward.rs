@@ -120,6 +120,8 @@ async fn json_patches_are_read_by_their_paths() {
                 {"op": "remove", "path": "/metadata/annotations/kubefold.io~1cluster"}]),
             json!([]),
         ),
+        // A kube-apiserver ignores what stands before the first slash, and takes the last of equal keys.
+        (json!([{"op": "add", "path": "x/metadata/annotations/kubefold.io~1cluster", "value": "west"}]), json!([])),
         // In the fleet there always are annotations, in the member there are none yet.
         (
             json!([{"op": "add", "path": "/metadata/annotations/a", "value": "1"}]),
@@ -156,6 +158,9 @@ async fn json_patches_are_read_by_their_paths() {
         ask(&process, write(Method::PATCH, "", JSON_PATCH, &said.to_string())).await;
         assert_eq!(sent(&fleet), wanted, "{said}");
     }
+    let twice = r#"[{"op": "test", "op": "add", "path": "/x", "path": "/metadata/labels", "value": {}, "value": {"kubefold.io/x": "", "a": "1"}}]"#;
+    ask(&process, write(Method::PATCH, "", JSON_PATCH, twice)).await;
+    assert_eq!(sent(&fleet), json!([{"op": "add", "path": "/metadata/labels", "value": {"a": "1"}}]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ use crate::{
     write::fleet::{Ask, Facts, Fleet, Key, Native, Owner, Part, Visible},
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{splice::splice, status::Status};
+use kubefold_wire::{patch::merge_into, splice::splice, status::Status};
 
 /// What happens to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +231,7 @@ impl World {
         }
         let mut next = if call.method == Method::PUT { body } else { held.clone() };
         if call.method == Method::PATCH {
-            json_patch::merge(&mut next, &serde_json::from_slice(&call.body).unwrap());
+            merge_into(&mut next, serde_json::from_slice(&call.body).unwrap());
         }
         for field in ["uid", "generation", "resourceVersion"] {
             next["metadata"][field] = held["metadata"][field].clone();

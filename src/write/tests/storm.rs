@@ -15,6 +15,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::patch::merge_into;
 
 /// More than any write may ask.
 const CALLS_MAX: usize = 400;
@@ -51,7 +52,7 @@ fn touch(object: &mut Value, place: &str) {
         _ => {
             let path: Vec<&str> = place.split('/').skip(1).collect();
             let empty = path.iter().rev().fold(json!({}), |value, field| json!({*field: value}));
-            json_patch::merge(object, &empty);
+            merge_into(object, empty);
             object.pointer_mut(place).unwrap()
         }
     };

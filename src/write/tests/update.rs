@@ -131,8 +131,39 @@ async fn a_json_patch_is_about_the_whole() {
     assert_eq!((fleet.standing("web"), labels(&fleet, "tier")), (pair(&[("east", 2), ("west", 4)]), everywhere("a")));
     let failing = send(&process, patch(JSON, &ops)).await;
     assert_eq!((failing.code.as_u16(), &parsed(&failing)["reason"]), (422, &json!("Invalid")));
-    assert_eq!(send(&process, patch(JSON, &json!([{"op": "jump"}]))).await.code, 400);
 }
+
+/// Each of these is what a kube-apiserver does; `crates/wire/src/patch/vectors.json` holds the library's own answers.
+#[tokio::test(start_paused = true)]
+async fn a_json_patch_of_a_placed_object_is_a_kube_apiservers() {
+    let (fleet, _directory, process) = placed().await;
+    let one = |operation: Value| patch(JSON, &json!([operation]));
+    let absent = json!({"op": "test", "path": "/metadata/nothing", "value": null});
+    assert_eq!(send(&process, one(absent)).await.code, 200, "a key that is not there is null");
+    let added = json!({"op": "replace", "path": "/metadata/labels/tier", "value": "a"});
+    assert_eq!((send(&process, one(added)).await.code.as_u16(), labels(&fleet, "tier")), (200, everywhere("a")));
+    for (operation, code, message) in [
+        (json!({"op": "remove", "path": "/metadata/nothing"}), 422, UNPROCESSABLE),
+        (json!({"op": "test", "path": "/spec/replicas", "value": 3.0}), 422, UNPROCESSABLE),
+        (json!({"op": "jump", "path": "/x"}), 422, UNPROCESSABLE),
+        (
+            json!({"op": "add", "path": 1}),
+            400,
+            "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.path of type string",
+        ),
+    ] {
+        let reply = send(&process, one(operation.clone())).await;
+        assert_eq!((reply.code.as_u16(), super::message(&reply).as_str()), (code, message), "{operation}");
+    }
+    let copy = json!({"op": "copy", "from": "/metadata", "path": "/metadata/annotations/x"});
+    let copies = send(&process, patch(JSON, &vec![copy; 10_000].into())).await;
+    assert_eq!(copies.code, 422, "the copies have more than 3 MiB");
+    let list = send(&process, patch(MERGE, &json!([1]))).await;
+    let message = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}";
+    assert_eq!((list.code.as_u16(), super::message(&list).as_str()), (400, message));
+}
+
+const UNPROCESSABLE: &str = "the server rejected our request due to an error in our request";
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_revision_and_another_uid_are_conflicts() {

@@ -26,6 +26,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::patch::merge_into;
 
 impl<F: Fleet> Work<'_, F> {
     /// Plans an apply.
@@ -97,7 +98,7 @@ impl<F: Fleet> Work<'_, F> {
         for field in unsaid {
             // Each part would take the default for itself.
             if let Some(share) = share(field) {
-                json_patch::merge(&mut body, &wanted::nested(field.path, share));
+                merge_into(&mut body, wanted::nested(field.path, share));
             }
         }
         for field in said {
@@ -179,7 +180,7 @@ fn mark(part: &Value, manager: &str, body: &mut Value) {
             continue;
         };
         let patch = wanted::nested(&["metadata", map, MARKER_KEY], mark.clone());
-        json_patch::merge(body, &patch);
+        merge_into(body, patch);
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
         },
     },
 };
+use kubefold_wire::patch::{Action, path_of, steps};
 
 /// What a write means for each part.
 pub(super) struct Plan {
@@ -100,14 +101,15 @@ impl<F: Fleet> Work<'_, F> {
             take(&difference(&dress.dressed(&bare, &homes), &bare), Take::WhereOld, &mut whole);
             return whole;
         }
-        let added = homes.patch.iter().flat_map(|patch| patch.0.iter()).filter_map(|operation| match operation {
-            json_patch::PatchOperation::Add(add) => Some((add.path.to_string(), &add.value)),
-            _ => None,
-        });
-        for (path, value) in added.filter(|(path, _)| path.contains('/')) {
-            let (map, key) = path.rsplit_once('/').unwrap_or_default();
-            let key = key.replace("~1", "/").replace("~0", "~");
-            let map = whole.pointer_mut(map).and_then(Value::as_object_mut);
+        let added =
+            homes.patch.iter().flat_map(|patch| patch.0.iter()).filter_map(|operation| match &operation.action {
+                Action::Add(value) => Some((operation.path.as_str(), value)),
+                _ => None,
+            });
+        for (path, value) in added {
+            let mut steps = steps(path);
+            let Some(key) = steps.pop() else { continue };
+            let map = whole.pointer_mut(&path_of(&steps)).and_then(Value::as_object_mut);
             if let Some(map) = map.filter(|map| map.get(&key) == Some(value)) {
                 map.shift_remove(&key);
             }

@@ -20,7 +20,7 @@ use crate::{
         },
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::{patch::merge_into, status::Status, warning::Warnings};
 
 /// The subresource's name.
 pub(super) const SCALE: &str = "scale";
@@ -69,11 +69,11 @@ impl<F: Fleet> Work<'_, F> {
         let replicas = total.map(Value::from).or_else(|| self.shown.pointer(REPLICAS.pointer).cloned());
         // Go leaves a 0 out of the spec, and shows one in the status.
         let replicas = replicas.filter(|number| number.as_u64() != Some(0)).unwrap_or_default();
-        json_patch::merge(&mut scale, &wanted::nested(REPLICAS.path, replicas));
+        merge_into(&mut scale, wanted::nested(REPLICAS.path, replicas));
         let status = self.shown.pointer("/status/replicas").cloned().unwrap_or_else(|| 0.into());
         let (uid, revision) = (&self.visible.uid, self.visible.revision.to_string());
         let known = json!({"metadata": {"uid": uid, "resourceVersion": revision}, "status": {"replicas": status}});
-        json_patch::merge(&mut scale, &known);
+        merge_into(&mut scale, known);
         Ok(Reply { code, warnings: Warnings::default(), body: Bytes::from(scale.to_string()) })
     }
 
@@ -101,15 +101,11 @@ impl<F: Fleet> Work<'_, F> {
         let (scale, named) = if self.manner.how == How::Put {
             let body = object(&self.request.body)?;
             (body.clone(), body)
-        } else if is_json_patch {
-            let scale = wanted::patched(self.request, &self.shown_scale())?;
-            (scale.clone(), scale)
         } else {
             // A Scale has no lists: a strategic merge patch of it is a merge patch.
-            let patch = object(&self.request.body)?;
-            let mut scale = self.shown_scale();
-            json_patch::merge(&mut scale, &patch);
-            (scale, patch)
+            let scale = wanted::patched(self.request, &self.shown_scale())?;
+            let named = if is_json_patch { scale.clone() } else { object(&self.request.body)? };
+            (scale, named)
         };
         let text = |field: &str| {
             let value = named.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
@@ -137,7 +133,7 @@ impl<F: Fleet> Work<'_, F> {
     /// What no number is, the home says in its own words.
     async fn refused_by_home(&self, asked: &Value) -> Stop {
         let mut after = self.home.document.clone();
-        json_patch::merge(&mut after, asked);
+        merge_into(&mut after, asked.clone());
         let (documents, member) = ((&self.home.document, &after), &self.home.member);
         let mut said = Warnings::default();
         match self.writer.write_part(self.asking(), member, documents, None, true, &mut said).await {

@@ -1,7 +1,7 @@
 //! What a client wants an object to become: the document that its change begins from, and the one that it ends in.
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::Method;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -16,16 +16,16 @@ use crate::{
         request::Request,
     },
 };
-use kubefold_wire::status::{Reason, Status};
+use kubefold_wire::{
+    patch::{self, steps},
+    status::Status,
+};
 
 /// Media types of patches. Source: kubernetes/apimachinery `pkg/types/patch.go`.
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// A server-side apply.
 pub const APPLY_PATCH: &str = "application/apply-patch+yaml";
-
-/// Source: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
-const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
 
 /// What a member writes into `metadata` itself, or kubefold translates on its own.
 const OWN_METADATA: [&str; 5] = ["uid", "resourceVersion", "generation", "managedFields", "selfLink"];
@@ -103,31 +103,15 @@ pub(super) fn object(body: &Bytes) -> Result<Value, Reply> {
     if value.is_object() { Ok(value) } else { Err(bad(&"it is another kind of JSON")) }
 }
 
-/// The object as shown, with a JSON patch or a merge patch made.
+/// The object as shown, with a JSON patch made, or another patch as if it were a merge patch.
 ///
 /// Errors: as a kube-apiserver's.
 pub(super) fn patched(request: &Request, shown: &Value) -> Result<Value, Reply> {
-    let mut document = shown.clone();
-    if request.content_type == MERGE_PATCH {
-        json_patch::merge(&mut document, &object(&request.body)?);
-        return Ok(document);
-    }
-    let patch: json_patch::Patch =
-        serde_json::from_slice(&request.body).map_err(|error| Status::bad_request(error.to_string()))?;
-    if patch.0.len() > JSON_PATCH_OPERATIONS_MAX {
-        let message = format!(
-            "Request entity too large: The allowed maximum operations in a JSON patch is {JSON_PATCH_OPERATIONS_MAX}, \
-             got {}",
-            patch.0.len()
-        );
-        return Err(Status::new(StatusCode::PAYLOAD_TOO_LARGE, Reason::RequestEntityTooLarge, message).into());
-    }
-    // Source: kubernetes/apimachinery `pkg/api/errors/errors.go` `NewGenericServerResponse`.
-    json_patch::patch(&mut document, &patch).map_err(|_| {
-        let message = "the server rejected our request due to an error in our request";
-        Status::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message).detailed()
-    })?;
-    Ok(document)
+    let patched = match request.content_type.as_str() {
+        JSON_PATCH => patch::json(shown, &request.body),
+        _ => patch::merge(shown, &request.body),
+    };
+    patched.map_err(|error| Status::from(error).into())
 }
 
 /// Says whether a patch is about the revision.
@@ -135,8 +119,8 @@ fn names_revision(request: &Request) -> bool {
     let Ok(patch) = serde_json::from_slice::<Value>(&request.body) else { return false };
     match &patch {
         Value::Array(operations) => operations.iter().any(|operation| {
-            let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
-            matches!(path, "" | "/metadata" | "/metadata/resourceVersion")
+            let path = steps(operation.get("path").and_then(Value::as_str).unwrap_or_default());
+            path.is_empty() || path == ["metadata"] || path == ["metadata", "resourceVersion"]
         }),
         _ => patch.pointer("/metadata/resourceVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty()),
     }
@@ -149,7 +133,7 @@ pub(super) fn names(request: &Request, field: &Field) -> bool {
         _ if request.method == Method::PUT => false,
         Value::Array(operations) => operations.iter().any(|operation| {
             let text = |name: &str| operation.get(name).and_then(Value::as_str).unwrap_or_default();
-            text("op") != "test" && text("path") == field.pointer
+            text("op") != "test" && steps(text("path")) == field.path
         }),
         _ => patch.pointer(field.pointer).is_some(),
     }

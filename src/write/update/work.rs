@@ -29,7 +29,7 @@ use crate::{
         },
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::{patch::merge_into, status::Status, warning::Warnings};
 
 /// What a refusal in the rehearsal leaves.
 pub(super) const NOTHING_CHANGED: &str = " (nothing was changed)";
@@ -208,7 +208,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             match Total::read(&asked, *field) {
                 Some(total) => totals.push(total),
                 // It is refused in the home's own words.
-                None => json_patch::merge(&mut patch, &asked),
+                None => merge_into(&mut patch, asked),
             }
         }
         let body = self.writer.fleet.localize(self.key, &self.home.member, &Bytes::from(patch.to_string()));

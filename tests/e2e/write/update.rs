@@ -78,6 +78,7 @@ async fn a_change_is_made_in_every_part() {
     edits(&stage).await;
     applies(&stage).await;
     annotations(&stage).await;
+    json_patches(&stage).await;
     nobody_loses(&stage).await;
     shared_objects(&stage).await;
     behind(&stage).await;
@@ -139,6 +140,39 @@ async fn patches(stage: &Stage) {
     let dry = patch(&stage.api, &format!("{path}?dryRun=All"), MERGE, &json!({"spec": {"replicas": 70}})).await;
     assert_eq!(dry.ok()["spec"]["replicas"], 70);
     assert_eq!(stage.shares("web").await.values().sum::<i64>(), 7);
+}
+
+/// The same JSON patches of the placed object and of an object in a cluster of its own: the same answers.
+async fn json_patches(stage: &Stage) {
+    let cluster = stage.bed["east"].api().await;
+    post(&cluster, &deployment("alone", 7)).await.ok();
+    let copies = vec![json!({"op": "copy", "from": "/spec", "path": "/metadata/annotations/x"}); 9_000];
+    for operations in [
+        json!([{"op": "test", "path": "/metadata/nothing", "value": null}]),
+        json!([{"op": "test", "path": "/metadata/nothing/there", "value": null}]),
+        json!([{"op": "test", "path": "/spec/replicas", "value": 7.0}]),
+        json!([{"op": "remove", "path": "/metadata/nothing"}]),
+        json!([{"op": "replace", "path": "/metadata/labels/tier", "value": "a"}]),
+        json!([{"op": "replace", "path": "/spec/template/spec/containers/-1/image", "value": "last:1"}]),
+        json!([{"op": "add", "path": "x/metadata/labels/tier", "value": "b"}]),
+        json!([{"op": "jump", "path": "/x"}]),
+        json!([{"op": "add", "path": 1}]),
+        json!({"op": "add"}),
+        json!([]),
+        copies.into(),
+    ] {
+        let ours = patch(&stage.api, &format!("{DEPLOYMENTS}/web"), JSON_PATCH, &operations).await;
+        let theirs = patch(&cluster, &format!("{DEPLOYMENTS}/alone"), JSON_PATCH, &operations).await;
+        let said = |answer: &Answer| {
+            let body = answer.json();
+            let told = ["reason", "message", "details"].map(|field| body[field].clone());
+            let labels = body["metadata"]["labels"]["tier"].clone();
+            (answer.status.as_u16(), told, labels, body["spec"]["template"]["spec"]["containers"][0]["image"].clone())
+        };
+        let operations = operations.to_string();
+        assert_eq!(said(&ours), said(&theirs), "{}", operations.get(..200).unwrap_or(&operations));
+    }
+    cluster.request(Method::DELETE, &format!("{DEPLOYMENTS}/alone"), "").await.ok();
 }
 
 /// One write is one event, and the answer is what it told.

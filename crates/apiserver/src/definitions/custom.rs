@@ -9,12 +9,10 @@ use serde_json::Value;
 
 use crate::{
     kinds::{Kind, Scale, Strategy, Subresource, keep, put, set_generation},
-    schema::{
-        Types, arrange, bad_value, fill_defaults, go_quoted, go_type, prune, structural, validate, validate_update,
-    },
+    schema::{Types, arrange, bad_value, fill_defaults, prune, structural, validate, validate_update},
 };
 use kubefold_table::{Definition as Columns, Printer};
-use kubefold_wire::status::Cause;
+use kubefold_wire::{golang, status::Cause};
 
 /// As discovery lists them.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -163,8 +161,8 @@ impl Custom {
         let mut causes = Vec::new();
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
         if kind != self.kind {
-            let message = format!("Invalid value: {}: must be {}", go_quoted(kind), self.kind);
-            causes.push(Cause { reason: "FieldValueInvalid".to_owned(), message, field: "kind".to_owned() });
+            let message = format!("Invalid value: {}: must be {}", golang::quoted(kind), self.kind);
+            causes.push(Cause::new("FieldValueInvalid", "kind", message));
         }
         if let Some(typed) = self.types.named(&self.type_name) {
             causes.extend(match old {
@@ -184,7 +182,7 @@ impl Custom {
 fn replicas(object: &Value, path: &str) -> Option<Cause> {
     let cause = |value: &str, why: &str| {
         let message = format!("Invalid value: {value}: {why}");
-        Some(Cause { reason: "FieldValueInvalid".to_owned(), message, field: path.to_owned() })
+        Some(Cause::new("FieldValueInvalid", path, message))
     };
     let mut place = object;
     for name in path.split('.').skip(1) {
@@ -192,15 +190,18 @@ fn replicas(object: &Value, path: &str) -> Option<Cause> {
             let why = format!(
                 "{path} accessor error: {} is of the type {}, expected map[string]interface{{}}",
                 go_value(place),
-                go_type(place)
+                golang::type_name(place)
             );
             return cause("0", &why);
         }
         place = place.get(name)?;
     }
     let Some(number) = place.as_i64() else {
-        let why =
-            format!("{path} accessor error: {} is of the type {}, expected int64", go_value(place), go_type(place));
+        let why = format!(
+            "{path} accessor error: {} is of the type {}, expected int64",
+            go_value(place),
+            golang::type_name(place)
+        );
         return cause("0", &why);
     };
     if number < 0 {

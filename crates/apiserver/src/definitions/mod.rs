@@ -9,7 +9,6 @@
 
 mod controller;
 mod custom;
-mod fault;
 mod schema;
 mod spec;
 mod strategy;

@@ -3,10 +3,11 @@
 //! Source: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/validation.go`,
 //! `pkg/apis/apiextensions/validation/validation.go`.
 
+use kubefold_wire::golang;
 use serde_json::{Map, Value, json};
 
-use super::fault::Fault;
 use crate::schema::{bad_value, is_known_format, prune, structural_part, validate_part};
+use kubefold_wire::status::Cause as Fault;
 
 /// What a kube-apiserver's structural schemas do not have.
 const UNSUPPORTED: &[&str] = &["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
@@ -166,7 +167,7 @@ fn types(found: &mut Vec<Fault>, schema: &Value, level: Level, path: &str) {
         let why = "must be object if x-kubernetes-embedded-resource is true";
         found.push(match kind {
             "" => Fault::required(at.clone(), why),
-            other => Fault::invalid(at.clone(), &quoted(other), why),
+            other => Fault::invalid(at.clone(), &golang::quoted(other), why),
         });
     } else if kind.is_empty() && !may_be_bare {
         let why = match level {
@@ -177,7 +178,7 @@ fn types(found: &mut Vec<Fault>, schema: &Value, level: Level, path: &str) {
         found.push(Fault::required(at.clone(), why));
     }
     if level == Level::Root && !kind.is_empty() && kind != "object" {
-        found.push(Fault::invalid(at, &quoted(kind), "must be object at the root"));
+        found.push(Fault::invalid(at, &golang::quoted(kind), "must be object at the root"));
     }
     let envelope = level == Level::Root || embedded;
     for name in ["kind", "apiVersion"] {
@@ -185,13 +186,13 @@ fn types(found: &mut Vec<Fault>, schema: &Value, level: Level, path: &str) {
             && text(child, "type") != "string"
         {
             let at = format!("{path}.properties[{name}].type");
-            found.push(Fault::invalid(at, &quoted(text(child, "type")), "must be string"));
+            found.push(Fault::invalid(at, &golang::quoted(text(child, "type")), "must be string"));
         }
     }
     if let Some((_, metadata)) = fields(schema).find(|(field, _)| *field == "metadata") {
         let at = format!("{path}.properties[metadata]");
         if envelope && text(metadata, "type") != "object" {
-            found.push(Fault::invalid(format!("{at}.type"), &quoted(text(metadata, "type")), "must be object"));
+            found.push(Fault::invalid(format!("{at}.type"), &golang::quoted(text(metadata, "type")), "must be object"));
         }
         if level == Level::Root && !names_only(metadata) {
             let why =
@@ -229,7 +230,7 @@ fn validations(found: &mut Vec<Fault>, schema: &Value, path: &str) {
         let words = error.to_string();
         let last = words.lines().last().unwrap_or_default();
         let why = format!("must be a valid regular expression, but isn't: {}", last.trim_start_matches("error: "));
-        found.push(Fault::invalid(format!("{path}.pattern"), &quoted(pattern), &why));
+        found.push(Fault::invalid(format!("{path}.pattern"), &golang::quoted(pattern), &why));
     }
 }
 
@@ -267,8 +268,7 @@ fn defaults(found: &mut Vec<Fault>, schema: &Value, path: &str) {
         let Some(typed) = types.named("") else { return };
         let mut pruned = default.clone();
         if prune(typed, &mut pruned).is_empty() {
-            for cause in validate_part(typed, default) {
-                let mut fault = Fault::of(cause);
+            for mut fault in validate_part(typed, default) {
                 let dot = if fault.field.is_empty() || fault.field.starts_with('[') { "" } else { "." };
                 fault.field = if fault.field == "<nil>" { fault.field } else { format!("{at}{dot}{}", fault.field) };
                 found.push(fault);
@@ -337,7 +337,7 @@ fn topology(found: &mut Vec<Fault>, schema: &Value, path: &str) {
             let why = format!("must be {wanted} if {name} is specified");
             found.push(match kind {
                 "" => Fault::required(format!("{path}.type"), &why),
-                other => Fault::invalid(format!("{path}.type"), &quoted(other), &why),
+                other => Fault::invalid(format!("{path}.type"), &golang::quoted(other), &why),
             });
         }
         if !known.contains(&said) {
@@ -371,7 +371,7 @@ fn keys(found: &mut Vec<Fault>, schema: &Value, list: &str, inside: Option<&Valu
         found.push(if list.is_empty() {
             Fault::required(place, why)
         } else {
-            Fault::invalid(place, &quoted(list), why)
+            Fault::invalid(place, &golang::quoted(list), why)
         });
     }
     if list != "map" {
@@ -387,7 +387,7 @@ fn keys(found: &mut Vec<Fault>, schema: &Value, list: &str, inside: Option<&Valu
     };
     if text(inside, "type") != "object" {
         let why = "must be object if parent array's x-kubernetes-list-type is map";
-        found.push(Fault::invalid(format!("{path}.items.type"), &quoted(text(inside, "type")), why));
+        found.push(Fault::invalid(format!("{path}.items.type"), &golang::quoted(text(inside, "type")), why));
     }
     let shown = bad_value(&json!(keys));
     for (index, key) in keys.iter().enumerate() {
@@ -401,7 +401,7 @@ fn keys(found: &mut Vec<Fault>, schema: &Value, list: &str, inside: Option<&Valu
         if matches!(text(field, "type"), "array" | "object") {
             let place = format!("{path}.items.properties[{key}].type");
             let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-            found.push(Fault::invalid(place, &quoted(text(inside, "type")), why));
+            found.push(Fault::invalid(place, &golang::quoted(text(inside, "type")), why));
         }
         let needed = items(inside, "required").iter().any(|name| name == key);
         let place = format!("{path}.items.properties[{key}]");
@@ -415,8 +415,4 @@ fn keys(found: &mut Vec<Fault>, schema: &Value, list: &str, inside: Option<&Valu
             found.push(Fault::forbidden(format!("{place}.nullable"), why));
         }
     }
-}
-
-fn quoted(text: &str) -> String {
-    crate::schema::go_quoted(text)
 }

@@ -3,17 +3,15 @@
 //! Source: kubernetes/apiextensions-apiserver `pkg/apis/apiextensions/validation/validation.go`. A kube-apiserver checks
 //! its internal version, in which what all versions have alike stands beside them: so its errors name it there.
 
+use kubefold_wire::golang;
 use serde_json::{Value, json};
 
-use super::{fault::Fault, schema};
-use crate::schema::{bad_value, go_quoted};
-
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
-                         and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
-                         validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
-                     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex \
-                     used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+use super::schema;
+use crate::schema::bad_value;
+use kubefold_wire::{
+    names::{dns_subdomain, dns1035_label},
+    status::Cause as Fault,
+};
 
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
@@ -51,43 +49,29 @@ fn list<'a>(value: &'a Value, at: &str) -> &'a [Value] {
     value.pointer(at).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// All that is wrong with a name, as one message.
+fn joined(wrong: &[String]) -> Option<String> {
+    (!wrong.is_empty()).then(|| wrong.join(","))
+}
+
 fn name(found: &mut Vec<Fault>, definition: &Value, spec: &Value) {
     let name = text(definition, "/metadata/name");
     let wanted = format!("{}.{}", text(spec, "/names/plural"), text(spec, "/group"));
-    if !is_subdomain(name) {
-        found.push(Fault::invalid("metadata.name", &go_quoted(name), SUBDOMAIN));
-    }
+    found.extend(dns_subdomain(name).iter().map(|why| Fault::invalid("metadata.name", &golang::quoted(name), why)));
     if name != wanted {
         let why = "must be spec.names.plural+\".\"+spec.group";
-        found.push(Fault::invalid("metadata.name", &go_quoted(name), why));
+        found.push(Fault::invalid("metadata.name", &golang::quoted(name), why));
     }
-}
-
-fn is_label(text: &str) -> bool {
-    text.len() <= 63
-        && text.starts_with(|first: char| first.is_ascii_lowercase())
-        && !text.ends_with('-')
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-}
-
-fn is_subdomain(text: &str) -> bool {
-    let part = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    text.len() <= 253 && text.split('.').all(part)
 }
 
 fn group_and_scope(found: &mut Vec<Fault>, spec: &Value) {
     let group = text(spec, "/group");
     if group.is_empty() {
         found.push(Fault::required("spec.group", ""));
-    } else if !is_subdomain(group) {
-        found.push(Fault::invalid("spec.group", &go_quoted(group), SUBDOMAIN));
+    } else if let Some(why) = joined(&dns_subdomain(group)) {
+        found.push(Fault::invalid("spec.group", &golang::quoted(group), &why));
     } else if !group.contains('.') {
-        found.push(Fault::invalid("spec.group", &go_quoted(group), "should be a domain with at least one dot"));
+        found.push(Fault::invalid("spec.group", &golang::quoted(group), "should be a domain with at least one dot"));
     }
     match text(spec, "/scope") {
         "" => found.push(Fault::required("spec.scope", "")),
@@ -113,13 +97,13 @@ fn versions(found: &mut Vec<Fault>, spec: &Value) {
     for (index, version) in all.iter().enumerate() {
         let at = format!("spec.versions[{index}]");
         let name = text(version, "/name");
-        if !is_label(name) {
-            found.push(Fault::invalid(format!("{at}.name"), &go_quoted(name), LABEL));
+        if let Some(why) = joined(&dns1035_label(name)) {
+            found.push(Fault::invalid(format!("{at}.name"), &golang::quoted(name), &why));
         }
         let warning = version.get("deprecationWarning").and_then(Value::as_str);
         if let Some(warning) = warning.filter(|_| version.get("deprecated") != Some(&Value::Bool(true))) {
             let why = "can only be set for deprecated versions";
-            found.push(Fault::invalid(format!("{at}.deprecationWarning"), &go_quoted(warning), why));
+            found.push(Fault::invalid(format!("{at}.deprecationWarning"), &golang::quoted(warning), why));
         }
         if !is_common(spec, "/schema") {
             schemas(found, version, &format!("{at}.schema"));
@@ -139,8 +123,8 @@ fn versions(found: &mut Vec<Fault>, spec: &Value) {
         let why = "must have exactly one version marked as storage version";
         found.push(Fault::invalid("spec.versions", &shown(spec), why));
     }
-    if let Some(first) = names.first().filter(|first| !is_label(first)) {
-        found.push(Fault::invalid("spec.version", &go_quoted(first), LABEL));
+    if let Some((first, why)) = names.first().and_then(|first| Some((first, joined(&dns1035_label(first))?))) {
+        found.push(Fault::invalid("spec.version", &golang::quoted(first), &why));
     }
 }
 
@@ -198,10 +182,10 @@ fn subresources(found: &mut Vec<Fault>, version: &Value, path: &str) {
             "" if needed => found.push(Fault::required(at, "")),
             "" => {}
             said if !said.starts_with('.') => {
-                found.push(Fault::invalid(at, &go_quoted(said), "must be a simple json path starting with ."));
+                found.push(Fault::invalid(at, &golang::quoted(said), "must be a simple json path starting with ."));
             }
             said if !starts.iter().any(|start| said.starts_with(start)) => {
-                found.push(Fault::invalid(at, &go_quoted(said), &format!("should be a json path {place}")));
+                found.push(Fault::invalid(at, &golang::quoted(said), &format!("should be a json path {place}")));
             }
             _ => {}
         }
@@ -219,19 +203,19 @@ fn columns(found: &mut Vec<Fault>, version: &Value, path: &str) {
         match field("type").as_str() {
             "" => found.push(Fault::required(format!("{at}.type"), &types)),
             known if COLUMN_TYPES.contains(&known) => {}
-            other => found.push(Fault::invalid(format!("{at}.type"), &go_quoted(other), &types)),
+            other => found.push(Fault::invalid(format!("{at}.type"), &golang::quoted(other), &types)),
         }
         let format = field("format");
         if !format.is_empty() && !COLUMN_FORMATS.contains(&format.as_str()) {
             let why = format!("must be one of {}", COLUMN_FORMATS.join(","));
-            found.push(Fault::invalid(format!("{at}.format"), &go_quoted(&format), &why));
+            found.push(Fault::invalid(format!("{at}.format"), &golang::quoted(&format), &why));
         }
         match field("jsonPath").as_str() {
             "" => found.push(Fault::required(format!("{at}.JSONPath"), "")),
             path if path.starts_with('.') => {}
             other => {
                 let why = "must be a simple json path starting with .";
-                found.push(Fault::invalid(format!("{at}.JSONPath"), &go_quoted(other), why));
+                found.push(Fault::invalid(format!("{at}.JSONPath"), &golang::quoted(other), why));
             }
         }
     }
@@ -244,27 +228,27 @@ fn names(found: &mut Vec<Fault>, spec: &Value) {
     }
     for name in ["plural", "singular"] {
         let value = said(name);
-        if !value.is_empty() && !is_label(&value) {
-            found.push(Fault::invalid(format!("spec.names.{name}"), &go_quoted(&value), LABEL));
+        if let Some(why) = joined(&dns1035_label(&value)).filter(|_| !value.is_empty()) {
+            found.push(Fault::invalid(format!("spec.names.{name}"), &golang::quoted(&value), &why));
         }
     }
     for name in ["kind", "listKind"] {
         let value = said(name);
-        if !value.is_empty() && !is_label(&value.to_lowercase()) {
-            let why = format!("may have mixed case, but should otherwise match: {LABEL}");
-            found.push(Fault::invalid(format!("spec.names.{name}"), &go_quoted(&value), &why));
+        if let Some(why) = joined(&dns1035_label(&value.to_lowercase())).filter(|_| !value.is_empty()) {
+            let why = format!("may have mixed case, but should otherwise match: {why}");
+            found.push(Fault::invalid(format!("spec.names.{name}"), &golang::quoted(&value), &why));
         }
     }
     let each = |found: &mut Vec<Fault>, name: &str| {
         for (index, value) in list(spec, &format!("/names/{name}")).iter().filter_map(Value::as_str).enumerate() {
-            if !is_label(value) {
-                found.push(Fault::invalid(format!("spec.names.{name}[{index}]"), &go_quoted(value), LABEL));
+            if let Some(why) = joined(&dns1035_label(value)) {
+                found.push(Fault::invalid(format!("spec.names.{name}[{index}]"), &golang::quoted(value), &why));
             }
         }
     };
     each(found, "shortNames");
     if !said("kind").is_empty() && said("kind") == said("listKind") {
-        let value = go_quoted(&said("listKind"));
+        let value = golang::quoted(&said("listKind"));
         found.push(Fault::invalid("spec.names.listKind", &value, "kind and listKind may not be the same"));
     }
     each(found, "categories");
@@ -329,7 +313,7 @@ fn stored(found: &mut Vec<Fault>, definition: &Value, spec: &Value) {
                  until a storage migration ensures no data remains persisted in {name} and removes {name} from \
                  status.storedVersions"
             );
-            found.push(Fault::invalid(format!("status.storedVersions[{index}]"), &go_quoted(name), &why));
+            found.push(Fault::invalid(format!("status.storedVersions[{index}]"), &golang::quoted(name), &why));
         }
     }
 }

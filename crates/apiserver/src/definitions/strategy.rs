@@ -39,7 +39,7 @@ impl Strategy for Definition {
     }
 
     fn validate(&self, object: &Value) -> Vec<Cause> {
-        spec::faults(object, None).into_iter().map(super::fault::Fault::into_cause).collect()
+        spec::faults(object, None)
     }
 
     fn warnings(&self, object: &Value) -> Vec<String> {
@@ -70,7 +70,7 @@ impl Strategy for Definition {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
-        spec::faults(new, Some(old)).into_iter().map(super::fault::Fault::into_cause).collect()
+        spec::faults(new, Some(old))
     }
 
     fn finalizers_of_deletion(&self) -> &'static [&'static str] {

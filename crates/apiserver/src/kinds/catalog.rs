@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Deserialize;
 
-use super::{Kind, Scale, Subresource, form::FORMS, rules, strategy::BuiltIn};
+use super::{Kind, Scale, Subresource, rules, strategy::BuiltIn};
 use crate::schema::{Types, builtin_kind};
 
 #[derive(Deserialize)]
@@ -74,9 +74,15 @@ fn kind(group: &str, version: &str, resource: &Resource, types: &Arc<Types>) -> 
         selector: Some(".spec.selector".into()),
     });
     let type_name = builtin_kind(group, version, name).unwrap_or_default().to_owned();
-    debug_assert!(FORMS.knows(&type_name), "no type of {group}/{version} {name}");
+    debug_assert!(types.named(&type_name).is_some(), "no type of {group}/{version} {name}");
     let rules = rules::of(group, version, name);
-    let strategy = BuiltIn { form: type_name.clone(), namespaced, has_status: has("status"), rules };
+    let strategy = BuiltIn {
+        types: Arc::clone(types),
+        type_name: type_name.clone(),
+        namespaced,
+        has_status: has("status"),
+        rules,
+    };
     Kind {
         group: group.to_owned(),
         version: version.to_owned(),

@@ -15,7 +15,6 @@ mod check;
 mod convert;
 mod defaults;
 mod doc;
-mod form;
 mod limits;
 mod prepare;
 mod rules;

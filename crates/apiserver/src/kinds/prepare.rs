@@ -8,6 +8,7 @@ use super::{
     doc::{Doc, fill, inner, items_mut},
     put,
 };
+use crate::schema::builtin;
 use kubefold_wire::quantity::Quantity;
 
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -210,7 +211,9 @@ pub(super) fn daemon_set_update(new: &mut Value, old: &Value) {
     let before = annotations.and_then(|annotations| annotations.get(TEMPLATE_GENERATION)).and_then(Value::as_str);
     let before = before.and_then(|text| text.parse::<i64>().ok()).unwrap_or(1);
     // Compared in the form in which the old one is.
-    super::defaults::apply("io.k8s.api.apps.v1.DaemonSet", new);
+    if let Some(typed) = builtin().named("io.k8s.api.apps.v1.DaemonSet") {
+        super::defaults::apply(typed, new);
+    }
     let differs = new.at("spec.template") != old.at("spec.template");
     set_template_generation(new, before + i64::from(differs));
 }

@@ -4,15 +4,13 @@ use serde_json::Value;
 
 use super::{
     Allocator, Context, Propagation, Wanted, admit,
-    check::{
-        Errors, core, events, job, metadata, metadata::NameRule, networking, others, pod, service as services, storage,
-        words, workload,
-    },
+    check::{Errors, core, events, job, metadata, networking, others, pod, service as services, storage, workload},
     convert,
     doc::Doc,
     prepare, service,
     strategy::Generation,
 };
+use kubefold_wire::names::NameRule;
 use kubefold_wire::status::{Cause, Status};
 
 /// The steps of a strategy that differ between kinds.
@@ -47,7 +45,7 @@ type Allocate = fn(&mut Value, Option<&Value>, Context<'_>) -> Result<(), Vec<Ca
 
 /// A kind with nothing special.
 const PLAIN: Rules = Rules {
-    name: words::dns_subdomain,
+    name: NameRule::Subdomain,
     generation: Generation::No,
     creates_with_status: false,
     creates_on_update: false,
@@ -101,7 +99,7 @@ pub(super) fn of(group: &str, version: &str, kind: &str) -> Rules {
         }
         "networking.k8s.io" => of_networking(kind),
         "rbac.authorization.k8s.io" => Rules {
-            name: words::path_segment,
+            name: NameRule::PathSegment,
             creates_on_update: true,
             check: others::access,
             check_update: others::access_update,
@@ -115,7 +113,7 @@ pub(super) fn of(group: &str, version: &str, kind: &str) -> Rules {
 fn event() -> Rules {
     // Events are checked for little, and their names for nothing but what a URL needs.
     Rules {
-        name: words::path_segment,
+        name: NameRule::PathSegment,
         creates_on_update: true,
         check: events::check,
         check_update: events::check_update,
@@ -139,7 +137,7 @@ fn of_core(kind: &str) -> Rules {
             ..PLAIN
         },
         "Service" => Rules {
-            name: words::dns_label,
+            name: NameRule::Label,
             creates_on_update: true,
             prepare_for_create: service::create,
             prepare_for_update: service::update,
@@ -150,7 +148,7 @@ fn of_core(kind: &str) -> Rules {
             ..PLAIN
         },
         "Namespace" => Rules {
-            name: words::dns_label,
+            name: NameRule::Label,
             prepare_for_create: prepare::namespace,
             prepare_for_update: prepare::namespace_update,
             canonicalize: prepare::namespace_label,
@@ -256,7 +254,7 @@ fn of_workloads(kind: &str) -> Rules {
             ..PLAIN
         },
         "StatefulSet" => Rules {
-            name: words::dns_label,
+            name: NameRule::Label,
             generation: SPEC,
             prepare_for_create: prepare::stateful_set,
             prepare_for_update: prepare::stateful_set_update,
@@ -329,7 +327,7 @@ fn of_storage(kind: &str) -> Rules {
 fn of_others(kind: &str) -> Rules {
     match kind {
         "PodDisruptionBudget" => Rules {
-            name: words::path_segment,
+            name: NameRule::PathSegment,
             generation: SPEC,
             updates_unconditionally: false,
             check: others::budget,

@@ -1,5 +1,7 @@
 //! The strategy of the built-in kinds: what is alike for all of them, and a table of what is not.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{
@@ -7,17 +9,19 @@ use super::{
     check::{Errors, metadata},
     defaults,
     doc::Doc,
-    form::FORMS,
     keep, put,
     rules::Rules,
     set_generation,
 };
+use crate::schema::{Types, arrange_stored};
 use kubefold_wire::status::{Cause, Status};
 
 /// What is special to one built-in kind in one version.
 pub(super) struct BuiltIn {
-    /// The name of its form.
-    pub(super) form: String,
+    /// Those of all built-in kinds.
+    pub(super) types: Arc<Types>,
+    /// The name of its own among them.
+    pub(super) type_name: String,
     pub(super) namespaced: bool,
     pub(super) has_status: bool,
     pub(super) rules: Rules,
@@ -37,6 +41,13 @@ pub(super) enum Generation {
 }
 
 impl BuiltIn {
+    /// Brings an object into the form in which it is stored.
+    fn normalize(&self, object: &mut Value) {
+        if let Some(typed) = self.types.named(&self.type_name) {
+            *object = arrange_stored(typed, object.take());
+        }
+    }
+
     fn next_generation(&self, new: &mut Value, old: &Value) {
         let before = old.number("metadata.generation");
         let changed = match self.rules.generation {
@@ -60,8 +71,10 @@ fn metadata_field(object: &mut Value, field: &str, value: Option<Value>) {
 
 impl Strategy for BuiltIn {
     fn default(&self, object: &mut Value) {
-        FORMS.normalize(&self.form, object);
-        defaults::apply(&self.form, object);
+        self.normalize(object);
+        if let Some(typed) = self.types.named(&self.type_name) {
+            defaults::apply(typed, object);
+        }
     }
 
     fn wants(&self, object: &Value) -> Vec<Wanted> {
@@ -81,7 +94,7 @@ impl Strategy for BuiltIn {
             set_generation(object, 1);
         }
         (self.rules.prepare_for_create)(object);
-        FORMS.normalize(&self.form, object);
+        self.normalize(object);
     }
 
     fn validate(&self, object: &Value) -> Vec<Cause> {
@@ -99,12 +112,12 @@ impl Strategy for BuiltIn {
         (self.rules.canonicalize)(object);
         self.default(object);
         // What a default made of nothing is written in the order of the others.
-        FORMS.normalize(&self.form, object);
+        self.normalize(object);
     }
 
     fn allocate(&self, new: &mut Value, old: Option<&Value>, context: Context<'_>) -> Result<(), Vec<Cause>> {
         (self.rules.allocate)(new, old, context)?;
-        FORMS.normalize(&self.form, new);
+        self.normalize(new);
         Ok(())
     }
 

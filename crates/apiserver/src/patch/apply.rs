@@ -7,11 +7,10 @@ use serde_json::Value;
 use super::{
     PatchError, Subject,
     fields::{Element, Set, same, shown},
-    go,
     managed::{self, Managed, Operation, Owner, Ownership, Track, Unowned},
     typed::{self, Duplicates, Shape},
 };
-use kubefold_wire::status::Cause;
+use kubefold_wire::{golang, status::Cause};
 
 /// Where `kubectl apply` keeps what it applied, if it does so by itself.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -160,9 +159,8 @@ fn set_last_applied(object: &mut Value, applied: &Value) {
             metadata.shift_remove("annotations");
         }
     }
-    // Go's encoder sorts keys, and ends with a line.
-    applied.sort_all_objects();
-    let text = format!("{}\n", go::json(&applied));
+    // Go's encoder ends with a line.
+    let text = format!("{}\n", golang::json(&applied));
     let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return };
     annotations.insert(LAST_APPLIED.to_owned(), text.into());
     let bytes = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(0, str::len);

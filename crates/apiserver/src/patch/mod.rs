@@ -3,7 +3,7 @@
 //! Pure: the present object, the patch and the types go in, the new object or a status's words come out. What comes
 //! out is not yet pruned, defaulted or validated: that is the caller's, as after any other write.
 //!
-//! - `json`, `merge`, `strategic`: the three patches that say what to change
+//! - `strategic`: the patch that needs the type of an object; `json` and `merge` are `kubefold_wire::patch`
 //! - `apply`: server-side apply, that says what is to be
 //! - `managed`: `metadata.managedFields` of every other write
 //! - `fields`: sets of fields, and their form in `managedFields` (FieldsV1)
@@ -13,12 +13,8 @@
 //! `pkg/util/{strategicpatch,managedfields}`, sigs.k8s.io/structured-merge-diff.
 
 mod apply;
-mod error;
 pub mod fields;
-mod go;
-mod json;
 pub mod managed;
-mod merge;
 pub mod scale;
 mod strategic;
 mod typed;
@@ -27,10 +23,9 @@ mod typed;
 mod tests;
 
 pub use apply::{Apply, apply};
-pub use error::PatchError;
-pub use json::json;
-pub use merge::merge;
 pub use strategic::strategic;
+
+pub use kubefold_wire::patch::{PatchError, json, merge};
 
 use serde_json::Value;
 

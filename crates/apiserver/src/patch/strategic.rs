@@ -6,8 +6,13 @@ mod lists;
 
 use serde_json::{Map, Value};
 
-use super::{PatchError, go, json::decoded, merge::not_an_object};
-use crate::schema::{Shape, Type, go_type};
+use kubefold_wire::{
+    golang,
+    patch::{decoded, not_an_object},
+};
+
+use super::PatchError;
+use crate::schema::{Shape, Type};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -94,7 +99,7 @@ fn field<'a>(of: Option<Type<'a>>, name: &str) -> Result<Type<'a>, PatchError> {
             Some(Shape::Map(_)) => "merging an object in json but data type is not struct, instead is: map".to_owned(),
             _ => {
                 let of = of.and_then(Type::go).and_then(|go| go.name.rsplit('.').next()).unwrap_or_default();
-                format!("unable to find api field in struct {of} for the json field {}", go::quoted(name))
+                format!("unable to find api field in struct {of} for the json field {}", golang::quoted(name))
             }
         };
         PatchError::unforeseen(what)
@@ -104,11 +109,11 @@ fn field<'a>(of: Option<Type<'a>>, name: &str) -> Result<Type<'a>, PatchError> {
 }
 
 fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> PatchError {
-    let patch = go::plain(&Value::Object(patch.clone()));
+    let patch = golang::plain(&Value::Object(patch.clone()));
     // Go prints what is no text, where it expects one, as a complaint.
     let directive = match directive {
         Value::String(directive) => directive.clone(),
-        other => format!("%!s({}={})", go_type(other), go::plain(other)),
+        other => format!("%!s({}={})", golang::type_name(other), golang::plain(other)),
     };
     PatchError::unforeseen(format!("unknown patch type: {directive} in map: {patch}"))
 }

@@ -56,13 +56,3 @@ pub(super) fn of_storage(error: &StorageError) -> Status {
         StorageError::Unmet(_) | StorageError::Unavailable(_) => Status::internal(error.to_string()),
     }
 }
-
-/// A cause of 422.
-pub(super) fn cause(reason: &str, field: &str, message: impl Into<String>) -> Cause {
-    Cause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
-}
-
-/// `Invalid value: "x": why`
-pub(super) fn invalid_value(field: &str, value: &str, why: &str) -> Cause {
-    cause("FieldValueInvalid", field, format!("Invalid value: {value:?}: {why}"))
-}

@@ -6,12 +6,9 @@ use serde_json::Value;
 
 use crate::{
     kinds::Kind,
-    registry::{
-        Object, Registry,
-        errors::{self, cause},
-    },
+    registry::{Object, Registry, errors},
 };
-use kubefold_wire::status::Status;
+use kubefold_wire::status::{Cause, Status};
 
 /// Namespaces that nobody deletes.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -36,7 +33,7 @@ impl Registry {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = errors::forbidden(kind, name, &why);
         let message = format!("namespace {namespace} is being terminated");
-        status.details.causes = vec![cause("NamespaceTerminating", "metadata.namespace", message)];
+        status.details.causes = vec![Cause::new("NamespaceTerminating", "metadata.namespace", message)];
         Err(status)
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     registry::{Part, Preconditions, Registry, WriteOptions, Written, errors, managed::typed, meta},
     schema::{FieldValidation, Text, decode},
 };
-use kubefold_wire::status::Status;
+use kubefold_wire::status::{Cause, Status};
 
 /// A patch, as its media type says.
 #[derive(Clone, Debug)]
@@ -108,7 +108,7 @@ fn decoded(kind: &Kind, object: Value, validation: FieldValidation) -> Result<(V
     let Some(typed) = typed(kind) else { return Ok((object, Vec::new())) };
     let json = object.to_string();
     let refused = |why: String| {
-        let cause = errors::invalid_value("patch", &json, &why);
+        let cause = Cause::invalid_text("patch", &json, &why);
         Status::invalid("", "", "", vec![cause])
     };
     let text = Text::read(&json).map_err(&refused)?;

@@ -17,7 +17,7 @@ use crate::{
     },
     storage::{Record, StorageError, When},
 };
-use kubefold_wire::status::Status;
+use kubefold_wire::status::{Cause, Status};
 
 /// How often others may come between before a write is a conflict.
 const ATTEMPTS_MAX: usize = 64;
@@ -290,7 +290,7 @@ fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(
         "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
         "" | "0" => {
             let why = "Invalid value: 0: must be specified for an update";
-            let cause = errors::cause("FieldValueInvalid", "metadata.resourceVersion", why);
+            let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", why);
             Err(Status::invalid(&kind.group, &kind.plural, name, vec![cause]))
         }
         asked if asked != meta::text(old, "resourceVersion") => Err(errors::conflict(kind, name, MODIFIED)),

@@ -3,10 +3,8 @@
 //! Source: kubernetes/apimachinery `pkg/runtime/serializer/json/json.go`; kubernetes/apiserver
 //! `pkg/endpoints/handlers/create.go`, `rest.go`.
 
-use crate::schema::{
-    Decoded, Type, builtin_kind, decode,
-    text::{Text, go_quoted},
-};
+use crate::schema::{Decoded, Text, Type, builtin_kind, decode};
+use kubefold_wire::golang;
 
 /// So much of a body is shown that is no object.
 const SHOWN_MAX: usize = 30;
@@ -78,7 +76,7 @@ pub fn read_body(expected: Expected<'_>, body: &[u8], validation: FieldValidatio
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let refused = |why: &str| {
         let own = expected.kind;
-        format!("{kind} in version {} cannot be handled as a {own}: {why}", go_quoted(version))
+        format!("{kind} in version {} cannot be handled as a {own}: {why}", golang::quoted(version))
     };
     expected.check(&api_version, &kind, refused)?;
     let decoded = decode(expected.typed, &text).map_err(|why| refused(&why))?;
@@ -147,8 +145,8 @@ impl Expected<'_> {
             let registered = "in scheme \"pkg/runtime/scheme.go:111\"";
             let why = format!(
                 "no kind {} is registered for version {} {registered}",
-                go_quoted(kind),
-                go_quoted(api_version)
+                golang::quoted(kind),
+                golang::quoted(api_version)
             );
             return Err(refused(&why));
         }

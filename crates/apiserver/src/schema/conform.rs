@@ -3,13 +3,10 @@
 //! Source: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go` (`schemaCoercingDecoder`,
 //! `unstructuredDefaulter`), `pkg/apiserver/schema/{pruning,defaulting,objectmeta}/algorithm.go`.
 
+use kubefold_wire::golang;
 use serde_json::{Map, Value};
 
-use crate::schema::{
-    Type, decode,
-    text::{Text, go_quoted},
-    validate::bad_value,
-};
+use crate::schema::{Text, Type, decode, validate::bad_value};
 
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -32,7 +29,7 @@ pub fn conform(typed: Type<'_>, object: &mut Value) -> Result<Vec<String>, Strin
     unknown.extend(embedded);
     drop_nulls(typed, object);
     fill_defaults(typed, object);
-    Ok(unknown.into_iter().map(|field| format!("unknown field {}", go_quoted(&field))).collect())
+    Ok(unknown.into_iter().map(|field| format!("unknown field {}", golang::quoted(&field))).collect())
 }
 
 /// Reads metadata as Go does; answers the names of unknown fields.

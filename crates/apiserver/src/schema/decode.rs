@@ -6,14 +6,13 @@
 use std::collections::HashSet;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use kubefold_wire::{golang, quantity::Quantity};
 use serde_json::{Map, Value};
 
 use crate::schema::{
-    Field, Go, GoKind, Type, arrange, conform,
-    text::{Text, go_quoted},
+    Field, Go, GoKind, Text, Type, arrange, conform,
     time::{canonical_micro_time, canonical_time},
 };
-use kubefold_wire::quantity::Quantity;
 
 /// So many findings are told; Go stops at these too.
 const FINDINGS_MAX: usize = 100;
@@ -59,7 +58,7 @@ struct Findings {
 impl Findings {
     fn tell(&mut self, what: &str, field: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };
-        let finding = format!("{what} field {}", go_quoted(&format!("{}{dot}{field}", self.path.concat())));
+        let finding = format!("{what} field {}", golang::quoted(&format!("{}{dot}{field}", self.path.concat())));
         if self.told.len() < FINDINGS_MAX && self.seen.insert(finding.clone()) {
             self.told.push(finding);
         }

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::schema::canonical_time;
+use kubefold_wire::names::{is_dns_label, is_dns_subdomain};
 
 /// What a kube-apiserver knows by name, without hyphens.
 const KNOWN: &[&str] = &[
@@ -68,8 +69,8 @@ pub(super) fn has_format(format: &str, text: &str) -> bool {
         "hostname" => is_host(text),
         "hexcolor" => is_color(text),
         "duration" => is_duration(text),
-        "k8sshortname" => text.len() <= 63 && is_label(text),
-        "k8slongname" => text.len() <= 253 && text.split('.').all(is_label),
+        "k8sshortname" => is_dns_label(text),
+        "k8slongname" => is_dns_subdomain(text),
         _ => true,
     }
 }
@@ -182,13 +183,6 @@ fn is_duration(text: &str) -> bool {
         rest = after;
     }
     true
-}
-
-fn is_label(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! - [`validate()`]: what of a custom resource is not as its schema wants it
 //! - [`openapi`]: documents of what is served
 //! - [`arrange()`]: an object as Go prints it
+//! - [`visit()`]: the structs in an object
 //!
 //! Pure: serde_json in, serde_json out.
 
@@ -27,21 +28,22 @@ mod decode;
 mod formats;
 pub mod openapi;
 mod structural;
-mod text;
 mod time;
 mod validate;
+mod visit;
 
-pub use arrange::arrange;
+pub use arrange::{arrange, arrange_stored};
 pub use body::{Expected, FieldValidation, read_body};
 pub use builtin::{builtin, builtin_kind};
 pub use checks::Checks;
 pub use conform::{conform, fill_defaults, prune};
 pub use decode::{Decoded, decode};
 pub use formats::is_known_format;
+pub use kubefold_wire::text::Text;
 pub use structural::{structural, structural_part};
-pub use text::{Text, go_quoted, go_type};
 pub use time::{canonical_micro_time, canonical_time};
 pub use validate::{bad_value, validate, validate_part, validate_update};
+pub use visit::visit;
 
 /// The types of many fields, that refer to each other.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +57,8 @@ pub struct Types {
 /// One type. What is not said is what OpenAPI takes for granted.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
+    /// The full name of a struct of a built-in kind, such as `io.k8s.api.core.v1.Pod`.
+    pub name: Option<String>,
     /// What a value looks like.
     pub shape: Shape,
     /// What a missing field becomes.
@@ -265,6 +269,11 @@ impl<'a> Type<'a> {
             Shape::Map(values) => self.types.at(*values),
             _ => None,
         }
+    }
+
+    /// The full name of a struct of a built-in kind.
+    pub fn name(self) -> Option<&'a str> {
+        self.target.name.as_deref()
     }
 
     /// What a value looks like; never [`Shape::Named`].

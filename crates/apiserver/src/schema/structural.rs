@@ -66,6 +66,7 @@ impl Builder {
         let truth = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or(false);
         let required = strings(schema.get("required"));
         Node {
+            name: None,
             shape: self.shape(schema),
             default: schema.get("default").cloned(),
             nullable: truth("nullable"),

@@ -2,23 +2,28 @@
 //!
 //! Source: Go `time/format.go`; kubernetes/apimachinery `pkg/apis/meta/v1/time.go`, `micro_time.go`.
 
-use crate::schema::text::go_quoted;
+use jiff::{
+    SignedDuration,
+    civil::{Date, DateTime, Time},
+};
+
+use kubefold_wire::golang;
 
 /// A time to the second, in UTC.
 ///
 /// Errors: what Go says of it.
 pub fn canonical_time(text: &str) -> Result<String, String> {
-    let (seconds, _) = Reader { text, rest: text, layout: "2006-01-02T15:04:05Z07:00" }.read(None)?;
-    Ok(format!("{}Z", civil(seconds)))
+    let (time, _) = Reader { text, rest: text, layout: "2006-01-02T15:04:05Z07:00" }.read(None)?;
+    Ok(format!("{time}Z"))
 }
 
 /// A time to the millionth of a second, in UTC.
 ///
 /// Errors: what Go says of it.
 pub fn canonical_micro_time(text: &str) -> Result<String, String> {
-    let (seconds, micros) =
+    let (time, micros) =
         Reader { text, rest: text, layout: "2006-01-02T15:04:05.000000Z07:00" }.read(Some(".000000"))?;
-    Ok(format!("{}.{micros:06}Z", civil(seconds)))
+    Ok(format!("{time}.{micros:06}Z"))
 }
 
 struct Reader<'a> {
@@ -28,8 +33,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Seconds since 1970, and millionths.
-    fn read(mut self, fraction: Option<&str>) -> Result<(i64, i64), String> {
+    /// The time in UTC to the second, and millionths.
+    fn read(mut self, fraction: Option<&str>) -> Result<(DateTime, i64), String> {
         let year = self.digits(4, "2006")?;
         self.literal("-")?;
         let month = self.digits(2, "01")?;
@@ -61,10 +66,19 @@ impl Reader<'_> {
         };
         let offset = self.offset()?;
         if !self.rest.is_empty() {
-            return Err(format!("parsing time {}: extra text: {}", go_quoted(self.text), go_quoted(self.rest)));
+            return Err(format!(
+                "parsing time {}: extra text: {}",
+                golang::quoted(self.text),
+                golang::quoted(self.rest)
+            ));
         }
-        self.within(day, 1, days_in(year, month), "day")?;
-        Ok((days_of(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset, micros))
+        let outside = || "Time.MarshalJSON: year outside of range [0,9999]".to_owned();
+        let (year, month) = (i16::try_from(year).unwrap_or(0), i8::try_from(month).unwrap_or(1));
+        let first = Date::new(year, month, 1).map_err(|_| outside())?;
+        self.within(day, 1, first.days_in_month().into(), "day")?;
+        let since = SignedDuration::from_secs((day - 1) * 86400 + hour * 3600 + minute * 60 + second - offset);
+        let time = first.to_datetime(Time::midnight()).checked_add(since).map_err(|_| outside())?;
+        Ok((time, micros))
     }
 
     fn digits(&mut self, count: usize, element: &str) -> Result<i64, String> {
@@ -117,50 +131,17 @@ impl Reader<'_> {
         if (least..=most).contains(&value) {
             return Ok(());
         }
-        Err(format!("parsing time {}: {what} out of range", go_quoted(self.text)))
+        Err(format!("parsing time {}: {what} out of range", golang::quoted(self.text)))
     }
 
     fn unlike(&self, element: &str) -> String {
         format!(
             "parsing time {} as \"{}\": cannot parse {} as \"{element}\"",
-            go_quoted(self.text),
+            golang::quoted(self.text),
             self.layout,
-            go_quoted(self.rest)
+            golang::quoted(self.rest)
         )
     }
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970. Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-/// Without a zone.
-fn civil(seconds: i64) -> String {
-    let (days, second) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use crate::schema::{Checks, Shape, Topology, Type, formats::has_format, text::go_quoted};
-use kubefold_wire::status::Cause;
+use crate::schema::{Checks, Shape, Topology, Type, formats::has_format};
+use kubefold_wire::{golang, status::Cause};
 
 mod lists;
 mod numbers;
@@ -72,8 +72,7 @@ impl Found {
 }
 
 fn cause(reason: &str, message: String, path: &str) -> Cause {
-    let field = path.strip_prefix('.').unwrap_or(path).to_owned();
-    Cause { reason: reason.to_owned(), message, field }
+    Cause::new(reason, path.strip_prefix('.').unwrap_or(path), message)
 }
 
 fn invalid(path: &str, value: &str, why: &str) -> Cause {
@@ -86,7 +85,7 @@ fn general(why: &str) -> Cause {
 }
 
 fn wrong_type(path: &str, wanted: &str, found: &str) -> Cause {
-    let found = go_quoted(found);
+    let found = golang::quoted(found);
     let message = format!("Invalid value: {found}: {path} in body must be of type {wanted}: {found}");
     cause("FieldValueTypeInvalid", message, path)
 }
@@ -174,9 +173,9 @@ fn strings(checks: &Checks, text: &str, path: &str, found: &mut Found) {
         let message = format!("Too long: may not be more than {most} {bytes}");
         found.add(cause("FieldValueTooLong", message, path));
     } else if let Some(least) = checks.length_min.filter(|least| length < *least) {
-        found.add(invalid(path, &go_quoted(text), &format!("should be at least {least} chars long")));
+        found.add(invalid(path, &golang::quoted(text), &format!("should be at least {least} chars long")));
     } else if let Some(pattern) = checks.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
-        found.add(invalid(path, &go_quoted(text), &format!("should match '{pattern}'")));
+        found.add(invalid(path, &golang::quoted(text), &format!("should match '{pattern}'")));
     }
     if let Some(format) = checks.format.as_ref().filter(|format| !has_format(format, text)) {
         found.add(wrong_type(path, format, text));
@@ -189,8 +188,8 @@ fn enumeration(checks: &Checks, value: &Value, path: &str, found: &mut Found) {
         return;
     }
     let known = checks.values.iter().map(|value| match value {
-        Value::String(text) => go_quoted(text),
-        other => go_quoted(&other.to_string()),
+        Value::String(text) => golang::quoted(text),
+        other => golang::quoted(&other.to_string()),
     });
     let known = known.collect::<Vec<_>>().join(", ");
     let message = format!("Unsupported value: {}: supported values: {known}", bad_value(value));
@@ -203,7 +202,7 @@ fn junctions(typed: Type<'_>, checks: &Checks, value: &Value, old: Option<&Value
     if !checks.any_of.is_empty() {
         let (valid, best, first) = best(checks.any_of.iter().map(of));
         if valid == 0 {
-            found.add(general(&format!("{} must validate at least one schema (anyOf)", go_quoted(path))));
+            found.add(general(&format!("{} must validate at least one schema (anyOf)", golang::quoted(path))));
         }
         found.merge(first.or(best).unwrap_or_default());
     }
@@ -214,7 +213,10 @@ fn junctions(typed: Type<'_>, checks: &Checks, value: &Value, old: Option<&Value
         } else {
             let how =
                 if valid == 0 { "Found none valid".to_owned() } else { format!("Found {valid} valid alternatives") };
-            found.add(general(&format!("{} must validate one and only one schema (oneOf). {how}", go_quoted(path))));
+            found.add(general(&format!(
+                "{} must validate one and only one schema (oneOf). {how}",
+                golang::quoted(path)
+            )));
             if valid == 0 {
                 found.merge(best.unwrap_or_default());
             }
@@ -226,11 +228,11 @@ fn junctions(typed: Type<'_>, checks: &Checks, value: &Value, old: Option<&Value
         results.into_iter().for_each(|result| found.merge(result));
         if valid != checks.all_of.len() {
             let more = if valid == 0 { ". None validated" } else { "" };
-            found.add(general(&format!("{} must validate all the schemas (allOf){more}", go_quoted(path))));
+            found.add(general(&format!("{} must validate all the schemas (allOf){more}", golang::quoted(path))));
         }
     }
     if checks.not.as_ref().is_some_and(|node| of(node).errors.is_empty()) {
-        found.add(general(&format!("{} must not validate the schema (not)", go_quoted(path))));
+        found.add(general(&format!("{} must not validate the schema (not)", golang::quoted(path))));
     }
     found.matches += 1;
     found

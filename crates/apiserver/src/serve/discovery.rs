@@ -1,7 +1,6 @@
 //! What is served: `/api`, `/apis`, their groups and versions, `/version`; both forms of discovery; OpenAPI.
 //!
-//! Source: kubernetes/apiserver `pkg/endpoints/discovery/`; field order as in kubernetes/api `apidiscovery/v2/types.go`
-//! and kubernetes/apimachinery `pkg/apis/meta/v1/types.go`.
+//! Source: kubernetes/apiserver `pkg/endpoints/discovery/`. `kubefold_wire::discovery` writes the documents.
 
 use std::sync::Arc;
 
@@ -9,7 +8,6 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha512};
 
 use crate::{
     kinds::{Kind, Subresource},
@@ -17,25 +15,27 @@ use crate::{
     serve::{NOT_ALLOWED, Settings, json_response},
 };
 use kubefold_wire::{
-    accept::{accept_header, negotiate, not_acceptable, wants_aggregated},
+    accept::{accept_header, negotiate, not_acceptable, wants_aggregated, wants_pretty},
     body::{Body, empty, full},
-    resource::api_version,
+    discovery::{
+        AGGREGATED, Aggregated, ApiGroup, ApiGroupList, ApiResource, ApiResourceList, ApiVersions, GroupDiscovery,
+        KindDiscovery, Metadata, ResourceDiscovery, SubresourceDiscovery, Text, VersionDiscovery, compact, indented,
+        pretty,
+    },
     status::Status,
 };
-
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers discovery, and keeps the documents of the present catalog.
 #[derive(Default)]
 pub(super) struct Discovery {
-    aggregated: ArcSwapOption<Aggregated>,
+    aggregated: ArcSwapOption<Documents>,
 }
 
 /// The two aggregated documents of one catalog, with their tags.
-struct Aggregated {
+struct Documents {
     epoch: u64,
-    core: (Bytes, String),
-    named: (Bytes, String),
+    core: Aggregated,
+    named: Aggregated,
 }
 
 impl Discovery {
@@ -49,66 +49,49 @@ impl Discovery {
         let path = parts.uri.path().trim_end_matches('/');
         let segments: Vec<&str> = path.strip_prefix('/').unwrap_or_default().split('/').collect();
         let document = match segments.as_slice() {
-            [""] => Some(roots(catalog)),
+            [""] => Some(pretty(&roots(catalog))),
             ["api"] | ["apis"] if wants_aggregated(&parts.headers) => {
                 return Some(allowed(parts).map(|()| self.aggregated(catalog, segments == ["api"], parts)));
             }
             ["api"] => Some(api_versions(catalog, parts)),
-            ["apis"] => Some(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups(catalog, None)})),
-            ["apis", group] => groups(catalog, Some(group)).into_iter().next(),
+            ["apis"] => Some(compact(&ApiGroupList::new(groups(catalog).collect()))),
+            ["apis", name] => groups(catalog).find(|group| group.name == *name).map(|group| compact(&group.alone())),
             ["api", version] => resource_list(catalog, "", version),
             ["apis", group, version] => resource_list(catalog, group, version),
-            ["version"] => Some(version(&settings.version)),
+            ["version"] => Some(pretty(&version(&settings.version))),
             _ => return None,
         };
         Some(allowed(parts).and_then(|()| {
             let document = document.ok_or_else(Status::no_such_path)?;
             let accepted = negotiate(accept_header(&parts.headers), &[]).ok_or_else(not_acceptable)?;
-            let pretty = accepted.pretty || kubefold_wire::accept::wants_pretty(parts.uri.query(), &parts.headers);
-            let indented = pretty || matches!(segments.as_slice(), [""] | ["version"]);
-            let mut text =
-                if indented { serde_json::to_string_pretty(&document) } else { serde_json::to_string(&document) }
-                    .unwrap_or_default();
-            if !indented {
-                text.push('\n');
-            }
-            Ok(json_response(full(text)))
+            let for_people = accepted.pretty || wants_pretty(parts.uri.query(), &parts.headers);
+            Ok(json_response(full(if for_people { indented(&document) } else { document })))
         }))
     }
 
     fn aggregated(&self, catalog: &Catalog, is_core: bool, parts: &Parts) -> Response<Body> {
         let kept = self.aggregated.load_full().filter(|kept| kept.epoch == catalog.epoch());
         let documents = kept.unwrap_or_else(|| {
-            let document = |is_core: bool| {
-                let items = aggregated_groups(catalog, is_core);
-                let document = json!({
-                    "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
-                });
-                let bytes = Bytes::from(document.to_string() + "\n");
-                let tag = Sha512::digest(&bytes).iter().map(|byte| format!("{byte:02X}")).collect::<String>();
-                (bytes, format!("\"{tag}\""))
-            };
+            let document = |is_core: bool| Aggregated::new(aggregated_groups(catalog, is_core));
             let documents =
-                Arc::new(Aggregated { epoch: catalog.epoch(), core: document(true), named: document(false) });
+                Arc::new(Documents { epoch: catalog.epoch(), core: document(true), named: document(false) });
             self.aggregated.store(Some(Arc::clone(&documents)));
             documents
         });
-        let (bytes, tag) = if is_core { &documents.core } else { &documents.named };
-        let asked = parts.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        let mut response = if asked == Some(tag.as_str()) {
+        let document = if is_core { &documents.core } else { &documents.named };
+        let asked = parts.headers.get(header::IF_NONE_MATCH);
+        let mut response = if asked == Some(&document.etag) {
             let mut response = Response::new(empty());
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         } else {
-            json_response(full(bytes.clone()))
+            json_response(full(document.json.clone()))
         };
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
         headers.insert(header::VARY, HeaderValue::from_static("Accept"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
-        if let Ok(tag) = HeaderValue::from_str(tag) {
-            headers.insert(header::ETAG, tag);
-        }
+        headers.insert(header::ETAG, document.etag.clone());
         response
     }
 }
@@ -136,10 +119,6 @@ fn by_group(catalog: &Catalog) -> Vec<(&str, Vec<&str>)> {
     groups
 }
 
-fn kinds_of<'c>(catalog: &'c Catalog, group: &'c str, version: &'c str) -> impl Iterator<Item = &'c Arc<Kind>> {
-    catalog.kinds().iter().filter(move |kind| kind.group == group && kind.version == version)
-}
-
 fn roots(catalog: &Catalog) -> Value {
     let mut paths: Vec<String> =
         ["/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/readyz", "/version"].map(str::to_owned).to_vec();
@@ -152,127 +131,114 @@ fn roots(catalog: &Catalog) -> Value {
     json!({"paths": paths})
 }
 
-fn api_versions(catalog: &Catalog, parts: &Parts) -> Value {
+fn api_versions(catalog: &Catalog, parts: &Parts) -> Bytes {
     let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let host = host.or_else(|| parts.uri.authority().map(ToString::to_string)).unwrap_or_default();
     let groups = by_group(catalog);
-    let core = groups.iter().find(|(group, _)| group.is_empty()).map(|(_, versions)| versions.clone());
-    json!({
-        "kind": "APIVersions",
-        "versions": core.unwrap_or_default(),
-        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}],
+    let core = groups.iter().find(|(group, _)| group.is_empty()).map(|(_, versions)| versions.as_slice());
+    compact(&ApiVersions::new(core.unwrap_or_default().iter().map(|version| Text::from(*version)).collect(), &host))
+}
+
+/// All groups but the core.
+fn groups(catalog: &Catalog) -> impl Iterator<Item = ApiGroup<'_>> {
+    let groups = by_group(catalog).into_iter().filter(|(group, _)| !group.is_empty());
+    groups.map(|(group, versions)| {
+        let preferred = versions.first().copied();
+        ApiGroup::new(group, versions.into_iter(), preferred)
     })
 }
 
-/// All groups but the core, or the one that is asked for, which says its type.
-fn groups(catalog: &Catalog, only: Option<&str>) -> Vec<Value> {
-    let groups = by_group(catalog);
-    let wanted = groups.iter().filter(|(group, _)| !group.is_empty() && only.is_none_or(|only| only == *group));
-    let document = |(group, versions): &(&str, Vec<&str>)| {
-        let version = |version: &&str| json!({"groupVersion": api_version(group, version), "version": version});
-        let mut document = if only.is_some() { json!({"kind": "APIGroup", "apiVersion": "v1"}) } else { json!({}) };
-        document["name"] = (*group).into();
-        document["versions"] = versions.iter().map(version).collect();
-        document["preferredVersion"] = versions.first().map(version).unwrap_or_default();
-        document
-    };
-    wanted.map(document).collect()
+fn resource_list(catalog: &Catalog, group: &str, version: &str) -> Option<Bytes> {
+    let kinds = catalog.kinds().iter().filter(|kind| kind.group == group && kind.version == version);
+    let resources: Vec<ApiResource<'_>> = kinds.flat_map(|kind| rows(kind)).collect();
+    (!resources.is_empty()).then(|| compact(&ApiResourceList::new(group, version, resources)))
 }
 
-fn resource_list(catalog: &Catalog, group: &str, version: &str) -> Option<Value> {
-    let resources: Vec<Value> = kinds_of(catalog, group, version).flat_map(|kind| rows(kind)).collect();
-    if resources.is_empty() {
-        return None;
-    }
-    let mut list = json!({"kind": "APIResourceList"});
-    // The core group's has no `apiVersion`, since release 1.1.
-    if !group.is_empty() {
-        list["apiVersion"] = "v1".into();
-    }
-    list["groupVersion"] = api_version(group, version).into();
-    list["resources"] = resources.into();
-    Some(list)
+fn words(words: &[String]) -> Vec<Text<'_>> {
+    words.iter().map(Text::from).collect()
 }
 
-fn rows(kind: &Kind) -> Vec<Value> {
-    let mut row = json!({
-        "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind,
-        "verbs": kind.verbs,
-    });
-    if !kind.short_names.is_empty() {
-        row["shortNames"] = kind.short_names.clone().into();
-    }
-    if !kind.categories.is_empty() {
-        row["categories"] = kind.categories.clone().into();
-    }
-    let below = |sub: &Subresource| {
-        let mut row = json!({
-            "name": format!("{}/{}", kind.plural, sub.name), "singularName": "", "namespaced": kind.namespaced,
-        });
-        if let (Some(group), Some(version)) = (&sub.group, &sub.version) {
-            if !group.is_empty() {
-                row["group"] = group.as_str().into();
-            }
-            row["version"] = version.as_str().into();
-        }
-        row["kind"] = sub.kind.as_str().into();
-        row["verbs"] = sub.verbs.clone().into();
-        row
+fn rows(kind: &Kind) -> Vec<ApiResource<'_>> {
+    let row = ApiResource {
+        name: Text::from(&kind.plural),
+        singular_name: Text::from(&kind.singular),
+        namespaced: kind.namespaced,
+        kind: Text::from(&kind.kind),
+        verbs: words(&kind.verbs),
+        short_names: words(&kind.short_names),
+        categories: words(&kind.categories),
+        ..ApiResource::default()
     };
     let mut rows = vec![row];
-    rows.extend(kind.subresources.iter().map(below));
+    rows.extend(kind.subresources.iter().map(|sub| below(kind, sub)));
     rows
 }
 
-fn aggregated_groups(catalog: &Catalog, is_core: bool) -> Vec<Value> {
+fn below<'k>(kind: &'k Kind, sub: &'k Subresource) -> ApiResource<'k> {
+    let (group, version) = match (&sub.group, &sub.version) {
+        (Some(group), Some(version)) => (group.as_str(), version.as_str()),
+        _ => ("", ""),
+    };
+    ApiResource {
+        name: format!("{}/{}", kind.plural, sub.name).into(),
+        namespaced: kind.namespaced,
+        group: group.into(),
+        version: version.into(),
+        kind: Text::from(&sub.kind),
+        verbs: words(&sub.verbs),
+        ..ApiResource::default()
+    }
+}
+
+fn aggregated_groups(catalog: &Catalog, is_core: bool) -> Vec<GroupDiscovery<'_>> {
     let groups = by_group(catalog).into_iter().filter(|(group, _)| group.is_empty() == is_core);
-    let document = |(group, versions): (&str, Vec<&str>)| {
-        let version = |version: &str| {
-            let resources: Vec<Value> =
-                kinds_of(catalog, group, version).map(|kind| aggregated_resource(kind)).collect();
-            json!({"version": version, "resources": resources, "freshness": "Current"})
-        };
-        let versions: Vec<Value> = versions.into_iter().map(version).collect();
-        let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
-        json!({"metadata": metadata, "versions": versions})
+    let version_of = |group, version| VersionDiscovery {
+        version: Text::from(version),
+        resources: kinds_of(catalog, group, version),
+        freshness: "Current".into(),
+    };
+    let document = |(group, versions): (_, Vec<_>)| GroupDiscovery {
+        metadata: Metadata { name: Text::from(group) },
+        versions: versions.into_iter().map(|version| version_of(group, version)).collect(),
     };
     groups.map(document).collect()
 }
 
-fn aggregated_resource(kind: &Kind) -> Value {
-    let response_kind =
-        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+fn kinds_of<'c>(catalog: &'c Catalog, group: &str, version: &str) -> Vec<ResourceDiscovery<'c>> {
+    let kinds = catalog.kinds().iter().filter(|kind| kind.group == group && kind.version == version);
+    kinds.map(|kind| aggregated_resource(kind)).collect()
+}
+
+fn aggregated_resource(kind: &Kind) -> ResourceDiscovery<'_> {
+    // Of built-in kinds a kube-apiserver leaves out what the group and version of the list say.
     let is_built_in = kubefold_wire::media::is_built_in(&kind.group);
-    let own = if is_built_in {
-        response_kind("", "", &kind.kind)
-    } else {
-        response_kind(&kind.group, &kind.version, &kind.kind)
-    };
-    let mut resource = json!({
-        "resource": kind.plural,
-        "responseKind": own,
-        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": kind.singular,
-        "verbs": kind.verbs,
-    });
-    if !kind.short_names.is_empty() {
-        resource["shortNames"] = kind.short_names.clone().into();
-    }
-    if !kind.categories.is_empty() {
-        resource["categories"] = kind.categories.clone().into();
-    }
-    let below = |sub: &Subresource| {
-        let said = match (&sub.group, &sub.version) {
-            (Some(group), Some(version)) => response_kind(group, version, &sub.kind),
-            _ if is_built_in => response_kind("", "", &sub.kind),
-            _ => response_kind(&kind.group, &kind.version, &sub.kind),
+    let (group, version) = if is_built_in { ("", "") } else { (kind.group.as_str(), kind.version.as_str()) };
+    let subresources = kind.subresources.iter().map(|sub| {
+        let (group, version) = match (&sub.group, &sub.version) {
+            (Some(group), Some(version)) => (group.as_str(), version.as_str()),
+            _ => (group, version),
         };
-        json!({"subresource": sub.name, "responseKind": said, "verbs": sub.verbs})
-    };
-    if !kind.subresources.is_empty() {
-        resource["subresources"] = kind.subresources.iter().map(below).collect();
+        SubresourceDiscovery {
+            subresource: Text::from(&sub.name),
+            response_kind: Some(response_kind(group, version, &sub.kind)),
+            accepted_types: Vec::new(),
+            verbs: words(&sub.verbs),
+        }
+    });
+    ResourceDiscovery {
+        resource: Text::from(&kind.plural),
+        response_kind: Some(response_kind(group, version, &kind.kind)),
+        scope: if kind.namespaced { "Namespaced" } else { "Cluster" }.into(),
+        singular_resource: Text::from(&kind.singular),
+        verbs: words(&kind.verbs),
+        short_names: words(&kind.short_names),
+        categories: words(&kind.categories),
+        subresources: subresources.collect(),
     }
-    resource
+}
+
+fn response_kind<'k>(group: &'k str, version: &'k str, kind: &'k str) -> KindDiscovery<'k> {
+    KindDiscovery { group: group.into(), version: version.into(), kind: kind.into() }
 }
 
 fn version(text: &str) -> Value {

@@ -6,7 +6,7 @@ use crate::{kinds::Kind, registry::Object};
 use kubefold_table::{Include, Now, Object as Row, Printer, Sheet};
 use kubefold_wire::{
     accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1, Transform},
-    form::{Partial, is_status, no_include, unfit},
+    form::{Partial, is_status, list_metadata, no_include, unfit},
     media::is_built_in,
     resource::api_version,
     status::Status,
@@ -111,15 +111,9 @@ impl Form {
     pub(super) fn begin_list(&self, revision: u64, next: Option<&str>, remaining: Option<u64>, out: &mut Vec<u8>) {
         out.push(b'{');
         self.type_meta("List", out);
-        // Writing to memory has no way to fail.
-        let _infallible = write!(out, ",\"metadata\":{{\"resourceVersion\":\"{revision}\"");
-        if let Some(next) = next {
-            let _infallible = write!(out, ",\"continue\":\"{next}\"");
-            if let Some(remaining) = remaining.filter(|remaining| *remaining > 0) {
-                let _infallible = write!(out, ",\"remainingItemCount\":{remaining}");
-            }
-        }
-        out.extend_from_slice(b"},");
+        out.push(b',');
+        list_metadata(revision, next, remaining, out);
+        out.push(b',');
         match &self.shape {
             Shape::Table(sheet) => sheet.begin_rows(out),
             _ => out.extend_from_slice(b"\"items\":"),

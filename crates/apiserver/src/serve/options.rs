@@ -46,26 +46,34 @@ impl Said {
         let mut causes = Vec::new();
         let force = query_value(query, "force");
         if of == Of::Apply && manager.is_empty() {
-            causes.push(cause("FieldValueRequired", "fieldManager", "Required value: is required for apply patch"));
+            causes.push(Cause::new(
+                "FieldValueRequired",
+                "fieldManager",
+                "Required value: is required for apply patch",
+            ));
         }
         if of == Of::Patch && force.is_some() {
-            causes.push(cause("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch"));
+            causes.push(Cause::new(
+                "FieldValueForbidden",
+                "force",
+                "Forbidden: may not be specified for non-apply patch",
+            ));
         }
         if manager.len() > MANAGER_BYTES_MAX {
             let message = format!("Too long: may not be more than {MANAGER_BYTES_MAX} bytes");
-            causes.push(cause("FieldValueTooLong", "fieldManager", message));
+            causes.push(Cause::new("FieldValueTooLong", "fieldManager", message));
         }
         for (at, odd) in manager.char_indices().filter(|(_, c)| c.is_control()) {
             let message =
                 format!("Invalid value: {manager:?}: invalid character U+{:04X} (at position {at})", u32::from(odd));
-            causes.push(cause("FieldValueInvalid", "fieldManager", message));
+            causes.push(Cause::new("FieldValueInvalid", "fieldManager", message));
         }
         let dry_run = dry_run(&values(query, "dryRun"), &mut causes);
         let parsed = FieldValidation::parse(&validation);
         if parsed.is_none() {
             let supported = r#""", "Ignore", "Strict", "Warn""#;
             let message = format!("Unsupported value: {validation:?}: supported values: {supported}");
-            causes.push(cause("FieldValueNotSupported", "fieldValidation", message));
+            causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
         }
         if !causes.is_empty() {
             let kind = match of {
@@ -97,13 +105,9 @@ fn dry_run(said: &[String], causes: &mut Vec<Cause>) -> bool {
     if said.iter().any(|value| value != "All") {
         let shown: Vec<String> = said.iter().map(|value| format!("{value:?}")).collect();
         let message = format!("Unsupported value: [{}]: supported values: \"All\"", shown.join(","));
-        causes.push(cause("FieldValueNotSupported", "dryRun", message));
+        causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
     }
     !said.is_empty()
-}
-
-fn cause(reason: &str, field: &str, message: impl Into<String>) -> Cause {
-    Cause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
 }
 
 /// `metav1.DeleteOptions`.
@@ -148,7 +152,7 @@ pub(super) fn of_delete(query: &str, body: &Bytes) -> Result<(DeleteOptions, boo
     if let (Some(policy), Some(_)) = (policy, said.orphan_dependents) {
         let why = "orphanDependents and deletionPropagation cannot be both set";
         let message = format!("Invalid value: {policy:?}: {why}");
-        causes.push(cause("FieldValueInvalid", "propagationPolicy", message));
+        causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", message));
     }
     let propagation = match policy {
         None => said.orphan_dependents.map(|orphan| if orphan { Propagation::Orphan } else { Propagation::Background }),
@@ -158,7 +162,7 @@ pub(super) fn of_delete(query: &str, body: &Bytes) -> Result<(DeleteOptions, boo
         Some(other) => {
             let supported = r#""Foreground", "Background", "Orphan", "nil""#;
             let message = format!("Unsupported value: {other:?}: supported values: {supported}");
-            causes.push(cause("FieldValueNotSupported", "propagationPolicy", message));
+            causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", message));
             None
         }
     };

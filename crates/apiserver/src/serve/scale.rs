@@ -162,7 +162,7 @@ fn set(kind: &Kind, object: &mut Value, scale: &Value) -> Result<(), Status> {
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if replicas.as_i64().is_none_or(|number| number < 0) {
         let message = format!("Invalid value: {replicas}: must be greater than or equal to 0");
-        let cause = Cause { reason: "FieldValueInvalid".into(), message, field: "spec.replicas".into() };
+        let cause = Cause::new("FieldValueInvalid", "spec.replicas", message);
         return Err(Status::invalid("autoscaling", "Scale", &name, vec![cause]));
     }
     // Whose number it is, and which: what the scale says of the object must hold of it.

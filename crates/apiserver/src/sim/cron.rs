@@ -2,14 +2,11 @@
 //!
 //! Source: kubernetes `pkg/controller/cronjob/cronjob_controllerv2.go`, `utils.go`.
 
-mod schedule;
-
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::schedule::Schedule;
 use super::{
     action::{Action, Happening, Outcome, Report},
     fields::{condition, controller_reference, is_true, items, number, seconds_later, stamp, text, time},
@@ -18,6 +15,7 @@ use super::{
     view::Uid,
     world::{Entry, Key},
 };
+use crate::cron::Schedule;
 
 const BY: &str = "cronjob-controller";
 /// Times that are looked at, of those that were missed.
@@ -123,7 +121,11 @@ fn start(sight: &Sight<'_>, entry: &Entry, new: &mut Value, jobs: &[(Key, Uid, V
     if is_true(new, "/spec/suspend") {
         return;
     }
-    let schedule = match Schedule::parse(text(new, "/spec/schedule"), text(new, "/spec/timeZone")) {
+    let schedule = match text(new, "/spec/timeZone") {
+        "" => Schedule::parse(text(new, "/spec/schedule")),
+        zone => Schedule::parse(&format!("TZ={zone} {}", text(new, "/spec/schedule"))),
+    };
+    let schedule = match schedule {
         Ok(schedule) => schedule,
         Err(why) => {
             let message = format!("unparseable schedule: \"{}\" : {why}", text(new, "/spec/schedule"));

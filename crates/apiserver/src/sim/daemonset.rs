@@ -13,10 +13,10 @@ use super::{
     names::template_hash,
     replicaset::{Member, delete_pod, made, members, pod_of},
     resource::{CONTROLLER_REVISIONS, PODS},
-    scheduler::{fits_node, tolerates},
     statefulset::{HASH, revise},
     world::{Entry, Key},
 };
+use kubefold_wire::matching::NodeRequirements;
 
 const BY: &str = "daemonset-controller";
 /// What every pod of a daemon set tolerates: keys and effects.
@@ -49,14 +49,11 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
         }
     }
     let template = dressed(&tree["spec"]["template"], &hash);
-    let probe = json!({"spec": template["spec"]});
+    let asked = NodeRequirements::of(&template["spec"]);
     let mut tally = Tally::default();
     for (key, node, part) in sight.world.nodes() {
-        let fits = fits_node(&probe, key, node)
-            && part
-                .taints
-                .iter()
-                .all(|taint| taint[2] == "PreferNoSchedule" || tolerates(&probe, [&taint[0], &taint[1], &taint[2]]));
+        let fits = asked.select(&key.name, |name| node.label(name))
+            && part.taints.iter().all(|taint| !taint.is_hard() || asked.tolerate(taint));
         let pods = by_node.remove(&key.name).unwrap_or_default();
         tally.node(sight, fits, &pods, &hash, count(&tree, "/spec/minReadySeconds"));
         place(sight, &tree, &template, key, fits, &pods, &mut outcome);

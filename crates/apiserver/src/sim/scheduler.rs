@@ -12,9 +12,10 @@ use super::{
     machine::Sight,
     names::{hash, mixed},
     resource::CLAIMS,
-    view::{NodePart, PodPart, meets, selects},
+    view::{NodePart, PodPart},
     world::{Entry, Key},
 };
+use kubefold_wire::matching::{NodeRequirements, ObjectSelector, Taint};
 
 const BY: &str = "default-scheduler";
 /// Seconds after which a pod that found no node is tried again in any case.
@@ -90,11 +91,12 @@ fn place(sight: &Sight<'_>, tree: &Value, entry: &Entry, pod: &PodPart) -> Resul
     if let Some(claim) = missing_claim(sight, tree) {
         return Err(format!("0/{total} nodes are available: {claim}. {}", after_word(total, total)));
     }
+    let asked = NodeRequirements::of(&tree["spec"]);
     let own = entry.controller().map(|controller| controller.uid);
     let mut best: Option<(i64, u64, Arc<str>)> = None;
     let (mut reasons, mut lasting) = (BTreeMap::<&str, usize>::new(), 0);
     for (key, node_entry, node) in sight.world.nodes() {
-        if let Some(misfit) = misfit(sight, tree, pod, key, node_entry, node) {
+        if let Some(misfit) = misfit(sight, (tree, &asked, pod), (key, node_entry, node)) {
             misfit.reasons.into_iter().for_each(|reason| *reasons.entry(reason).or_default() += 1);
             lasting += usize::from(misfit.lasting);
             continue;
@@ -149,15 +151,23 @@ fn missing_claim(sight: &Sight<'_>, tree: &Value) -> Option<String> {
     })
 }
 
-fn misfit(sight: &Sight<'_>, tree: &Value, pod: &PodPart, key: &Key, entry: &Entry, node: &NodePart) -> Option<Misfit> {
-    if node.unschedulable && !tolerates(tree, ["node.kubernetes.io/unschedulable", "", "NoSchedule"]) {
+fn misfit(
+    sight: &Sight<'_>,
+    (tree, asked, pod): (&Value, &NodeRequirements, &PodPart),
+    (key, entry, node): (&Key, &Entry, &NodePart),
+) -> Option<Misfit> {
+    let cordon = || Taint {
+        key: "node.kubernetes.io/unschedulable".to_owned(),
+        value: String::new(),
+        effect: "NoSchedule".to_owned(),
+    };
+    if node.unschedulable && !asked.tolerate(&cordon()) {
         return Some(Misfit::lasting("node(s) were unschedulable"));
     }
-    let tainted = node.taints.iter().filter(|taint| taint[2] != "PreferNoSchedule");
-    if tainted.into_iter().any(|taint| !tolerates(tree, [&taint[0], &taint[1], &taint[2]])) {
+    if node.taints.iter().any(|taint| taint.is_hard() && !asked.tolerate(taint)) {
         return Some(Misfit::lasting("node(s) had untolerated taint(s)"));
     }
-    if !fits_node(tree, key, entry) {
+    if !asked.select(&key.name, |name| entry.label(name)) {
         return Some(Misfit::lasting("node(s) didn't match Pod's node affinity/selector"));
     }
     let load = sight.world.load_of(&key.name);
@@ -173,39 +183,11 @@ fn misfit(sight: &Sight<'_>, tree: &Value, pod: &PodPart, key: &Key, entry: &Ent
     }
     let repelled = items(tree, "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution");
     let repels = repelled.iter().filter(|term| text(term, "/topologyKey") == "kubernetes.io/hostname").any(|term| {
-        sight.world.pods_on(&key.name).any(|(other, entry)| {
-            other.namespace == sight.key.namespace && selects(&term["labelSelector"], &entry.labels)
-        })
+        let selector = ObjectSelector::of(&term["labelSelector"]).unwrap_or_default();
+        sight
+            .world
+            .pods_on(&key.name)
+            .any(|(other, entry)| other.namespace == sight.key.namespace && selector.matches(|name| entry.label(name)))
     });
     repels.then(|| Misfit { reasons: vec!["node(s) didn't match pod anti-affinity rules"], lasting: false })
-}
-
-/// Says whether a pod may lie on a node of these labels and this name.
-pub(super) fn fits_node(tree: &Value, key: &Key, entry: &Entry) -> bool {
-    let wanted = tree["spec"]["nodeSelector"].as_object().into_iter().flatten();
-    let mut wanted = wanted.map(|(name, value)| entry.label(name) == value.as_str());
-    if !wanted.all(|holds| holds) {
-        return false;
-    }
-    let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
-    let terms = items(tree, terms);
-    terms.is_empty()
-        || terms.iter().any(|term| {
-            let by_labels = items(term, "/matchExpressions");
-            let by_fields = items(term, "/matchFields");
-            (!by_labels.is_empty() || !by_fields.is_empty())
-                && by_labels.iter().all(|expression| meets(expression, entry.label(text(expression, "/key"))))
-                && by_fields.iter().all(|expression| meets(expression, Some(&key.name)))
-        })
-}
-
-/// Says whether a pod tolerates a taint: its key, value and effect.
-pub(super) fn tolerates(tree: &Value, [key, value, effect]: [&str; 3]) -> bool {
-    items(tree, "/spec/tolerations").iter().any(|toleration| {
-        let exists = text(toleration, "/operator") == "Exists";
-        let of_key = text(toleration, "/key");
-        let of_effect = text(toleration, "/effect");
-        (of_effect.is_empty() || of_effect == effect)
-            && ((of_key.is_empty() && exists) || (of_key == key && (exists || text(toleration, "/value") == value)))
-    })
 }

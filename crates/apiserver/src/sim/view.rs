@@ -13,7 +13,10 @@ use super::{
     resource::{NODES, PODS, Resource, Resources, SERVICES},
     world::{Entry, Texts},
 };
-use kubefold_wire::quantity::Quantity;
+use kubefold_wire::{
+    matching::{ObjectSelector, Taint},
+    quantity::Quantity,
+};
 
 /// The most that counts of a container's request, or of what a node has.
 const AMOUNT_MAX: i64 = i64::MAX / 100_000;
@@ -68,8 +71,7 @@ pub(super) struct NodePart {
     pub(super) memory: i64,
     pub(super) pods: i64,
     pub(super) unschedulable: bool,
-    /// Keys, values and effects.
-    pub(super) taints: Vec<[String; 3]>,
+    pub(super) taints: Vec<Taint>,
     /// Its address.
     pub(super) address: String,
 }
@@ -321,7 +323,6 @@ fn amount(text: &str, of: fn(&Quantity) -> i64) -> i64 {
 
 fn node_part(node: &Value) -> NodePart {
     let allocatable = |name: &str, of| amount(node["status"]["allocatable"][name].as_str().unwrap_or_default(), of);
-    let taint = |taint: &Value| ["/key", "/value", "/effect"].map(|field| text(taint, field).to_owned());
     let addresses = items(node, "/status/addresses");
     let internal = addresses.iter().find(|address| address["type"] == "InternalIP");
     NodePart {
@@ -329,42 +330,23 @@ fn node_part(node: &Value) -> NodePart {
         memory: allocatable("memory", Quantity::value),
         pods: allocatable("pods", Quantity::value),
         unschedulable: is_true(node, "/spec/unschedulable"),
-        taints: items(node, "/spec/taints").iter().map(taint).collect(),
+        taints: items(node, "/spec/taints").iter().filter_map(|taint| Taint::deserialize(taint).ok()).collect(),
         address: internal.map(|address| text(address, "/address").to_owned()).unwrap_or_default(),
     }
 }
 
-/// Says whether a label selector (`matchLabels`, `matchExpressions`) takes these labels. One without requirements takes
-/// all.
+/// Says whether a label selector takes these labels. A malformed one takes none.
 pub(super) fn selects(selector: &Value, labels: &Labels) -> bool {
-    let value_of = |name: &str| labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value);
-    let equal = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut equal = equal.map(|(name, value)| value_of(name) == value.as_str());
-    let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
-    let mut met =
-        expressions.map(|expression| meets(expression, value_of(expression["key"].as_str().unwrap_or_default())));
-    equal.all(|holds| holds) && met.all(|holds| holds)
+    ObjectSelector::of(selector).is_some_and(|selector| selector.matches(|name| value_of(labels, name)))
 }
 
-/// Says whether a label's value meets an expression of a selector, of labels or of nodes.
-pub(super) fn meets(expression: &Value, value: Option<&str>) -> bool {
-    let listed = |value: &str| expression["values"].as_array().is_some_and(|values| values.iter().any(|v| v == value));
-    let bound = || expression["values"][0].as_str().and_then(|bound| bound.parse::<i64>().ok());
-    let number = || value.and_then(|value| value.parse::<i64>().ok());
-    match expression["operator"].as_str().unwrap_or_default() {
-        "In" => value.is_some_and(listed),
-        "NotIn" => !value.is_some_and(listed),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => number().zip(bound()).is_some_and(|(number, bound)| number > bound),
-        "Lt" => number().zip(bound()).is_some_and(|(number, bound)| number < bound),
-        _ => false,
-    }
+/// The value of a label.
+pub(super) fn value_of<'a>(labels: &'a Labels, name: &str) -> Option<&'a str> {
+    labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value)
 }
 
 /// Says whether a selector of equal labels takes these labels; an empty one takes none.
 pub(super) fn selects_equal(selector: &Value, labels: &Labels) -> bool {
-    let value_of = |name: &str| labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value);
-    let pairs = selector.as_object();
-    pairs.is_some_and(|pairs| !pairs.is_empty() && pairs.iter().all(|(name, value)| value_of(name) == value.as_str()))
+    let pairs = selector.as_object().filter(|pairs| !pairs.is_empty());
+    pairs.is_some_and(|pairs| pairs.iter().all(|(name, value)| value_of(labels, name) == value.as_str()))
 }

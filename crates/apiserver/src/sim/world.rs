@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     resource::{Described, NODES, PODS, Resource, Resources, SERVICES},
-    view::{self, Labels, NodePart, Owner, Part, PodPart, Uid},
+    view::{self, Labels, NodePart, Owner, Part, PodPart, Uid, value_of},
 };
 
 /// Which object.
@@ -65,7 +65,7 @@ impl Entry {
 
     /// A label.
     pub(super) fn label(&self, name: &str) -> Option<&str> {
-        self.labels.iter().find(|(key, _)| &**key == name).map(|(_, value)| &**value)
+        value_of(&self.labels, name)
     }
 }
 

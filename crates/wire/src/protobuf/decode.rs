@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::records::{Payload, Records};
-use super::schema::{Field, Mark, Message, MessageId, Schema, Shape, Style, Value};
+use super::schema::{Field, Mark, Message, Messages, Shape, StructId, Style, Value};
 use super::values::{self, Problem};
 use super::{JSON_BYTES_MAX, NESTING_MAX, ProtobufError};
 
@@ -16,7 +16,7 @@ pub(super) type Entry<'a> = (usize, Payload<'a>);
 
 /// Prints one object.
 pub(super) struct Decoder<'a> {
-    schema: &'static Schema,
+    messages: &'static Messages,
     api_version: &'a str,
     kind: &'a str,
     out: Vec<u8>,
@@ -26,13 +26,13 @@ pub(super) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    pub(super) fn new(schema: &'static Schema, api_version: &'a str, kind: &'a str) -> Self {
-        Self { schema, api_version, kind, out: Vec::new(), path: Vec::new(), nesting: 0 }
+    pub(super) fn new(messages: &'static Messages, api_version: &'a str, kind: &'a str) -> Self {
+        Self { messages, api_version, kind, out: Vec::new(), path: Vec::new(), nesting: 0 }
     }
 
     /// Prints the message `raw` as the object that the envelope named.
     pub(super) fn object(mut self, raw: &'a [u8]) -> Result<Vec<u8>, ProtobufError> {
-        let Some(id) = self.schema.kind(self.api_version, self.kind) else {
+        let Some(id) = self.messages.kind(self.api_version, self.kind) else {
             return Err(ProtobufError::UnknownKind {
                 api_version: self.api_version.to_owned(),
                 kind: self.kind.to_owned(),
@@ -44,8 +44,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn root(&mut self, id: MessageId, raw: &'a [u8]) -> Result<(), Problem> {
-        let message = self.schema.message(id)?;
+    fn root(&mut self, id: StructId, raw: &'a [u8]) -> Result<(), Problem> {
+        let message = self.messages.message(id)?;
         self.open(b'{')?;
         self.key("kind")?;
         values::string(&mut self.out, self.kind)?;
@@ -56,8 +56,8 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn message(&mut self, id: MessageId, parts: &[&'a [u8]]) -> Result<(), Problem> {
-        let message = self.schema.message(id)?;
+    fn message(&mut self, id: StructId, parts: &[&'a [u8]]) -> Result<(), Problem> {
+        let message = self.messages.message(id)?;
         match message.style {
             Style::Object => {
                 self.open(b'{')?;
@@ -92,8 +92,8 @@ impl<'a> Decoder<'a> {
         match field.mark {
             Mark::Retired => return retired(field, group),
             Mark::InPlace => {
-                if let Value::Message(id) = field.value {
-                    let message = self.schema.message(id)?;
+                if let Value::Struct(id) = field.value {
+                    let message = self.messages.message(id)?;
                     self.fields(message, &values::parts(group)?)?;
                 }
                 return Ok(());
@@ -178,7 +178,7 @@ impl<'a> Decoder<'a> {
     /// Prints a value of which `group` are the occurrences, its zero value if there are none.
     fn value(&mut self, value: Value, group: &[Entry<'a>]) -> Result<(), Problem> {
         match value {
-            Value::Message(id) => self.message(id, &values::parts(group)?)?,
+            Value::Struct(id) => self.message(id, &values::parts(group)?)?,
             leaf => values::leaf(&mut self.out, leaf, group)?,
         }
         if self.out.len() > JSON_BYTES_MAX {
@@ -248,7 +248,7 @@ fn grouped<'e, 'a>(
 /// Accepts a retired field only where it says nothing.
 fn retired(field: &Field, group: &[Entry<'_>]) -> Result<(), Problem> {
     let silent = group.iter().all(|(_, payload)| matches!(payload, Payload::Bytes([]) | Payload::Varint(0)));
-    if silent { Ok(()) } else { Err(Problem::UnknownField(field.number)) }
+    if silent { Ok(()) } else { Err(Problem::UnknownField(field.number.unwrap_or_default())) }
 }
 
 /// Says whether Go leaves out a field that would print so. Structs are never empty to Go, and

@@ -5,12 +5,12 @@
 //! kubefold speaks JSON, so such a body is translated once, here, into what Go's own API server
 //! would print for it: same fields, same order, same omissions.
 //!
-//! The message types come from `schema.txt`, which a Go program derives from the published
-//! API packages. This module names no other room; it does no IO and reads no clock.
+//! The message types come from the one schema of built-in types ([`crate::types`]). This module does no IO and
+//! reads no clock.
 //!
 //! - `envelope`: the `k8s\0` prefix and `runtime.Unknown`
 //! - `records`: protobuf's tags, varints and lengths
-//! - `schema`: the message types
+//! - `schema`: the message types, by field number
 //! - `decode`: messages to JSON objects
 //! - `values`: the types whose JSON is written by hand in Go
 
@@ -23,11 +23,12 @@ mod tests;
 mod values;
 
 pub use records::{MalformedRecord, Payload, Records};
-pub use schema::SchemaError;
 
 use decode::Decoder;
 use envelope::{Content, Envelope};
-use schema::Schema;
+use schema::Messages;
+
+pub use crate::types::SchemaError;
 
 /// The media type of Kubernetes' protobuf encoding.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -146,7 +147,7 @@ pub enum ProtobufError {
         kind: String,
     },
     /// This build carries a broken schema; no body can be read.
-    #[error("kubefold's own protobuf schema is broken, please report it: {0}")]
+    #[error("kubefold's own schema of built-in types is broken, please report it: {0}")]
     Schema(#[from] SchemaError),
 }
 
@@ -168,6 +169,6 @@ pub fn to_json(body: &[u8]) -> Result<Vec<u8>, ProtobufError> {
         Content::Json => values::checked_json(envelope.raw)
             .map(|text| text.as_bytes().to_vec())
             .map_err(|problem| problem.at(envelope.kind, "")),
-        Content::Protobuf => Decoder::new(Schema::get()?, envelope.api_version, envelope.kind).object(envelope.raw),
+        Content::Protobuf => Decoder::new(Messages::get()?, envelope.api_version, envelope.kind).object(envelope.raw),
     }
 }

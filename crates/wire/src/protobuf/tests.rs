@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::schema::Schema;
 use super::{JSON_BYTES_MAX, ProtobufError, is_protobuf, to_json};
+use crate::types::Schema;
 
 struct Vector {
     /// apiVersion, kind and filling.
@@ -86,7 +86,7 @@ fn refused(api_version: &str, kind: &str, raw: &[u8]) -> ProtobufError {
 fn every_kind_has_its_messages() {
     let schema = Schema::get().expect("the committed schema parses");
     assert!(schema.kinds().count() > 300);
-    for (api_version, kind) in schema.kinds() {
+    for (api_version, kind, _) in schema.kinds() {
         let empty: Value = serde_json::from_str(&printed(api_version, kind, b"")).expect("JSON");
         assert_eq!((&empty["apiVersion"], &empty["kind"]), (&api_version.into(), &kind.into()));
     }

@@ -6,10 +6,11 @@ use jiff::SignedDuration;
 use jiff::civil::{DateTime, datetime};
 use serde::de::IgnoredAny;
 
-use super::ProtobufError;
 use super::decode::Entry;
 use super::records::{MalformedRecord, Payload, Records};
-use super::schema::{SchemaError, Value};
+use super::schema::Value;
+use super::{ProtobufError, SchemaError};
+use crate::{duration, golang};
 
 /// What went wrong, before it is known where.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +81,7 @@ pub(super) fn leaf(out: &mut Vec<u8>, value: Value, group: &[Entry<'_>]) -> Resu
         Value::Bool => print(out, if integer(last)? != 0 { "true" } else { "false" }),
         Value::Int32 => print(out, &int32(last)?.to_string()),
         Value::Int64 => print(out, &integer(last)?.to_string()),
-        Value::Double => print(out, &go_float(double(last)?)?),
+        Value::Double => print(out, &float(double(last)?)?),
         Value::String => string(out, last.map_or(Ok(""), text)?)?,
         Value::Bytes => match last {
             Some(payload) => string(out, &BASE64.encode(bytes(payload)?))?,
@@ -90,17 +91,17 @@ pub(super) fn leaf(out: &mut Vec<u8>, value: Value, group: &[Entry<'_>]) -> Resu
         Value::MicroTime => print(out, &micro_time(last)?),
         Value::Duration => {
             let [nanoseconds] = last_fields(&parts(group)?)?;
-            string(out, &go_duration(integer(nanoseconds)?))?;
+            string(out, &duration::print(integer(nanoseconds)?))?;
         }
         Value::Quantity => {
             let [text_field] = last_fields(&parts(group)?)?;
             string(out, quantity(text_field)?)?;
         }
         Value::IntOrString => int_or_string(out, &parts(group)?)?,
-        Value::Json => json(out, &parts(group)?)?,
+        Value::Raw | Value::Json | Value::Fields => json(out, &parts(group)?)?,
         Value::WrappedStrings if group.is_empty() => print(out, "null"),
         Value::WrappedStrings => wrapped_strings(out, &parts(group)?)?,
-        Value::Message(_) => return Err(Problem::WireType),
+        Value::Struct(_) => return Err(Problem::WireType),
     }
     Ok(())
 }
@@ -172,17 +173,11 @@ fn print(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Prints a float as `encoding/json` does: shortest, with an exponent for the far ends only.
-fn go_float(value: f64) -> Result<String, Problem> {
-    if !value.is_finite() {
-        return Err(Problem::Value("JSON has no number for NaN or infinity"));
+fn float(value: f64) -> Result<String, Problem> {
+    if value.is_finite() {
+        return Ok(golang::json_float(value));
     }
-    let size = value.abs();
-    if value == 0.0 || (1e-6..1e21).contains(&size) {
-        return Ok(value.to_string());
-    }
-    let text = format!("{value:e}");
-    Ok(if size >= 1e21 { text.replace('e', "e+") } else { text })
+    Err(Problem::Value("JSON has no number for NaN or infinity"))
 }
 
 /// Seconds of 0001-01-01T00:00:00Z, which Go takes for "not set".
@@ -234,35 +229,6 @@ fn format_time(seconds: i64, nanos: i32, format: &str) -> Result<String, Problem
     // Not jiff's Timestamp, which ends a day before the year 9999 does.
     let time = UNIX_EPOCH.checked_add(SignedDuration::new(seconds, nanos)).map_err(|_| OUT_OF_RANGE)?;
     Ok(time.strftime(format).to_string())
-}
-
-/// Prints nanoseconds as Go's `time.Duration.String`: "1h30m0.5s", "1.5µs", "0s".
-fn go_duration(nanoseconds: i64) -> String {
-    let sign = if nanoseconds < 0 { "-" } else { "" };
-    let size = nanoseconds.unsigned_abs();
-    match size {
-        0 => "0s".to_owned(),
-        1..1_000 => format!("{sign}{size}ns"),
-        1_000..1_000_000 => format!("{sign}{}µs", decimal(size, 3)),
-        1_000_000..1_000_000_000 => format!("{sign}{}ms", decimal(size, 6)),
-        _ => {
-            let minutes = size / 60_000_000_000;
-            let seconds = decimal(size % 60_000_000_000, 9);
-            match (minutes / 60, minutes % 60) {
-                (0, 0) => format!("{sign}{seconds}s"),
-                (0, minutes) => format!("{sign}{minutes}m{seconds}s"),
-                (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}s"),
-            }
-        }
-    }
-}
-
-/// Prints `value` divided by ten to the power of `places`, without trailing zeros.
-fn decimal(value: u64, places: u32) -> String {
-    let scale = 10_u64.pow(places);
-    let width = usize::try_from(places).unwrap_or_default();
-    let text = format!("{}.{:0width$}", value / scale, value % scale);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Returns a quantity as it was sent: Go's encoder has made it canonical, and others may write

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use crate::{
+    golang,
     scan::Scanner,
     selector::{
         CLUSTER_LABEL, SelectorError,
@@ -227,14 +228,14 @@ impl<'t> Parser<'t, '_> {
         for (at, value) in values.iter().enumerate().filter(|_| compares) {
             if value.text.parse::<i64>().is_err() {
                 wrong.push(format!(
-                    "values[{at}]: Invalid value: {:?}: for 'Gt', 'Lt' operators, the value must be an integer",
-                    value.text
+                    "values[{at}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                    golang::quoted(&value.text)
                 ));
             }
         }
         for (at, (value, word)) in values.iter().zip(&words).enumerate() {
             if let Some(what) = check_value(&value.text) {
-                wrong.push(format!("values[{at}][{key}]: Invalid value: {word:?}: {what}"));
+                wrong.push(format!("values[{at}][{key}]: Invalid value: {}: {what}", golang::quoted(word)));
             }
         }
         match wrong.as_slice() {

@@ -12,7 +12,6 @@ use std::borrow::Cow;
 
 pub use field::{FieldSelector, Subject};
 pub use label::LabelSelector;
-pub use validity::{key_faults, value_faults};
 
 /// The virtual label that names an object's member.
 pub const CLUSTER_LABEL: &str = "kubefold.io/cluster";

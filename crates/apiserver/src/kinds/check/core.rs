@@ -9,9 +9,10 @@ use super::{
     Errors, Path, address,
     metadata::{self, immutable},
     pod, resources,
-    words::{self, PORT, data_key, dns_label, dns_subdomain, qualified_name},
+    words::{self, PORT},
 };
 use crate::kinds::doc::Doc;
+use kubefold_wire::names::{NameRule, config_key, dns_label, dns_subdomain, qualified_name};
 
 const DATA_BYTES_MAX: usize = 1024 * 1024;
 const WHEN_IMMUTABLE: &str = "field is immutable when `immutable` is set";
@@ -20,14 +21,14 @@ pub(in crate::kinds) fn config_map(object: &Value, errors: &mut Errors) {
     let mut bytes = 0;
     for (key, value) in object.entries("data") {
         let at = Path::new("data").key(key);
-        errors.all_invalid(&at, key, &data_key(key));
+        errors.all_invalid(&at, key, &config_key(key));
         if object.at("binaryData").is_some_and(|binary| binary.get(key).is_some()) {
             errors.invalid(&at, &**key, "duplicate of key present in binaryData");
         }
         bytes += value.as_str().map_or(0, str::len);
     }
     for (key, value) in object.entries("binaryData") {
-        errors.all_invalid(&Path::new("binaryData").key(key), key, &data_key(key));
+        errors.all_invalid(&Path::new("binaryData").key(key), key, &config_key(key));
         bytes += decoded(value).len();
     }
     if bytes > DATA_BYTES_MAX {
@@ -42,7 +43,7 @@ fn decoded(value: &Value) -> Vec<u8> {
 pub(in crate::kinds) fn config_map_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
     frozen(new, old, &["data", "binaryData"], errors);
-    metadata::check(new, true, dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     config_map(new, errors);
 }
 
@@ -62,7 +63,7 @@ pub(in crate::kinds) fn secret(object: &Value, errors: &mut Errors) {
     let at = Path::new("data");
     let mut bytes = 0;
     for (key, value) in object.entries("data") {
-        errors.all_invalid(&at.key(key), key, &data_key(key));
+        errors.all_invalid(&at.key(key), key, &config_key(key));
         bytes += decoded(value).len();
     }
     if bytes > DATA_BYTES_MAX {
@@ -120,13 +121,13 @@ pub(in crate::kinds) fn secret_update(new: &Value, old: &Value, errors: &mut Err
     metadata::check_update(new, old, errors);
     immutable(new, old, "type", errors);
     frozen(new, old, &["data"], errors);
-    metadata::check(new, true, dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     secret(new, errors);
 }
 
 pub(in crate::kinds) fn account_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
-    metadata::check(new, true, dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
 }
 
 pub(in crate::kinds) fn namespace(object: &Value, errors: &mut Errors) {
@@ -299,7 +300,7 @@ fn limit_order(limit: &Value, at: &Path, errors: &mut Errors) {
 
 pub(in crate::kinds) fn limit_range_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
-    metadata::check(new, true, dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     limit_range(new, errors);
 }
 
@@ -342,6 +343,6 @@ pub(in crate::kinds) fn endpoints(object: &Value, errors: &mut Errors) {
 
 pub(in crate::kinds) fn endpoints_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
-    metadata::check(new, true, dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     endpoints(new, errors);
 }

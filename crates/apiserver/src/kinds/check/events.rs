@@ -4,11 +4,9 @@
 
 use serde_json::Value;
 
-use super::{
-    Errors, Path, metadata,
-    words::{IMMUTABLE, dns_subdomain, qualified_name},
-};
+use super::{Errors, Path, metadata, words::IMMUTABLE};
 use crate::kinds::{convert, doc::Doc};
+use kubefold_wire::names::{NameRule, dns_subdomain, qualified_name};
 
 pub(in crate::kinds) fn check(event: &Value, errors: &mut Errors) {
     legacy(event, "reportingComponent", errors);
@@ -57,7 +55,7 @@ fn legacy(event: &Value, reporter: &str, errors: &mut Errors) {
 pub(in crate::kinds) fn check_new(event: &Value, errors: &mut Errors) {
     let event = convert::event_to_core(event.clone());
     legacy(&event, "reportingController", errors);
-    metadata::check(&event, true, dns_subdomain, errors);
+    metadata::check(&event, true, NameRule::Subdomain, errors);
     series(&event, errors);
     if !event.has("eventTime") {
         errors.required(&Path::new("eventTime"), "");

@@ -5,12 +5,15 @@
 use serde_json::Value;
 
 use super::{
-    Errors, Path, cron,
+    Errors, Path,
     metadata::{self, immutable, nonnegative},
     pod, selector,
-    words::dns_label,
 };
-use crate::kinds::{doc::Doc, put};
+use crate::{
+    cron::Schedule,
+    kinds::{doc::Doc, put},
+};
+use kubefold_wire::names::dns_label;
 
 fn spec_of(object: &Value) -> &Value {
     object.get("spec").unwrap_or(&Value::Null)
@@ -191,8 +194,8 @@ fn cron_spec(object: &Value, old: Option<&Value>, errors: &mut Errors) {
     match spec.text("schedule") {
         "" => errors.required(&there, ""),
         schedule => {
-            if let Err(why) = cron::check(schedule) {
-                errors.invalid(&there, schedule, &why);
+            if let Err(why) = Schedule::parse(schedule) {
+                errors.invalid(&there, schedule, &why.to_string());
             }
             let allowed = old.is_some_and(|old| old.text("spec.schedule").contains("TZ"));
             if schedule.contains("TZ") && !allowed {

@@ -6,15 +6,13 @@ use serde_json::Value;
 
 use super::{
     Errors, Path,
-    words::{IMMUTABLE, NEGATIVE, dns_label, label_value, masked, qualified_name},
+    words::{IMMUTABLE, NEGATIVE},
 };
 use crate::kinds::doc::Doc;
+use kubefold_wire::names::{NameRule, dns_label, label_value, qualified_name};
 
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 const MANAGER_BYTES_MAX: usize = 128;
-
-/// What may be wrong with a name.
-pub(in crate::kinds) type NameRule = fn(&str) -> Vec<String>;
 
 /// Kinds whose finalizers may have any name.
 const FREE: [&str; 10] = [
@@ -61,11 +59,11 @@ fn check_common(object: &Value, namespaced: bool, name: NameRule, errors: &mut E
     let metadata = object.get("metadata").unwrap_or(&empty);
     let prefix = metadata.text("generateName");
     if !prefix.is_empty() {
-        errors.all_invalid(&at.child("generateName"), prefix, &name(&masked(prefix)));
+        errors.all_invalid(&at.child("generateName"), prefix, &name.wrong_prefix(prefix));
     }
     match metadata.text("name") {
         "" => errors.required(&at.child("name"), "name or generateName is required"),
-        given => errors.all_invalid(&at.child("name"), given, &name(given)),
+        given => errors.all_invalid(&at.child("name"), given, &name.wrong(given)),
     }
     common(metadata, namespaced, &at, errors);
 }
@@ -98,7 +96,7 @@ fn common(metadata: &Value, namespaced: bool, at: &Path, errors: &mut Errors) {
 
 /// What an update of any kind is checked for before its own.
 pub(in crate::kinds) fn check_update_common(new: &Value, old: &Value, namespaced: bool, errors: &mut Errors) {
-    check_common(new, namespaced, super::words::path_segment, errors);
+    check_common(new, namespaced, NameRule::PathSegment, errors);
     check_changes(new, old, errors);
 }
 

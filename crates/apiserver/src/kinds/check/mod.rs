@@ -4,7 +4,6 @@
 
 mod address;
 pub(super) mod core;
-mod cron;
 pub(super) mod events;
 pub(super) mod field;
 pub(super) mod job;
@@ -19,4 +18,5 @@ pub(super) mod storage;
 pub(super) mod words;
 pub(super) mod workload;
 
-pub(super) use field::{Errors, Path, internal};
+pub(super) use field::internal;
+pub(super) use kubefold_wire::invalid::{Errors, Path};

@@ -8,9 +8,12 @@ use super::{
     Errors, Path, address,
     metadata::{self, immutable},
     pod, selector,
-    words::{PORT, dns_label, dns_subdomain, path_segment, port_name, qualified_name, wildcard_subdomain},
+    words::PORT,
 };
 use crate::kinds::doc::Doc;
+use kubefold_wire::names::{
+    NameRule, dns_label, dns_subdomain, path_segment, port_name, qualified_name, wildcard_subdomain,
+};
 
 const CLASS: &str = "kubernetes.io/ingress.class";
 
@@ -142,7 +145,7 @@ fn reference(reference: &Value, at: &Path, errors: &mut Errors) {
 
 pub(in crate::kinds) fn ingress_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
-    metadata::check(new, true, dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     ingress_spec(new, errors);
 }
 
@@ -176,7 +179,7 @@ pub(in crate::kinds) fn ingress_class(object: &Value, errors: &mut Errors) {
 pub(in crate::kinds) fn ingress_class_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
     immutable(new, old, "spec.controller", errors);
-    metadata::check(new, false, dns_subdomain, errors);
+    metadata::check(new, false, NameRule::Subdomain, errors);
     ingress_class(new, errors);
 }
 
@@ -350,7 +353,7 @@ fn slice_ports(object: &Value, errors: &mut Errors) {
 }
 
 pub(in crate::kinds) fn slice_update(new: &Value, old: &Value, errors: &mut Errors) {
-    metadata::check(new, true, dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     slice(new, errors);
     immutable(new, old, "addressType", errors);
 }

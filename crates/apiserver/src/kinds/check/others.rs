@@ -8,10 +8,10 @@ use super::{
     Errors, Path,
     metadata::{self, immutable},
     resources, selector,
-    words::{dns_label, dns_subdomain, path_segment},
     workload::{amount_or_percent, at_most_all},
 };
 use crate::kinds::doc::Doc;
+use kubefold_wire::names::{NameRule, dns_label, dns_subdomain, path_segment};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -105,7 +105,7 @@ fn binding(object: &Value, namespaced: bool, errors: &mut Errors) {
 
 pub(in crate::kinds) fn access_update(new: &Value, old: &Value, errors: &mut Errors) {
     let namespaced = matches!(new.text("kind"), "Role" | "RoleBinding");
-    metadata::check(new, namespaced, path_segment, errors);
+    metadata::check(new, namespaced, NameRule::PathSegment, errors);
     access(new, errors);
     metadata::check_update(new, old, errors);
     if new.at("roleRef") != old.at("roleRef") {

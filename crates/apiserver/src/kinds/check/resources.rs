@@ -4,11 +4,9 @@
 
 use serde_json::Value;
 
-use super::{
-    Errors, Path,
-    words::{NEGATIVE, qualified_name},
-};
+use super::{Errors, Path, words::NEGATIVE};
 use crate::kinds::doc::Doc;
+use kubefold_wire::names::qualified_name;
 use kubefold_wire::quantity::Quantity;
 
 const STANDARD: [&str; 20] = [

@@ -4,11 +4,12 @@
 
 use serde_json::Value;
 
-use super::{
-    Errors, Path, metadata,
-    words::{label_value, qualified_name},
-};
+use super::{Errors, Path, metadata};
 use crate::kinds::doc::Doc;
+use kubefold_wire::{
+    matching::ObjectSelector,
+    names::{label_value, qualified_name},
+};
 
 /// A `LabelSelector`.
 pub(in crate::kinds) fn check(selector: Option<&Value>, at: &Path, errors: &mut Errors) {
@@ -40,9 +41,9 @@ fn check_requirement(requirement: &Value, at: &Path, errors: &mut Errors) {
     }
 }
 
-/// Says whether it selects by anything.
+/// Says whether it selects by nothing.
 pub(in crate::kinds) fn is_empty(selector: &Value) -> bool {
-    selector.entries("matchLabels").next().is_none() && selector.items("matchExpressions").is_empty()
+    ObjectSelector::of(selector).is_some_and(|selector| selector.is_empty())
 }
 
 /// Says whether it can be understood at all.
@@ -55,15 +56,5 @@ pub(in crate::kinds) fn parses(selector: &Value) -> bool {
 /// Says whether it selects an object with these labels.
 pub(in crate::kinds) fn matches(selector: &Value, labels: Option<&Value>) -> bool {
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
-    selector.entries("matchLabels").all(|(key, value)| label(key) == value.as_str())
-        && selector.items("matchExpressions").iter().all(|requirement| {
-            let found = label(requirement.text("key"));
-            let listed = found.is_some_and(|found| requirement.items("values").iter().any(|value| value == found));
-            match requirement.text("operator") {
-                "In" => listed,
-                "NotIn" => !listed,
-                "Exists" => found.is_some(),
-                _ => found.is_none(),
-            }
-        })
+    ObjectSelector::of(selector).is_some_and(|selector| selector.matches(label))
 }

@@ -4,14 +4,12 @@
 
 use serde_json::Value;
 
-use super::{
-    Errors, Path, address, metadata, pod,
-    words::{PORT, dns_label, dns_subdomain, qualified_name},
-};
+use super::{Errors, Path, address, metadata, pod, words::PORT};
 use crate::kinds::{
     doc::Doc,
     service::{is_exposed, is_headless, needs_health_check},
 };
+use kubefold_wire::names::{dns_label, dns_subdomain, qualified_name};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 

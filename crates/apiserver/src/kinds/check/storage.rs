@@ -4,13 +4,9 @@
 
 use serde_json::Value;
 
-use super::{
-    Errors, Path, metadata,
-    metadata::immutable,
-    pod, resources, selector,
-    words::{dns_subdomain, qualified_name},
-};
+use super::{Errors, Path, metadata, metadata::immutable, pod, resources, selector};
 use crate::kinds::{doc::Doc, put};
+use kubefold_wire::names::{NameRule, dns_subdomain, qualified_name};
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const SOURCES: [&str; 22] = [
@@ -106,7 +102,7 @@ fn data_source(source: &Value, at: &Path, errors: &mut Errors) {
 
 pub(in crate::kinds) fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
-    metadata::check(new, true, dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     claim(new, errors);
     let empty = Value::Null;
     let before = old.get("spec").unwrap_or(&empty);
@@ -217,7 +213,7 @@ fn source(spec: &Value, has_affinity: bool, at: &Path, errors: &mut Errors) {
 }
 
 pub(in crate::kinds) fn volume_update(new: &Value, old: &Value, errors: &mut Errors) {
-    metadata::check(new, false, dns_subdomain, errors);
+    metadata::check(new, false, NameRule::Subdomain, errors);
     volume(new, errors);
     let source = |object: &Value| -> Vec<Option<Value>> {
         SOURCES.iter().map(|kind| object.at("spec").and_then(|spec| spec.at(kind)).cloned()).collect()
@@ -298,7 +294,7 @@ pub(in crate::kinds) fn attachment(object: &Value, errors: &mut Errors) {
 }
 
 pub(in crate::kinds) fn attachment_update(new: &Value, old: &Value, errors: &mut Errors) {
-    metadata::check(new, false, dns_subdomain, errors);
+    metadata::check(new, false, NameRule::Subdomain, errors);
     attachment(new, errors);
     immutable(new, old, "spec", errors);
 }

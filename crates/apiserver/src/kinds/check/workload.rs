@@ -8,9 +8,9 @@ use super::{
     Errors, Path, internal,
     metadata::{self, immutable, nonnegative},
     pod, selector, storage,
-    words::{dns_label, percent},
 };
 use crate::kinds::{doc::Doc, put};
+use kubefold_wire::names::{NameRule, dns_label, percent};
 
 fn spec_of(object: &Value) -> &Value {
     object.get("spec").unwrap_or(&Value::Null)
@@ -376,7 +376,7 @@ pub(in crate::kinds) fn revision(object: &Value, errors: &mut Errors) {
 
 pub(in crate::kinds) fn revision_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
-    metadata::check(new, true, super::words::dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     nonnegative(new.number("revision"), &Path::new("revision"), errors);
     immutable(new, old, "data", errors);
 }

@@ -6,17 +6,17 @@
 mod core;
 mod workload;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{
-    doc::{Doc, fill, fill_empty, inner, items_mut},
-    form::FORMS,
-};
+use super::doc::{Doc, fill, fill_empty, inner, items_mut};
+use crate::schema::{GoKind, Type, visit};
+use kubefold_wire::quantity::Quantity;
 
 /// Fills in a whole object of a type that is in its form.
-pub(super) fn apply(type_name: &str, object: &mut Value) {
-    FORMS.visit(type_name, object, &mut |name, value| {
-        let Some((group, name)) = name.rsplit_once('.') else { return };
+pub(super) fn apply(typed: Type<'_>, object: &mut Value) {
+    visit(typed, object, &mut |typed, value| {
+        round_resource_lists(typed, value);
+        let Some((group, name)) = typed.name().and_then(|name| name.rsplit_once('.')) else { return };
         match group {
             "io.k8s.api.core.v1" => core::apply(name, value),
             "io.k8s.api.apps.v1" | "io.k8s.api.batch.v1" => workload::apply(name, value),
@@ -26,6 +26,20 @@ pub(super) fn apply(type_name: &str, object: &mut Value) {
             _ => others(name, value),
         }
     });
+}
+
+/// Amounts of resources are no finer than a thousandth. Source: `SetDefaults_ResourceList`.
+fn round_resource_lists(typed: Type<'_>, value: &mut Value) {
+    let Some(object) = value.as_object_mut() else { return };
+    let is_quantity = |values: Type<'_>| values.go().is_some_and(|go| go.kind == GoKind::Quantity);
+    for (field, _) in typed.fields().filter(|(_, typed)| typed.values().is_some_and(is_quantity)) {
+        let amounts = object.get_mut(&field.name).and_then(Value::as_object_mut);
+        for amount in amounts.into_iter().flat_map(Map::values_mut) {
+            if let Some(quantity) = amount.as_str().and_then(|text| Quantity::parse(text).ok()) {
+                *amount = quantity.rounded_to_milli().to_string().into();
+            }
+        }
+    }
 }
 
 fn others(name: &str, value: &mut Value) {

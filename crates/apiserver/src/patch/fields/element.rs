@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 
+use kubefold_wire::golang;
 use serde_json::{Number, Value};
-
-use crate::patch::go;
 
 /// One step from a value to a part of it. The order is that of `managedFields`.
 #[derive(Clone, Debug)]
@@ -67,12 +66,26 @@ impl std::fmt::Display for Element {
         match self {
             Self::Field(name) => write!(out, ".{name}"),
             Self::Key(fields) => {
-                let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", go::json(value))).collect();
+                let fields: Vec<_> =
+                    fields.iter().map(|(name, value)| format!("{name}={}", shown_value(value))).collect();
                 write!(out, "[{}]", fields.join(","))
             }
-            Self::Value(value) => write!(out, "[={}]", go::json(value)),
+            Self::Value(value) => write!(out, "[={}]", shown_value(value)),
             Self::Index(index) => write!(out, "[{index}]"),
         }
+    }
+}
+
+/// A value as structured-merge-diff prints it.
+///
+/// Source: structured-merge-diff `value/value.go`, `ToString`.
+fn shown_value(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::String(text) => golang::quoted(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(shown_value).collect::<Vec<_>>().join(",")),
+        Value::Object(fields) => fields.iter().map(|(name, value)| format!("{name}={}", shown_value(value))).collect(),
+        scalar => golang::plain(scalar),
     }
 }
 

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
+use kubefold_wire::golang;
 use serde_json::{Map, Value};
 
-use super::{super::go, Element, Set};
+use super::{Element, Set};
 
 /// Sets nested deeper than this are not read: no object is as deep, and the walk is recursive.
 const DEPTH_MAX: usize = 512;
@@ -66,11 +67,12 @@ impl Element {
         match self {
             Self::Field(name) => format!("f:{name}"),
             Self::Key(fields) => {
-                let each = |(name, value): &(String, Value)| format!("{}:{}", go::quoted(name), go::json(value));
+                let each =
+                    |(name, value): &(String, Value)| format!("{}:{}", Value::from(name.as_str()), golang::json(value));
                 let fields: Vec<String> = fields.iter().map(each).collect();
                 format!("k:{{{}}}", fields.join(","))
             }
-            Self::Value(value) => format!("v:{}", go::json(value)),
+            Self::Value(value) => format!("v:{}", golang::json(value)),
             Self::Index(index) => format!("i:{index}"),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kubefold_wire::golang;
 use serde_json::{Map, Value};
 
 use crate::patch::{Subject, fields::Set};
@@ -83,10 +84,10 @@ impl Owner {
     ///
     /// Source: kubernetes/apimachinery `managedfields/internal/conflict.go`, `printManager`.
     pub(crate) fn shown(&self) -> String {
-        let mut shown = crate::patch::go::quoted(&self.manager);
+        let mut shown = golang::quoted(&self.manager);
         if !self.subresource.is_empty() {
             shown.push_str(" with subresource ");
-            shown.push_str(&crate::patch::go::quoted(&self.subresource));
+            shown.push_str(&golang::quoted(&self.subresource));
         }
         if self.operation == Operation::Update {
             shown.push_str(" using ");

@@ -120,10 +120,8 @@ pub fn manager_of(field_manager: &str, user_agent: &str) -> String {
 /// Source: kubernetes/apimachinery `pkg/apis/meta/v1/validation/validation.go`, `ValidateManagedFields`.
 pub fn validate(object: &Value) -> Vec<Cause> {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let cause = |index: usize, field: &str, value: &Value, why: &str| Cause {
-        reason: "FieldValueInvalid".to_owned(),
-        message: format!("Invalid value: {value}: {why}"),
-        field: format!("metadata.managedFields[{index}].{field}"),
+    let cause = |index: usize, field: &str, value: &Value, why: &str| {
+        Cause::invalid(format!("metadata.managedFields[{index}].{field}"), &value.to_string(), why)
     };
     let mut causes = Vec::new();
     for (index, entry) in entries.into_iter().flatten().enumerate() {

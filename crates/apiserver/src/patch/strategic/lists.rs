@@ -1,12 +1,13 @@
 //! Lists in a strategic merge patch.
 
+use kubefold_wire::golang;
 use serde_json::Value;
 
 use super::{
-    super::{PatchError, fields::same, go},
+    super::{PatchError, fields::same},
     DIRECTIVE, SET_ORDER, field, merge_objects,
 };
-use crate::schema::{Shape, Type, go_type};
+use crate::schema::{Shape, Type};
 
 /// A list of an object, by its type.
 #[derive(Clone, Copy)]
@@ -114,8 +115,8 @@ impl<'a> List<'a> {
                     let (patch, order) = (Value::from(patch.to_vec()), Value::from(order.to_vec()));
                     return Err(PatchError::unforeseen(format!(
                         "The order in patch list:\n{}\n doesn't match {SET_ORDER} list:\n{}\n",
-                        go::plain(&patch),
-                        go::plain(&order)
+                        golang::plain(&patch),
+                        golang::plain(&order)
                     )));
                 };
                 let equal = match self.key {
@@ -136,7 +137,7 @@ pub(super) fn array(value: Value) -> Result<Vec<Value>, PatchError> {
     match value {
         Value::Array(items) => Ok(items),
         other => {
-            let message = format!("expected a []interface {{}}, but received a {}", go_type(&other));
+            let message = format!("expected a []interface {{}}, but received a {}", golang::type_name(&other));
             Err(PatchError::unforeseen(message))
         }
     }
@@ -144,11 +145,11 @@ pub(super) fn array(value: Value) -> Result<Vec<Value>, PatchError> {
 
 fn key_of<'v>(item: &'v Value, key: &str) -> Result<&'v Value, PatchError> {
     let Value::Object(fields) = item else {
-        let kind = go_type(item);
+        let kind = golang::type_name(item);
         return Err(PatchError::unforeseen(format!("expected a map[string]interface {{}}, but received a {kind}")));
     };
     fields.get(key).ok_or_else(|| {
-        let item = go::plain(item);
+        let item = golang::plain(item);
         PatchError::unforeseen(format!("map: {item} does not contain declared merge key: {key}"))
     })
 }
@@ -175,7 +176,7 @@ pub(super) fn are_objects(lists: [&[Value]; 2]) -> Result<bool, PatchError> {
         return Err(PatchError::unprocessable());
     }
     if items.any(|item| std::mem::discriminant(item) != std::mem::discriminant(first)) {
-        let lists: Vec<String> = lists.iter().map(|list| go::plain(&Value::from(list.to_vec()))).collect();
+        let lists: Vec<String> = lists.iter().map(|list| golang::plain(&Value::from(list.to_vec()))).collect();
         let lists = lists.join(" ");
         return Err(PatchError::unforeseen(format!("list element types are not identical: [{lists}]")));
     }

@@ -1,12 +1,10 @@
 //! A type, as ownership of fields looks at it.
 
+use kubefold_wire::golang;
 use serde_json::Value;
 
-use super::{
-    super::{fields::Element, go},
-    Fault, Faults, fault,
-};
-use crate::schema::{self, Topology, Type, go_type};
+use super::{super::fields::Element, Fault, Faults, fault};
+use crate::schema::{self, Topology, Type};
 
 /// The type of a value, as far as it is known.
 #[derive(Clone, Copy)]
@@ -221,7 +219,7 @@ impl<'a> List<'a> {
         };
         let mut fields: Vec<(String, Value)> = keys.iter().filter_map(value).collect();
         if fields.is_empty() && !keys.is_empty() {
-            let keys: Vec<String> = keys.iter().map(|key| go::quoted(key)).collect();
+            let keys: Vec<String> = keys.iter().map(|key| golang::quoted(key)).collect();
             let keys = keys.join(" ");
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default values for any key fields)"
@@ -244,17 +242,17 @@ impl Scalar {
         let is_scalar = !value.is_object() && !value.is_array();
         match self {
             Self::Number if !value.is_number() => {
-                Some(fault(format!("{prefix}expected numeric (int or float), got {}", go_type(value))))
+                Some(fault(format!("{prefix}expected numeric (int or float), got {}", golang::type_name(value))))
             }
             Self::Text if !value.is_string() => {
-                let got = go::syntax(value);
+                let got = golang::syntax(value);
                 Some(fault(format!("{prefix}expected string, got &value.valueUnstructured{{Value:{got}}}")))
             }
             Self::Truth if !value.is_boolean() => {
-                Some(fault(format!("{prefix}expected boolean, got &{{{}}}", go::plain(value))))
+                Some(fault(format!("{prefix}expected boolean, got &{{{}}}", golang::plain(value))))
             }
             Self::Any if !is_scalar => {
-                Some(fault(format!("{prefix}expected any scalar, got &{{{}}}", go::plain(value))))
+                Some(fault(format!("{prefix}expected any scalar, got &{{{}}}", golang::plain(value))))
             }
             _ => None,
         }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use kubefold_wire::golang;
 use serde_json::Value;
 
 use super::{
-    super::{fields::Element, go},
+    super::fields::Element,
     Faults, fault,
     shape::{Atom, List, Map, Shape},
     within,
@@ -27,12 +28,12 @@ pub(crate) fn validate(shape: Shape<'_>, value: &Value, duplicates: Duplicates) 
         Atom::List(list) => match value {
             Value::Null => Vec::new(),
             Value::Array(items) => validate_items(list, items, duplicates),
-            value => vec![fault(format!("expected list, got &{{{}}}", go::plain(value)))],
+            value => vec![fault(format!("expected list, got &{{{}}}", golang::plain(value)))],
         },
         Atom::Map(map) => match value {
             Value::Null => Vec::new(),
             Value::Object(fields) => validate_fields(map, fields, duplicates),
-            value => vec![fault(format!("expected map, got &{{{}}}", go::plain(value)))],
+            value => vec![fault(format!("expected map, got &{{{}}}", golang::plain(value)))],
         },
     }
 }

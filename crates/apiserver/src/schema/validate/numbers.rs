@@ -1,9 +1,10 @@
 //! Numbers, and values as Kubernetes prints them in errors.
 
+use kubefold_wire::golang;
 use serde_json::{Number, Value};
 
 use super::{Found, cause, general, invalid};
-use crate::schema::{Checks, text::go_quoted};
+use crate::schema::Checks;
 
 pub(super) fn check(checks: &Checks, number: &Number, path: &str) -> Found {
     let mut found = Found::default();
@@ -18,7 +19,7 @@ pub(super) fn check(checks: &Checks, number: &Number, path: &str) -> Found {
     }
     // A whole number is held to the whole part of a bound.
     let bound = |bound: f64| if whole.is_some() { bound.trunc() } else { bound };
-    let printed = |bound: f64| if whole.is_some() { format!("{bound:.0}") } else { go_float(bound) };
+    let printed = |bound: f64| if whole.is_some() { format!("{bound:.0}") } else { golang::float(bound) };
     if let Some(least) = checks.minimum.map(bound) {
         let (fails, words) = if checks.exclusive_minimum {
             (value <= least, "greater than")
@@ -65,14 +66,14 @@ fn multiple(whole: Option<i64>, value: f64, factor: f64, path: &str, shown: &str
     // A whole number is held to the whole part of the factor, which may be nothing.
     let factor = if whole.is_some() { factor.trunc() } else { factor };
     if factor <= 0.0 {
-        let words = format!("factor MultipleOf declared for {path} must be positive: {}", go_float(factor));
-        found.add(cause("FieldValueInvalid", format!("Invalid value: {}: {words}", go_float(factor)), path));
+        let words = format!("factor MultipleOf declared for {path} must be positive: {}", golang::float(factor));
+        found.add(cause("FieldValueInvalid", format!("Invalid value: {}: {words}", golang::float(factor)), path));
         return;
     }
     let times = if factor < 1.0 { 1.0 / factor * value } else { value / factor };
     let is_whole = (times - times.round()).abs() <= 1e-9 * times.abs().max(1.0);
     if !is_whole {
-        found.add(invalid(path, shown, &format!("should be a multiple of {}", go_float(factor))));
+        found.add(invalid(path, shown, &format!("should be a multiple of {}", golang::float(factor))));
     }
 }
 
@@ -81,35 +82,11 @@ fn multiple(whole: Option<i64>, value: f64, factor: f64, path: &str, shown: &str
 /// Source: kubernetes/apimachinery `pkg/util/validation/field/errors.go`.
 pub fn bad_value(value: &Value) -> String {
     match value {
-        Value::String(text) => go_quoted(text),
-        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
-        Value::Object(_) | Value::Array(_) => sorted(value).to_string(),
+        Value::String(text) => golang::quoted(text),
+        Value::Number(number) if number.is_f64() => golang::float(number.as_f64().unwrap_or_default()),
+        Value::Object(_) | Value::Array(_) => golang::json(value),
         other => other.to_string(),
     }
-}
-
-fn sorted(value: &Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let mut entries: Vec<_> = object.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
-            entries.sort_by(|left, right| left.0.cmp(&right.0));
-            Value::Object(entries.into_iter().collect())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
-        other => other.clone(),
-    }
-}
-
-/// A number as Go's `%v` prints it: `1e+06`, `0.5`.
-fn go_float(number: f64) -> String {
-    let text = format!("{number:e}");
-    let Some((digits, exponent)) = text.split_once('e') else { return text };
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    if (-4..6).contains(&exponent) {
-        return format!("{number}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
 /// Equal, whatever form numbers have.

@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::{
-    super::{internal, selector, words::label_value},
+    super::{internal, selector},
     Doc, Errors, Path, one_of, qualified_name,
 };
+use kubefold_wire::names::label_value;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{
-    super::internal,
-    super::words::{PORT, data_key, dns_subdomain, environment_name, masked, port_name},
-    Doc, Errors, Path, dns_label, one_of, probe, resources,
-};
+use super::{super::internal, super::words::PORT, Doc, Errors, Path, dns_label, one_of, probe, resources};
+use kubefold_wire::names::{config_key, dns_subdomain, environment_name, masked, port_name};
 
 const RESOURCES: [&str; 6] = [
     "limits.cpu",
@@ -233,7 +230,7 @@ fn key_reference(reference: &Value, at: &Path, errors: &mut Errors) {
     errors.all_invalid(&at.child("name"), name, &dns_subdomain(name));
     match reference.text("key") {
         "" => errors.required(&at.child("key"), ""),
-        key => errors.all_invalid(&at.child("key"), key, &data_key(key)),
+        key => errors.all_invalid(&at.child("key"), key, &config_key(key)),
     }
 }
 

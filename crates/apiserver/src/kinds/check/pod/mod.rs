@@ -8,11 +8,9 @@ mod volume;
 
 use serde_json::Value;
 
-use super::{
-    Errors, Path, metadata, resources,
-    words::{dns_label, dns_subdomain, qualified_name},
-};
+use super::{Errors, Path, metadata, resources};
 use crate::kinds::doc::Doc;
+use kubefold_wire::names::{dns_label, dns_subdomain, qualified_name};
 
 pub(super) use affinity::node_selector;
 pub(in crate::kinds) use affinity::node_taints;

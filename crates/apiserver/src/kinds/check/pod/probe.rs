@@ -3,12 +3,10 @@
 use serde_json::Value;
 
 use super::{
-    super::{
-        metadata::nonnegative,
-        words::{PORT, header_name, port_name},
-    },
+    super::{metadata::nonnegative, words::PORT},
     Doc, Errors, Path,
 };
+use kubefold_wire::names::{header_name, port_name};
 
 /// The probes and the lifecycle of a container.
 pub(super) fn all(container: &Value, grace: Option<i64>, at: &Path, errors: &mut Errors) {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{super::metadata, Doc, Errors, Path, affinity, body};
+use kubefold_wire::names::NameRule;
 
 const UPDATABLE: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
@@ -12,7 +13,7 @@ const UPDATABLE: &str = "pod updates may not change fields other than \
 /// An update of a pod.
 pub(in crate::kinds) fn check_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check_update(new, old, errors);
-    metadata::check(new, true, super::dns_subdomain, errors);
+    metadata::check(new, true, NameRule::Subdomain, errors);
     body(new, errors);
     let at = Path::new("spec");
     let empty = Value::Null;

@@ -2,6 +2,7 @@
 //!
 //! The words for what is wrong are those of Go's scanner. Source: Go `encoding/json/scanner.go`.
 
+use crate::golang;
 use serde_json::{Map, Number, Value};
 
 /// Lists and objects inside each other. Go allows 10,000; ours live on a stack.
@@ -285,49 +286,9 @@ fn quoted(byte: u8) -> String {
         b'\'' => r"'\''".to_owned(),
         b'"' => "'\"'".to_owned(),
         byte => {
-            let text = go_quoted(&char::from(byte).to_string());
+            let text = golang::quoted(&char::from(byte).to_string());
             format!("'{}'", text.trim_matches('"'))
         }
-    }
-}
-
-/// A text as Go's `strconv.Quote` prints it.
-pub fn go_quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            other if (other as u32) < 0x20 || other as u32 == 0x7f => {
-                out.push_str(&format!("\\x{:02x}", other as u32));
-            }
-            other if (other as u32) < 0xa0 && (other as u32) > 0x7f => {
-                out.push_str(&format!("\\u{:04x}", other as u32));
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// The type that Go's decoder gives a value, as `%T` prints it.
-pub fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 

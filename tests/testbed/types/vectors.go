@@ -14,10 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
-const vectorsHeader = `# Golden vectors for src/wire/protobuf: what Go encodes, and the JSON Go prints for it.
+const vectorsHeader = `# Golden vectors for the protobuf decoder: what Go encodes, and the JSON Go prints for it.
 #
-# Generated, do not edit. To regenerate, in tests/testbed/protobuf-schema:
-#     go run . vectors > ../../../src/wire/protobuf/testdata/vectors.txt
+# Generated, do not edit: tests/testbed/types.
 #
 # Three lines each: apiVersion, kind and how it was filled; the body in base64; the JSON of
 # json(decode(body)), without HTML escapes. A "damaged" body had records dropped, doubled,

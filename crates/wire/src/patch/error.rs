@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use kubefold_wire::status::{Cause, Reason, Status};
+use crate::status::{Cause, Reason, Status};
 
 /// Why a patch does not make an object: what the `Status` of the answer says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,33 @@
+//! Errors become HTTP here: one file per room, where each cause stands beside its reason and its code.
+//!
+//! A room returns the error of its file, and `?` makes of it the `Status` that a client sees. Statuses that a member or
+//! a decoder of `kubefold_wire` gave pass as they are. May name: `config`, `observe`, `placement`, `store`, `upstream`.
+
+mod discovery;
+mod placement;
+mod read;
+mod serve;
+mod stores;
+mod stream;
+mod upstream;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    discovery::DiscoveryError, placement::Unplaced, read::ReadError, serve::GateError, stores::StoresError,
+    stream::StreamError, view::ViewError,
+};
+pub use crate::upstream::{Blame, Retry};
+
+use kubefold_wire::status::Status;
+
+/// An error that a client is answered with. Its text says what failed, where, and what to do.
+pub trait ApiError: std::error::Error + Into<Status> {
+    /// Says who has to act.
+    fn blame(&self) -> Blame;
+
+    /// Says when the same request may be sent again.
+    fn retry(&self) -> Retry;
+}

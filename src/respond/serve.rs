@@ -1,0 +1,47 @@
+//! The gate before every request.
+
+use http::StatusCode;
+
+use crate::respond::{ApiError, Blame, Retry};
+use kubefold_wire::status::{Reason, Status};
+
+/// Why the gate answers a request itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// Nobody is known to ask. In the words of a kube-apiserver.
+    #[error("Unauthorized")]
+    Unauthorized,
+    /// Another method than GET and HEAD on a path of health.
+    #[error("health is read with GET")]
+    HealthMethod,
+    /// The code that should have answered panicked.
+    #[error("kubefold failed at this request; its log has the cause under the Audit-Id")]
+    Panicked,
+}
+
+impl ApiError for GateError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Unauthorized | Self::HealthMethod => Blame::Downstream,
+            Self::Panicked => Blame::Kubefold,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Unauthorized | Self::HealthMethod => Retry::Never,
+            Self::Panicked => Retry::IfRead,
+        }
+    }
+}
+
+impl From<GateError> for Status {
+    fn from(error: GateError) -> Self {
+        let message = error.to_string();
+        match error {
+            GateError::Unauthorized => Self::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, message),
+            GateError::HealthMethod => Self::method_not_allowed(message),
+            GateError::Panicked => Self::internal(message),
+        }
+    }
+}

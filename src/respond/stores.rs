@@ -1,0 +1,75 @@
+//! The stores of all kinds: whether a kind exists, and whether its objects are known.
+
+use crate::respond::{ApiError, Blame, Retry};
+use kubefold_wire::{resource::Gvr, status::Status};
+
+/// Why a kind cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoresError {
+    /// Nobody serves the kind.
+    #[error("the server could not find the requested resource")]
+    NotServed,
+    /// Members that could serve the kind have not said what they serve.
+    #[error("whether {} exists is not known: {}", gvr.qualified(), .causes.join("; "))]
+    ExistenceUnknown {
+        /// The resource.
+        gvr: Gvr,
+        /// One cause per member.
+        causes: Vec<String>,
+    },
+    /// Members have not listed their objects of the kind yet.
+    #[error(
+        "the {resource} of {} have not been read since kubefold started ({}); an answer without them would read as \
+         deletions. Wait for the member, declare it \"absent: true\" in clusters.yaml, or read the others through \
+         their member views (--context fleet-<member>)",
+        .members.join(", "),
+        .causes.join("; ")
+    )]
+    Unread {
+        /// The plural resource.
+        resource: String,
+        /// The members.
+        members: Vec<String>,
+        /// One cause per member.
+        causes: Vec<String>,
+    },
+    /// The strict view refuses what another view warns of.
+    #[error(
+        "not every member is current, and /views/strict answers only when all are: {}. Wait, or read the last known state \
+         without /views/strict (--context fleet)",
+        .0.join("; ")
+    )]
+    NotCurrent(
+        /// One cause per member.
+        Vec<String>,
+    ),
+}
+
+impl ApiError for StoresError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::NotServed => Blame::Downstream,
+            // Several members: none of them alone.
+            Self::ExistenceUnknown { .. } | Self::Unread { .. } | Self::NotCurrent(_) => Blame::Kubefold,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::NotServed => Retry::Never,
+            Self::ExistenceUnknown { .. } | Self::Unread { .. } | Self::NotCurrent(_) => Retry::Always,
+        }
+    }
+}
+
+impl From<StoresError> for Status {
+    fn from(error: StoresError) -> Self {
+        let message = error.to_string();
+        match error {
+            StoresError::NotServed => Self::no_such_path(),
+            StoresError::ExistenceUnknown { .. } | StoresError::Unread { .. } | StoresError::NotCurrent(_) => {
+                Self::unavailable(message)
+            }
+        }
+    }
+}
