@@ -116,7 +116,7 @@ async fn pinned(
 /// 404 of an object that the store does not have. The last known state of a member that is down may lack what the member
 /// holds by now: the warnings say so here, too.
 fn missing(ready: &Ready, target: &Target, warnings: &Warnings) -> Response<Body> {
-    let mut response = not_found(ready.store(), target).into_response();
+    let mut response = Status::from(not_found(ready.store(), target)).into_response();
     warnings.write_to(response.headers_mut());
     response
 }
