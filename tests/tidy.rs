@@ -25,7 +25,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 /// The same of the embedded server's crate.
 const APISERVER_LAYERS: &[&[&str]] = &[
-    &["storage", "schema"],
+    &["storage", "schema", "cron"],
     &["patch", "kinds"],
     &["registry"],
     &["definitions"],
