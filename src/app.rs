@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, MemberName, Nudge, Reloads},
-    member::{self, Member, Registry},
+    member::{self, Member, registry::Registry},
     observe::Metrics,
     read::{Freshness, Reader},
     route::Router,
@@ -128,7 +128,7 @@ impl App {
         let mut metrics = Metrics::default();
         let served = Served::default();
         metrics.room("member", |room| {
-            member::metrics::register(&registry, room);
+            member::states::register(&registry, room);
             stores::metrics::register_lag(&stores, room);
         });
         metrics.room("store", |room| stores::metrics::register(&stores, room));

@@ -60,7 +60,7 @@ impl Asked<'_> {
         if wanted.transform.is_none() || !response.status().is_success() {
             return Ok(self.encoded(response, wanted.encoding).await);
         }
-        let tables = Tables::of(stores, &spec.gvr, wanted.transform, *self).await;
+        let tables = Tables::of(stores, &spec.gvr, wanted.transform, self.query).await;
         let form = Form::of_object(wanted.transform, spec, &tables)?;
         let (head, body) = response.into_parts();
         let broken = |error: BodyError| ReadError::BrokenOff(error.to_string());

@@ -6,7 +6,10 @@
 use std::io::Write as _;
 
 use crate::{
-    answer::table::{Table, Tables},
+    answer::{
+        partial::partial_entry,
+        table::{Table, Tables},
+    },
     store::{Entry, KindSpec, Revision},
 };
 use kubefold_wire::{
@@ -168,18 +171,6 @@ impl Form {
             }
         };
     }
-}
-
-/// Appends an entry's metadata alone.
-pub(crate) fn partial_entry(partial: Partial, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
-    if partial.is_whole() {
-        partial.begin(out);
-        entry.write_metadata_at(revision, out);
-        return out.push(b'}');
-    }
-    let mut metadata = Vec::new();
-    entry.write_metadata_at(revision, &mut metadata);
-    partial.metadata(&metadata, out);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    answer::{Asked, form::partial_entry},
+    answer::partial::partial_entry,
     store::{Entry, KindSpec, Revision, unix_micros},
     stores::Stores,
 };
@@ -33,11 +33,11 @@ impl Tables {
     }
 
     /// Looks up what the answer needs, if it is to be a Table.
-    pub(crate) async fn of(stores: &Stores, gvr: &Gvr, transform: Option<Transform<'_>>, asked: Asked<'_>) -> Self {
+    pub(crate) async fn of(stores: &Stores, gvr: &Gvr, transform: Option<Transform<'_>>, query: &str) -> Self {
         if !Self::are_wanted(transform) {
             return Self::default();
         }
-        let include = query_value(asked.query, "includeObject").unwrap_or_default();
+        let include = query_value(query, "includeObject").unwrap_or_default();
         if is_built_in(&gvr.group) {
             return Self { include, printer: None };
         }

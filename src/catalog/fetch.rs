@@ -7,11 +7,11 @@ use futures::{StreamExt, TryStreamExt, stream};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
 use super::{
-    Freshness, Group, MemberCatalog, ServerVersion, Version,
     parse::{
         ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,
         parse_resource_list, parse_server_version,
     },
+    served::{Freshness, Group, MemberCatalog, ServerVersion, Version},
 };
 use kubefold_wire::resource::group_version_path;
 

@@ -11,8 +11,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Catalogue, MemberCatalog,
     fetch::{CatalogError, Fetched, Fetcher, is_ready},
+    merged::Catalogue,
+    served::MemberCatalog,
 };
 use crate::config::MemberName;
 

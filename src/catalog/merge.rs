@@ -6,9 +6,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    Catalogue, Freshness, Group, MemberCatalog, MergedGroup, MergedResource, MergedVersion, Resource, ResponseKind,
-    Subresource, Version,
+    merged::{Catalogue, MergedGroup, MergedResource, MergedVersion},
     order::{by_version_priority, merge_preserving_relative_order},
+    served::{Freshness, Group, MemberCatalog, Resource, ResponseKind, Subresource, Version},
 };
 use crate::config::MemberName;
 use kubefold_wire::resource::{Gvk, Gvr};
@@ -19,26 +19,32 @@ struct Holder<'a, T> {
     has: &'a T,
 }
 
-pub(super) fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Catalogue {
-    let known: Vec<Holder<'_, MemberCatalog>> =
-        members.iter().filter_map(|(member, has)| Some(Holder { member, has: has.as_deref()? })).collect();
-    let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect());
-    let names = in_order(lists, str::cmp);
-    // Clusters with a thousand groups exist; looking each up in each member's list would be felt.
-    let mut holders: HashMap<&str, Vec<Holder<'_, Group>>> = HashMap::new();
-    for Holder { member, has } in &known {
-        for group in &has.groups {
-            holders.entry(&group.name).or_default().push(Holder { member, has: group });
+impl Catalogue {
+    /// Merges what members serve.
+    ///
+    /// Shape: members in configuration order, each with its last known catalogue.
+    /// A member that is down counts with its last known catalogue, so that an outage takes no kind away.
+    pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
+        let known: Vec<Holder<'_, MemberCatalog>> =
+            members.iter().filter_map(|(member, has)| Some(Holder { member, has: has.as_deref()? })).collect();
+        let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect());
+        let names = in_order(lists, str::cmp);
+        // Clusters with a thousand groups exist; looking each up in each member's list would be felt.
+        let mut holders: HashMap<&str, Vec<Holder<'_, Group>>> = HashMap::new();
+        for Holder { member, has } in &known {
+            for group in &has.groups {
+                holders.entry(&group.name).or_default().push(Holder { member, has: group });
+            }
         }
-    }
-    let groups: Vec<MergedGroup> =
-        names.into_iter().filter_map(|name| Some(merge_group(name, holders.get(name)?))).collect();
-    let servers = known.iter().filter_map(|holder| holder.has.server.as_ref());
-    Catalogue {
-        by_group: index(groups.iter().map(|group| &group.name)),
-        groups,
-        unknown: members.iter().filter(|(_, has)| has.is_none()).map(|(member, _)| member.clone()).collect(),
-        server: servers.min_by_key(|server| server.number).cloned(),
+        let groups: Vec<MergedGroup> =
+            names.into_iter().filter_map(|name| Some(merge_group(name, holders.get(name)?))).collect();
+        let servers = known.iter().filter_map(|holder| holder.has.server.as_ref());
+        Self {
+            by_group: index(groups.iter().map(|group| &group.name)),
+            groups,
+            unknown: members.iter().filter(|(_, has)| has.is_none()).map(|(member, _)| member.clone()).collect(),
+            server: servers.min_by_key(|server| server.number).cloned(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Freshness, MemberCatalog, ResponseKind, Scope, ServerVersion, Subresource, merge::merge};
+use super::served::{Freshness, ResponseKind, Scope, ServerVersion, Subresource};
 use crate::config::MemberName;
 use kubefold_wire::resource::{Gvk, Gvr};
 
@@ -70,14 +70,6 @@ pub struct MergedResource {
 }
 
 impl Catalogue {
-    /// Merges what members serve.
-    ///
-    /// Shape: members in configuration order, each with its last known catalogue.
-    /// A member that is down counts with its last known catalogue, so that an outage takes no kind away.
-    pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
-        merge(members)
-    }
-
     /// Whether the catalogue of every member is known.
     pub fn complete(&self) -> bool {
         self.unknown.is_empty()

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 
-use super::{Freshness, Group, Resource, ResponseKind, Scope, ServerVersion, Subresource, Version};
+use super::served::{Freshness, Group, Resource, ResponseKind, Scope, ServerVersion, Subresource, Version};
 use kubefold_wire::{
     accept::{Transform, parse_accept},
     discovery::{

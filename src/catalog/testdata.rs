@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use super::{FetchError, Fetched, Fetcher, MemberCatalog, parse_aggregated, parse_server_version};
 use crate::config::MemberName;
 
-pub(crate) const EAST: &str = include_str!("../testdata/kube-east.json");
-pub(crate) const WEST: &str = include_str!("../testdata/kube-west.json");
+pub(crate) const EAST: &str = include_str!("testdata/kube-east.json");
+pub(crate) const WEST: &str = include_str!("testdata/kube-west.json");
 
 /// The documents of a member by form (`aggregated`, `legacy`) and path.
 pub(crate) fn documents(text: &str) -> Value {

@@ -23,7 +23,7 @@ use crate::{
     catalog::{FetchError, Fetched, MemberCatalog},
     cli::{client::Output, print},
     config::{self, Config, MemberName},
-    member::{Member, Registry},
+    member::{Member, registry::Registry},
     placement::marker::{MARKER_KEY, OWN_PREFIX},
     serve::StateDir,
     upstream::{Class, collect},

@@ -22,7 +22,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName, PemSource, ServerAccess, Weight},
-    member::{Member, identity::Census},
+    member::{Common, Member, MemberId},
 };
 use kubefold_wire::body::{Body, BodyError, full};
 
@@ -138,9 +138,7 @@ pub(super) fn config(name: &str, access: ServerAccess) -> MemberConfig {
 pub(super) fn member(config: &MemberConfig) -> Arc<Member> {
     // As `main` does once.
     let _again = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let shared = (Arc::new(Census::default()), Arc::default());
-    let metrics = crate::member::metrics::MemberMetrics::default();
-    Member::new(crate::member::MemberId(0), config, shared, &metrics, TaskTracker::new(), CancellationToken::new())
+    Member::new(MemberId(0), config, &Common::default(), TaskTracker::new(), CancellationToken::new())
 }
 
 /// A CA and a server identity of it, for 127.0.0.1.

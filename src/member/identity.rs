@@ -13,7 +13,6 @@ use tokio::sync::watch;
 
 use crate::{
     config::MemberName,
-    member::MemberId,
     upstream::{
         Upstream,
         cause::Cause,
@@ -22,6 +21,10 @@ use crate::{
     },
 };
 use kubefold_wire::body::empty;
+
+/// Names a member in this process; never used for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u16);
 
 /// The path of the namespace whose UID names a cluster (the convention of kubernetes-sigs/about-api).
 const IDENTITY_PATH: &str = "/api/v1/namespaces/kube-system";

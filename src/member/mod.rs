@@ -1,17 +1,19 @@
 //! The members: who they are, whether they answer, and what they tell.
 //!
-//! [`Registry`] holds them; a [`Member`] keeps its identity through every change of its configuration.
+//! [`registry::Registry`] holds them; a [`Member`] keeps its identity through every change of its configuration.
 //! [`Member::send`] asks as kubefold itself; for a caller, [`impersonate`](crate::upstream::impersonate()) writes the
-//! headers first. [`probe`] keeps a member's health, [`reflector`] feeds what it tells to a store, [`view`] is its own API.
+//! headers first. `probe` keeps a member's health, `reflector` feeds what it tells to a store, [`view`] is its own API.
 //!
-//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`.
+//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`. One cycle of files: `reflector` and its `requests`, which
+//! hold the methods of one type.
 
 pub mod call;
 mod identity;
 pub mod metrics;
 mod probe;
 pub(crate) mod reflector;
-mod registry;
+pub mod registry;
+pub mod states;
 pub mod view;
 
 #[cfg(test)]
@@ -30,7 +32,7 @@ use crate::{
     config::{MemberConfig, MemberName},
     upstream::{
         Class, Failure, Health, LastError, Meter, UpBody, UpResponseBody, Upgrade, Upstream, UpstreamError, Vitals,
-        cause::Cause, health::Input, permits::Seats,
+        cause::Cause, health::Input, permits::Permits,
     },
 };
 use kubefold_serving::upgrade::UpgradeAsked;
@@ -39,11 +41,18 @@ use {
     metrics::{MemberMetrics, ReflectorMeter},
 };
 
-pub use registry::{Registry, RegistryError};
+pub use identity::MemberId;
 
-/// Names a member in this process; never used for another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u16);
+/// What all members of a registry share.
+#[derive(Default)]
+struct Common {
+    /// Which member is which cluster.
+    census: Arc<Census>,
+    /// The streams of clients.
+    permits: Arc<Permits>,
+    /// What is counted.
+    metrics: MemberMetrics,
+}
 
 /// A cluster that kubefold fronts.
 pub struct Member {
@@ -56,7 +65,7 @@ pub struct Member {
     identity: Identity,
     census: Arc<Census>,
     twin: watch::Sender<Option<MemberName>>,
-    seats: Arc<Seats>,
+    permits: Arc<Permits>,
     cancel: CancellationToken,
 }
 
@@ -64,23 +73,22 @@ impl Member {
     fn new(
         id: MemberId,
         config: &MemberConfig,
-        (census, seats): (Arc<Census>, Arc<Seats>),
-        metrics: &MemberMetrics,
+        common: &Common,
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Arc<Self> {
-        let vitals = Vitals::new(Meter::new(&config.name, &metrics.upstream));
+        let vitals = Vitals::new(Meter::new(&config.name, &common.metrics.upstream));
         Arc::new(Self {
             id,
             name: config.name.clone(),
             config: ArcSwap::from_pointee(config.clone()),
             upstream: Upstream::new(config, vitals.clone(), tasks, cancel.clone()),
             vitals,
-            reflectors: ReflectorMeter::new(&config.name, &metrics.reflectors),
+            reflectors: ReflectorMeter::new(&config.name, &common.metrics.reflectors),
             identity: Identity::new(),
-            census,
+            census: Arc::clone(&common.census),
             twin: watch::Sender::new(None),
-            seats,
+            permits: Arc::clone(&common.permits),
             cancel,
         })
     }

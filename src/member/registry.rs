@@ -12,8 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::Config,
-    member::{Member, MemberId, identity::Census, metrics::MemberMetrics, probe},
-    upstream::permits::Seats,
+    member::{Common, Member, MemberId, metrics::MemberMetrics, probe},
 };
 
 /// Process-wide, so that an id never means two members, whatever registries there were.
@@ -31,9 +30,7 @@ pub enum RegistryError {
 pub struct Registry {
     members: ArcSwap<Arc<[Arc<Member>]>>,
     changes: watch::Sender<u64>,
-    census: Arc<Census>,
-    metrics: MemberMetrics,
-    seats: Arc<Seats>,
+    common: Common,
     tasks: TaskTracker,
     cancel: CancellationToken,
     applying: Mutex<()>,
@@ -46,9 +43,7 @@ impl Registry {
         Self {
             members: ArcSwap::from_pointee(members),
             changes: watch::Sender::new(0),
-            census: Arc::default(),
-            metrics: MemberMetrics::default(),
-            seats: Arc::default(),
+            common: Common::default(),
             tasks,
             cancel,
             applying: Mutex::new(()),
@@ -72,7 +67,7 @@ impl Registry {
 
     /// What is counted about all of them.
     pub(super) fn metrics(&self) -> &MemberMetrics {
-        &self.metrics
+        &self.common.metrics
     }
 
     /// Counts the applied configurations: whoever follows it looks at [`Self::members`] again.
@@ -101,17 +96,16 @@ impl Registry {
                 continue;
             }
             let cancel = self.cancel.child_token();
-            let shared = (Arc::clone(&self.census), Arc::clone(&self.seats));
-            let member = Member::new(next_id()?, wanted, shared, &self.metrics, self.tasks.clone(), cancel);
+            let member = Member::new(next_id()?, wanted, &self.common, self.tasks.clone(), cancel);
             added.push(member.clone());
             after.push(member);
         }
         for (member, wanted) in after.iter().zip(&config.members) {
             member.reconfigure(wanted);
         }
-        let seats: Vec<_> =
+        let entries: Vec<_> =
             after.iter().map(|member| (member.id(), member.name().clone(), member.twin.clone())).collect();
-        self.census.arrange(&seats);
+        self.common.census.arrange(&entries);
         for gone in before.iter().filter(|member| !after.iter().any(|kept| kept.id() == member.id())) {
             gone.cancel.cancel();
         }

@@ -22,9 +22,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     fake::{self, Fake, Handler, handler},
+    registry::Registry,
     view::pass_body,
     *,
 };
+use crate::upstream::{Blame, collect};
 use kubefold_serving::caller::Caller;
 use kubefold_wire::body::{Body, BodyError, empty, full};
 

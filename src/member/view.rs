@@ -17,7 +17,7 @@ use crate::{
     upstream::{
         Class, Upgrade,
         impersonate::{impersonate, strip_hop_by_hop},
-        permits::{Kind, Seat},
+        permits::{Kind, Permit},
         tunnel::{End, join},
     },
     view::Mode,
@@ -74,7 +74,7 @@ async fn forward(
     // kubefold's own server has answered it when the body is read.
     request.headers_mut().remove(header::EXPECT);
     let kind = kind.or_else(|| asked.is_some().then_some(Kind::OTHER));
-    let seat = kind.map(|kind| member.seats.take(member.name(), &caller.user, kind)).transpose()?;
+    let permit = kind.map(|kind| member.permits.take(member.name(), &caller.user, kind)).transpose()?;
     let response = match asked {
         None => member.send(request, class).await?,
         // Its bytes would be taken for the other protocol's by whoever did not expect them.
@@ -85,7 +85,7 @@ async fn forward(
             // Rare, and holds a TLS handshake: boxed.
             match Box::pin(member.upgrade(request, &asked)).await? {
                 Upgrade::Refused(response) => response,
-                Upgrade::Opened { head, connection, cut } => return Ok(opened(head, *connection, cut, (member, seat))),
+                Upgrade::Opened { head, connection, cut } => return Ok(opened(head, *connection, cut, member, permit)),
             }
         }
     };
@@ -100,7 +100,7 @@ async fn forward(
     parts.extensions.clear();
     let body = body.map_err(move |error| {
         // Held until the body ends, which may be after hours.
-        let _held = &seat;
+        let _held = &permit;
         BodyError::from(error)
     });
     Ok(Response::from_parts(parts, body.boxed_unsync()))
@@ -111,7 +111,8 @@ fn opened(
     head: Response<()>,
     upstream: Upgraded,
     cut: CancellationToken,
-    (member, seat): (&Member, Option<Seat>),
+    member: &Member,
+    permit: Option<Permit>,
 ) -> Response<Body> {
     let (mut parts, ()) = head.into_parts();
     let protocol = parts.headers.get(header::UPGRADE).cloned();
@@ -131,7 +132,7 @@ fn opened(
                 Some(End::Idle) => tracing::info!(%member, "a stream was ended: nothing had moved in it for too long"),
                 None => tracing::debug!(%member, "a stream was cut: its member is gone from the configuration"),
             }
-            drop(seat);
+            drop(permit);
         })
     };
     let mut response = Response::from_parts(parts, empty());

@@ -313,7 +313,7 @@ fn divided(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) -> Re
     let second = order.wholes.totals.get(1).copied();
     let mut others = vec![None; takers.len()];
     if let Some((_, parallel)) = second.filter(|_| first == COMPLETIONS) {
-        (sizes, others) = job(order.uid, (placed, parallel), &shares, sizes);
+        (sizes, others) = job(order.uid, placed, parallel, &shares, sizes);
     }
     let mut parts: BTreeMap<MemberName, (u32, Option<u32>)> = BTreeMap::new();
     for ((taker, size), other) in takers.iter().zip(sizes).zip(others) {
@@ -341,7 +341,8 @@ fn value(field: &Field, number: u32) -> Value {
 /// The completions and parallelisms of a Job's parts: no part may have the one without the other.
 fn job(
     uid: &str,
-    (completions, parallel): (u32, u32),
+    completions: u32,
+    parallel: u32,
     shares: &[Share<'_>],
     mut sizes: Vec<u32>,
 ) -> (Vec<u32>, Vec<Option<u32>>) {

@@ -68,16 +68,23 @@ pub(super) fn scope_of(target: &Target, options: &Options, own: Option<&str>) ->
     Scope { namespace: namespace.to_owned(), labels: options.labels.clone(), name: own.map(str::to_owned) }
 }
 
+/// A proof that a read needs, and of which objects.
+pub(super) struct Due {
+    pub(super) need: Need,
+    pub(super) scope: Scope,
+}
+
 /// Proves what is needed, and adds a warning for each member of which that was not possible.
 ///
 /// Errors: 503 in the strict view, if there is one.
 pub(super) async fn prove(
     stores: &Stores,
     ready: &mut Ready,
-    (need, scope): (Need, Scope),
+    due: Due,
     only: Option<&MemberName>,
     asked: Asked<'_>,
 ) -> Result<(), Status> {
+    let Due { need, scope } = due;
     let unproven = match need {
         Need::Nothing => return Ok(()),
         Need::Marked => stores.prove_marked(&ready.running, only, &scope.namespace).await,

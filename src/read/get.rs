@@ -13,7 +13,7 @@ use crate::{
     read::{
         Freshness,
         answer::json_response,
-        fresh::{Need, prove, wants_no_cache},
+        fresh::{Due, Need, prove, wants_no_cache},
     },
     respond::{ReadError, StoresError},
     store::{Entry, KindSpec, Part, Remarks, Revision, key},
@@ -62,12 +62,12 @@ pub(super) async fn get(
         };
     }
     match split {
-        Some((own, member)) => pinned(stores, &ready, target, asked, form, (&own, &member)).await,
+        Some((own, member)) => pinned(stores, &ready, target, asked, form, &own, &member).await,
         None => {
             // Which members are to be asked the store says: it must know of what was made a moment ago.
             let scope =
                 Scope { namespace: target.namespace.clone(), name: Some(target.name.clone()), ..Scope::default() };
-            let due = (Need::of_get(asked.headers, freshness), scope);
+            let due = Due { need: Need::of_get(asked.headers, freshness), scope };
             Box::pin(prove(stores, &mut ready, due, None, asked)).await?;
             plain(stores, &ready, target, asked, form).await
         }
@@ -93,7 +93,8 @@ async fn pinned(
     target: &Target,
     asked: Asked<'_>,
     form: Result<Form, Status>,
-    (own, name): (&str, &MemberName),
+    own: &str,
+    name: &MemberName,
 ) -> Result<Response<Body>, Status> {
     let live = ask(stores, ready, target, asked, own, name).await;
     let mut warnings = Warnings::default();

@@ -20,7 +20,7 @@ use crate::{
     answer::{Asked, Collection, form::Form, table::Tables},
     read::{
         filter::Filter,
-        fresh::{Need, prove, scope_of},
+        fresh::{Due, Need, prove, scope_of},
         watch::Surroundings,
     },
     respond::ReadError,
@@ -64,7 +64,7 @@ impl Reader {
     /// Errors: as a kube-apiserver, and 503 while a member that decides is unknown.
     pub async fn get(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
-        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
         let response = get::get(&self.stores, target, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
@@ -93,14 +93,14 @@ impl Reader {
         if watch && wanted.encoding.media != Media::Json {
             return Err(media::no_stream());
         }
-        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         if watch {
             tables.included()?;
         }
         let for_people = asked.for_people(wanted);
         let ready = match self.prepare(target, &options, watch, for_people).await {
             Err(status) if status.code == StatusCode::NOT_FOUND && !watch && for_people.mode == Mode::Lenient => {
-                return self.of_nobody(target, (wanted, &tables), asked, status).await;
+                return self.of_nobody(target, wanted, &tables, asked, status).await;
             }
             ready => ready.map_err(ask_again)?,
         };
@@ -131,7 +131,8 @@ impl Reader {
     async fn of_nobody(
         &self,
         target: &Target,
-        (wanted, tables): (Wanted, &Tables),
+        wanted: Wanted,
+        tables: &Tables,
         asked: Asked<'_>,
         status: Status,
     ) -> Result<Response<Body>, Status> {
@@ -166,7 +167,7 @@ impl Reader {
             return Err(ReadError::CollectionUnknown { gvr: target.gvr.clone(), stale, causes }.into());
         }
         let filter = self.filter(target, &options, &ready)?;
-        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked).await;
+        let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = Form::of_list(wanted.transform, ready.store().spec(), &tables)?;
         let last = self.stores.shared().revisions.last();
         let (list, entries) = list::collected(ready.store(), &options, filter, form, last)?;
@@ -188,7 +189,7 @@ impl Reader {
         let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
         let need = Need::of_options(options, watch, asked.headers, self.freshness);
         if need != Need::Nothing {
-            let due = (need, scope_of(target, options, own));
+            let due = Due { need, scope: scope_of(target, options, own) };
             Box::pin(prove(&self.stores, &mut ready, due, only.as_ref(), asked)).await?;
         }
         Ok(ready)

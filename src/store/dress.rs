@@ -236,18 +236,12 @@ impl Wardrobe<'_> {
         }
         self.reference(document, facts, &reference, edits);
         if let (Some(name), Some(uid)) = (account.name, account.uid) {
-            self.account(document, facts, (name, uid), edits);
+            self.account(document, facts, name, uid, edits);
         }
     }
 
     /// The service account of a token Secret, after its annotations were edited. Its name is no join: the Secret's own member reads it.
-    fn account(
-        &mut self,
-        document: &str,
-        facts: &Facts<'_>,
-        (name, uid): (Range<usize>, Range<usize>),
-        edits: &mut Edits,
-    ) {
+    fn account(&mut self, document: &str, facts: &Facts<'_>, name: Range<usize>, uid: Range<usize>, edits: &mut Edits) {
         let (name, own) = (unquote(raw_of(document, name)), unquote(raw_of(document, uid.clone())));
         if let Some(Some(visible)) = self.folded("", "ServiceAccount", &facts.namespace, &name, Some(&own)) {
             edits.put_value(uid.clone(), raw_of(document, uid), |out| push_string(&visible, out));

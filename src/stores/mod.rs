@@ -3,6 +3,8 @@
 //! A store starts on the first use of its kind. Members come and go under it: what one says enters as events, and its
 //! silence as nothing.
 //!
+//! One cycle of files: [`Stores`] is one type, and its methods stand in a file for each subject, which this one declares.
+//!
 //! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`, `respond`, `member`, `catalog`.
 
 mod definitions;
@@ -30,7 +32,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
     config::{Config, MemberName},
-    member::{Member, Registry, reflector::ReflectorState},
+    member::{Member, reflector::ReflectorState, registry::Registry},
     placement::policy::Rules,
     respond::StoresError,
     store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Revision, Shared},

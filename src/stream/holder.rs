@@ -10,7 +10,10 @@ use crate::{
     member::Member,
     store::Naming,
     stores::{Stores, Target},
-    stream::{self, Identifier, Stream, is_stream},
+    stream::{
+        identifier::Identifier,
+        pass::{Stream, is_stream, pass},
+    },
     view::Mode,
 };
 use kubefold_wire::{
@@ -55,7 +58,7 @@ pub async fn answer(
         subresource: &info.subresource,
         below: info.parts.get(3..).unwrap_or_default(),
     };
-    Ok(stream::pass(&member, asked.caller, request, &stream).await)
+    Ok(pass(&member, asked.caller, request, &stream).await)
 }
 
 /// The object's own name and the member that is asked for it.

@@ -4,7 +4,7 @@ use crate::respond::StreamError;
 
 /// A name, with what the `proxy` subresource takes around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identifier {
+pub(super) struct Identifier {
     /// The object's name alone.
     pub name: String,
     scheme: Option<String>,
@@ -13,7 +13,7 @@ pub struct Identifier {
 
 impl Identifier {
     /// A name without anything around it.
-    pub fn plain(name: &str) -> Self {
+    pub(super) fn plain(name: &str) -> Self {
         Self { name: name.to_owned(), scheme: None, port: None }
     }
 
@@ -21,7 +21,7 @@ impl Identifier {
     ///
     /// Source: kubernetes/apimachinery `pkg/util/net/port_split.go`, `SplitSchemeNamePort`.
     /// Errors: 400.
-    pub fn read(text: &str) -> Result<Self, StreamError> {
+    pub(super) fn read(text: &str) -> Result<Self, StreamError> {
         let no_identifier = || StreamError::Identifier(text.to_owned());
         let parts: Vec<&str> = text.split(':').collect();
         let (scheme, name, port) = match parts.as_slice() {
@@ -37,7 +37,7 @@ impl Identifier {
     }
 
     /// The same for an object of another name.
-    pub fn with_name(&self, name: &str) -> String {
+    pub(super) fn with_name(&self, name: &str) -> String {
         let mut text = String::new();
         for part in [self.scheme.as_deref(), Some(name), self.port.as_deref()].into_iter().flatten() {
             if !text.is_empty() || self.scheme.as_deref() == Some("") && part == name {

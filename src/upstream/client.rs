@@ -22,9 +22,8 @@ use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName},
     observe::RequestClass,
     upstream::{
-        UpResponseBody,
         access::{Credentials, Fingerprint},
-        answer::Held,
+        answer::{Held, UpResponseBody},
         cause::Cause,
         dial::Dialer,
         error::{Failure, UpstreamError},

@@ -42,7 +42,7 @@ impl Kind {
 
 /// The streams under way.
 #[derive(Default)]
-pub(crate) struct Seats(Mutex<Taken>);
+pub(crate) struct Permits(Mutex<Taken>);
 
 #[derive(Default)]
 struct Taken {
@@ -53,8 +53,8 @@ struct Taken {
 }
 
 /// One stream's place. Dropping it frees the place.
-pub(crate) struct Seat {
-    seats: Weak<Seats>,
+pub(crate) struct Permit {
+    permits: Weak<Permits>,
     who: (MemberName, String),
     kind: Kind,
 }
@@ -69,11 +69,16 @@ pub struct TooManyStreams {
     pub max: usize,
 }
 
-impl Seats {
+impl Permits {
     /// Takes a place.
     ///
     /// Errors: the limit that is reached.
-    pub(crate) fn take(self: &Arc<Self>, member: &MemberName, user: &str, kind: Kind) -> Result<Seat, TooManyStreams> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        member: &MemberName,
+        user: &str,
+        kind: Kind,
+    ) -> Result<Permit, TooManyStreams> {
         let mut taken = self.0.lock();
         let who = (member.clone(), user.to_owned());
         let held = |count: Option<&usize>| count.copied().unwrap_or_default();
@@ -89,7 +94,7 @@ impl Seats {
         *taken.members.entry(member.clone()).or_default() += 1;
         *taken.callers.entry(who.clone()).or_default() += 1;
         *taken.kinds.entry((member.clone(), kind)).or_default() += 1;
-        Ok(Seat { seats: Arc::downgrade(self), who, kind })
+        Ok(Permit { permits: Arc::downgrade(self), who, kind })
     }
 
     /// How many of a kind are under way in a member.
@@ -98,10 +103,10 @@ impl Seats {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(seats) = self.seats.upgrade() else { return };
-        let mut taken = seats.0.lock();
+        let Some(permits) = self.permits.upgrade() else { return };
+        let mut taken = permits.0.lock();
         taken.all = taken.all.saturating_sub(1);
         give_back(&mut taken.members, &self.who.0);
         give_back(&mut taken.callers, &self.who);
@@ -123,23 +128,23 @@ mod tests {
 
     #[test]
     fn each_limit_is_named_and_places_come_back() {
-        let seats = Arc::new(Seats::default());
+        let permits = Arc::new(Permits::default());
         let [east, west, north] = ["east", "west", "north"].map(|name| MemberName::new(name).unwrap());
-        let take = |member: &MemberName, user: &str| seats.take(member, user, Kind::OTHER);
-        let message = |refused: Result<Seat, TooManyStreams>| refused.err().unwrap().to_string();
-        let mut anns: Vec<Seat> = (0..OF_CALLER_MAX).map(|_| take(&east, "ann").unwrap()).collect();
+        let take = |member: &MemberName, user: &str| permits.take(member, user, Kind::OTHER);
+        let message = |refused: Result<Permit, TooManyStreams>| refused.err().unwrap().to_string();
+        let mut anns: Vec<Permit> = (0..OF_CALLER_MAX).map(|_| take(&east, "ann").unwrap()).collect();
         assert!(message(take(&east, "ann")).starts_with("member east: user \"ann\" has 256 streams"));
         drop(take(&west, "ann").unwrap());
         drop(anns.pop());
         anns.push(take(&east, "ann").unwrap());
         let users = |from: usize, to: usize| (from..to).map(|number| number.to_string());
-        let more: Vec<Seat> = users(OF_CALLER_MAX, OF_MEMBER_MAX).map(|user| take(&east, &user).unwrap()).collect();
+        let more: Vec<Permit> = users(OF_CALLER_MAX, OF_MEMBER_MAX).map(|user| take(&east, &user).unwrap()).collect();
         assert!(message(take(&east, "bob")).starts_with("member east has 1024 streams"));
-        let most: Vec<Seat> = users(0, OF_MEMBER_MAX).map(|user| take(&west, &user).unwrap()).collect();
+        let most: Vec<Permit> = users(0, OF_MEMBER_MAX).map(|user| take(&west, &user).unwrap()).collect();
         assert!(message(take(&north, "bob")).starts_with("kubefold has 2048 streams"));
-        assert_eq!((seats.taken(&east, Kind::OTHER), seats.taken(&north, Kind::OTHER)), (OF_MEMBER_MAX, 0));
+        assert_eq!((permits.taken(&east, Kind::OTHER), permits.taken(&north, Kind::OTHER)), (OF_MEMBER_MAX, 0));
         drop((anns, more, most));
-        let taken = seats.0.lock();
+        let taken = permits.0.lock();
         assert!(taken.all == 0 && taken.members.is_empty() && taken.callers.is_empty() && taken.kinds.is_empty());
     }
 }

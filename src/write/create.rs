@@ -63,7 +63,7 @@ pub(super) async fn create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request)
 async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Result<Reply, Reply> {
     let draft = Draft::read(request)?;
     if let Some((own, member)) = writer.fleet.split(&draft.name) {
-        return pinned::create(writer, request, draft.json, &draft.name, (&own, &member)).await;
+        return pinned::create(writer, request, draft.json, &draft.name, &own, &member).await;
     }
     if request.gvr.is_event() {
         return event::create(writer, request, &draft).await;

@@ -57,7 +57,8 @@ pub(super) async fn forward_home<F: Fleet>(
     fleet: &F,
     request: &Request,
     key: &Key,
-    (shown, part): (Visible, Part),
+    shown: Visible,
+    part: Part,
 ) -> Reply {
     let member = part.member.clone();
     let native = Native { name: key.name.clone(), json: part.json.clone(), shown };

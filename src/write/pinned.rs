@@ -25,7 +25,8 @@ pub(super) async fn create<F: Fleet>(
     request: &Request,
     json: &str,
     visible: &str,
-    (own, member): (&str, &MemberName),
+    own: &str,
+    member: &MemberName,
 ) -> Result<Reply, Reply> {
     let fleet = &writer.fleet;
     let dry = request.dry_run("CreateOptions")?;

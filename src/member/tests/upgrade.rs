@@ -197,7 +197,7 @@ async fn what_must_not_be_sent_is_not() {
     client.write_all(b"body").await.unwrap();
     assert!(head(&mut client).await.starts_with("http/1.1 400 "));
     let _all: Vec<_> =
-        (0..256).map(|_| raw.member.seats.take(raw.member.name(), "jane", Kind::OTHER).ok().unwrap()).collect();
+        (0..256).map(|_| raw.member.permits.take(raw.member.name(), "jane", Kind::OTHER).ok().unwrap()).collect();
     let mut client = raw.client();
     client.write_all(asks("POST", "Content-Length: 0\r\n").as_bytes()).await.unwrap();
     let refused = head(&mut client).await;

@@ -87,7 +87,7 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let live = Live::new(self, resource, target, asked);
-        let tables = Tables::of(&self.stores, &resource.gvr, wanted.transform, asked).await;
+        let tables = Tables::of(&self.stores, &resource.gvr, wanted.transform, asked.query).await;
         let form = Form::of_object(wanted.transform, &live.spec, &tables);
         Ok(asked.encoded(live.get(form).await?, wanted.encoding).await)
     }
@@ -104,7 +104,7 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let live = Live::new(self, resource, target, asked);
-        let tables = Tables::of(&self.stores, &resource.gvr, wanted.transform, asked).await;
+        let tables = Tables::of(&self.stores, &resource.gvr, wanted.transform, asked.query).await;
         let form = Form::of_list(wanted.transform, &live.spec, &tables)?;
         Ok(asked.encoded(live.list(form).await?, wanted.encoding).await)
     }

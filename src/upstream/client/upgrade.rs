@@ -11,8 +11,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::{
-    Class, Failure, UpResponseBody, Upstream, UpstreamError,
-    client::{CREDENTIALS_MAX, address, broken, late_credential, target},
+    answer::UpResponseBody,
+    client::{CREDENTIALS_MAX, Class, Upstream, address, broken, late_credential, target},
+    error::{Failure, UpstreamError},
     pool::Lease,
 };
 use kubefold_serving::upgrade::UpgradeAsked;

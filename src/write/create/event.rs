@@ -46,7 +46,7 @@ pub(super) async fn create<F: Fleet>(
     let json = stamped(draft.json, Stamp { name: Some(&own), ..Stamp::default() });
     let json = json.ok().and_then(|json| String::from_utf8(json).ok());
     let json = json.ok_or_else(|| Status::bad_request("the body is no event"))?;
-    pinned::create(writer, request, &json, &format!("{own}@{member}"), (&own, &member)).await
+    pinned::create(writer, request, &json, &format!("{own}@{member}"), &own, &member).await
 }
 
 async fn whereabouts<F: Fleet>(writer: &Writer<F>, request: &Request, about: About) -> Result<MemberName, Reply> {

@@ -128,11 +128,7 @@ pub struct Before {
 impl Amended {
     /// Notes what stood at a place, in one member's part or in all. What came there after that and was never sent stands
     /// nowhere.
-    pub(crate) fn note(
-        &mut self,
-        (member, at): (Option<&String>, &[merge::Step]),
-        olds: [Option<serde_json::Value>; 2],
-    ) {
+    pub(crate) fn note(&mut self, member: Option<&String>, at: &[merge::Step], olds: [Option<serde_json::Value>; 2]) {
         let is_place = |known: &&Before| known.member.as_ref() == member && known.at == at;
         if self.before.iter().skip(self.unsent_from.unwrap_or(usize::MAX)).any(|known| is_place(&known)) {
             return;

@@ -179,14 +179,14 @@ fn amended_body(entry: &mut Entry, body: &str, by: Amendment<'_>, still: impl Fn
     amended.unsent_from.get_or_insert(amended.before.len());
     for change in by.changes.iter().filter(|change| !change.is_within(&["status"])) {
         if let What::Value { old, .. } = &change.what {
-            amended.note((None, &change.at), [change.value_in(&body), old.clone()]);
+            amended.note(None, &change.at, [change.value_in(&body), old.clone()]);
         }
         take(std::slice::from_ref(change), Take::Always, &mut body);
     }
     for (member, own) in by.coming {
         let Some(target) = entry.targets.iter_mut().find(|target| target.member.as_str() == member) else { continue };
         for change in own {
-            amended.note((Some(member), &change.at), [change.before(), change.before()]);
+            amended.note(Some(member), &change.at, [change.before(), change.before()]);
             set_share(target, change);
             take(std::slice::from_ref(change), Take::Always, &mut body);
         }

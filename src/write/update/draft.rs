@@ -64,7 +64,7 @@ impl<F: Fleet> Work<'_, F> {
             if self.manner.subresource.is_empty() {
                 let own = overrides_in(policy.as_ref(), &part.member);
                 let dress = Dress { key: self.key, member: &part.member, own: &own, homes: &homes };
-                dress.fit(&mut task.shared, &part.document, (&wanted.before, &wanted.after));
+                dress.fit(&mut task.shared, &part.document, &wanted.before, &wanted.after);
             }
         }
         let mut tasks = tasks.into_iter();

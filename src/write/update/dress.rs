@@ -23,7 +23,7 @@ pub(super) struct Dress<'a> {
 
 impl Dress<'_> {
     /// Has changes of the object as it is shown say what they come to in a part.
-    pub(super) fn fit(&self, changes: &mut [Change], part: &Value, (before, after): (&Value, &Value)) {
+    pub(super) fn fit(&self, changes: &mut [Change], part: &Value, before: &Value, after: &Value) {
         if self.own.is_empty() && self.homes.is_empty() {
             return;
         }

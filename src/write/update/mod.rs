@@ -89,7 +89,7 @@ async fn of_home<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key
     let at = match request.subresource.as_str() {
         "token" => bound_in(writer, request, key).await,
         _ if parts.len() < 2 => Vec::new(),
-        "eviction" => return Box::pin(evict_all(writer, request, key, (visible, parts))).await,
+        "eviction" => return Box::pin(evict_all(writer, request, key, visible, parts)).await,
         "binding" => vec![node_of(writer, request, key)?],
         // Each part has the value that the home has, as long as nobody scales one alone.
         _ if request.method == Method::GET => Vec::new(),
@@ -97,7 +97,7 @@ async fn of_home<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key
     };
     let place = parts.iter().position(|part| at.contains(&part.member)).unwrap_or(0);
     let home = parts.into_iter().nth(place).ok_or_else(|| missing(writer, key))?;
-    Ok(Box::pin(forward_home(fleet, request, key, (visible, home))).await)
+    Ok(Box::pin(forward_home(fleet, request, key, visible, home)).await)
 }
 
 /// Evicts every part, or none: all are asked for a dry run first.
@@ -105,12 +105,13 @@ async fn evict_all<F: Fleet>(
     writer: &Writer<F>,
     request: &Request,
     key: &Key,
-    (visible, parts): (Visible, Vec<Part>),
+    visible: Visible,
+    parts: Vec<Part>,
 ) -> Result<Reply, Reply> {
     let dry = request.dry_run("CreateOptions")?;
     let rehearsal = Request { query: with_dry_run(&request.query), ..request.clone() };
     let ask = async |request: &Request, part: &Part, told: &str| {
-        let reply = forward_home(&writer.fleet, request, key, (visible.clone(), part.clone())).await;
+        let reply = forward_home(&writer.fleet, request, key, visible.clone(), part.clone()).await;
         let words = |said: &str| format!("member {}: {said}{told}", part.member);
         let is_refusal = !reply.code.is_success();
         let body = reworded(&reply.body, words).filter(|_| is_refusal);

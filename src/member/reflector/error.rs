@@ -1,0 +1,87 @@
+//! Why a session of a reflector ended, and what follows from it.
+
+use std::{sync::Arc, time::Duration};
+
+use http::StatusCode;
+
+use crate::{
+    member::metrics::ListReason,
+    upstream::{UpstreamError, cause::Cause},
+};
+
+/// Why one session ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    #[error("{}", .0.cause())]
+    Upstream(#[from] UpstreamError),
+    #[error("it answered {code} to a {what}: {message}")]
+    Status { code: StatusCode, what: &'static str, message: String, retry_after: Option<Duration> },
+    #[error("it answered a {what} with {content}, not JSON: is there a proxy or a login page in between?")]
+    Content { what: &'static str, content: String },
+    #[error("its list cannot be read: {0}")]
+    List(#[from] kubefold_wire::list::ListError),
+    #[error("its watch cannot be read: {0}")]
+    Watch(#[from] kubefold_wire::watch::WatchError),
+    #[error("it sent an object that cannot be taken in: {0}")]
+    Object(#[from] crate::store::BadObject),
+    #[error("its list bears the revision {0:?}, which is no decimal number")]
+    Revision(String),
+    #[error("its list at revision {list} is older than what its watch has told up to {position}")]
+    OldList { list: u64, position: u64 },
+    #[error("its watch broke inside an event")]
+    Torn,
+    #[error("its history up to {0} is gone: it is listed again")]
+    Expired(u64),
+    #[error("{0}")]
+    Down(Arc<str>),
+}
+
+impl SessionError {
+    /// Says whether it comes of a revision that is no decimal number.
+    pub(super) fn is_about_order(&self) -> bool {
+        use crate::store::BadObject::{Missing, Revision};
+        matches!(self, Self::Revision(_) | Self::Object(Revision(_) | Missing("resourceVersion")))
+    }
+
+    /// Why the next session has to list again; `None` where it may resume where this one stopped.
+    pub(super) fn lists_again(&self) -> Option<ListReason> {
+        match self {
+            Self::Upstream(_) | Self::Status { .. } | Self::Content { .. } | Self::Torn | Self::Down(_) => None,
+            Self::Expired(_) => Some(ListReason::Expired),
+            Self::OldList { .. } => Some(ListReason::RevisionsBackwards),
+            Self::List(_) | Self::Watch(_) | Self::Object(_) | Self::Revision(_) => Some(ListReason::Unreadable),
+        }
+    }
+
+    pub(super) fn cause(&self) -> Cause {
+        match self {
+            Self::Upstream(error) => Cause::of_failure(&error.failure).unwrap_or(Cause::Unexpected),
+            Self::Status { code, .. } => Cause::of_status(*code).unwrap_or(Cause::Unexpected),
+            Self::Content { .. } => Cause::Unexpected,
+            Self::List(_) | Self::Revision(_) => Cause::Undecodable,
+            Self::Watch(kubefold_wire::watch::WatchError::TooLarge) => Cause::TooLarge,
+            Self::Watch(_) => Cause::Undecodable,
+            Self::Object(_) => Cause::BadObject,
+            Self::OldList { .. } => Cause::RevisionsBackwards,
+            Self::Torn => Cause::Cut,
+            Self::Expired(_) => Cause::Expired,
+            Self::Down(_) => Cause::Down,
+        }
+    }
+
+    /// The cause that was counted where the answer came in.
+    pub(super) fn counted(&self) -> Option<Cause> {
+        match self {
+            Self::Status { code, .. } => Cause::of_anybodys(*code),
+            _ => None,
+        }
+    }
+
+    /// How long the member asked to be left alone.
+    pub(super) fn retry_after(&self) -> Duration {
+        match self {
+            Self::Status { retry_after, .. } => retry_after.unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+}

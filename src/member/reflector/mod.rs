@@ -1,0 +1,309 @@
+//! The reflector: per member and kind, the list and watch that feed a fleet store.
+//!
+//! It resumes where its watch broke; only when the member says 410, is another or a restored cluster, or was not ready
+//! in between does it list again, and then that member only. What it does not know it never calls a deletion.
+//!
+//! [`state`] decides, and this file drives: it does what the machine says and tells it what came of it.
+
+mod error;
+mod report;
+mod requests;
+mod state;
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use http::StatusCode;
+use http_body_util::BodyExt;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    member::{Member, metrics::ListReason},
+    store::{FleetStore, SLICE_ITEMS_MAX},
+    upstream::{Class, Health, cause::Cause},
+};
+use kubefold_wire::{
+    list::split,
+    watch::{Event, EventType, Lines},
+};
+use {
+    error::SessionError,
+    requests::{PAGE_ITEMS, StatusSaid, bookmark, ok, revision},
+    state::{Action, Input, Machine},
+};
+
+pub(crate) use {report::ReflectorState, requests::METADATA_LIST};
+
+/// A member that says 429 is left alone for as long as it says, but not for longer.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// A session shorter than this was none.
+const SESSION_MIN: Duration = Duration::from_secs(5);
+/// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
+const WATCH_SECONDS: u64 = 300;
+
+/// Feeds one member's objects of one kind to their store, until it is cancelled.
+pub(crate) struct Reflector {
+    pub(crate) member: Arc<Member>,
+    pub(crate) store: Arc<FleetStore>,
+    /// Only parts are followed, by what of them says who they are.
+    pub(crate) of_parts: bool,
+    pub(crate) state: Arc<ReflectorState>,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Reflector {
+    /// Runs until cancelled. Cancel: safe at any point; the store keeps what it has.
+    pub(crate) async fn run(self) {
+        let mut machine = Machine::new(self.member.outages());
+        loop {
+            let began = Instant::now();
+            let first = machine.apply(Input::Began { outages: self.member.outages() });
+            // A member that goes down ends the session, though its connection may not know yet: what comes after an
+            // outage is a watch begun anew, which asks first whether it still is the same cluster.
+            let outcome = tokio::select! {
+                () = self.cancel.cancelled() => return,
+                outcome = self.session(&mut machine, first) => outcome,
+                cause = self.member.goes_down() => Err(SessionError::Down(cause)),
+            };
+            let lasted = began.elapsed() >= SESSION_MIN;
+            let input = match outcome {
+                Ok(()) => Input::Ended { lasted },
+                Err(error) => {
+                    self.note(&error);
+                    Input::Failed {
+                        lasted,
+                        ready: self.member.health() == Health::Ready && !matches!(error, SessionError::Down(_)),
+                        again: error.lists_again(),
+                        retry_after: error.retry_after().min(RETRY_AFTER_MAX),
+                    }
+                }
+            };
+            if let Action::Pause { pause, at_least } = machine.apply(input) {
+                self.rest(pause, at_least).await;
+            }
+        }
+    }
+
+    /// Does what the machine says, from the first action of a session until its watch ends.
+    async fn session(&self, machine: &mut Machine, first: Action) -> Result<(), SessionError> {
+        let mut action = first;
+        loop {
+            let input = match action {
+                Action::Identify => {
+                    let incarnation = self.member.check_identity().await?;
+                    self.store.join(self.member.name(), &self.member.cluster_uid().unwrap_or_default());
+                    Input::Identified { incarnation }
+                }
+                Action::Compare { forget } => {
+                    self.forget(forget);
+                    let position = self.store.position(self.member.name());
+                    Input::Compared { backwards: position > 0 && self.revision().await? < position }
+                }
+                Action::Describe { forget } => {
+                    self.forget(forget);
+                    Input::Described { changed: self.is_redefined().await }
+                }
+                Action::List(reason) => {
+                    self.member.reflectors().listed(reason);
+                    Input::Listed(self.list().await?)
+                }
+                Action::Watch(from) => return self.watch(from, machine).await,
+                Action::Read | Action::Pause { .. } | Action::Begin => return Ok(()),
+            };
+            action = machine.apply(input);
+        }
+    }
+
+    /// Forgets the history of the member whose objects the store has: their bytes are compared with what comes now.
+    fn forget(&self, reason: Option<ListReason>) {
+        let (member, kind) = (self.member.name(), self.store.spec().label());
+        match reason {
+            None => return,
+            Some(ListReason::OtherCluster) => {
+                let cause = Cause::OtherCluster;
+                self.member.meter().failed(cause);
+                tracing::warn!(%member, cause = cause.as_str(), "the member is another cluster than before");
+            }
+            Some(ListReason::RevisionsBackwards) => {
+                let cause = Cause::RevisionsBackwards;
+                self.member.meter().failed(cause);
+                tracing::warn!(%member, %kind, cause = cause.as_str(), "the member's revisions went backwards: it was restored from a backup");
+            }
+            Some(_) => {}
+        }
+        self.store.reset(member);
+    }
+
+    /// Says why the member is not followed: to readers at once, to the log once for each cause, to the metrics every time.
+    fn note(&self, error: &SessionError) {
+        let cause = error.cause();
+        // What failed on its way was counted there.
+        if !matches!(error, SessionError::Upstream(_) | SessionError::Down(_)) && Some(cause) != error.counted() {
+            self.member.meter().failed(cause);
+            self.member.note(&format!("{}: {error}", self.store.spec().label()));
+        }
+        if self.state.tell(cause) {
+            let (member, kind) = (self.member.name(), self.store.spec().label());
+            tracing::warn!(%member, %kind, cause = cause.as_str(), %error, "the member is not followed");
+        }
+        self.state.fail(&error.to_string());
+        if error.is_about_order() && !self.state.unordered.swap(true, Ordering::Relaxed) {
+            // Who waits for the first list need not.
+            self.store.wake();
+        }
+    }
+
+    /// Pauses, and no less than the member asked for. Ends early when cancelled.
+    async fn rest(&self, pause: Duration, at_least: Duration) {
+        let resting = async {
+            let asked_for = Instant::now() + at_least;
+            self.pause(pause.max(at_least)).await;
+            sleep_until(asked_for).await;
+        };
+        self.cancel.run_until_cancelled(resting).await;
+    }
+
+    /// Waits; while the member is down until it is not, otherwise no longer than until it becomes ready.
+    async fn pause(&self, pause: Duration) {
+        let mut health = self.member.health_changes();
+        if health.borrow_and_update().is_down() {
+            // While it is down, asking is useless: the probe says when it is not.
+            let _closed = health.wait_for(|health| !health.is_down()).await;
+            return;
+        }
+        let becomes_ready = async {
+            while health.changed().await.is_ok() {
+                if *health.borrow_and_update() == Health::Ready {
+                    return;
+                }
+            }
+        };
+        // Either end of the wait will do.
+        let _elapsed = timeout(pause, becomes_ready).await;
+    }
+
+    /// Says whether the kind is a custom resource whose definition changed since this was last asked.
+    ///
+    /// Then its objects may read differently at the same revision, by other defaults. A kube-apiserver tells no event of that,
+    /// but it ends every watch of the kind a second later, or when requests under way are done, in two minutes at most
+    /// (kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`, `tearDown`). What cannot be read has
+    /// not changed.
+    async fn is_redefined(&self) -> bool {
+        let Some(now) = self.definition().await else { return false };
+        let before = self.state.definition.swap(now, Ordering::Relaxed);
+        before > 0 && before != now
+    }
+
+    /// Lists everything, page by page, at one revision.
+    async fn list(&self) -> Result<u64, SessionError> {
+        let name = self.member.name();
+        let mut token = String::new();
+        let mut at = None;
+        let mut page_items = PAGE_ITEMS;
+        loop {
+            let body = self.page(&token, &mut page_items).await?;
+            let (meta, items) = split(&body)?;
+            let list = revision(&meta.resource_version)?;
+            if *at.get_or_insert(list) != list {
+                return Err(SessionError::Revision(meta.resource_version));
+            }
+            if token.is_empty() {
+                let position = self.store.position(name);
+                if list < position {
+                    return Err(SessionError::OldList { list, position });
+                }
+                self.store.begin_list(name);
+            }
+            for slice in items.chunks(SLICE_ITEMS_MAX) {
+                self.room().await;
+                if let Some(bad) = self.store.list_slice(name, slice).into_iter().next() {
+                    // Left out it would read as deleted: the list as a whole does not count.
+                    return Err(bad.into());
+                }
+                tokio::task::yield_now().await;
+            }
+            token = meta.continue_token;
+            if token.is_empty() {
+                let doomed = self.store.end_list(name, list);
+                for slice in doomed.chunks(SLICE_ITEMS_MAX) {
+                    self.room().await;
+                    self.store.remove_slice(slice);
+                    tokio::task::yield_now().await;
+                }
+                return Ok(list);
+            }
+        }
+    }
+
+    /// Waits until no watcher that still moves is more than half a ring behind.
+    async fn room(&self) {
+        while !self.store.has_room() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn watch(&self, from: u64, machine: &mut Machine) -> Result<(), SessionError> {
+        let name = self.member.name();
+        let seconds = WATCH_SECONDS + from % WATCH_SECONDS;
+        let query = format!("?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}");
+        let response = self.ask(&query, Class::Watch).await?;
+        if response.status() == StatusCode::GONE {
+            return Err(SessionError::Expired(from));
+        }
+        let mut body = ok(response, "watch").await?;
+        self.state.heal();
+        if self.state.watched.swap(true, Ordering::Relaxed) {
+            self.member.reflectors().watch_restarted();
+        }
+        let mut lines = Lines::default();
+        let lasts = Instant::now() + SESSION_MIN;
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = sleep_until(lasts), if !self.state.is_settled() => {
+                    self.settled();
+                    continue;
+                }
+            };
+            let Some(frame) = frame else { break };
+            let Ok(chunk) = frame?.into_data() else { continue };
+            lines.push(&chunk)?;
+            while let Some(line) = lines.next_line() {
+                self.take(&Event::parse(&line)?)?;
+                machine.apply(Input::Told(self.store.position(name)));
+            }
+        }
+        if lines.is_mid_line() {
+            return Err(SessionError::Torn);
+        }
+        tracing::debug!(member = %name, kind = %self.store.spec().label(), "the member ended the watch");
+        Ok(())
+    }
+
+    /// The watch has lasted: what went wrong before it is over.
+    fn settled(&self) {
+        if self.state.settle() {
+            tracing::info!(member = %self.member.name(), kind = %self.store.spec().label(), "the member is followed again");
+        }
+    }
+
+    fn take(&self, event: &Event<'_>) -> Result<(), SessionError> {
+        let name = self.member.name();
+        match event.event_type {
+            EventType::Added | EventType::Modified | EventType::Deleted => self.store.watch_event(name, event)?,
+            EventType::Bookmark => self.store.bookmark(name, bookmark(event.object)?),
+            EventType::Error => {
+                let status: StatusSaid = serde_json::from_str(event.object).unwrap_or_default();
+                if status.code == StatusCode::GONE.as_u16() {
+                    return Err(SessionError::Expired(self.store.position(name)));
+                }
+                let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                return Err(SessionError::Status { code, what: "watch", message: status.message, retry_after: None });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! What a reflector says about itself.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::upstream::cause::Cause;
+
+/// Why a reflector does not follow its member now.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    /// For operators.
+    pub cause: Arc<str>,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// What a reflector says about itself.
+#[derive(Debug, Default)]
+pub(crate) struct ReflectorState {
+    trouble: Mutex<Option<Trouble>>,
+    /// Causes that the log has since the member was last followed for long: retries say nothing.
+    told: Mutex<Vec<Cause>>,
+    /// A watch has stood before.
+    pub(super) watched: AtomicBool,
+    /// The member's revisions of this kind are no decimal numbers.
+    pub(super) unordered: AtomicBool,
+    /// The generation of the definition by which its objects were listed; 0 where it has none.
+    pub(super) definition: AtomicU64,
+}
+
+impl ReflectorState {
+    /// Why it does not follow its member now; `None` while it does.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().clone()
+    }
+
+    /// Says whether no store can hold what the member has of this kind: nothing orders it.
+    pub(crate) fn is_unordered(&self) -> bool {
+        self.unordered.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn fail(&self, cause: &str) {
+        let mut trouble = self.trouble.lock();
+        let since = trouble.as_ref().map_or_else(Instant::now, |trouble| trouble.since);
+        *trouble = Some(Trouble { cause: cause.into(), since });
+    }
+
+    pub(super) fn heal(&self) {
+        *self.trouble.lock() = None;
+        self.unordered.store(false, Ordering::Relaxed);
+    }
+
+    /// True if the log should have a line about this cause.
+    pub(super) fn tell(&self, cause: Cause) -> bool {
+        let mut told = self.told.lock();
+        let is_new = !told.contains(&cause);
+        if is_new {
+            told.push(cause);
+        }
+        is_new
+    }
+
+    /// Forgets what was told; true if anything was.
+    pub(super) fn settle(&self) -> bool {
+        !std::mem::take(&mut *self.told.lock()).is_empty()
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.told.lock().is_empty()
+    }
+}
