@@ -410,7 +410,7 @@ async fn failures_say_whether_the_request_may_have_arrived() {
         let cut = cutting.member().send(get("/x"), Class::Write).await.err().unwrap();
         assert!(matches!(cut.failure, Failure::Send { .. }), "{cut:?}");
         assert!(cut.may_have_arrived());
-        assert_eq!(cut.status().code, StatusCode::BAD_GATEWAY);
+        assert_eq!(kubefold_wire::status::Status::from(cut).code, StatusCode::BAD_GATEWAY);
     }
 }
 
