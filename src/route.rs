@@ -277,7 +277,7 @@ impl Router {
                 let listed = Box::pin(self.reader.collection(target, whole));
                 self.writer.answer_for_all(write, listed, body).await
             }
-            _ => self.writer.answer(write, body).await,
+            _ => Box::pin(self.writer.answer(write, body)).await,
         }
     }
 

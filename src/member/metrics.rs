@@ -68,7 +68,7 @@ pub(super) struct MemberMetrics {
 impl MemberMetrics {
     /// Registers them.
     pub(super) fn register(&self, exported: &mut Exported) {
-        let MemberMetrics { upstream, reflectors } = self;
+        let Self { upstream, reflectors } = self;
         upstream.register(exported);
         exported.register("lists", "Full lists of a kind that were begun, by reason", reflectors.lists.clone());
         exported.register(
