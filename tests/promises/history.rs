@@ -230,7 +230,7 @@ impl Watched {
 
     /// From which revision on it told everything.
     pub(crate) fn since(&self) -> Option<u64> {
-        self.from.or(self.initial.map(|(_, revision)| revision))
+        self.from.or_else(|| self.initial.map(|(_, revision)| revision))
     }
 
     /// Up to which revision it told everything.

@@ -82,7 +82,8 @@ fn keep(mix: Mix) {
         world::run(async {
             let world = World::start(seeds[0]).await;
             for seed in seeds {
-                let played = std::panic::AssertUnwindSafe(play::play(&world, *seed, &mix)).catch_unwind().await;
+                let played =
+                    std::panic::AssertUnwindSafe(Box::pin(play::play(&world, *seed, &mix))).catch_unwind().await;
                 let history = played.unwrap_or_else(|_| panic!("PROMISE_SEED={seed} failed, see above"));
                 judge(*seed, &history);
             }
