@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    config::{Config, MemberName, Nudge, Reloads},
+    config::{Config, MemberName, ReloadHandle, Reloads},
     member::{self, Member, registry::Registry},
     observe::Metrics,
     read::{Freshness, Reader},
@@ -61,7 +61,7 @@ pub struct Options {
 /// A running kubefold.
 pub struct App {
     address: SocketAddr,
-    nudge: Nudge,
+    reload_handle: ReloadHandle,
     draining: CancellationToken,
     tasks: TaskTracker,
     _state: Arc<StateDir>,
@@ -85,8 +85,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     }
     tokio::select! {
         () = app.drain() => {}
-        _ = terminate.recv() => tracing::warn!("told twice to end: cutting connections"),
-        _ = interrupt.recv() => tracing::warn!("told twice to end: cutting connections"),
+        _ = terminate.recv() => tracing::warn!("second signal: closing all connections"),
+        _ = interrupt.recv() => tracing::warn!("second signal: closing all connections"),
     }
     Ok(())
 }
@@ -141,12 +141,12 @@ impl App {
             serving.await;
             members.cancel();
         });
-        let nudge = reloads.nudge();
+        let reload_handle = reloads.reload_handle();
         let following = follow(reloads, stores, published, Arc::clone(&state));
         let until = draining.clone();
         tasks.spawn(async move { until.run_until_cancelled_owned(following).await });
         tasks.close();
-        Ok(Self { address, nudge, draining, tasks, _state: state })
+        Ok(Self { address, reload_handle, draining, tasks, _state: state })
     }
 
     /// Where it listens.
@@ -156,7 +156,7 @@ impl App {
 
     /// Reads the configuration again, changed or not.
     pub fn reload(&self) {
-        self.nudge.now();
+        self.reload_handle.now();
     }
 
     /// Ends it: not ready, no new connections, watches end, answers finish within the grace, the rest is cut.
@@ -176,7 +176,7 @@ async fn follow(mut reloads: Reloads, stores: Arc<Stores>, mut published: Publis
         stores.configure(&config);
         published.members = member_names(&config);
         if let Err(error) = published.write(&state) {
-            tracing::error!("kubeconfigs will name the former members: {error}");
+            tracing::error!("cannot write serving.json, so new kubeconfigs have the old members: {error}");
         }
     }
 }
@@ -269,7 +269,9 @@ fn keep<T: serde::Serialize + PartialEq>(state: &StateDir, file: &str, value: T,
     }
     match state.write(file, &serde_json::to_string(&value).unwrap_or_default(), false) {
         Ok(()) => *written = value,
-        Err(error) => tracing::error!("{file}: UIDs that the fleet view made may be others after a restart: {error}"),
+        Err(error) => tracing::error!(
+            "cannot write {file}: UIDs that the fleet view assigned may change after a restart: {error}"
+        ),
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::{
     config::MemberName,
     member::Member,
-    store::Remarks,
+    store::Notices,
     stores::{StoreFigures, Stores},
     write::journal::{Entry, Step, Unfinished},
 };
@@ -33,7 +33,7 @@ pub struct FleetStatus {
     pub unfinished: Vec<UnfinishedWrite>,
     /// Objects of which somebody edited, deleted or restored a part.
     pub differing: Vec<RemarkedObject>,
-    /// Objects whose name another, younger placement bears, too.
+    /// Objects whose name another, younger placement has, too.
     pub doubled: Vec<RemarkedObject>,
 }
 
@@ -71,7 +71,7 @@ pub struct MemberStatus {
     /// How long the kind that is furthest behind has not been followed; 0: all are current. Units: seconds.
     #[serde(default)]
     pub lag_seconds: u64,
-    /// What came to nothing last.
+    /// The last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<PastError>,
     /// The UID of its cluster.
@@ -82,7 +82,7 @@ pub struct MemberStatus {
     pub absent: bool,
 }
 
-/// Something that came to nothing.
+/// A failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastError {
@@ -134,7 +134,7 @@ pub struct UnfinishedWrite {
 pub struct BehindMember {
     /// Its name.
     pub member: String,
-    /// Why.
+    /// Why the part is behind: one sentence.
     pub why: String,
 }
 
@@ -180,9 +180,9 @@ fn status(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> FleetSta
             watches: store.watchers(),
             unknown: unknown.map(ToString::to_string).collect(),
         });
-        for (key, Remarks { differs, others, .. }) in store.remarked() {
-            differing.extend(remarked(gvr, &key, store.spec().namespaced, &differs));
-            doubled.extend(remarked(gvr, &key, store.spec().namespaced, &others));
+        for (key, Notices { differs, others, .. }) in store.noticed() {
+            differing.extend(noticed(gvr, &key, store.spec().namespaced, &differs));
+            doubled.extend(noticed(gvr, &key, store.spec().namespaced, &others));
         }
     }
     // Of a resource that is followed in several versions.
@@ -224,7 +224,7 @@ fn member_status(stores: &Stores, figures: &[StoreFigures], member: &Member) -> 
     }
 }
 
-fn remarked(gvr: &Gvr, key: &str, namespaced: bool, members: &[MemberName]) -> Option<RemarkedObject> {
+fn noticed(gvr: &Gvr, key: &str, namespaced: bool, members: &[MemberName]) -> Option<RemarkedObject> {
     if members.is_empty() {
         return None;
     }

@@ -12,7 +12,7 @@ use kubefold_wire::{
     warning::Warnings,
 };
 
-/// The answer to a write. With a 5xx it never bears `Retry-After`: client-go would repeat the write (`rest/with_retry.go`).
+/// The answer to a write. With a 5xx it never has `Retry-After`: client-go would repeat the write (`rest/with_retry.go`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Status code.

@@ -57,10 +57,10 @@ pub(super) fn run(flags: &Init) -> anyhow::Result<()> {
 const HEAD: &str = "\
 # The fleet that kubefold serves, made by `kubefold init`. Every setting is explained in docs/configuration.md.
 #
-# kubefold reads this file again when it changes; a bad version is refused and the running one stays.
+# kubefold reads this file again when it changes. If a new version is invalid, it keeps the running one.
 #
-# A member's name is a part of what its objects are called (web-0@east): choose it now, and keep it.
-# Members come in the order that breaks ties.
+# A member's name is part of the names of its objects (web-0@east): choose it now, and keep it.
+# The order of members breaks ties.
 members:
 ";
 
@@ -98,14 +98,14 @@ fn compose(kubeconfig: &Kubeconfig, path: &Path, only: &[String]) -> anyhow::Res
     if members == 0 {
         bail!("no context of {} can be used: {last_reason}", path.display());
     }
-    config::load_text(&out, path).context("the file that was made is refused; this is a mistake of kubefold's")?;
+    config::load_text(&out, path).context("kubefold refuses the file that it made; this is a bug in kubefold")?;
     Ok((out, members))
 }
 
 fn entry(name: &str, path: &Path, context: &str) -> String {
     let path = quoted(&path.display().to_string());
     format!(
-        "  - name: {name}\n    kubeconfig: {path}\n    context: {}\n    # Its share of what is divided, relative to the \
+        "  - name: {name}\n    kubeconfig: {path}\n    context: {}\n    # The member's share of divided numbers, relative to the \
          others'; 0 takes nothing.\n    weight: 1\n",
         quoted(context)
     )

@@ -60,7 +60,7 @@ pub(super) fn print(flags: &Plan) -> anyhow::Result<()> {
     for Given { file, object } in &objects {
         match flags.connection.ask(Method::POST, &path, serde_json::to_vec(object)?) {
             Ok(answer) => {
-                plans.push(serde_json::from_str(&answer).context("what answered is no kubefold of this version")?);
+                plans.push(serde_json::from_str(&answer).context("the server is not a kubefold of this version")?);
             }
             // It will be the same for all.
             Err(error) if error.is::<Unreached>() => return Err(error),
@@ -99,13 +99,13 @@ fn read(path: &Path, objects: &mut Vec<Given>) -> anyhow::Result<()> {
     if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-        let parsed = parse(&text).context("standard input is no manifest")?;
+        let parsed = parse(&text).context("standard input is not a manifest")?;
         objects.extend(parsed.into_iter().map(|object| Given { file: "standard input".to_owned(), object }));
         return Ok(());
     }
     if !path.is_dir() {
         let text = std::fs::read_to_string(path).with_context(unreadable)?;
-        let parsed = parse(&text).with_context(|| format!("{} is no manifest", path.display()))?;
+        let parsed = parse(&text).with_context(|| format!("{} is not a manifest", path.display()))?;
         objects.extend(parsed.into_iter().map(|object| Given { file: path.display().to_string(), object }));
         return Ok(());
     }
@@ -131,7 +131,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Value>> {
                 objects.extend(items.and_then(|items| items.as_array().cloned()).unwrap_or_default());
             }
             object @ Value::Object(_) => objects.push(object),
-            other => bail!("it holds {other}, which is no object"),
+            other => bail!("it contains {other}, which is not an object"),
         }
     }
     Ok(objects)
@@ -155,7 +155,7 @@ fn told(mut plans: Vec<Value>, output: Output) -> anyhow::Result<String> {
 fn render(plans: Vec<Value>) -> anyhow::Result<String> {
     let mut out = String::new();
     for plan in plans {
-        let plan: Planned = serde_json::from_value(plan).context("what answered is no kubefold of this version")?;
+        let plan: Planned = serde_json::from_value(plan).context("the server is not a kubefold of this version")?;
         if !out.is_empty() {
             out.push('\n');
         }

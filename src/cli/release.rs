@@ -1,6 +1,6 @@
 //! `kubefold release`: takes the placement marker off every object in every member, and leaves ordinary clusters.
 //!
-//! What bears the marker is found by its label. Kubernetes copies annotations to what its controllers make of an object
+//! Objects with the marker are found by its label. Kubernetes copies annotations to the objects that its controllers make
 //! (a Deployment's to its ReplicaSets), and Service labels to endpoints: those few kinds are looked through as a whole.
 
 use std::{
@@ -94,11 +94,12 @@ fn idle_state(path: &Path) -> anyhow::Result<StateDir> {
     if !path.exists() {
         bail!("the state directory {} does not exist; leave --state-dir out if it is lost", path.display());
     }
-    let state = StateDir::open(path).context("nothing is released while a kubefold serves: end it first")?;
+    let state =
+        StateDir::open(path).context("a kubefold uses this state directory, so nothing is released: stop it first")?;
     let unfinished = Journal::open(path).context("cannot read the journal")?.open_entries().len();
     if unfinished > 0 {
         bail!(
-            "{unfinished} writes are unfinished, and without markers nobody can finish them: start kubefold, see \
+            "{unfinished} writes are unfinished, and kubefold cannot finish them without markers: start kubefold, see \
              kubefold status until they have ended, and end it again"
         );
     }
@@ -166,7 +167,7 @@ async fn release_member(member: &Member, dry_run: bool, done: &mut Tally) -> any
         }
     }
     bail!(
-        "{left} objects bore the marker again after {PASSES_MAX} rounds: does a kubefold still serve it? Run this again"
+        "{left} objects have the marker again after {PASSES_MAX} passes: does a kubefold still serve this member? Run this again"
     )
 }
 
@@ -220,7 +221,7 @@ fn is_copied_to(gvr: &Gvr) -> bool {
     COPIED_TO.contains(&(&*gvr.group, &*gvr.resource))
 }
 
-/// An object that bears keys of kubefold's.
+/// An object that has keys of kubefold's.
 struct Marked {
     gvr: Gvr,
     metadata: Metadata,
@@ -263,7 +264,7 @@ struct Item {
     metadata: Metadata,
 }
 
-/// All that bears keys of kubefold's in a member, each object once.
+/// All that has keys of kubefold's in a member, each object once.
 async fn find(member: &Member, kinds: &[Gvr]) -> anyhow::Result<Vec<Marked>> {
     let lists = kinds.iter().map(|gvr| list(member, gvr));
     let lists: Vec<_> = stream::iter(lists).buffered(IN_FLIGHT_MAX).collect().await;
@@ -332,7 +333,7 @@ async fn strip<'m>(member: &Member, marked: &'m Marked) -> anyhow::Result<Option
         StatusCode::UNPROCESSABLE_ENTITY if message(&body).contains("testing") => Ok(None),
         code => {
             let what = format!("{} {}/{}", gvr.qualified(), metadata.namespace, metadata.name);
-            bail!("the marker of {what} cannot be taken off, the answer is {code}: {}", message(&body))
+            bail!("cannot remove the marker of {what}: the member answered {code}: {}", message(&body))
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Status {
 /// Prints it on standard output.
 pub(super) fn print(flags: &Status) -> anyhow::Result<()> {
     let answer = flags.connection.ask(Method::GET, STATUS_PATH, Vec::new())?;
-    let status: FleetStatus = serde_json::from_str(&answer).context("what answered is no kubefold of this version")?;
+    let status: FleetStatus = serde_json::from_str(&answer).context("the server is not a kubefold of this version")?;
     let text = match flags.output {
         None => render(&status, paint::on_stdout()),
         Some(output) => output.text(&status)?,
@@ -45,14 +45,14 @@ fn render(status: &FleetStatus, colours: bool) -> String {
     let _infallible = writeln!(out, "\n{} kinds followed, {objects} objects, {watches} watches", status.kinds.len());
     for kind in status.kinds.iter().filter(|kind| !kind.unknown.is_empty()) {
         let members = kind.unknown.join(", ");
-        let _infallible = writeln!(out, "{}/{} is not known of {members}", kind.resource, kind.version);
+        let _infallible = writeln!(out, "{}/{} has not been read from {members}", kind.resource, kind.version);
     }
     if !status.unfinished.is_empty() {
         let mut rows = vec![["UNFINISHED", "OBJECT", "AGE", "BEHIND", "WHY"].map(str::to_owned)];
         rows.extend(status.unfinished.iter().flat_map(write_rows));
         let _infallible = write!(out, "\n{}", table(&rows));
     }
-    for (title, objects) in [("DIFFERS", &status.differing), ("ALSO NAMED SO", &status.doubled)] {
+    for (title, objects) in [("DIFFERS", &status.differing), ("NAME USED TWICE", &status.doubled)] {
         if objects.is_empty() {
             continue;
         }
@@ -63,7 +63,7 @@ fn render(status: &FleetStatus, colours: bool) -> String {
         let _infallible = write!(out, "\n{}", table(&rows));
     }
     if status.unfinished.is_empty() && status.differing.is_empty() && status.doubled.is_empty() {
-        out.push_str("nothing is unfinished, nothing differs\n");
+        out.push_str("no unfinished writes, no differences\n");
     }
     out
 }
@@ -206,7 +206,7 @@ mod tests {
                        east     ready             v1.36.4   1.3ms     2        3         4KiB   0s    -\n\
                        west     down 2m, absent   v1.36.4   -         2        3         4KiB   2m    now: connection refused\n\n\
                        1 kinds followed, 3 objects, 1 watches\npods/v1 is not known of west\n";
-        assert_eq!(render(&status, false), format!("{members}nothing is unfinished, nothing differs\n"));
+        assert_eq!(render(&status, false), format!("{members}no unfinished writes, no differences\n"));
         status.unfinished.push(UnfinishedWrite {
             resource: "deployments.apps".into(),
             namespace: "default".into(),

@@ -142,7 +142,7 @@ pub enum Problem {
     KubeconfigDangling { path: PathBuf, context: String, what: &'static str, name: String },
 }
 
-/// What can be wrong with a policy, or with the taints that policies bear.
+/// What can be wrong with a policy, or with the taints that policies have.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is, and the fields are its words")]
 pub enum PolicyProblem {
@@ -190,6 +190,6 @@ pub enum PolicyProblem {
     Operator { operator: String },
     #[error("\"value\" has no meaning with \"operator: Exists\"; remove one of the two")]
     ExistsValue,
-    #[error("a toleration without a key bears every taint and says so with \"operator: Exists\"; add that, or a key")]
+    #[error("a toleration without a key tolerates every taint and needs \"operator: Exists\"; add it, or add a key")]
     NoKey,
 }

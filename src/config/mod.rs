@@ -25,7 +25,7 @@ pub use policy::{
     Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig, Strategy,
     unfit,
 };
-pub use reload::{Nudge, Reloads};
+pub use reload::{ReloadHandle, Reloads};
 
 use kubefold_wire::names::is_dns_label;
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};

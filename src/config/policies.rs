@@ -275,7 +275,7 @@ fn toleration(at: &Spanned<RawToleration>) -> Checked<MemberToleration> {
         Some("Exists") => true,
         Some(other) => return refuse(at, PolicyProblem::Operator { operator: other.to_owned() }),
     };
-    // As Kubernetes has it: `Equal` without a value bears the taint without one; `Exists` has none.
+    // As Kubernetes has it: `Equal` without a value has the taint without one; `Exists` has none.
     let value = match (exists, value) {
         (true, Some(value)) => return refuse(value, PolicyProblem::ExistsValue),
         (true, None) => None,

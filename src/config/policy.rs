@@ -39,7 +39,7 @@ pub struct PolicyConfig {
     pub spread: Option<String>,
     /// As much as fits is placed where not all does.
     pub partial: bool,
-    /// Taints of members that its objects bear.
+    /// Taints of members that its objects have.
     pub tolerations: Vec<MemberToleration>,
 }
 
@@ -123,7 +123,7 @@ pub struct MemberTaint {
     pub value: String,
 }
 
-/// What bears taints of members.
+/// What has taints of members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberToleration {
     /// Key; `None` is every key.

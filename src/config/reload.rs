@@ -22,14 +22,14 @@ pub struct Reloads {
     running: Config,
     files: Vec<PathBuf>,
     seen: Vec<Option<Fingerprint>>,
-    nudged: Arc<Notify>,
+    reload_requested: Arc<Notify>,
 }
 
 /// Asks a [`Reloads`] to read the file now, changed or not; SIGHUP does.
 #[derive(Clone)]
-pub struct Nudge(Arc<Notify>);
+pub struct ReloadHandle(Arc<Notify>);
 
-impl Nudge {
+impl ReloadHandle {
     /// Asks. Several askings before the next reading are one.
     pub fn now(&self) {
         self.0.notify_one();
@@ -43,13 +43,13 @@ impl Reloads {
     pub async fn start(path: &Path) -> Result<(Config, Self), ConfigError> {
         let (result, files, seen) = read(path.to_path_buf(), vec![path.to_path_buf()]).await;
         let running = result?;
-        let nudged = Arc::new(Notify::new());
-        Ok((running.clone(), Self { path: path.to_path_buf(), running, files, seen, nudged }))
+        let reload_requested = Arc::new(Notify::new());
+        Ok((running.clone(), Self { path: path.to_path_buf(), running, files, seen, reload_requested }))
     }
 
     /// A handle to ask for a reading.
-    pub fn nudge(&self) -> Nudge {
-        Nudge(Arc::clone(&self.nudged))
+    pub fn reload_handle(&self) -> ReloadHandle {
+        ReloadHandle(Arc::clone(&self.reload_requested))
     }
 
     /// Waits for the next good version that differs from the running one. Never `None` today; an `Option`
@@ -62,7 +62,7 @@ impl Reloads {
         loop {
             let asked = tokio::select! {
                 _ = ticks.tick() => false,
-                () = self.nudged.notified() => true,
+                () = self.reload_requested.notified() => true,
             };
             if !asked && fingerprints(self.files.clone()).await == self.seen {
                 continue;

@@ -1,4 +1,4 @@
-//! Discovery: what the fleet serves, told as one API server tells it.
+//! Discovery: what the fleet serves, described as one API server describes itself.
 //!
 //! `/api`, `/apis`, their groups and versions, `/version` and `/openapi/...`. May name: `wire`, `config`, `observe`, `placement`,
 //! `store`, `member`, `respond`.
@@ -195,10 +195,7 @@ fn warn_of_unknown(catalogue: &Catalogue, response: &mut Response<Body>) {
         return;
     }
     let mut warnings = Warnings::default();
-    warnings.add(&format!(
-        "discovery is incomplete: it is unknown what these members serve, since they have not answered yet: {}",
-        names(catalogue)
-    ));
+    warnings.add(&format!("discovery is incomplete: these members have not answered yet: {}", names(catalogue)));
     warnings.write_to(response.headers_mut());
 }
 

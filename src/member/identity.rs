@@ -121,7 +121,7 @@ impl Identity {
 
 /// Who is which cluster, over all members: finds two members that are one.
 #[derive(Debug, Default)]
-pub(super) struct Census {
+pub(super) struct ClusterUids {
     entries: Mutex<Vec<Entry>>,
 }
 
@@ -133,7 +133,7 @@ struct Entry {
     twin: watch::Sender<Option<MemberName>>,
 }
 
-impl Census {
+impl ClusterUids {
     /// Sets the members in configuration order. What is known about those that stay is kept.
     pub(super) fn arrange(&self, members: &[(MemberId, MemberName, watch::Sender<Option<MemberName>>)]) {
         let mut entries = self.entries.lock();
@@ -189,16 +189,16 @@ mod tests {
 
     #[test]
     fn the_second_of_two_equal_clusters_is_the_twin_until_the_first_leaves() {
-        let census = Census::default();
+        let cluster_uids = ClusterUids::default();
         let (east, west) = (watch::Sender::new(None), watch::Sender::new(None));
         let east_entry = (MemberId(1), name("east"), east.clone());
         let west_entry = (MemberId(2), name("west"), west.clone());
-        census.arrange(&[east_entry, west_entry.clone()]);
-        census.report(MemberId(2), Some("a".into()));
+        cluster_uids.arrange(&[east_entry, west_entry.clone()]);
+        cluster_uids.report(MemberId(2), Some("a".into()));
         assert_eq!(*west.borrow(), None);
-        census.report(MemberId(1), Some("a".into()));
+        cluster_uids.report(MemberId(1), Some("a".into()));
         assert_eq!((east.borrow().clone(), west.borrow().clone()), (None, Some(name("east"))));
-        census.arrange(&[west_entry]);
+        cluster_uids.arrange(&[west_entry]);
         assert_eq!(*west.borrow(), None);
     }
 

@@ -71,11 +71,7 @@ impl MemberMetrics {
         let Self { upstream, reflectors } = self;
         upstream.register(exported);
         exported.register("lists", "Full lists of a kind that were begun, by reason", reflectors.lists.clone());
-        exported.register(
-            "watch_restarts",
-            "Watches that ended and were begun anew",
-            reflectors.watch_restarts.clone(),
-        );
+        exported.register("watch_restarts", "Watches that ended and were restarted", reflectors.watch_restarts.clone());
     }
 }
 

@@ -31,13 +31,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{MemberConfig, MemberName},
     upstream::{
-        Class, Failure, Health, LastError, Meter, UpBody, UpResponseBody, Upgrade, Upstream, UpstreamError, Vitals,
+        Class, Failure, Health, LastError, Meter, ProbeState, UpBody, UpResponseBody, Upgrade, Upstream, UpstreamError,
         cause::Cause, health::Input, permits::Permits,
     },
 };
 use kubefold_serving::upgrade::UpgradeAsked;
 use {
-    identity::{Census, Identity},
+    identity::{ClusterUids, Identity},
     metrics::{MemberMetrics, ReflectorMeter},
 };
 
@@ -47,7 +47,7 @@ pub use identity::MemberId;
 #[derive(Default)]
 struct Common {
     /// Which member is which cluster.
-    census: Arc<Census>,
+    cluster_uids: Arc<ClusterUids>,
     /// The streams of clients.
     permits: Arc<Permits>,
     /// What is counted.
@@ -60,10 +60,10 @@ pub struct Member {
     name: MemberName,
     config: ArcSwap<MemberConfig>,
     upstream: Upstream,
-    vitals: Arc<Vitals>,
+    probe_state: Arc<ProbeState>,
     reflectors: ReflectorMeter,
     identity: Identity,
-    census: Arc<Census>,
+    cluster_uids: Arc<ClusterUids>,
     twin: watch::Sender<Option<MemberName>>,
     permits: Arc<Permits>,
     cancel: CancellationToken,
@@ -77,16 +77,16 @@ impl Member {
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Arc<Self> {
-        let vitals = Vitals::new(Meter::new(&config.name, &common.metrics.upstream));
+        let probe_state = ProbeState::new(Meter::new(&config.name, &common.metrics.upstream));
         Arc::new(Self {
             id,
             name: config.name.clone(),
             config: ArcSwap::from_pointee(config.clone()),
-            upstream: Upstream::new(config, vitals.clone(), tasks, cancel.clone()),
-            vitals,
+            upstream: Upstream::new(config, probe_state.clone(), tasks, cancel.clone()),
+            probe_state,
             reflectors: ReflectorMeter::new(&config.name, &common.metrics.reflectors),
             identity: Identity::new(),
-            census: Arc::clone(&common.census),
+            cluster_uids: Arc::clone(&common.cluster_uids),
             twin: watch::Sender::new(None),
             permits: Arc::clone(&common.permits),
             cancel,
@@ -170,27 +170,27 @@ impl Member {
 
     /// What is known about its health.
     pub fn health(&self) -> Health {
-        self.vitals.health()
+        self.probe_state.health()
     }
 
     /// Follows its health.
     pub fn health_changes(&self) -> watch::Receiver<Health> {
-        self.vitals.changes()
+        self.probe_state.changes()
     }
 
     /// True once it was probed, with whatever result.
     pub fn tried(&self) -> bool {
-        self.vitals.tried()
+        self.probe_state.tried()
     }
 
     /// Counts how often it ceased to be ready.
     pub(crate) fn outages(&self) -> u64 {
-        self.vitals.outages()
+        self.probe_state.outages()
     }
 
-    /// Counts what comes to nothing with it.
+    /// Counts failed requests to it.
     pub fn meter(&self) -> &Meter {
-        self.vitals.meter()
+        self.probe_state.meter()
     }
 
     /// Counts what its reflectors do.
@@ -200,22 +200,22 @@ impl Member {
 
     /// How long its last probe waited for an answer.
     pub fn latency(&self) -> Option<std::time::Duration> {
-        self.vitals.latency()
+        self.probe_state.latency()
     }
 
-    /// What came to nothing with it last.
+    /// The last failure with it.
     pub fn last_error(&self) -> Option<LastError> {
-        self.vitals.last_error()
+        self.probe_state.last_error()
     }
 
-    /// Notes what came to nothing with it.
+    /// Records a failure with it.
     fn note(&self, text: &str) {
-        self.vitals.note(text);
+        self.probe_state.note(text);
     }
 
     /// How long it has owed an answer to a probe, and answered nobody else either.
     pub(crate) fn silent_for(&self) -> Option<std::time::Duration> {
-        self.vitals.silent_for()
+        self.probe_state.silent_for()
     }
 
     /// One line about its health: `west is down since 12s: connection refused`.
@@ -226,7 +226,7 @@ impl Member {
     /// False if it must not be used at all: it is a cluster that another member is already. Health tells of every
     /// change of it: it is down then, and unknown once that is lifted.
     pub fn usable(&self) -> bool {
-        self.twin.borrow().is_none() && !self.vitals.held()
+        self.twin.borrow().is_none() && !self.probe_state.held()
     }
 
     /// The earlier member that is the same cluster, while there is one.
@@ -264,7 +264,7 @@ impl Member {
         if self.identity.learn(&uid) {
             tracing::info!(member = %self.name, %uid, incarnation = self.incarnation(), "cluster identified");
         }
-        self.census.report(self.id, Some(uid));
+        self.cluster_uids.report(self.id, Some(uid));
         self.hold_twin();
         match &*self.twin.borrow() {
             Some(twin) => {
@@ -280,20 +280,20 @@ impl Member {
         &self.cancel
     }
 
-    /// Makes health say what the census found.
+    /// Makes health say what the cluster UIDs found.
     fn hold_twin(&self) {
         let cause = self.twin.borrow().as_ref().map(same_cluster);
-        if cause.is_some() || self.vitals.held() {
-            self.vitals.feed(Input::Held(cause));
+        if cause.is_some() || self.probe_state.held() {
+            self.probe_state.feed(Input::Held(cause));
         }
     }
 
     /// It may be another cluster now.
     fn moved(&self) {
         self.identity.doubt();
-        self.census.report(self.id, None);
+        self.cluster_uids.report(self.id, None);
         self.hold_twin();
-        self.vitals.feed(Input::Moved);
+        self.probe_state.feed(Input::Moved);
     }
 
     /// Takes a changed configuration; connections and identity stay unless the access changed.

@@ -26,12 +26,12 @@ pub(super) async fn run(member: Arc<Member>) {
             member.moved();
         }
         let before = member.health();
-        member.vitals.ask();
+        member.probe_state.ask();
         let (told, cause) = probe(&member).await;
         if !matches!(told, Input::ProbeFailed { .. }) {
-            member.vitals.probe_answered();
+            member.probe_state.probe_answered();
         }
-        member.vitals.feed(told);
+        member.probe_state.feed(told);
         let after = member.health();
         if before.name() != after.name() {
             tell(&member, &after, cause);
@@ -43,7 +43,7 @@ pub(super) async fn run(member: Arc<Member>) {
         let pace = if member.health() == Health::Ready { pace } else { pace.min(RECOVERY_PACE_MAX) };
         tokio::select! {
             () = sleep(pace) => {}
-            () = member.vitals.probe_wanted() => sleep(PROBE_GAP).await,
+            () = member.probe_state.probe_wanted() => sleep(PROBE_GAP).await,
             _ = twin.changed() => member.hold_twin(),
         }
     }
@@ -68,7 +68,7 @@ async fn probe(member: &Member) -> (Input, Option<Cause>) {
         Ok(Some((code, cause))) => return (Input::ProbeUnready { cause }, Cause::of_status(code)),
         Err(error) => return failed(member, &error),
     }
-    if member.vitals.health() == Health::Ready && member.cluster_uid().is_some() {
+    if member.probe_state.health() == Health::Ready && member.cluster_uid().is_some() {
         return (Input::ProbeReady, None);
     }
     // Ready again: before anybody reads from it, make sure that it is still the same cluster.
@@ -85,7 +85,7 @@ fn failed(member: &Member, error: &UpstreamError) -> (Input, Option<Cause>) {
     let cause = Cause::of_failure(&error.failure);
     if let Some(cause) = cause {
         member.meter().failed(cause);
-        member.vitals.note(&error.cause());
+        member.probe_state.note(&error.cause());
     }
     let certain = matches!(error.failure, Failure::Refused(_) | Failure::Resolve { .. } | Failure::Credential(_));
     if matches!(error.failure, Failure::HeadTimeout(_) | Failure::BodyTimeout(_)) {
@@ -101,7 +101,7 @@ async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, Upstr
     *request.uri_mut() = Uri::from_static("/readyz");
     let asked = Instant::now();
     let response = member.upstream.probe(request).await?;
-    member.vitals.answered_after(asked.elapsed());
+    member.probe_state.answered_after(asked.elapsed());
     let code = response.status();
     let body = collect(response.into_body(), READYZ_BYTES_MAX).await?;
     Cause::of_status(code).into_iter().for_each(|cause| member.meter().failed(cause));
@@ -114,7 +114,7 @@ async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, Upstr
         StatusCode::FORBIDDEN => "it does not let kubefold read /readyz (403)".into(),
         _ => unready(code, &body).into(),
     };
-    member.vitals.note(&said);
+    member.probe_state.note(&said);
     Ok(Some((code, said)))
 }
 

@@ -105,7 +105,7 @@ impl Registry {
         }
         let entries: Vec<_> =
             after.iter().map(|member| (member.id(), member.name().clone(), member.twin.clone())).collect();
-        self.common.census.arrange(&entries);
+        self.common.cluster_uids.arrange(&entries);
         for gone in before.iter().filter(|member| !after.iter().any(|kept| kept.id() == member.id())) {
             gone.cancel.cancel();
         }

@@ -42,7 +42,7 @@ pub async fn pass(member: &Member, caller: &Caller, request: Request<Incoming>, 
 
 /// As [`pass`], for a body of any kind.
 ///
-/// A request for another protocol becomes a tunnel if the member agrees; its answer bears [`OnceUpgraded`] then.
+/// A request for another protocol becomes a tunnel if the member agrees; its answer has [`OnceUpgraded`] then.
 pub async fn pass_body(member: &Member, caller: &Caller, request: Request<Body>, rest: &str) -> Response<Body> {
     match forward(member, caller, request, rest).await {
         Ok(response) => response,
@@ -129,8 +129,8 @@ fn opened(
             match cut.run_until_cancelled(joined).await {
                 Some(End::Closed) => tracing::debug!(%member, "a stream ended"),
                 Some(End::Broken(error)) => tracing::debug!(%member, %error, "a stream broke"),
-                Some(End::Idle) => tracing::info!(%member, "a stream was ended: nothing had moved in it for too long"),
-                None => tracing::debug!(%member, "a stream was cut: its member is gone from the configuration"),
+                Some(End::Idle) => tracing::info!(%member, "closed an idle stream"),
+                None => tracing::debug!(%member, "closed a stream: its member was removed from the configuration"),
             }
             drop(permit);
         })

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::MemberName;
 use kubefold_wire::{locate::entries, splice::string};
 
-/// Label and annotation that every part bears, and nothing else that kubefold puts into a member.
+/// Label and annotation that every part has, and nothing else that kubefold puts into a member.
 pub const MARKER_KEY: &str = "kubefold.io/placement";
 
 /// Prefix of the keys that are kubefold's own, in labels and annotations.
@@ -24,7 +24,7 @@ pub const OWN_PREFIX: &str = "kubefold.io/";
 /// Input annotations: what a client may say about placement. They never reach a member.
 pub const INPUT_ANNOTATIONS: [&str; 2] = ["kubefold.io/placement-policy", "kubefold.io/place-on"];
 
-/// A placement marker as one part bears it.
+/// A placement marker as one part has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The placed object's minted UID.
@@ -37,7 +37,7 @@ pub struct Marker {
     pub namespace: String,
     /// Name of the bearer, plain.
     pub name: String,
-    /// The member whose part bears this marker.
+    /// The member whose part has this marker.
     pub member: MemberName,
     /// The members of the placement, in order, each with its cluster's UID.
     pub members: Vec<(MemberName, String)>,
@@ -88,7 +88,7 @@ struct Written<'a> {
 impl Marker {
     /// Reads the marker from an object's `metadata.labels` and `metadata.annotations`, as JSON text.
     ///
-    /// One that is malformed in any way is none. Whether it counts is what [`Marker::bears`] says.
+    /// One that is malformed in any way is none. Whether it counts is what [`Marker::belongs_to`] says.
     pub fn read(labels_json: Option<&str>, annotations_json: Option<&str>) -> Option<Self> {
         let (labels, annotations) = (labels_json?, annotations_json?);
         memchr::memmem::find(labels.as_bytes(), MARKER_KEY.as_bytes())?;
@@ -100,10 +100,10 @@ impl Marker {
         noted.is_none_or(|noted| noted == uid).then_some(Self { uid, ..marker })
     }
 
-    /// The marker of a child, `kind` and `name`, by the copy of its controller's that it bears as an annotation.
+    /// The marker of a child, `kind` and `name`, by the copy of its controller's that it has as an annotation.
     ///
     /// All children of one placed object that have one name are one object in the fleet, as its parts are. Whether the copy
-    /// counts is what [`Marker::bears`] says of the controller, here, and of the child's own place.
+    /// counts is what [`Marker::belongs_to`] says of the controller, here, and of the child's own place.
     pub fn of_child(
         annotations_json: Option<&str>,
         (group, kind, name): (&str, &str, &str),
@@ -164,7 +164,7 @@ impl Marker {
     }
 
     /// Says whether this marker counts on the object that was found bearing it.
-    pub fn bears(
+    pub fn belongs_to(
         &self,
         group: &str,
         kind: &str,
@@ -283,12 +283,15 @@ mod tests {
     #[test]
     fn it_counts_only_on_the_object_it_names() {
         let m = marker();
-        assert!(m.bears("apps", "Deployment", "default", "web", &member("west"), "c-w"));
-        assert!(!m.bears("apps", "ReplicaSet", "default", "web", &member("west"), "c-w"));
-        assert!(!m.bears("apps", "Deployment", "other", "web", &member("west"), "c-w"));
-        assert!(!m.bears("apps", "Deployment", "default", "web-2", &member("west"), "c-w"));
-        assert!(!m.bears("apps", "Deployment", "default", "web", &member("east"), "c-e"), "copied between members");
-        assert!(!m.bears("apps", "Deployment", "default", "web", &member("west"), "c-new"), "another cluster");
+        assert!(m.belongs_to("apps", "Deployment", "default", "web", &member("west"), "c-w"));
+        assert!(!m.belongs_to("apps", "ReplicaSet", "default", "web", &member("west"), "c-w"));
+        assert!(!m.belongs_to("apps", "Deployment", "other", "web", &member("west"), "c-w"));
+        assert!(!m.belongs_to("apps", "Deployment", "default", "web-2", &member("west"), "c-w"));
+        assert!(
+            !m.belongs_to("apps", "Deployment", "default", "web", &member("east"), "c-e"),
+            "copied between members"
+        );
+        assert!(!m.belongs_to("apps", "Deployment", "default", "web", &member("west"), "c-new"), "another cluster");
     }
 
     #[test]
@@ -298,8 +301,8 @@ mod tests {
             Marker::of_child(Some(annotations), ("apps", "ReplicaSet", "web-1"), Controller { group, kind, name })
         };
         let child = of(&annotations, "apps", "Deployment", "web").unwrap();
-        assert!(child.bears("apps", "ReplicaSet", "default", "web-1", &member("west"), "c-w"));
-        assert!(!child.bears("apps", "ReplicaSet", "default", "web-1", &member("east"), "c-e"));
+        assert!(child.belongs_to("apps", "ReplicaSet", "default", "web-1", &member("west"), "c-w"));
+        assert!(!child.belongs_to("apps", "ReplicaSet", "default", "web-1", &member("east"), "c-e"));
         let of_east = maps(&Marker { member: member("east"), ..marker() }).1;
         assert_eq!(of(&of_east, "apps", "Deployment", "web").unwrap().uid, child.uid, "one object");
         assert_ne!(child.uid, UID);

@@ -23,9 +23,9 @@ pub enum Step {
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// Where.
+    /// The path of the changed field.
     pub at: Vec<Step>,
-    /// What.
+    /// The old and the new value.
     pub what: What,
 }
 

@@ -5,12 +5,12 @@
 pub mod capacity;
 pub mod divided;
 pub mod division;
+pub mod fingerprint;
 pub mod fold;
 pub mod marker;
 pub mod merge;
 pub mod overrides;
 pub mod plan;
 pub mod policy;
-pub mod print;
 pub mod scheduling;
 pub mod stamp;

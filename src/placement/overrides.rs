@@ -25,7 +25,7 @@ pub struct OverrideError {
     pub policy: String,
     /// The member.
     pub member: MemberName,
-    /// Why.
+    /// Why the patch does not apply.
     pub why: String,
 }
 
@@ -59,7 +59,7 @@ pub fn overridden(
 }
 
 /// Applies overrides to what a client applies to a part, which need not say everything: each operation for itself, and in
-/// the list items that the part has where the operation points at. One that finds no place says nothing, unless the client
+/// the list item that the part has at the operation's index. An operation whose place does not exist is skipped, unless the client
 /// alone `owns` what it made.
 pub fn applied(
     mut body: Value,

@@ -70,7 +70,7 @@ pub struct Order<'a> {
 /// One part: one to make, or one that a later write may make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where.
+    /// The member of the part.
     pub member: MemberName,
     /// In which cluster: if the member becomes another one meanwhile, the part is not made.
     pub cluster_uid: String,
@@ -131,7 +131,7 @@ pub enum PlanError {
         reasons: Vec<(MemberName, String)>,
     },
     /// Whether the name is free cannot be known.
-    #[error("whether the name is free is not known at {}; try again, or declare the member `absent: true`", listed(.0))]
+    #[error("it is not known whether the name is free in {}; try again, or declare the member `absent: true`", listed(.0))]
     Unknown(Vec<(MemberName, String)>),
 }
 
@@ -255,7 +255,7 @@ fn one(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
     plan.targets.push(chosen.target(Vec::new(), true));
     let why = |other: Taker<'_>| {
         let name = &chosen.candidate.name;
-        (other.candidate.name.clone(), format!("one member has it whole: {name}"))
+        (other.candidate.name.clone(), format!("it goes to one member: {name}"))
     };
     plan.left_out.extend(takers.map(why));
 }
@@ -446,7 +446,7 @@ fn taker<'a>(
         return no(why);
     }
     if order.beside.is_some_and(|members| !members.contains(&candidate.name)) {
-        return no("what it scales has no place there".to_owned());
+        return no("the workload that it scales has no part there".to_owned());
     }
     let lacks = lacks(order, strategy, candidate, &terms);
     let behind = match &candidate.standing {
@@ -460,10 +460,10 @@ fn taker<'a>(
         return no(why);
     }
     let Some(cluster_uid) = &candidate.cluster_uid else {
-        return Err(Refusal { why: "which cluster it is was never read".to_owned(), down: true });
+        return Err(Refusal { why: "kubefold has not read which cluster it is".to_owned(), down: true });
     };
     if order.policy.by_capacity && strategy == Strategy::Divide && candidate.capacity.is_none() {
-        return Err(Refusal { why: "what is free there is not known".to_owned(), down: true });
+        return Err(Refusal { why: "its free capacity is not known".to_owned(), down: true });
     }
     Ok(Taker { candidate, cluster_uid, terms, behind })
 }

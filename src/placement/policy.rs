@@ -93,7 +93,7 @@ pub struct Policy {
     pub spread: Option<String>,
     /// As much as fits is placed where not all does.
     pub partial: bool,
-    /// Taints of members that it bears, besides its pods' own.
+    /// Taints of members that it has, besides its pods' own.
     pub tolerations: Vec<Toleration>,
 }
 
@@ -143,7 +143,7 @@ pub enum PolicyError {
     Unfit {
         /// The policy.
         policy: String,
-        /// Why.
+        /// Why the policy does not fit the object.
         why: String,
     },
 }

@@ -60,7 +60,7 @@ pub fn stamped(body: &str, what: Stamp<'_>) -> Result<Vec<u8>, NotAnObject> {
     Ok(out)
 }
 
-/// The input annotations that a create body bears.
+/// The input annotations that a create body has.
 pub fn inputs(annotations_json: &str) -> Vec<String> {
     let all = entries(annotations_json).unwrap_or_default();
     all.into_iter().map(|entry| entry.name).filter(|name| INPUT_ANNOTATIONS.contains(&name.as_str())).collect()

@@ -16,7 +16,7 @@ use crate::{
         fresh::{Due, Need, prove, wants_no_cache},
     },
     respond::{ReadError, StoresError},
-    store::{Entry, KindSpec, Part, Remarks, Revision, key},
+    store::{Entry, KindSpec, Notices, Part, Revision, key},
     stores::{
         Ready, Scope, Stores, Target,
         names::{Named, not_found, resolve},
@@ -55,7 +55,7 @@ pub(super) async fn get(
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         return match shown(stores, &ready, target, only)? {
             Some(answer) => {
-                remark(stores, &ready, target, &answer, &mut warnings);
+                notice(stores, &ready, target, &answer, &mut warnings);
                 Ok(answer.response(target, form?, ready.store().spec(), warnings))
             }
             None => Ok(missing(&ready, target, &warnings)),
@@ -106,7 +106,7 @@ async fn pinned(
     }
     match shown(stores, ready, target, Some(name))? {
         Some(answer) => {
-            remark(stores, ready, target, &answer, &mut warnings);
+            notice(stores, ready, target, &answer, &mut warnings);
             Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
         None => Ok(missing(ready, target, &warnings)),
@@ -155,28 +155,28 @@ async fn plain(
     }
     match shown(stores, ready, target, None)? {
         Some(answer) => {
-            remark(stores, ready, target, &answer, &mut warnings);
+            notice(stores, ready, target, &answer, &mut warnings);
             Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
         None => Err(not_found(ready.store(), target).into()),
     }
 }
 
-/// Says what the object itself has no place for: who is behind, whose part differs, who else bears the name.
-fn remark(stores: &Stores, ready: &Ready, target: &Target, answer: &Answer, warnings: &mut Warnings) {
+/// Says what the object itself has no place for: who is behind, whose part differs, who else has the name.
+fn notice(stores: &Stores, ready: &Ready, target: &Target, answer: &Answer, warnings: &mut Warnings) {
     let naming = Arc::clone(&stores.shared().naming);
     let (own, member) = naming.split(&target.name).unzip();
     let own = own.unwrap_or(&target.name);
-    let mut remarks = ready.store().remarks(&key(&target.namespace, own));
+    let mut notices = ready.store().notices(&key(&target.namespace, own));
     match answer {
         Answer::Entry(entry) if entry.folded => {}
-        // Of a native only that another placement bears its plain name.
+        // Of a native only that another placement has its plain name.
         Answer::Entry(_) | Answer::Part(..) => {
-            remarks.others.retain(|other| Some(other) == member);
-            remarks = Remarks { others: remarks.others, ..Remarks::default() };
+            notices.others.retain(|other| Some(other) == member);
+            notices = Notices { others: notices.others, ..Notices::default() };
         }
     }
-    for sentence in remarks.sentences(&target.gvr.qualified(), own) {
+    for sentence in notices.sentences(&target.gvr.qualified(), own) {
         warnings.add(&sentence);
     }
 }
@@ -215,7 +215,7 @@ async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, 
                 Err(error) => {
                     member.meter().failed(Cause::BadObject);
                     Live::Failed(format!(
-                        "member {name} answered with what is no object ({error}); its last known state is shown"
+                        "member {name} answered with something that is not an object ({error}); its last known state is shown"
                     ))
                 }
             }

@@ -43,7 +43,7 @@ pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
 pub(super) struct Surroundings {
     /// The latest revision given out, for any kind.
     pub(super) last: Revision,
-    /// An object that the client knows by another version of the kind: that it is there is no news.
+    /// An object that the client knows by another version of the kind: its existence is not an event.
     pub(super) known: Option<Arc<Entry>>,
     pub(super) stale: Stale,
     /// Ends the watch when a member is not current any more.

@@ -17,7 +17,7 @@ pub enum DiscoveryError {
     NotAcceptable,
     /// No member has answered yet.
     #[error(
-        "no member has told what it serves since kubefold started (unknown: {unknown}); see /readyz?verbose for the causes"
+        "kubefold has not read what the members serve since it started (unknown: {unknown}); see /readyz?verbose for the causes"
     )]
     NothingKnown {
         /// The members, by name, with commas.
@@ -39,7 +39,7 @@ pub enum DiscoveryError {
         causes: Vec<String>,
     },
     /// No member gives any OpenAPI.
-    #[error("no member has told its OpenAPI: {}", .0.join("; "))]
+    #[error("no member has answered with its OpenAPI: {}", .0.join("; "))]
     NoOpenApi(
         /// One cause per member.
         Vec<String>,

@@ -78,7 +78,7 @@ pub enum ReadError {
         stale: Vec<String>,
     },
     /// The deletion of a collection while a member is not current.
-    #[error("nothing was deleted: what matches in {} is not known: {}", .stale.join(", "), .causes.join("; "))]
+    #[error("nothing was deleted, because it is not known what matches in {}: {}", .stale.join(", "), .causes.join("; "))]
     CollectionUnknown {
         /// The resource.
         gvr: Gvr,
@@ -120,7 +120,7 @@ fn also(natives: &[String]) -> String {
     if natives.is_empty() {
         return String::new();
     }
-    format!("; members have natives of that name: {}", natives.join(", "))
+    format!("; member-local objects with that name: {}", natives.join(", "))
 }
 
 impl ApiError for ReadError {

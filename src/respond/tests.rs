@@ -36,7 +36,7 @@ fn a_name_that_is_nothing_lists_what_it_could_be() {
     assert_eq!((code, reason, message.as_str()), (404, Reason::NotFound, "pods \"web\" not found"));
     assert_eq!((blame, retry), (Blame::Downstream, Retry::Never));
     let message = told(named(&["web@east", "web@west"])).2;
-    assert_eq!(message, "pods \"web\" not found; members have natives of that name: web@east, web@west");
+    assert_eq!(message, "pods \"web\" not found; member-local objects with that name: web@east, web@west");
     let natives = vec!["web@east".to_owned(), "web@west".to_owned()];
     let several = told(ReadError::Ambiguous { gvr: pods(), name: "web".into(), natives });
     assert_eq!((several.0, several.1), (409, Reason::Conflict));

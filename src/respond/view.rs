@@ -13,7 +13,7 @@ use kubefold_wire::status::Status;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ViewError {
     /// `CONNECT` of HTTP itself.
-    #[error("CONNECT is for proxies of another kind")]
+    #[error("kubefold does not support CONNECT")]
     Connect,
     /// The path is none.
     #[error("invalid path: {0}")]

@@ -76,7 +76,7 @@ pub async fn answer(
     body: Body,
 ) -> Result<Response<Body>, Status> {
     let Some(resource) = known else {
-        return Err(Status::unavailable("no member has told yet what it serves; see /readyz?verbose"));
+        return Err(Status::unavailable("kubefold does not know yet what the members serve; see /readyz?verbose"));
     };
     let body = read_json(asked.headers, body).await?;
     let registry = stores.registry();

@@ -92,7 +92,7 @@ pub fn ensure(state: &StateDir, names: &BTreeSet<String>, now: SystemTime) -> Re
     Ok(Credentials { ca_certificate, serving_certificate, serving_key })
 }
 
-/// The names that a serving certificate bears: the local ones, the address listened on, and the operator's.
+/// The names that a serving certificate has: the local ones, the address listened on, and the operator's.
 pub fn serving_names(listen: IpAddr, extra: &[String]) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     if let Ok(host) = rustix::system::uname().nodename().to_str()

@@ -15,16 +15,16 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     config::MemberName,
     store::{
-        dress::BadObject,
         entry::{Entry, Slot},
         fold::Part,
         identities::{GroupKind, Referent},
         kind::KindSpec,
         log::{ReadAfter, Record},
         naming::Naming,
-        remarks::Remarks,
+        notices::Notices,
         retained::Retained,
         revision::Revision,
+        rewrite::BadObject,
         sequencer::{Ingested, Sequencer, Shared, Source},
         snapshot::Snapshot,
     },
@@ -81,7 +81,7 @@ pub struct FleetStore {
     ended: AtomicBool,
     /// Watches that were told 410.
     expired: AtomicU64,
-    /// Hears of identities that changed, so that other stores are dressed anew.
+    /// Hears of identities that changed, so that other stores are rewritten.
     on_identities: OnIdentities,
 }
 
@@ -279,9 +279,9 @@ impl FleetStore {
         })
     }
 
-    /// Dresses what refers to these anew.
-    pub fn redress(&self, changed: &[Referent]) {
-        self.write(|inner| inner.redress(changed));
+    /// Rewrites what refers to these anew.
+    pub fn rewrite_dependents(&self, changed: &[Referent]) {
+        self.write(|inner| inner.rewrite_dependents(changed));
     }
 
     /// The kinds that the documents of this store have referred to.
@@ -374,16 +374,16 @@ impl FleetStore {
     }
 
     /// What is to be said of the folded object under a plain key.
-    pub fn remarks(&self, key: &str) -> Remarks {
-        self.inner.read().remarks(key)
+    pub fn notices(&self, key: &str) -> Notices {
+        self.inner.read().notices(key)
     }
 
     /// The folded objects of which there is something to say, by key.
-    pub fn remarked(&self) -> Vec<(String, Remarks)> {
+    pub fn noticed(&self) -> Vec<(String, Notices)> {
         let inner = self.inner.read();
-        let mut all: Vec<_> = inner.folds.keys().map(|key| (key.clone(), inner.remarks(key))).collect();
+        let mut all: Vec<_> = inner.folds.keys().map(|key| (key.clone(), inner.notices(key))).collect();
         drop(inner);
-        all.retain(|(_, remarks)| !remarks.is_empty());
+        all.retain(|(_, notices)| !notices.is_empty());
         all.sort_by(|(one, _), (two, _)| one.cmp(two));
         all
     }

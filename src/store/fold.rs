@@ -7,17 +7,17 @@ use smallvec::SmallVec;
 use crate::{
     config::MemberName,
     placement::{
+        fingerprint::{Fingerprint, Mask},
         fold::{PartView, fold_behind},
         marker::Marker,
-        print::{Mask, Print},
     },
     store::{
-        dress::{Facts, Note, Wardrobe},
         entry::{Draft, Edits, Entry, Holders},
         identities::{Identity, Referent},
         ingest::{Incoming, push_revision},
-        remarks::{BEHIND, DIFFERS, Remarks},
+        notices::{BEHIND, DIFFERS, Notices},
         revision::Revision,
+        rewrite::{Facts, Note, Rewriter},
         sequencer::{Scratch, Sequencer},
     },
 };
@@ -41,7 +41,7 @@ pub struct Part {
     /// The marker of a placed object's part; a shared object has none.
     pub marker: Option<Marker>,
     /// What of it is its author's, where there are other parts to compare it with.
-    pub(super) print: Option<Arc<Print>>,
+    pub(super) fingerprint: Option<Arc<Fingerprint>>,
     /// It carries a `deletionTimestamp`.
     pub deleting: bool,
     pub(super) created: String,
@@ -97,8 +97,8 @@ impl Fold {
 
     /// Takes the prints of all parts anew: policies changed.
     pub(super) fn print(&mut self, group: &str, resource: &str, mask: &Mask) {
-        for part in self.parts.iter_mut().filter(|part| part.print.is_some()) {
-            part.print = Print::of(&part.document, group, resource, mask).map(Arc::new);
+        for part in self.parts.iter_mut().filter(|part| part.fingerprint.is_some()) {
+            part.fingerprint = Fingerprint::of(&part.document, group, resource, mask).map(Arc::new);
         }
     }
 
@@ -146,7 +146,7 @@ impl Fold {
         marker.members.iter().filter_map(|(name, _)| of_placement(name)).collect()
     }
 
-    /// Of several placements under one key the one with the older home bears the name.
+    /// Of several placements under one key the one with the older home has the name.
     fn winner(&self) -> Option<&Marker> {
         let home_age = |marker: &Marker| {
             let holds = |name: &MemberName| {
@@ -296,7 +296,7 @@ impl Sequencer {
         // Should another object's deletion come first, its revision does.
         let deletion = self.shared.revisions.next();
         let revision = self.shared.revisions.next();
-        let Some(entry) = self.dress_fold(key, body, chosen, revision) else { return };
+        let Some(entry) = self.rewrite_fold(key, body, chosen, revision) else { return };
         match held {
             Some(held) if held.is_same_but_for_revision(&entry) => {}
             Some(held) if held.uid() != entry.uid() => {
@@ -307,7 +307,7 @@ impl Sequencer {
         }
     }
 
-    /// The last holder of a shared object is gone: should it come back it is another one, and bears another UID.
+    /// The last holder of a shared object is gone: should it come back it is another one, and has another UID.
     fn end_life(&mut self, key: &str) {
         if !self.is_shared_key(key) {
             return;
@@ -358,14 +358,14 @@ impl Sequencer {
         format!("{}/{}/{key}", self.spec.gvr.group, self.spec.gvr.resource)
     }
 
-    fn dress_fold(&mut self, key: &str, body: &Part, chosen: &[Part], revision: Revision) -> Option<Entry> {
+    fn rewrite_fold(&mut self, key: &str, body: &Part, chosen: &[Part], revision: Revision) -> Option<Entry> {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let entry = self.dress_fold_with(key, body, chosen, revision, &mut scratch);
+        let entry = self.rewrite_fold_with(key, body, chosen, revision, &mut scratch);
         self.scratch = scratch;
         entry
     }
 
-    fn dress_fold_with(
+    fn rewrite_fold_with(
         &mut self,
         key: &str,
         body: &Part,
@@ -382,14 +382,14 @@ impl Sequencer {
         edits.clear();
         let holders: Holders = chosen.iter().map(|part| part.member.clone()).collect();
         let behind = self.note(key, document, facts, &holders, edits);
-        let mut wardrobe = Wardrobe {
+        let mut rewriter = Rewriter {
             naming: &self.shared.naming,
             identities: &self.shared.identities,
             member: &body.member,
             refs: &mut self.members.get_mut(at)?.refs,
             referent,
         };
-        wardrobe.references(document, facts, found, edits);
+        rewriter.references(document, facts, found, edits);
         edits.put(facts.resource_version_at.clone(), |out| push_revision(revision, out));
         match &body.marker {
             Some(marker) => {
@@ -429,11 +429,11 @@ impl Sequencer {
 
     /// Notes on the object who holds it, who is behind and who differs. Says how many are behind.
     fn note(&self, key: &str, document: &str, facts: &Facts<'_>, holders: &[MemberName], edits: &mut Edits) -> usize {
-        let Remarks { behind, differs, .. } = self.remarks(key);
+        let Notices { behind, differs, .. } = self.notices(key);
         let notes =
             [(CLUSTERS, holders), (BEHIND, &behind), (DIFFERS, &differs)].map(|(key, members)| Note { key, members });
         let said: SmallVec<[Note<'_>; 3]> = notes.into_iter().filter(|note| !note.members.is_empty()).collect();
-        Wardrobe::annotate(document, facts, &said, edits);
+        Rewriter::annotate(document, facts, &said, edits);
         behind.len()
     }
 
@@ -445,7 +445,7 @@ impl Sequencer {
         let deletion = self.shared.revisions.next();
         let entry = Incoming::read(at, &spec, &part.document, &mut scratch.found).ok().and_then(|incoming| {
             let Scratch { edits, found, referent, .. } = &mut scratch;
-            self.dress_native(&incoming, part.seen, found, edits, referent)
+            self.rewrite_native(&incoming, part.seen, found, edits, referent)
         });
         self.scratch = scratch;
         let Some(entry) = entry else { return };

@@ -92,7 +92,7 @@ pub struct Identities {
     under: Option<Arc<Self>>,
 }
 
-/// How often children have lived before. Bounded: those that were forgotten bear their first UID again.
+/// How often children have lived before. Bounded: those that were forgotten have their first UID again.
 #[derive(Debug, Default)]
 struct ChildLives {
     by_key: HashMap<String, u32>,
@@ -114,7 +114,7 @@ struct Parts {
     /// How many parts that are alone lie in a namespace: by kind and member.
     alone: HashMap<String, BTreeMap<(GroupKind, String), usize>>,
     by_referent: HashMap<Referent, Known>,
-    /// Who went, in that order, each with the number of its going: one that came back since bears another or none.
+    /// Who went, in that order, each with the number of its going: one that came back since has another or none.
     gone: VecDeque<(u64, Referent)>,
     goings: u64,
 }

@@ -1,20 +1,20 @@
-//! How one document of a member enters the store: compared with what is held, dressed, and put where it belongs.
+//! How one document of a member enters the store: compared with what is held, rewritten, and put where it belongs.
 
 use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     config::MemberName,
     placement::{
+        fingerprint::Fingerprint,
         marker::{Controller, MARKER_KEY, Marker},
-        print::Print,
     },
     store::{
-        dress::{BadObject, Facts, Note, Wardrobe},
         entry::{Draft, Edits, Entry, Holders, Slot},
         fold::Part,
         identities::Referent,
         kind::{KindSpec, id},
         revision::Revision,
+        rewrite::{BadObject, Facts, Note, Rewriter},
         sequencer::{Ingested, Scratch, Sequencer, Source},
     },
 };
@@ -209,7 +209,7 @@ impl Sequencer {
                     self.make_way(&scratch.native_key, incoming.facts.uid);
                 }
                 let Scratch { edits, found, referent, .. } = scratch;
-                if let Some(entry) = self.dress_native(incoming, seen, found, edits, referent) {
+                if let Some(entry) = self.rewrite_native(incoming, seen, found, edits, referent) {
                     self.put_own(entry);
                 }
             }
@@ -268,7 +268,7 @@ impl Sequencer {
         // What a controller made is no author's.
         let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1 && !marker.is_child);
         let print = is_compared
-            .then(|| Print::of(incoming.text, &gvr.group, &gvr.resource, self.shared.naming.mask()))
+            .then(|| Fingerprint::of(incoming.text, &gvr.group, &gvr.resource, self.shared.naming.mask()))
             .flatten();
         Part {
             member: member.clone(),
@@ -278,7 +278,7 @@ impl Sequencer {
             incarnation: self.members.get(incoming.at).map_or(0, |state| state.incarnation),
             seen,
             marker,
-            print: print.map(Arc::new),
+            fingerprint: print.map(Arc::new),
             deleting: facts.deleting,
             created: facts.created.to_owned(),
         }
@@ -298,7 +298,14 @@ impl Sequencer {
         let marker = marker.filter(|marker| {
             let gvk = &self.spec.gvk;
             self.members.get(incoming.at).is_some_and(|member| {
-                marker.bears(&gvk.group, &gvk.kind, &facts.namespace, &facts.name, &member.name, &member.cluster_uid)
+                marker.belongs_to(
+                    &gvk.group,
+                    &gvk.kind,
+                    &facts.namespace,
+                    &facts.name,
+                    &member.name,
+                    &member.cluster_uid,
+                )
             })
         });
         marker.map_or(Class::Native, |marker| Class::Folded(Some(marker)))
@@ -379,8 +386,8 @@ impl Sequencer {
         (verdict, part.seen)
     }
 
-    /// Splices one native document. The entry bears a revision of its own.
-    pub(super) fn dress_native(
+    /// Splices one native document. The entry has a revision of its own.
+    pub(super) fn rewrite_native(
         &mut self,
         incoming: &Incoming<'_>,
         seen: u32,
@@ -393,17 +400,17 @@ impl Sequencer {
         let member = members.get_mut(incoming.at)?;
         let (document, facts) = (incoming.text, &incoming.facts);
         edits.clear();
-        let mut wardrobe = Wardrobe {
+        let mut rewriter = Rewriter {
             naming: &shared.naming,
             identities: &shared.identities,
             member: &member.name,
             refs: &mut member.refs,
             referent,
         };
-        wardrobe.name(facts, edits);
+        rewriter.name(facts, edits);
         let cluster = Note { key: CLUSTER, members: std::slice::from_ref(&member.name) };
-        Wardrobe::annotate(document, facts, &[cluster], edits);
-        wardrobe.references(document, facts, found, edits);
+        Rewriter::annotate(document, facts, &[cluster], edits);
+        rewriter.references(document, facts, found, edits);
         edits.put(facts.resource_version_at.clone(), |out| push_revision(revision, out));
         let draft = Draft {
             namespace: &facts.namespace,

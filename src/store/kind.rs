@@ -154,7 +154,7 @@ impl KindSpec {
         Self { gvr, gvk, namespaced, type_meta, parents, paths }
     }
 
-    /// Says whether objects of it may be children of placed objects: those bear no label by which they could be asked for.
+    /// Says whether objects of it may be children of placed objects: those have no label by which they could be asked for.
     pub fn has_children(&self) -> bool {
         !self.parents.is_empty()
     }

@@ -2,7 +2,7 @@
 //!
 //! May name: `wire`, `config`, `observe`, `placement`.
 
-mod dress;
+mod dependents;
 mod entry;
 mod fleet_store;
 mod fold;
@@ -13,18 +13,17 @@ mod localize;
 mod log;
 mod naming;
 mod native;
+mod notices;
 mod proof;
-mod redress;
-mod remarks;
 mod retained;
 mod revision;
+mod rewrite;
 mod sequencer;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod unstored;
 
-pub use dress::BadObject;
 pub use entry::{Entry, Holders, Slot};
 pub use fleet_store::{Cursor, Expired, FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use fold::Part;
@@ -34,10 +33,11 @@ pub use localize::{Named, localize};
 pub use log::{LogLimits, ReadAfter, Record};
 pub use naming::{Naming, key};
 pub use native::Native;
+pub use notices::Notices;
 pub use proof::{HeldVersion, TooManyGone};
-pub use remarks::Remarks;
 pub use retained::{RETAINED_FOR, SNAPSHOT_BYTES_MAX, SNAPSHOTS_MAX};
 pub use revision::{Reserve, Revision, Revisions, unix_micros};
+pub use rewrite::BadObject;
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
 pub use unstored::unstored;

@@ -4,10 +4,10 @@ use uuid::Uuid;
 
 use crate::{
     config::{Config, MemberName, Names, SharedRule},
-    placement::print::Mask,
+    placement::fingerprint::Mask,
 };
 
-/// Namespace of the UIDs that shared objects bear in a fleet of several members.
+/// Namespace of the UIDs that shared objects have in a fleet of several members.
 const SHARED_UIDS: Uuid = Uuid::from_u128(0x6b75_6265_666f_6c64_0000_0000_0000_0001);
 
 /// How objects are named in this fleet.
@@ -126,7 +126,7 @@ impl Naming {
         name_fits && rule.namespace.as_deref().is_none_or(|only| only == namespace) && self.split(name).is_none()
     }
 
-    /// The UID that a shared object bears: its own in a fleet of one member, otherwise one that is made of its resource,
+    /// The UID that a shared object has: its own in a fleet of one member, otherwise one that is made of its resource,
     /// key and life number, so that it is the same after a restart and another after the object was gone.
     pub fn shared_uid(&self, group: &str, resource: &str, key: &str, life: u32) -> Option<String> {
         if self.members.len() < 2 {

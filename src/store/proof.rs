@@ -28,7 +28,7 @@ pub struct HeldVersion {
 
 /// More is gone than is remembered: the member's watch is far behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more than {GONE_MAX} objects are gone that its watch has not told of yet")]
+#[error("its watch has not reported the deletion of more than {GONE_MAX} objects yet")]
 pub struct TooManyGone;
 
 impl FleetStore {

@@ -13,15 +13,15 @@ use crate::{
     config::MemberName,
     placement::fold::FoldKind,
     store::{
-        dress::{BadObject, Facts},
+        dependents::Referred,
         entry::{Edits, Entry, Slot},
         fold::{Fold, Part},
         identities::{Identities, Referent},
         kind::KindSpec,
         log::{Log, LogLimits},
         naming::{Naming, key},
-        redress::Referred,
         revision::{Revision, Revisions},
+        rewrite::{BadObject, Facts},
         snapshot::{Counts, Snapshot, count},
     },
 };
@@ -58,7 +58,7 @@ pub(super) struct MemberState {
     pub(super) position: u64,
     /// Says whether the store has held the member's objects completely since it started.
     pub(super) filled: bool,
-    /// Number of the current full list; what it has seen bears it.
+    /// Number of the current full list; what it has seen has it.
     pub(super) seen: u32,
     /// The revision of the last full list of this life.
     listed_at: u64,
@@ -302,7 +302,7 @@ impl Sequencer {
         doomed
     }
 
-    /// Removes natives that are still the ones that were doomed: since then one may have been dressed anew (it goes), or
+    /// Removes natives that are still the ones that were doomed: since then one may have been rewritten (it goes), or
     /// seen by another list, or succeeded by a later object (they stay).
     pub(super) fn remove_doomed(&mut self, doomed: &[Slot]) {
         for Slot(entry) in doomed {

@@ -1,4 +1,4 @@
-//! A kind's objects at one revision, and how an earlier one is had from it.
+//! A kind's objects at one revision, and how an earlier revision is rebuilt from them.
 
 use std::{collections::HashSet, ops::Bound, sync::Arc};
 

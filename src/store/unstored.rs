@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::{
     config::MemberName,
     store::{
-        dress::{BadObject, Facts, Note, Wardrobe},
+        dependents::Referred,
         entry::{Draft, Edits, Entry, Holders},
         ingest::CLUSTER,
         kind::KindSpec,
-        redress::Referred,
         revision::Revision,
+        rewrite::{BadObject, Facts, Note, Rewriter},
         sequencer::Shared,
     },
 };
@@ -30,17 +30,17 @@ pub fn unstored(
     validate(document)?;
     let (mut found, mut edits) = (Vec::new(), Edits::default());
     let facts = Facts::read_unstored(spec, document, &mut found)?;
-    let mut wardrobe = Wardrobe {
+    let mut rewriter = Rewriter {
         naming: &shared.naming,
         identities: &shared.identities,
         member,
         refs: &mut Referred::default(),
         referent: &mut Vec::new(),
     };
-    wardrobe.name(&facts, &mut edits);
+    rewriter.name(&facts, &mut edits);
     let cluster = Note { key: CLUSTER, members: std::slice::from_ref(member) };
-    Wardrobe::annotate(document, &facts, &[cluster], &mut edits);
-    wardrobe.references(document, &facts, &found, &mut edits);
+    Rewriter::annotate(document, &facts, &[cluster], &mut edits);
+    rewriter.references(document, &facts, &found, &mut edits);
     if !facts.resource_version_at.is_empty() {
         edits.put(facts.resource_version_at.clone(), |out| out.extend_from_slice(b"\"\""));
     }

@@ -16,7 +16,7 @@ const COUNTED_FOR: Duration = Duration::from_secs(5);
 pub struct Held {
     /// Visible objects that it holds; one of several members counts in each.
     pub objects: usize,
-    /// What they cost to hold; of an object of several members each bears its share. Units: bytes.
+    /// What they cost to hold; of an object of several members each has its share. Units: bytes.
     pub bytes: usize,
 }
 

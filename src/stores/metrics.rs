@@ -94,7 +94,7 @@ impl Collector for Kinds {
             let labels = OfKind { member: member.clone(), resource };
             gauges.encode_family(&labels)?.encode_gauge(&as_gauge(held.objects))?;
         }
-        let help = "What the objects of a member in the stores cost to hold";
+        let help = "Memory that the objects of a member take in the stores";
         let mut gauges = encoder.encode_descriptor("object", help, Some(&Unit::Bytes), MetricType::Gauge)?;
         for ((member, resource), held) in &held {
             let labels = OfKind { member: member.clone(), resource };
@@ -104,7 +104,7 @@ impl Collector for Kinds {
         for (resource, (watchers, _)) in &kinds {
             gauges.encode_family(&OfResource { resource })?.encode_gauge(&as_gauge(*watchers))?;
         }
-        let help = "Watches of clients that were told 410, having begun or fallen behind what the log reaches";
+        let help = "Watches of clients that ended with 410: the revision was too old, or the client too slow";
         let mut counters = encoder.encode_descriptor("expired_watches", help, None, MetricType::Counter)?;
         for (resource, (_, expired)) in &kinds {
             counters.encode_family(&OfResource { resource })?.encode_counter::<NoLabelSet, _, u64>(expired, None)?;

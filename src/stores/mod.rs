@@ -246,7 +246,7 @@ impl Stores {
         } else {
             self.behind.lock().insert(name, (uid.to_owned(), members.to_vec()));
         }
-        // Not under the lock of all stores: what refers to the object may have to be dressed anew.
+        // Not under the lock of all stores: what refers to the object may have to be rewritten.
         for running in self.all_running().iter().filter(|running| running.store.spec().gvr.qualified() == of) {
             running.store.set_behind(key, uid, members);
         }
@@ -297,7 +297,7 @@ impl Stores {
         let this = self.this.clone();
         let tell = move |changed: &[Referent]| {
             if let Some(stores) = this.upgrade() {
-                stores.redress(changed);
+                stores.rewrite_dependents(changed);
             }
         };
         let (spec, shared) = (Arc::new(spec), Shared::clone(&self.shared.load()));
@@ -329,11 +329,11 @@ impl Stores {
         })
     }
 
-    /// Dresses every store anew for identities that changed. The one that they changed in, too: an object may be owned by
+    /// Rewrites every store anew for identities that changed. The one that they changed in, too: an object may be owned by
     /// one of its own kind.
-    fn redress(&self, changed: &[Referent]) {
+    fn rewrite_dependents(&self, changed: &[Referent]) {
         for running in self.all() {
-            running.store.redress(changed);
+            running.store.rewrite_dependents(changed);
         }
     }
 

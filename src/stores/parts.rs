@@ -6,7 +6,7 @@
 //! make it cheap. Only kinds that some object refers to, or that were placed, are asked for: some twenty in practice. They
 //! are asked for by the marker's label, so that what comes is the parts and nothing else: of most kinds in most members an
 //! empty list and a silent watch. And where a kind is read anyway, its store does it. Children of placed objects (ReplicaSets)
-//! bear no label: of their kinds all objects are asked for, by their metadata alone, and of those that are no children
+//! have no label: of their kinds all objects are asked for, by their metadata alone, and of those that are no children
 //! nothing is kept.
 //!
 //! A reference to a kind is found where the document is taken in. A first answer waits until the kinds that its store

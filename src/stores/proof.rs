@@ -56,7 +56,7 @@ pub struct Scope {
 /// A member of which the store may be behind.
 #[derive(Clone, Debug)]
 pub struct Unproven {
-    /// Who.
+    /// The member's name.
     pub member: MemberName,
     /// One sentence.
     pub sentence: String,
@@ -78,7 +78,7 @@ enum ProofError {
     Status(StatusCode),
     #[error("its list cannot be read: {0}")]
     List(#[from] kubefold_wire::list::ListError),
-    #[error("its list bears the revision {0:?}, which is no decimal number")]
+    #[error("its list has the revision {0:?}, which is not a decimal number")]
     Revision(String),
     #[error("its metadata cannot be read: {0}")]
     Metadata(#[from] serde_json::Error),

@@ -300,8 +300,8 @@ fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
     }
     // Its watch is open, but nothing may come through it: its etcd is gone, or it hangs.
     if let Health::Degraded { .. } = member.health() {
-        return Some(format!("member {}; what is shown of it may be old", member.describe()));
+        return Some(format!("member {}; its objects may be out of date", member.describe()));
     }
     let silent = member.silent_for().filter(|silent| *silent >= SILENCE_MAX)?;
-    Some(format!("member {} has not answered for {}s; what is shown of it may be old", member.name(), silent.as_secs()))
+    Some(format!("member {} has not answered for {}s; its objects may be out of date", member.name(), silent.as_secs()))
 }

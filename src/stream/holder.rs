@@ -34,7 +34,7 @@ pub struct StreamAsked<'a> {
 
 /// Answers a request to `log`, `exec`, `attach`, `portforward` or `proxy`, or for another protocol below any object.
 ///
-/// Errors: of a plain name as a get; 503 while its member is down: there is no last known state of a stream.
+/// Errors: those of a get for a plain name; 503 while the member is down, because a stream has no last known state.
 pub async fn answer(
     stores: &Stores,
     stream: StreamAsked<'_>,
@@ -108,8 +108,11 @@ fn named_in(stores: &Stores, target: &Target, naming: &Naming) -> Result<Gvr, St
         let names: Vec<String> =
             naming.members().iter().map(|member| format!("{:?}", format!("{}@{member}", target.name))).collect();
         let what = gvr.qualified();
-        let message =
-            format!("{what} cannot be listed, so nobody knows whose {:?} is: use {}", target.name, names.join(" or "));
+        let message = format!(
+            "{what} cannot be listed, so kubefold cannot find the member of {:?}: use {}",
+            target.name,
+            names.join(" or ")
+        );
         let mut status = Status::not_found(&gvr.group, &gvr.resource, &target.name);
         status.message = message;
         status

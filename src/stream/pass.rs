@@ -52,7 +52,7 @@ pub(super) struct Stream<'a> {
 
 /// Passes a request to the member that has the object, as `caller`. Its URI is the client's.
 ///
-/// Cancel: safe; the request to the member is reset. An answer 101 bears what is to be done with the connection.
+/// Cancel: safe; the request to the member is reset. An answer 101 has what is to be done with the connection.
 pub(super) async fn pass(
     member: &Member,
     caller: &Caller,

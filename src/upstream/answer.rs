@@ -22,14 +22,14 @@ use crate::{
     upstream::{
         error::{Failure, UpstreamError},
         pool::Lease,
-        vitals::Vitals,
+        probe_state::ProbeState,
     },
 };
 
 /// What an answer holds on to until its end.
 pub(super) struct Held {
     pub(super) member: MemberName,
-    pub(super) vitals: Arc<Vitals>,
+    pub(super) probe_state: Arc<ProbeState>,
     pub(super) lease: Lease,
     pub(super) permit: Option<OwnedSemaphorePermit>,
     /// Counts its bytes.
@@ -55,13 +55,13 @@ impl UpResponseBody {
     /// Frees what was held; the connection is kept only after a clean end.
     fn release(&mut self, failure: Option<Failure>) -> Option<UpstreamError> {
         self.stall = None;
-        let Held { member, vitals, lease, permit, bytes: _, stall_max: _ } = self.held.take()?;
+        let Held { member, probe_state, lease, permit, bytes: _, stall_max: _ } = self.held.take()?;
         drop(permit);
         let Some(failure) = failure else {
             lease.finish();
             return None;
         };
-        vitals.failed(&failure);
+        probe_state.failed(&failure);
         Some(UpstreamError::new(&member, failure))
     }
 

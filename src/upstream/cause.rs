@@ -5,10 +5,10 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use crate::upstream::error::Failure;
 
-/// Why something that was asked of a member, or told by it, came to nothing.
+/// Why a request to a member, or an answer of it, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// kubefold's own credential cannot be had.
+    /// kubefold cannot get its own credential.
     Credential,
     /// The name has no address.
     Resolve,

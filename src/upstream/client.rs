@@ -29,7 +29,7 @@ use crate::{
         error::{Failure, UpstreamError},
         metrics::Meter,
         pool::{Lease, Pool, STREAMS_MAX},
-        vitals::Vitals,
+        probe_state::ProbeState,
     },
 };
 use kubefold_serving::audit;
@@ -71,7 +71,7 @@ pub struct Upstream {
     name: MemberName,
     tasks: TaskTracker,
     cancel: CancellationToken,
-    vitals: Arc<Vitals>,
+    probe_state: Arc<ProbeState>,
     settings: ArcSwap<Settings>,
     session: ArcSwap<Option<Arc<Session>>>,
     /// Held while credentials are read; holds when and why that last failed.
@@ -114,7 +114,7 @@ impl Upstream {
     /// Makes it without connecting. Its tasks end with `cancel`.
     pub(crate) fn new(
         config: &MemberConfig,
-        vitals: Arc<Vitals>,
+        probe_state: Arc<ProbeState>,
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Self {
@@ -122,7 +122,7 @@ impl Upstream {
             name: config.name.clone(),
             tasks,
             cancel,
-            vitals,
+            probe_state,
             settings: ArcSwap::from_pointee(Settings::new(config)),
             session: ArcSwap::from_pointee(None),
             opening: tokio::sync::Mutex::new(None),
@@ -161,11 +161,11 @@ impl Upstream {
         let permit = self.admit(&settings, class).map_err(|failure| self.fail(failure))?;
         let answered = self.exchange(request, class, head_max(&settings.deadlines, class)).await;
         let (response, lease) = answered.map_err(|failure| self.fail(failure))?;
-        self.vitals.answered();
+        self.probe_state.answered();
         if let Some(cause) = Cause::of_anybodys(response.status()) {
-            self.vitals.meter().failed(cause);
+            self.probe_state.meter().failed(cause);
         }
-        let bytes = self.vitals.meter().answered(class_of, response.status().as_u16(), began.elapsed());
+        let bytes = self.probe_state.meter().answered(class_of, response.status().as_u16(), began.elapsed());
         Ok(self.answer(response, lease, class, Some((permit, bytes))))
     }
 
@@ -178,9 +178,9 @@ impl Upstream {
         Ok(self.answer(response, lease, Class::Read, None))
     }
 
-    /// Counts what came to nothing with the member.
+    /// Counts failed requests to the member.
     pub(crate) fn meter(&self) -> &Meter {
-        self.vitals.meter()
+        self.probe_state.meter()
     }
 
     fn answer(
@@ -195,7 +195,8 @@ impl Upstream {
             Class::Watch | Class::Stream => None,
         };
         let (permit, bytes) = counted.unzip();
-        let held = Held { member: self.name.clone(), vitals: self.vitals.clone(), lease, permit, bytes, stall_max };
+        let held =
+            Held { member: self.name.clone(), probe_state: self.probe_state.clone(), lease, permit, bytes, stall_max };
         response.map(|body| UpResponseBody::new(body, held))
     }
 
@@ -227,7 +228,7 @@ impl Upstream {
                 Ok(response) => return Ok((response, lease)),
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => {
-                        self.vitals.meter().retried();
+                        self.probe_state.meter().retried();
                         request = unsent;
                     }
                     None => return Err(broken(error.into_error())),
@@ -246,7 +247,7 @@ impl Upstream {
     }
 
     fn fail(&self, failure: Failure) -> UpstreamError {
-        self.vitals.failed(&failure);
+        self.probe_state.failed(&failure);
         UpstreamError::new(&self.name, failure)
     }
 

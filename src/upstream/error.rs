@@ -46,7 +46,7 @@ pub enum Failure {
     #[error("{0}")]
     Down(Arc<str>),
     /// As many requests as allowed are under way.
-    #[error("{max} {what} are under way already, which is the limit")]
+    #[error("{max} concurrent {what} are in progress, which is the limit")]
     Saturated {
         /// `requests` or `watches`.
         what: &'static str,

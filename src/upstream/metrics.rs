@@ -49,10 +49,9 @@ impl UpstreamMetrics {
     /// Registers them.
     pub(crate) fn register(&self, exported: &mut Exported) {
         self.traffic.register(exported, "received");
-        let help =
-            "Requests that were sent over another connection, the first having closed before a byte of them left";
+        let help = "Requests sent again over another connection, because the first one closed before a byte was sent";
         exported.register("retries", help, self.retries.clone());
-        exported.register("failures", "What came to nothing with a member, by cause", self.failures.clone());
+        exported.register("failures", "Failed requests to a member, by cause", self.failures.clone());
     }
 }
 
@@ -83,7 +82,7 @@ impl Meter {
         self.metrics.retries.get_or_create(&OfMember { member: self.member.clone() }).inc();
     }
 
-    /// Something came to nothing.
+    /// A request failed.
     pub fn failed(&self, cause: Cause) {
         self.metrics.failures.get_or_create(&OfCause { member: self.member.clone(), cause }).inc();
     }

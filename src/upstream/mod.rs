@@ -16,8 +16,8 @@ pub(crate) mod impersonate;
 pub(crate) mod metrics;
 pub(crate) mod permits;
 mod pool;
+mod probe_state;
 pub(crate) mod tunnel;
-mod vitals;
 
 pub use {
     answer::{UpResponseBody, collect},
@@ -27,5 +27,5 @@ pub use {
     impersonate::{ImpersonateError, impersonate, strip},
     metrics::{Meter, UpstreamMetrics},
     permits::TooManyStreams,
-    vitals::{LastError, Vitals},
+    probe_state::{LastError, ProbeState},
 };

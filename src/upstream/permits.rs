@@ -61,7 +61,7 @@ pub(crate) struct Permit {
 
 /// A limit of streams is reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{whose} {max} streams under way already (logs, exec, attach, port-forward, proxy), which is the limit")]
+#[error("{whose} {max} open streams (logs, exec, attach, port-forward, proxy), which is the limit")]
 pub struct TooManyStreams {
     /// Who has them, with the verb: `member east has`.
     pub whose: String,

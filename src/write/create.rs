@@ -1,10 +1,10 @@
-//! Create: plan, rehearse, make the other parts, and last the first-listed: that is the commit.
+//! Create: plan, dry-run, make the other parts, and last the first-listed: that is the commit.
 
 mod commit;
 mod draft;
+mod dry_run;
 mod event;
 mod pins;
-mod rehearsal;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     },
     write::{
         APPLY_PATCH, MINTS_MAX, Writer,
-        create::{commit::commit, rehearsal::rehearse},
+        create::{commit::commit, dry_run::dry_run},
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Listed, Step, Verb},
         names::mint,
@@ -127,17 +127,17 @@ async fn place<F: Fleet>(
     for target in &entry.targets {
         writer.part_body(&entry, target).map_err(|why| invalid(request, &entry.key.name, &why))?;
     }
-    let rehearsed = rehearse(writer, &mut entry, &mut behind, &mut warnings).await?;
+    let dry_run_result = dry_run(writer, &mut entry, &mut behind, &mut warnings).await?;
     if dry {
-        let rendered = fleet.render(&entry.key, &rehearsed);
-        let body = rendered.ok_or_else(|| Reply::internal("the rehearsed bodies are no objects"))?;
+        let rendered = fleet.render(&entry.key, &dry_run_result);
+        let body = rendered.ok_or_else(|| Reply::internal("the dry_run_result bodies are no objects"))?;
         return Ok(Reply { code: StatusCode::CREATED, warnings, body });
     }
     let entry = writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
     Ok(commit(writer, entry, hold, behind, warnings).await)
 }
 
-/// That nothing bears the name.
+/// That nothing has the name.
 async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
     if writer.fleet.visible(key).is_some() {
         let holders: Vec<String> = writer.fleet.parts(key).iter().map(|part| part.member.to_string()).collect();

@@ -1,4 +1,4 @@
-//! Delete of a placed object: rehearsed, home first (accepted, not gone), then the other parts.
+//! Delete of a placed object: dry-run, home first (accepted, not gone), then the other parts.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
     let entry = entry_of(writer, request, &key, &visible.uid, &options, &parts);
     let mut warnings = Warnings::default();
     let revision = options.resource_version.is_some().then_some(home.resource_version.as_str());
-    let reached = rehearse(writer, &entry, &parts, revision, &mut warnings).await?;
+    let reached = dry_run(writer, &entry, &parts, revision, &mut warnings).await?;
     if options.dry {
         return Ok(success(&key, &visible.uid, StatusCode::OK).warned(warnings));
     }
@@ -142,7 +142,7 @@ fn entry_of<F: Fleet>(
         targets,
         listed: Vec::new(),
         policy: None,
-        // Its parts bear no marker, by which they would be known again; nor do those of a child.
+        // Its parts have no marker, by which they would be known again; nor do those of a child.
         shared: parts.first().is_none_or(|home| Seen::of(&home.json).marker.is_none()),
         applied: false,
         amended: None,
@@ -150,7 +150,7 @@ fn entry_of<F: Fleet>(
 }
 
 /// Asks every part's member for a dry run. Says which could not be reached, and why.
-async fn rehearse<F: Fleet>(
+async fn dry_run<F: Fleet>(
     writer: &Writer<F>,
     entry: &Entry,
     parts: &[Part],

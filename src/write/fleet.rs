@@ -120,7 +120,7 @@ pub struct Scaled {
 /// One part of a placed object, as the store holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where.
+    /// The member that holds the part.
     pub member: MemberName,
     /// In which cluster.
     pub cluster_uid: String,
@@ -137,7 +137,7 @@ pub struct Part {
 pub struct Visible {
     /// Its UID in the fleet view.
     pub uid: String,
-    /// Its revision, which `body` bears too.
+    /// Its revision, which `body` has too.
     pub revision: u64,
     /// The document, with `kind` and `apiVersion`.
     pub body: Bytes,
@@ -215,14 +215,14 @@ pub trait Fleet: Send + Sync + 'static {
     /// The object of that exact visible name.
     fn visible(&self, key: &Key) -> Option<Visible>;
 
-    /// The native object of that own name, which `key` bears, in a member.
+    /// The native object of that own name, which `key` has, in a member.
     fn native(&self, key: &Key, member: &MemberName) -> Option<Native>;
 
-    /// What the member calls the version of that object that bears `revision` in the fleet view, in whichever version of the
-    /// API: only if it is the one that is held. `key` bears the own name.
+    /// What the member calls the version of that object that has `revision` in the fleet view, in whichever version of the
+    /// API: only if it is the one that is held. `key` has the own name.
     fn own_revision(&self, key: &Key, member: &MemberName, revision: u64) -> Option<u64>;
 
-    /// The fleet's revision of the version that the member calls `own`, if that is known still. `key` bears the own name.
+    /// The fleet's revision of the version that the member calls `own`, if that is known still. `key` has the own name.
     fn fleet_revision(&self, key: &Key, member: &MemberName, own: u64) -> Option<u64>;
 
     /// The folded object that was shown when the key was taken, and the parts that made it, as [`Fleet::parts`] has them.
@@ -236,7 +236,7 @@ pub trait Fleet: Send + Sync + 'static {
     /// there is none.
     fn parts(&self, key: &Key) -> Vec<Part>;
 
-    /// Brings a live answer into the store. `key` bears the member's own name. When it returns, [`Fleet::visible`] tells it
+    /// Brings a live answer into the store. `key` has the member's own name. When it returns, [`Fleet::visible`] tells it
     /// (after the hold, if the key is held).
     fn ingest(&self, key: &Key, member: &MemberName, body: &Document) -> impl Future<Output = ()> + Send;
 

@@ -9,7 +9,7 @@ use crate::{
     answer::{Asked, Collection, unbuilt::request_not_built},
     catalog::MergedResource,
     config::MemberName,
-    store::{Remarks, key},
+    store::{Notices, key},
     stores::{Ready, Target},
     write::{Selected, Writer, debugger::named_after_its_node, live::LiveFleet, makes, request::Request},
 };
@@ -93,7 +93,7 @@ impl Writer<LiveFleet> {
         let name = body_name(&request.body).unwrap_or_default();
         let mut response = self.create(request).await.into_response();
         if response.status().is_success() {
-            remark(&ready, target, &name, &mut response);
+            notice(&ready, target, &name, &mut response);
         }
         asked.written(response, wanted, ready.store().spec(), &self.fleet.stores).await
     }
@@ -140,7 +140,7 @@ impl Writer<LiveFleet> {
             Aim::Whole(name) if is_read => self.update(request, name).await.into_response(),
             Aim::Whole(name) => {
                 let mut response = self.update(request, name.clone()).await.into_response();
-                remark(&ready, target, &name, &mut response);
+                notice(&ready, target, &name, &mut response);
                 response
             }
             Aim::Native { own, member } if is_read => self.read(&request, &own, &member).await.into_response(),
@@ -248,11 +248,11 @@ fn is_binding(gvr: &Gvr) -> bool {
 }
 
 /// Says of what was written what a read of it would say. Who is behind, and why, its writer has said.
-fn remark(ready: &Ready, target: &Target, name: &str, response: &mut Response<Body>) {
-    let remarks = ready.store().remarks(&key(&target.namespace, name));
-    let remarks = Remarks { behind: Vec::new(), ..remarks };
+fn notice(ready: &Ready, target: &Target, name: &str, response: &mut Response<Body>) {
+    let notices = ready.store().notices(&key(&target.namespace, name));
+    let notices = Notices { behind: Vec::new(), ..notices };
     let mut warnings = Warnings::default();
-    remarks.sentences(&target.gvr.qualified(), name).iter().for_each(|sentence| warnings.add(sentence));
+    notices.sentences(&target.gvr.qualified(), name).iter().for_each(|sentence| warnings.add(sentence));
     warnings.write_to(response.headers_mut());
 }
 

@@ -138,7 +138,7 @@ impl Fleet for LiveFleet {
         }
         let plain = key(&of.namespace, &of.name);
         let life = shared.identities.life(&format!("{group}/{resource}/{plain}"));
-        // In a fleet of one member it bears its own, which nobody knows yet.
+        // In a fleet of one member it has its own, which nobody knows yet.
         Some(shared.naming.shared_uid(group, resource, &plain, life).unwrap_or_default())
     }
 
@@ -270,7 +270,7 @@ impl Fleet for LiveFleet {
 
 impl LiveFleet {
     /// A part in the words of a write. Its cluster is the one that its marker names: that one is known of a member, too,
-    /// that was never reached since kubefold started. Shared objects bear none.
+    /// that was never reached since kubefold started. Shared objects have none.
     fn part(&self, part: StorePart) -> Option<Part> {
         let cluster_uid = match part.marker {
             Some(marker) => marker.members.into_iter().find(|(name, _)| *name == part.member)?.1,

@@ -1,6 +1,6 @@
 //! Creates, changes, deletes and what finishes them: the writes of the fleet view. [`Writer::answer`] takes each as it arrives.
 //!
-//! A write with one target is forwarded: a member is atomic. A write with several is planned, rehearsed everywhere, written
+//! A write with one target is forwarded: a member is atomic. A write with several is planned, dry-run everywhere, written
 //! to the journal and then made, the first-listed part last on a create (the commit) and first on a delete. Whatever stops
 //! it in between, the journal has it finished or undone: see [`settle`]. May name what is below
 //! it, not its peers `read`, `review`, `stream` and `discovery`; the fleet is reached through [`fleet::Fleet`] alone, so that every step can be made to fail.

@@ -146,7 +146,7 @@ impl Asked {
             }
         }
         let mut plan = plan(order, &candidates).ok().filter(|_| !nodes.is_empty())?;
-        plan.warnings.push(format!("its pods wait until a node takes them; now there is none ({})", nodes.join("; ")));
+        plan.warnings.push(format!("its pods wait for a node that fits; there is none now ({})", nodes.join("; ")));
         Some(plan)
     }
 }

@@ -28,14 +28,16 @@ impl Writer<LiveFleet> {
         let text = std::str::from_utf8(&body).map_err(|error| Status::bad_request(error.to_string()))?;
         let [api_version, kind, namespace] = words(text)?;
         let (group, version) = split_api_version(&api_version)
-            .ok_or_else(|| Status::bad_request(format!("{api_version:?} is no apiVersion of an object")))?;
+            .ok_or_else(|| Status::bad_request(format!("{api_version:?} is not a valid apiVersion")))?;
         let catalogue = self.fleet.stores.catalogue();
         let Some(resource) = catalogue.by_kind(group, version, &kind) else {
             // In kubectl's words.
             let message = format!("no matches for kind {kind:?} in version {api_version:?}");
             return Err(match catalogue.complete() {
                 true => Status::new(http::StatusCode::NOT_FOUND, Reason::NotFound, message),
-                false => Status::unavailable(format!("{message} yet: not every member has told what it serves")),
+                false => {
+                    Status::unavailable(format!("{message} yet: kubefold does not know yet what every member serves"))
+                }
             });
         };
         if !resource.allows("create") {
@@ -71,6 +73,6 @@ fn words(json: &str) -> Result<[String; 3], Status> {
     };
     match (word(0), word(1)) {
         (Some(api_version), Some(kind)) => Ok([api_version, kind, word(2).unwrap_or_default()]),
-        _ => Err(Status::bad_request("the body is no object: it has no apiVersion and kind")),
+        _ => Err(Status::bad_request("the body is not an object: it has no apiVersion and kind")),
     }
 }

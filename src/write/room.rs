@@ -50,7 +50,7 @@ impl Measured {
             for entry in pods.store.snapshot().range("", b"") {
                 let Some(member) = entry.holders.first() else { continue };
                 let Some(mut usage) = std::str::from_utf8(entry.json()).ok().and_then(Usage::of_pod) else { continue };
-                // A pod's node bears its visible name.
+                // A pod's node has its visible name.
                 usage.node = naming.own(&usage.node).to_owned();
                 taken.entry(member.clone()).or_default().push(usage);
             }

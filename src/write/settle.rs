@@ -150,7 +150,7 @@ impl<F: Fleet> Writer<F> {
             Found::Absent => self.wait_gone(entry, home, home.own_uid.as_deref()).await,
             Found::Elsewhere => {
                 tracing::warn!(object = %entry.key, member = %home.member, "an unfinished delete is given up: \
-                    its home is not configured any more, or another cluster; what stands of it stays");
+                    its home is no longer in the configuration, or is another cluster; its remaining parts stay");
                 return self.close(entry).await;
             }
             // It never landed: nobody was told that it did.

@@ -61,7 +61,7 @@ impl Outcome {
     }
 
     /// Judges an answer to a dry run, which changes nothing: every answer that is no success refuses.
-    fn of_rehearsal(answer: Answer, warnings: &mut Warnings) -> Self {
+    fn of_dry_run(answer: Answer, warnings: &mut Warnings) -> Self {
         match answer {
             Answer::Answered { code, body, .. } if code.is_server_error() => Self::Refused { code, body },
             other => Self::of(other, warnings),
@@ -187,7 +187,7 @@ impl<F: Fleet> Writer<F> {
             .map_err(|error| error.to_string())
     }
 
-    /// Makes one part, or rehearses that.
+    /// Makes one part, or dry-runs that.
     pub(super) async fn make(
         &self,
         entry: &Entry,
@@ -217,10 +217,10 @@ impl<F: Fleet> Writer<F> {
             let body = Document { bytes: already.body, incarnation: 0 };
             return Outcome::Refused { code: already.code, body };
         }
-        if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
+        if dry { Outcome::of_dry_run(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 
-    /// Sends a mutation that is neither a create nor a delete, or rehearses it.
+    /// Sends a mutation that is neither a create nor a delete, or dry-runs it.
     pub(super) async fn mutate(
         &self,
         member: &MemberName,
@@ -230,10 +230,10 @@ impl<F: Fleet> Writer<F> {
         warnings: &mut Warnings,
     ) -> Outcome {
         let answer = self.fleet.call(member, Some(caller), call).await;
-        if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
+        if dry { Outcome::of_dry_run(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 
-    /// Deletes the part of that own UID, or rehearses that.
+    /// Deletes the part of that own UID, or dry-runs that.
     pub(super) async fn remove(
         &self,
         entry: &Entry,
@@ -251,7 +251,7 @@ impl<F: Fleet> Writer<F> {
             user_agent: entry.user_agent.clone(),
         };
         let answer = self.fleet.call(member, Some(&entry.caller), call).await;
-        if dry { Outcome::of_rehearsal(answer, warnings) } else { Outcome::of(answer, warnings) }
+        if dry { Outcome::of_dry_run(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 
     /// Takes back a part that was made. Its own UID is a precondition: nobody else's object goes.
@@ -304,7 +304,7 @@ fn found(entry: &Entry, target: &EntryTarget, body: Document) -> Found {
         || seen.marker.is_some_and(|marker| {
             let (group, kind) = (&key.gvk.group, &key.gvk.kind);
             marker.uid == entry.uid
-                && marker.bears(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
+                && marker.belongs_to(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)
         });
     match seen.uid {
         Some(uid) if mine => Found::Part { uid, deleting: seen.deleting, body },

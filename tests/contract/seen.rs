@@ -99,7 +99,7 @@ impl Seen {
                 }
             }
             Body::Events(events) => {
-                // The first bears the columns.
+                // The first has the columns.
                 let columns =
                     events.first().map(|event| event["object"]["columnDefinitions"].clone()).unwrap_or_default();
                 for event in events.iter_mut().filter(|event| event["object"]["kind"] == "Table") {

@@ -59,7 +59,7 @@ async fn doctor_names_the_layer_that_is_ill() {
 
     let (code, out, error) = run(&["doctor", "--config", "clusters.yaml", "-o", "json"], folder.path()).await;
     assert_eq!(code, Some(1), "{out}{error}");
-    assert!(error.contains("not everything is well with twin, unnamed, refused, stranger, unknown, weak"), "{error}");
+    assert!(error.contains("checks failed for twin, unnamed, refused, stranger, unknown, weak"), "{error}");
     let report: Value = serde_json::from_str(&out).unwrap();
     for (check, result, detail) in findings(&report, "east") {
         assert_eq!(result, "ok", "{check}: {detail}");
@@ -86,7 +86,7 @@ async fn doctor_names_the_layer_that_is_ill() {
     assert!(out.contains("\nWhat to do:\n") && out.contains("apply -f deploy/member-rbac.yaml"), "{out}");
     assert!(!out.contains('\u{1b}'), "colours are for terminals: {out}");
     let (code, out, _) = run(&["doctor", "--config", "clusters.yaml", "--member", "east"], folder.path()).await;
-    assert!(code == Some(0) && out.ends_with("\nall is well\n"), "{out}");
+    assert!(code == Some(0) && out.ends_with("\nall checks passed\n"), "{out}");
     let (code, out, error) = run(&["doctor", "--config", "none.yaml"], folder.path()).await;
     assert!(code == Some(64) && out.is_empty() && error.lines().count() == 1, "{error}");
 }

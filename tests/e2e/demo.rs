@@ -78,7 +78,7 @@ async fn a_newcomer_sees_a_fleet_kills_a_member_and_divides_a_deployment() {
     // One that is away changes no list, and is named.
     assert_eq!(
         demo.tell(&["kill", "west"]).await,
-        (true, "west is away; lists show its last known state, with a Warning\n".into())
+        (true, "west is down; lists show its last known state, with a Warning\n".into())
     );
     eventually(SOON, async || {
         let during = kubectl.run(&list).await;
@@ -86,7 +86,7 @@ async fn a_newcomer_sees_a_fleet_kills_a_member_and_divides_a_deployment() {
         during.stderr.contains("west").then_some(()).ok_or(during.stderr)
     })
     .await;
-    assert_eq!(demo.tell(&["revive", "west"]).await, (true, "west is well\n".into()));
+    assert_eq!(demo.tell(&["revive", "west"]).await, (true, "west is up\n".into()));
     eventually(SOON, async || {
         let after = kubectl.run(&list).await;
         assert_eq!(names(after.ok()), names(before.ok()));
@@ -143,10 +143,10 @@ async fn what_is_in_the_way_is_said() {
     let (done, said) = demo.tell(&["kill", "nowhere"]).await;
     assert!(!done && said.contains("it has east, north, west"), "{said}");
     let (done, said) = demo.tell(&["fault", "east", "{}"]).await;
-    assert!(!done && said.contains("this is no rule"), "{said}");
+    assert!(!done && said.contains("this is not a valid rule"), "{said}");
     let (done, said) = demo.tell(&["fault", "east", r#"{"fault":{"status":{"code":503}}}"#]).await;
     assert!(done && said.contains("1 of its rules"), "{said}");
-    assert_eq!(demo.tell(&["calm", "east"]).await, (true, "east is well\n".into()));
+    assert_eq!(demo.tell(&["calm", "east"]).await, (true, "east is up\n".into()));
 }
 
 /// The same seed, the same fleet.

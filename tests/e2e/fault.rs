@@ -281,7 +281,7 @@ async fn a_member_that_lost_its_history_or_its_data_is_compared_and_the_differen
     create(west, "later", "west").await;
     assert_eq!(events(&mut watch, 1).await, ["ADDED later@west"]);
 
-    // Restored, and beyond where it was before we hear of it: objects bear lower revisions, the list a higher one.
+    // Restored, and beyond where it was before we hear of it: objects have lower revisions, the list a higher one.
     west.snapshot_etcd(&backup).await;
     create(west, "lost", "west").await;
     update(west, "changed", "thrice").await;

@@ -316,7 +316,7 @@ async fn refusals(fleet: &Fleet) {
     for (args, wanted) in [
         (&["logs", "nope@east"][..], r#"pods "nope@east" not found"#),
         (&["logs", "web@east", "-c", "nope"], "container nope is not valid for pod web@east"),
-        (&["logs", "web"], "members have natives of that name: web@east, web@west"),
+        (&["logs", "web"], "member-local objects with that name: web@east, web@west"),
         (&["logs", "dup"], "dup@east, dup@west"),
         (&["exec", "dup", "--", "ls"], "dup@east, dup@west"),
         (&["attach", "nope@west"], r#"pods "nope@west" not found"#),

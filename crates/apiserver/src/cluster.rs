@@ -105,7 +105,7 @@ impl From<Status> for ClusterError {
 async fn follow(mut definitions: Definitions, stop: CancellationToken) {
     while !stop.is_cancelled() {
         if let Err(status) = definitions.run(&stop).await {
-            tracing::warn!(error = status.message, "custom resources are followed anew");
+            tracing::warn!(error = status.message, "restarting the watch of custom resource definitions");
             let _cancelled = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
         }
     }

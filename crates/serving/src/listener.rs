@@ -54,9 +54,9 @@ pub struct Shutdown {
 /// Bounds of what clients may hold. Sources: kube-apiserver's own where it has one.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections served at once; beyond them a few are told 429, and then they are closed unheard.
+    /// The maximum of concurrent connections. A few more get 429; kubefold closes all others without an answer.
     pub connections_max: usize,
-    /// Connections over the limit that are still told so.
+    /// How many connections over the limit get a 429.
     pub refusals_max: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::pki::Identity;
 
-/// Writes a kubeconfig of one context, which bears the member's name.
+/// Writes a kubeconfig of one context, which has the member's name.
 pub(crate) fn write(path: &Path, name: &str, server: &str, ca_pem: &str, identity: &Identity) {
     let (ca, cert, key) =
         (STANDARD.encode(ca_pem), STANDARD.encode(&identity.cert_pem), STANDARD.encode(&identity.key_pem));

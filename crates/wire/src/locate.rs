@@ -42,7 +42,7 @@ struct Node {
 pub struct NotAnObject(#[from] serde_json::Error);
 
 impl Paths {
-    /// Compiles paths; each found value bears the number of its path.
+    /// Compiles paths; each found value has the number of its path.
     pub fn new<'a>(paths: impl IntoIterator<Item = (u16, &'a [&'a str])>) -> Self {
         let mut this = Self { nodes: vec![Node::default()] };
         for (id, path) in paths {

@@ -99,7 +99,7 @@ impl Control {
             "calm" => endpoint.faults().clear(),
             "fault" => {
                 let rule = serde_json::from_slice::<Rule>(&read(request.into_body()).await?)
-                    .map_err(|error| Status::bad_request(format!("this is no rule: {error}")))?;
+                    .map_err(|error| Status::bad_request(format!("this is not a valid rule: {error}")))?;
                 endpoint.faults().add(rule)?;
             }
             _ => return Err(Status::no_such_path()),
@@ -111,7 +111,7 @@ impl Control {
 async fn read(mut body: Body) -> Result<Vec<u8>, Status> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Status::bad_request(format!("the rule is not whole: {error}")))?;
+        let frame = frame.map_err(|error| Status::bad_request(format!("the rule is incomplete: {error}")))?;
         bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
         if bytes.len() > RULE_BYTES_MAX {
             return Err(Status::bad_request(format!("a rule has at most {} KiB", RULE_BYTES_MAX >> 10)));
@@ -124,8 +124,8 @@ async fn read(mut body: Body) -> Result<Vec<u8>, Status> {
 pub(super) fn told(name: &str, endpoint: &Endpoint) -> String {
     let rules = endpoint.faults().rules().len();
     match (endpoint.is_alive(), rules) {
-        (false, _) => format!("{name} is away; lists show its last known state, with a Warning\n"),
-        (true, 0) => format!("{name} is well\n"),
-        (true, rules) => format!("{name} is there; {rules} of its rules make answers go wrong\n"),
+        (false, _) => format!("{name} is down; lists show its last known state, with a Warning\n"),
+        (true, 0) => format!("{name} is up\n"),
+        (true, rules) => format!("{name} is up; active faults: {rules}\n"),
     }
 }

@@ -160,9 +160,7 @@ fn next_steps(kubeconfig: &Path, names: &[String], has_flaky: bool) -> String {
     let at = |index: usize| names.get(index).or_else(|| names.first()).map_or("east", String::as_str);
     let (second, last) = (at(1), names.last().map_or("east", String::as_str));
     let flaky = if has_flaky && names.len() > 1 {
-        format!(
-            "\n{last} is flaky: from time to time it is slow, refuses or is away. Nothing ever vanishes for that.\n"
-        )
+        format!("\n{last} is flaky: from time to time it is slow, refuses requests or is down. Lists stay complete.\n")
     } else {
         String::new()
     };
@@ -175,11 +173,11 @@ In another terminal, in this folder:
   kubectl get deployments -A                             # all clusters, one list
   kubectl get pods -A -l kubefold.io/cluster={second}         # one of them
   kubectl -n shop create deployment web --image=nginx --replicas=8
-  kubectl -n shop get pods -l app=web                    # divided over the clusters
+  kubectl -n shop get pods -l app=web                    # divided across the clusters
   kubectl -n shop scale deployment web --replicas=14
   kubectl -n shop rollout status deployment web          # one object
   kubectl -n shop get pods -w                            # leave it running, and:
-  kubefold demo kill {second}                                 # lists go on, with a Warning that names {second}
+  kubefold demo kill {second}                                 # lists still work, with a Warning that names {second}
   kubectl get nodes
   kubefold demo revive {second}                               # no watch was closed, no pod was lost
   kubectl --context fleet-{last} get pods -A               # a member's own API, untouched
@@ -193,7 +191,7 @@ In another terminal, in this folder:
 
 fn keys_help(names: &[String]) -> String {
     let keys: Vec<String> = names.iter().take(9).zip(1..).map(|(name, key)| format!("{key} {name}")).collect();
-    format!("Keys: {} (kill or revive it); q or Ctrl-C ends it all.", keys.join(", "))
+    format!("Keys: {} (kill it, or start it again); q or Ctrl-C stops the demo.", keys.join(", "))
 }
 
 /// The demo's kubeconfig in the current folder, removed when it ends.
@@ -206,7 +204,7 @@ impl Kubeconfig {
     fn claim(path: PathBuf) -> anyhow::Result<Self> {
         match std::fs::read_to_string(&path) {
             Ok(text) if !text.starts_with(MARK) => bail!(
-                "{} is there already and was not written by a demo; move it, or start the demo in another folder",
+                "{} exists and was not written by a demo; move it, or start the demo in another folder",
                 path.display()
             ),
             _ => Ok(Self { path }),
@@ -215,7 +213,7 @@ impl Kubeconfig {
 
     fn write(&self, text: &str) -> anyhow::Result<()> {
         use std::{io::Write as _, os::unix::fs::OpenOptionsExt};
-        let cannot = || format!("cannot write {}; start the demo in a folder of yours", self.path.display());
+        let cannot = || format!("cannot write {}; start the demo in a folder where you may write", self.path.display());
         // It logs in: nobody else is to read it, also where a looser file was left.
         drop(std::fs::remove_file(&self.path));
         let open = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path);

@@ -9,7 +9,7 @@ use kubefold_apiserver::{
     faults::{Fault, Matching, Rule},
 };
 
-/// How long it is well in between. Units: seconds.
+/// The time without a fault between two faults. Units: seconds.
 const WELL_SECONDS: std::ops::Range<u64> = 20..45;
 /// How long something befalls it. Units: seconds.
 const ILL_SECONDS: std::ops::Range<u64> = 4..14;

@@ -229,7 +229,7 @@ async fn tcp(dialer: &Dialer) -> Outcome<tokio::net::TcpStream> {
         Ok(Err(failure)) => {
             let remedy = match failure {
                 Failure::Refused(_) => {
-                    format!("nobody listens at {place}: is the API server running, is the port right?")
+                    format!("nothing listens at {place}: is the API server running? Is the port correct?")
                 }
                 _ => format!("see that {what} can be reached from this machine: routes, VPN, firewall"),
             };
@@ -319,8 +319,9 @@ impl Line {
     async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<(StatusCode, String), Trouble> {
         let (head, body) = self.send(method, path, body).await?.into_parts();
         let whole = timeout(self.answer_max, Limited::new(body, ANSWER_BYTES_MAX).collect()).await;
-        let broken =
-            |cause: String| failed(format!("{path}: the answer broke off: {cause}"), "look at the way to the member");
+        let broken = |cause: String| {
+            failed(format!("{path}: the answer broke off: {cause}"), "check the connection to the member")
+        };
         let whole = whole.map_err(|_| broken("it stalled".into()))?.map_err(|error| broken(error.to_string()))?;
         Ok((head.status, String::from_utf8_lossy(&whole.to_bytes()).into_owned()))
     }
@@ -363,8 +364,9 @@ async fn identity(line: &mut Line) -> Outcome<String> {
     }
     let whole: Option<Value> = serde_json::from_str(&said).ok();
     let uid = whole.as_ref().and_then(|whole| whole.pointer("/metadata/uid")?.as_str()).filter(|uid| !uid.is_empty());
-    let no_api =
-        || failed("the answer is no namespace", "see that the server is a Kubernetes API server, and no login page");
+    let no_api = || {
+        failed("the answer is not a namespace", "check that the server is a Kubernetes API server, not a login page")
+    };
     let uid = uid.ok_or_else(no_api)?;
     Ok((uid.to_owned(), format!("cluster {uid}")))
 }
@@ -378,7 +380,7 @@ async fn authentication(line: &mut Line) -> Outcome<()> {
         code if !code.is_success() => {
             return Err(note(
                 format!("the server does not say who kubefold is ({code})"),
-                "nothing: this API is of Kubernetes 1.28; the checks below say what the credential may",
+                "nothing: this API needs Kubernetes 1.28; the checks below say what the credential is allowed to do",
             ));
         }
         _ => {}
@@ -387,7 +389,7 @@ async fn authentication(line: &mut Line) -> Outcome<()> {
     let user = whole.pointer("/status/userInfo/username").and_then(Value::as_str).unwrap_or_default();
     if user.is_empty() || user == "system:anonymous" {
         return Err(failed(
-            "the server takes kubefold for nobody (system:anonymous)",
+            "the server treats kubefold as anonymous (system:anonymous)",
             "give a credential: a token, a client certificate or a kubeconfig with a user",
         ));
     }
@@ -405,7 +407,7 @@ async fn authorization(line: &mut Line, member: &str) -> Outcome<()> {
         if !code.is_success() {
             let message = whole.get("message").and_then(Value::as_str).unwrap_or_default();
             return Err(failed(
-                format!("the server does not say what kubefold may ({code}): {message}"),
+                format!("the server does not say what kubefold is allowed to do ({code}): {message}"),
                 "let authenticated users create selfsubjectaccessreviews: the built-in ClusterRole system:basic-user does",
             ));
         }
@@ -459,7 +461,7 @@ async fn watchlist(line: &mut Line) -> Outcome<()> {
         )),
         Err(_) => Err(failed(
             format!("no event of a watch came in {} s", WATCH_MAX.as_secs()),
-            "something on the way holds answers back: turn off buffering in the proxy or load balancer before the member",
+            "something between kubefold and the member delays answers: turn off buffering in the proxy or load balancer",
         )),
     }
 }
@@ -484,7 +486,7 @@ async fn websocket(dialer: &Dialer) -> Outcome<()> {
         .headers_mut()
         .extend(HeaderValue::from_str(base.trim_end_matches('/')).ok().map(|base| (header::ORIGIN, base)));
     let Opened::Http1(sender) = &mut line.opened else {
-        return Err(failed("no HTTP/1.1 connection could be had", remedy));
+        return Err(failed("cannot open an HTTP/1.1 connection", remedy));
     };
     match timeout(dialer.connect_max, sender.send_request(request)).await {
         Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {

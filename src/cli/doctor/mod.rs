@@ -75,7 +75,7 @@ pub(super) fn run(flags: &Doctor) -> anyhow::Result<()> {
     print(&text)?;
     let sick: Vec<&str> =
         report.members.iter().filter(|member| !member.healthy).map(|member| member.name.as_str()).collect();
-    if sick.is_empty() { Ok(()) } else { Err(anyhow!("not everything is well with {}", sick.join(", "))) }
+    if sick.is_empty() { Ok(()) } else { Err(anyhow!("checks failed for {}", sick.join(", "))) }
 }
 
 async fn examine_all(members: &[&MemberConfig]) -> Vec<Checkup> {
@@ -128,7 +128,7 @@ fn render(report: &Report, colours: bool) -> String {
     }
     let mut out = table(&rows);
     if remedies.is_empty() {
-        out.push_str("\nall is well\n");
+        out.push_str("\nall checks passed\n");
     } else {
         let _infallible = write!(out, "\nWhat to do:\n{remedies}");
     }

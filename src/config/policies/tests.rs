@@ -110,7 +110,7 @@ fn refusals_say_line_policy_and_remedy() {
         ),
         (
             "  tolerations:\n  - {value: b}",
-            "7: policy \"p\": a toleration without a key bears every taint and says so with \"operator: Exists\"; add that, or a key",
+            "7: policy \"p\": a toleration without a key tolerates every taint and needs \"operator: Exists\"; add it, or add a key",
         ),
         ("- name: p", "6: policy \"p\": the name is taken by the policy on line 5; give each policy its own name"),
     ];

@@ -238,7 +238,8 @@ impl OpenApi {
         let bytes = match merge(question.spec, question.encoding, &parts) {
             Ok(merged) => Bytes::from(merged),
             Err(error) => {
-                left_out.push(format!("members' documents cannot be united ({error}); the first one is shown"));
+                left_out
+                    .push(format!("kubefold cannot merge the members' documents ({error}) and shows the first one"));
                 first
             }
         };

@@ -24,9 +24,9 @@ pub(super) enum SessionError {
     Watch(#[from] kubefold_wire::watch::WatchError),
     #[error("it sent an object that cannot be taken in: {0}")]
     Object(#[from] crate::store::BadObject),
-    #[error("its list bears the revision {0:?}, which is no decimal number")]
+    #[error("its list has the revision {0:?}, which is not a decimal number")]
     Revision(String),
-    #[error("its list at revision {list} is older than what its watch has told up to {position}")]
+    #[error("its list at revision {list} is older than its watch at revision {position}")]
     OldList { list: u64, position: u64 },
     #[error("its watch broke inside an event")]
     Torn,

@@ -86,7 +86,7 @@ impl Reflector {
 
     pub(super) async fn ask(&self, query: &str, class: Class) -> Result<http::Response<UpResponseBody>, SessionError> {
         let spec = self.store.spec();
-        // Children bear no label.
+        // Children have no label.
         let selected = (self.of_parts && !spec.has_children())
             .then(|| format!("&labelSelector={}", utf8_percent_encode(MARKER_KEY, NON_ALPHANUMERIC)));
         let accept = match (self.of_parts, query.starts_with("?watch")) {

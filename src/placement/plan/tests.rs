@@ -177,7 +177,7 @@ fn one_is_where_the_namespace_is_then_where_most_is_free() {
     all[1].standing = Standing::Down("cut off".into());
     assert_eq!(plan_one(&all, None), Ok(vec!["north".into()]));
     let told = by(&policy, pod, &three(), None).unwrap();
-    assert!(told.left_out.iter().all(|(_, why)| why.starts_with("one member has it whole: ")), "{:?}", told.left_out);
+    assert!(told.left_out.iter().all(|(_, why)| why.starts_with("it goes to one member: ")), "{:?}", told.left_out);
     assert_eq!(told.left_out.len(), 2);
 }
 
@@ -204,7 +204,7 @@ fn capacity_weighs_and_caps() {
     assert!(plan.warnings[0].starts_with("only 6 of 7 fit"), "{:?}", plan.warnings);
     all[1].capacity = None;
     let plan = divided(&policy, &all, 2).unwrap();
-    assert_eq!(plan.left_out, [(name("west"), "what is free there is not known".into())]);
+    assert_eq!(plan.left_out, [(name("west"), "its free capacity is not known".into())]);
 }
 
 #[test]

@@ -313,19 +313,19 @@ impl<'a> Live<'a> {
             return Said::Refused(code, headers, body);
         }
         let bad = |error: &dyn std::fmt::Display| {
-            Said::Failed(format!("member {member} answered with what cannot be read ({error})"))
+            Said::Failed(format!("kubefold cannot parse the answer of member {member} ({error})"))
         };
-        let dress = |document: &str| unstored(&self.spec, &self.shared, member, document);
+        let rewrite = |document: &str| unstored(&self.spec, &self.shared, member, document);
         if !is_list {
             let object = std::str::from_utf8(&body).map_err(|error| error.to_string());
-            let object = object.and_then(|text| dress(text).map_err(|error| error.to_string()));
+            let object = object.and_then(|text| rewrite(text).map_err(|error| error.to_string()));
             return object.map_or_else(|error| bad(&error), |object| Said::Objects(vec![object]));
         }
         let items = match split(&body) {
             Ok((_, items)) => items,
             Err(error) => return bad(&error),
         };
-        match items.into_iter().map(dress).collect::<Result<Vec<_>, BadObject>>() {
+        match items.into_iter().map(rewrite).collect::<Result<Vec<_>, BadObject>>() {
             Ok(objects) => {
                 *type_meta = type_meta.take().or_else(|| list_type(&body));
                 Said::Objects(objects)

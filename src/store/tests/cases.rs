@@ -134,7 +134,7 @@ fn replica_set(rv: u64, owner_uid: &str) -> Doc {
 }
 
 #[test]
-fn of_two_placements_on_one_key_the_older_home_bears_the_name() {
+fn of_two_placements_on_one_key_the_older_home_has_the_name() {
     let mut fleet = Fleet::new();
     fleet.is(WEST, &part(WEST, 30, 2, &[WEST]));
     fleet.is(WEST, &replica_set(31, "own-1"));
@@ -456,14 +456,14 @@ fn the_log_expires_exactly_what_it_lost() {
 
 /// What cannot be watched is named and annotated as what can, and has no revision.
 #[test]
-fn an_object_without_a_store_is_dressed_as_one_of_a_store() {
+fn an_object_without_a_store_is_rewritten_as_one_of_a_store() {
     let fleet = Fleet::new();
     let spec = KindSpec::new(
         Gvr::new("metrics.k8s.io", "v1beta1", "pods"),
         Gvk::new("metrics.k8s.io", "v1beta1", "PodMetrics"),
         true,
     );
-    let dressed = |document: &str| {
+    let rewritten = |document: &str| {
         let entry = crate::store::unstored(&spec, &fleet.shared, &member(WEST), document)?;
         let (mut item, mut echoed) = (Vec::new(), Vec::new());
         entry.write_item(&mut item);
@@ -472,7 +472,7 @@ fn an_object_without_a_store_is_dressed_as_one_of_a_store() {
         Ok::<_, crate::store::BadObject>((String::from_utf8(entry.key().to_vec()).unwrap(), text(item), text(echoed)))
     };
     let name = member(WEST);
-    let (key, item, echoed) = dressed(r#"{"metadata":{"name":"a","namespace":"n"},"window":"1s"}"#).unwrap();
+    let (key, item, echoed) = rewritten(r#"{"metadata":{"name":"a","namespace":"n"},"window":"1s"}"#).unwrap();
     assert_eq!(key, format!("n/a@{name}"));
     let annotations = format!(r#""annotations":{{"kubefold.io/cluster":"{name}"}}"#);
     assert_eq!(item, format!(r#"{{"metadata":{{"name":"a@{name}",{annotations},"namespace":"n"}},"window":"1s"}}"#));
@@ -482,10 +482,10 @@ fn an_object_without_a_store_is_dressed_as_one_of_a_store() {
         format!(r#"{{{type_meta},"metadata":{{"name":"a",{annotations},"namespace":"n"}},"window":"1s"}}"#)
     );
     let (_, with_revision, _) =
-        dressed(r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"x-1","uid":"u"}}"#).unwrap();
+        rewritten(r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"x-1","uid":"u"}}"#).unwrap();
     assert!(with_revision.contains(r#""resourceVersion":"","uid":"u""#), "{with_revision}");
     for bad in ["{}", r#"{"metadata":{"name":"a"}}"#, "[1]", r#"{"metadata":{"name":"a","namespace":"n"}"#] {
-        assert!(dressed(bad).is_err(), "{bad}");
+        assert!(rewritten(bad).is_err(), "{bad}");
     }
 }
 
@@ -503,7 +503,7 @@ fn a_part_that_somebody_touched_is_told_and_one_that_servers_touched_is_not() {
     assert_eq!(differs(&fleet), Value::Null, "an autoscaler is not fought");
     fleet.is(WEST, &Doc { labels: 2, ..part(WEST, 13, 1, &order) });
     assert_eq!(differs(&fleet), "west");
-    assert_eq!(fleet.stores[DEPLOYMENTS].remarks("a/web").differs, [member(WEST)]);
+    assert_eq!(fleet.stores[DEPLOYMENTS].notices("a/web").differs, [member(WEST)]);
     fleet.is(EAST, &Doc { labels: 2, ..part(EAST, 13, 1, &order) });
     assert_eq!(differs(&fleet), Value::Null, "as the home is, so they are all");
     fleet.is(WEST, &Doc { labels: 2, deleting: true, ..part(WEST, 14, 1, &order) });
@@ -512,7 +512,7 @@ fn a_part_that_somebody_touched_is_told_and_one_that_servers_touched_is_not() {
     assert_eq!(differs(&fleet), Value::Null, "the whole is on its way out");
     fleet.gone(WEST, &Doc { labels: 2, deleting: true, ..part(WEST, 15, 1, &order) });
     assert_eq!(differs(&fleet), Value::Null);
-    assert!(fleet.stores[DEPLOYMENTS].remarked().is_empty());
+    assert!(fleet.stores[DEPLOYMENTS].noticed().is_empty());
 }
 
 #[test]
@@ -520,13 +520,13 @@ fn nothing_is_expected_of_a_member_that_is_not_known_or_not_there() {
     let fleet = Fleet::new();
     let store = &fleet.stores[DEPLOYMENTS];
     fleet.is(EAST, &part(EAST, 11, 1, &[EAST, WEST]));
-    assert_eq!(store.remarks("a/web").differs, [member(WEST)]);
+    assert_eq!(store.notices("a/web").differs, [member(WEST)]);
     assert!(store.leave(&member(WEST)).is_empty());
     store.forget(&member(WEST));
-    assert!(store.remarks("a/web").is_empty());
+    assert!(store.notices("a/web").is_empty());
     assert_eq!(fleet.json(DEPLOYMENTS, "a/web")["metadata"]["annotations"]["kubefold.io/differs"], Value::Null);
     store.join(&member(WEST), "cluster-1");
-    assert!(store.remarks("a/web").is_empty());
+    assert!(store.notices("a/web").is_empty());
     store.begin_list(&member(WEST));
     store.end_list(&member(WEST), 20);
     assert_eq!(fleet.json(DEPLOYMENTS, "a/web")["metadata"]["annotations"]["kubefold.io/differs"], "west");
@@ -562,7 +562,7 @@ fn what_is_behind_is_one_event_and_counts_one_generation() {
     assert_eq!(fleet.news(DEPLOYMENTS), ["MODIFIED a/web"]);
     let shown = fleet.json(DEPLOYMENTS, "a/web");
     assert_eq!((&shown["metadata"]["generation"], &shown["status"]["observedGeneration"]), (&4.into(), &4.into()));
-    assert!(store.remarks("a/web").is_empty());
+    assert!(store.notices("a/web").is_empty());
     store.set_behind("a/web", &placed_uid(1), &[]);
     store.set_behind("a/web", &placed_uid(2), &[member(WEST)]);
     assert!(fleet.news(DEPLOYMENTS).is_empty(), "another object of the name");

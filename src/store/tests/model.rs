@@ -19,7 +19,7 @@ pub(super) enum Kind {
     ReplicaSets,
     /// Shared, cluster-scoped.
     Namespaces,
-    /// Custom resources: keys come sorted, list items bear their kind.
+    /// Custom resources: keys come sorted, list items have their kind.
     Widgets,
 }
 

@@ -173,7 +173,12 @@ pub(super) fn stores(shared: &Shared) -> Vec<Arc<FleetStore>> {
     let make = |kind: Kind| {
         let others = Arc::clone(&others);
         Arc::new(FleetStore::new(Arc::new(kind.spec()), shared.clone(), move |changed| {
-            others.get().into_iter().flatten().filter_map(Weak::upgrade).for_each(|store| store.redress(changed));
+            others
+                .get()
+                .into_iter()
+                .flatten()
+                .filter_map(Weak::upgrade)
+                .for_each(|store| store.rewrite_dependents(changed));
         }))
     };
     let stores: Vec<_> = KINDS.into_iter().map(make).collect();

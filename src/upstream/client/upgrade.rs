@@ -48,7 +48,7 @@ impl Upstream {
             Err(_) => Err(Failure::HeadTimeout(HEAD_MAX)),
         };
         let upgrade = answered.map_err(|failure| self.fail(failure))?;
-        self.vitals.answered();
+        self.probe_state.answered();
         Ok(upgrade)
     }
 
@@ -71,7 +71,7 @@ impl Upstream {
         }
         let named = response.headers().get(header::UPGRADE);
         if !named.is_some_and(|protocol| asked.names(protocol)) {
-            return Err(Failure::Answer("it switched to a protocol that nobody asked for".into()));
+            return Err(Failure::Answer("it switched to a protocol that the client did not ask for".into()));
         }
         let connection = upgrade::on(&mut response).await.map_err(broken)?;
         let head = response.map(drop);

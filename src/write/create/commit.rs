@@ -10,7 +10,7 @@ use crate::{
     config::MemberName,
     write::{
         Writer,
-        create::rehearsal::{Behind, make_all},
+        create::dry_run::{Behind, make_all},
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Step},
         reply::unknown_outcome,

@@ -25,7 +25,7 @@ const SCALE_READS_MAX: usize = 3;
 pub(super) struct Fate {
     /// It is a `Status`, not the object.
     pub(super) is_status: bool,
-    /// The object bears a `deletionTimestamp`.
+    /// The object has a `deletionTimestamp`.
     pub(super) deleting: bool,
     /// The object is no more.
     pub(super) gone: bool,
@@ -72,7 +72,7 @@ impl<F: Fleet> To<'_, F> {
         spliced(&body, &mut [Edit::new(uid.range.end..uid.range.end, insert)])
     }
 
-    /// The fleet's revision of the version that an answer of the member bears.
+    /// The fleet's revision of the version that an answer of the member has.
     fn revision_in(&self, answer: &Bytes) -> Option<u64> {
         let text = std::str::from_utf8(answer).ok()?;
         let mut found = Vec::new();

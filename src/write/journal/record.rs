@@ -71,7 +71,7 @@ pub struct Entry {
     pub uid: String,
     /// As whom it is finished.
     pub caller: Caller,
-    /// The query that every part's request bears.
+    /// The query that every part's request has.
     pub query: String,
     /// The client's user agent.
     pub user_agent: Option<String>,
@@ -85,7 +85,7 @@ pub struct Entry {
     /// The policy that the marker names.
     #[serde(default)]
     pub policy: Option<String>,
-    /// Every cluster has the object under this name: its parts bear no marker.
+    /// Every cluster has the object under this name: its parts have no marker.
     #[serde(default)]
     pub shared: bool,
     /// On a create: by a server-side apply, so that its manager has what it says.

@@ -1,6 +1,6 @@
 //! Creates that are unfinished: finished where the home stands, taken back where it does not.
 //!
-//! Parts of a shared object bear no marker, and the fleet view shows it wherever it stands first: so such a create is
+//! Parts of a shared object have no marker, and the fleet view shows it wherever it stands first: so such a create is
 //! finished as soon as it stands anywhere, unless the journal has that it is taken back.
 
 use crate::{
@@ -38,7 +38,7 @@ impl<F: Fleet> Writer<F> {
                 }
             }
             Found::Absent if entry.is_committed() => {
-                tracing::warn!(object = %entry.key, member = %home.member, "what is missing of a create is given up: \
+                tracing::warn!(object = %entry.key, member = %home.member, "kubefold does not make the missing parts of a create any more: \
                     its home was deleted in its member");
                 self.close(entry).await
             }
@@ -57,7 +57,7 @@ impl<F: Fleet> Writer<F> {
     async fn without_home(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget]) -> Settled {
         if !entry.is_committed() {
             tracing::warn!(object = %entry.key, member = %home.member, "an unfinished create is given up: \
-                its home is not configured any more, declared absent, or another cluster; what stands of it stays");
+                its home is no longer in the configuration, is declared absent, or is another cluster; its remaining parts stay");
             return self.close(entry).await;
         }
         for (at, heir) in others.iter().enumerate() {

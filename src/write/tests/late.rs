@@ -61,7 +61,7 @@ fn both(value: &Value) -> Vec<(String, Value)> {
 /// Makes the object, while what is sent to the other member lands 33 s later and the member is away from then on.
 async fn late(kind: (&str, &str, &str), object: &Value) -> (Scripted, tempfile::TempDir, Process, &'static str) {
     let (fleet, directory, process) = fresh();
-    // Two rehearsals, then the part that is not the home.
+    // Two dry runs, then the part that is not the home.
     fleet.world.lock().faults.insert(2, Fault::LostLate);
     let reply = process.writer.create(of(kind, request("", object))).await;
     assert_eq!(reply.code, 201, "{}", message(&reply));
@@ -134,7 +134,7 @@ async fn an_apply_that_lands_late_changes_nothing_that_came_after_it() {
     {
         let mut world = fleet.world.lock();
         let next = world.calls.len();
-        // Two rehearsals, the home, and the other part.
+        // Two dry runs, the home, and the other part.
         world.faults = [(next + 3, Fault::LostLate)].into();
     }
     assert_eq!(send(&process, apply("2")).await.code, 200);

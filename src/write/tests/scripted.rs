@@ -252,7 +252,7 @@ impl World {
         (StatusCode::OK, Bytes::from(next.to_string()))
     }
 
-    /// Which members hold an object that bears no marker.
+    /// Which members hold an object that has no marker.
     fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
         let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
         held.map(|(name, object)| (name.clone(), object.clone())).collect()
@@ -304,7 +304,7 @@ impl World {
                 continue;
             };
             let kind = (&*key.gvk.group, &*key.gvk.kind);
-            if marker.bears(kind.0, kind.1, &key.namespace, &key.name, member, &cluster.uid) {
+            if marker.belongs_to(kind.0, kind.1, &key.namespace, &key.name, member, &cluster.uid) {
                 parts.push((marker, member.clone(), object.clone()));
             }
         }

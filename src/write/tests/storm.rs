@@ -119,7 +119,7 @@ async fn a_status_that_never_rests_is_no_conflict_within_a_bound() {
     assert_eq!(labels(&fleet, "tier"), everywhere("front"));
 }
 
-/// A part that never rests refuses the whole in the rehearsal. One that begins when the home is written is behind, and
+/// A part that never rests refuses the whole in the dry run. One that begins when the home is written is behind, and
 /// brought up when it rests.
 #[tokio::test(start_paused = true)]
 async fn a_storm_in_another_part_refuses_the_whole_or_leaves_it_behind() {
@@ -134,7 +134,7 @@ async fn a_storm_in_another_part_refuses_the_whole_or_leaves_it_behind() {
     assert_eq!(label(&process, "front").await.code, StatusCode::OK);
 
     storm(&fleet, 1, "east", ANNOTATION);
-    // Two rehearsals and the home's commit.
+    // Two dry runs and the home's commit.
     let from = asked(&fleet) + 3;
     fleet.world.lock().faults.retain(|call, _| *call >= from);
     let reply = label(&process, "back").await;

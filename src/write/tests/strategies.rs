@@ -155,7 +155,7 @@ async fn nobody_is_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_answer_its_rehearsal_is_behind_and_not_the_home() {
+async fn who_does_not_answer_its_dry_run_is_behind_and_not_the_home() {
     let (fleet, directory, process) = fleet();
     // It is the first-listed one, and nobody knows yet that it is away.
     fleet.world.lock().members.get_mut(&member("west")).unwrap().down = true;

@@ -61,21 +61,21 @@ async fn create(process: &Process, body: &Value) {
 #[tokio::test(start_paused = true)]
 async fn an_image_reaches_parts_whose_registry_is_another() {
     // West is the home.
-    for (dressed, plain) in [("east", "west"), ("west", "east")] {
+    for (rewritten, plain) in [("east", "west"), ("west", "east")] {
         let (fleet, _directory, process) = fresh();
-        policy(&fleet, &format!("    {dressed}: {{registry: mirror.example}}\n"));
+        policy(&fleet, &format!("    {rewritten}: {{registry: mirror.example}}\n"));
         create(&process, &app(3)).await;
-        assert_eq!(at(&fleet, dressed, IMAGE), "mirror.example/web:1");
+        assert_eq!(at(&fleet, rewritten, IMAGE), "mirror.example/web:1");
         for (content_type, name) in [(MERGE, "web:2"), (STRATEGIC, "web:3"), (MERGE, "quay.io/web:4")] {
             let reply = send(&process, patch(content_type, &image(name))).await;
             assert_eq!(reply.code, 200, "{}", message(&reply));
             assert_eq!(at(&fleet, plain, IMAGE), name);
-            assert_eq!(at(&fleet, dressed, IMAGE), format!("mirror.example/{}", name.trim_start_matches("quay.io/")));
+            assert_eq!(at(&fleet, rewritten, IMAGE), format!("mirror.example/{}", name.trim_start_matches("quay.io/")));
             assert!(!format!("{:?}", reply.warnings).contains("keeps its own"), "{:?}", reply.warnings);
         }
         send(&process, put(&app(3))).await;
         assert_eq!(
-            (at(&fleet, plain, IMAGE), at(&fleet, dressed, IMAGE)),
+            (at(&fleet, plain, IMAGE), at(&fleet, rewritten, IMAGE)),
             ("web:1".into(), "mirror.example/web:1".into())
         );
     }
@@ -262,7 +262,7 @@ async fn a_lost_journal_repairs_nothing_and_a_later_write_tells_what_differs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_is_made_later_is_not_made_in_the_homes_dress() {
+async fn a_part_that_is_made_later_is_made_without_the_homes_overrides() {
     let fleet = Scripted::new(&[("east", 5), ("north", 1), ("west", 10)]);
     let directory = tempfile::tempdir().unwrap();
     let process = Process::start(fleet.clone(), &directory);
@@ -270,7 +270,7 @@ async fn a_part_that_is_made_later_is_not_made_in_the_homes_dress() {
     policy(&fleet, &format!("    west: {{registry: mirror.example, {patch_of_west}}}\n"));
     create(&process, &app(3)).await;
     assert_eq!(fleet.standing("web"), pair(&[("east", 1), ("west", 2)]));
-    // Clients see it in the dress of its home, and write it back so.
+    // Clients see it in the rewrite of its home, and write it back so.
     let shown = parsed(&send(&process, patch(MERGE, &json!({"metadata": {"labels": {"own": "x"}}}))).await);
     assert_eq!(shown.pointer(IMAGE), Some(&json!("mirror.example/web:1")));
     let mut body = shown;
@@ -363,7 +363,7 @@ async fn an_eviction_takes_every_part_or_none() {
     let (fleet, _directory, process) = fresh();
     create(&process, &app(3)).await;
     let next = fleet.world.lock().calls.len();
-    // Two rehearsals, the first part and the look at it.
+    // Two dry runs, the first part and the look at it.
     fleet.world.lock().faults = [(next + 4, Fault::Refuse)].into();
     let told = message(&send(&process, evict("")).await);
     assert!(told.contains("evicted already: "), "{told}");

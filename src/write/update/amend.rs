@@ -15,7 +15,7 @@ use crate::{
         journal::{Amended, Entry, EntryTarget, Step},
         steps::{Outcome, Seen},
         update::{
-            dress::Dress,
+            overrider::Overrider,
             part::{Asking, Brought, Held, How, Manner, document},
             settle::{holds, is_open},
             task::Task,
@@ -118,7 +118,7 @@ impl<F: Fleet> Writer<F> {
         let now = self.part_body(making, target).ok();
         let Some(now) = now.and_then(|body| serde_json::from_slice::<Value>(&body).ok()) else { return Vec::new() };
         let own = &target.overrides;
-        let dress = Dress { key: &making.key, member: &target.member, own, homes: own };
+        let overrider = Overrider { key: &making.key, member: &target.member, own, homes: own };
         let mut changes: Vec<Change> = Vec::new();
         for before in &amended.before {
             let is_its = before.member.as_ref().is_none_or(|member| member == target.member.as_str());
@@ -129,8 +129,8 @@ impl<F: Fleet> Writer<F> {
             }
             let mut was = now.clone();
             take(&[change(new.clone(), before.old.clone())], Take::Always, &mut was);
-            let dressed = change(None, None).value_in(&dress.dressed(&was, own));
-            let olds = [before.old.clone(), dressed].into_iter().filter(|old| *old != new);
+            let overridden = change(None, None).value_in(&overrider.overridden(&was, own));
+            let olds = [before.old.clone(), overridden].into_iter().filter(|old| *old != new);
             changes.extend(olds.map(|old| change(old, new.clone())));
         }
         changes

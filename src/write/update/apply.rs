@@ -154,7 +154,7 @@ impl<F: Fleet> Work<'_, F> {
             task.shared.clone_from(&changes);
         }
         plan.shown.clone_from(&changes);
-        // The home may be dressed by policy; a part that is made later is not made in its dress.
+        // The home may be rewritten by policy; a part that is made later is not made in its rewrite.
         let patch: Value = serde_json::from_slice(&self.request.body).unwrap_or_default();
         for change in &mut plan.shown {
             let said = change.value_in(&patch);

@@ -17,7 +17,7 @@ use crate::{
             scale::SCALE,
             shares::{Missing, marker_of},
             task::{PartTask, Task},
-            work::{NOTHING_CHANGED, Rehearsed, Stop, Work, unreachable},
+            work::{DryRun, NOTHING_CHANGED, Stop, Work, unreachable},
         },
     },
 };
@@ -41,11 +41,11 @@ enum Committed {
     Unknown(Reply),
 }
 impl<F: Fleet> Work<'_, F> {
-    fn entry(&self, plan: &Plan, rehearsed: &Rehearsed) -> Entry {
+    fn entry(&self, plan: &Plan, dry_run_result: &DryRun) -> Entry {
         let task = Task {
             manner: self.manner.clone(),
             home: plan.home.clone(),
-            holds: rehearsed.holds.clone(),
+            holds: dry_run_result.holds.clone(),
             shown: plan.shown.clone(),
             others: plan.others.clone(),
             coming: plan.coming.clone(),
@@ -78,7 +78,7 @@ impl<F: Fleet> Work<'_, F> {
         }
     }
 
-    /// The create of parts that are missing, with the marker that the others bear.
+    /// The create of parts that are missing, with the marker that the others have.
     pub(super) fn making(&self, plan: &Plan) -> Option<Entry> {
         let (marker, body) = (marker_of(&self.home.document)?, plan.body.clone()?);
         let listed = marker.members.into_iter().map(|(member, cluster_uid)| Listed { member, cluster_uid });
@@ -104,10 +104,10 @@ impl<F: Fleet> Work<'_, F> {
     pub(super) async fn commit(
         &mut self,
         mut plan: Plan,
-        mut rehearsed: Rehearsed,
+        mut dry_run_result: DryRun,
         hold: F::Hold,
     ) -> Result<Reply, Stop> {
-        let entry = self.entry(&plan, &rehearsed);
+        let entry = self.entry(&plan, &dry_run_result);
         let entry = self.writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
         let (code, body) = loop {
             match self.commit_home(&plan, &entry).await {
@@ -132,10 +132,10 @@ impl<F: Fleet> Work<'_, F> {
         self.take_in(&home, &body).await;
         self.writer.amend(Amendment { update: &entry, changes: &plan.shown, coming: &plan.coming }).await;
         let answered = body.bytes.clone();
-        if let Some((_, home)) = rehearsed.documents.first_mut() {
+        if let Some((_, home)) = dry_run_result.documents.first_mut() {
             *home = body.bytes;
         }
-        let mut behind = self.write_others(&entry, &plan, &rehearsed).await;
+        let mut behind = self.write_others(&entry, &plan, &dry_run_result).await;
         behind |= self.make_missing(&entry, &plan).await;
         if !behind {
             self.writer.journal.finish(entry.id).await;
@@ -154,7 +154,7 @@ impl<F: Fleet> Work<'_, F> {
         }
         match shown {
             Some(now) => Ok(Reply { code, warnings: Warnings::default(), body: now.body }),
-            None => self.rendered(code, &rehearsed.documents).map_err(Stop::from),
+            None => self.rendered(code, &dry_run_result.documents).map_err(Stop::from),
         }
     }
 
@@ -188,9 +188,9 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// Writes the other parts. Says whether one is behind.
-    async fn write_others(&mut self, entry: &Entry, plan: &Plan, rehearsed: &Rehearsed) -> bool {
+    async fn write_others(&mut self, entry: &Entry, plan: &Plan, dry_run_result: &DryRun) -> bool {
         let this: &Self = self;
-        let written = join_all(self.others.iter().zip(&plan.others).zip(&rehearsed.others).map(
+        let written = join_all(self.others.iter().zip(&plan.others).zip(&dry_run_result.others).map(
             |((part, task), changes)| async move {
                 let mut said = Warnings::default();
                 let brought = match changes {

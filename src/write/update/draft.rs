@@ -13,7 +13,7 @@ use crate::{
     write::{
         fleet::{Fleet, Key},
         update::{
-            dress::Dress,
+            overrider::Overrider,
             part::{Held, changed},
             shares::{Missing, Shares, Total, divided, marker_of},
             task::PartTask,
@@ -63,8 +63,8 @@ impl<F: Fleet> Work<'_, F> {
             task.shared = self.changes_of(part, wanted, patch, totals);
             if self.manner.subresource.is_empty() {
                 let own = overrides_in(policy.as_ref(), &part.member);
-                let dress = Dress { key: self.key, member: &part.member, own: &own, homes: &homes };
-                dress.fit(&mut task.shared, &part.document, &wanted.before, &wanted.after);
+                let overrider = Overrider { key: self.key, member: &part.member, own: &own, homes: &homes };
+                overrider.fit(&mut task.shared, &part.document, &wanted.before, &wanted.after);
             }
         }
         let mut tasks = tasks.into_iter();
@@ -87,7 +87,7 @@ impl<F: Fleet> Work<'_, F> {
         Plan { document, home, shown, others, coming, missing, body, scale: None, guarded: wanted.guarded }
     }
 
-    /// The object without what a policy has its home differ in: in its dress it is shown, and no other part is to inherit it.
+    /// The object without what a policy has its home differ in: with its overrides it is shown, and no other part is to inherit it.
     /// A part that wears none tells what stands in its place; where there is none, what the policy adds goes.
     fn undressed(&self, shown: &Value, policy: Option<&Policy>) -> Value {
         let homes = overrides_in(policy, &self.home.member);
@@ -95,10 +95,10 @@ impl<F: Fleet> Work<'_, F> {
         if homes.is_empty() {
             return whole;
         }
-        let dress = Dress { key: self.key, member: &self.home.member, own: &homes, homes: &homes };
+        let overrider = Overrider { key: self.key, member: &self.home.member, own: &homes, homes: &homes };
         let bare = self.others.iter().find(|part| overrides_in(policy, &part.member).is_empty());
         if let Some(bare) = bare.map(|part| plain(part.document.clone())) {
-            take(&difference(&dress.dressed(&bare, &homes), &bare), Take::WhereOld, &mut whole);
+            take(&difference(&overrider.overridden(&bare, &homes), &bare), Take::WhereOld, &mut whole);
             return whole;
         }
         let added =

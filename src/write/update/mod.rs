@@ -1,6 +1,6 @@
 //! PUT and PATCH of folded objects, placed or shared, and of their subresources.
 //!
-//! The change is planned on what the fleet view shows, rehearsed in every part, written to the journal, made in the home,
+//! The change is planned on what the fleet view shows, dry-run in every part, written to the journal, made in the home,
 //! and then in the other parts: each value only where a part still holds the old one.
 
 mod amend;
@@ -8,7 +8,7 @@ mod apply;
 mod commit;
 mod disown;
 mod draft;
-mod dress;
+mod overrider;
 mod owners;
 mod part;
 mod scale;
@@ -109,7 +109,7 @@ async fn evict_all<F: Fleet>(
     parts: Vec<Part>,
 ) -> Result<Reply, Reply> {
     let dry = request.dry_run("CreateOptions")?;
-    let rehearsal = Request { query: with_dry_run(&request.query), ..request.clone() };
+    let dry_run = Request { query: with_dry_run(&request.query), ..request.clone() };
     let ask = async |request: &Request, part: &Part, told: &str| {
         let reply = forward_home(&writer.fleet, request, key, visible.clone(), part.clone()).await;
         let words = |said: &str| format!("member {}: {said}{told}", part.member);
@@ -120,7 +120,7 @@ async fn evict_all<F: Fleet>(
     };
     let (mut last, mut warnings) = (None, Warnings::default());
     for part in parts.iter().filter(|_| !dry) {
-        ask(&rehearsal, part, " (nothing was evicted)").await?;
+        ask(&dry_run, part, " (nothing was evicted)").await?;
     }
     let mut evicted = Vec::new();
     for part in &parts {

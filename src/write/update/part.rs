@@ -195,7 +195,7 @@ impl<F: Fleet> Writer<F> {
         self.mutate(member, asking.caller, call, dry, warnings).await
     }
 
-    /// Sends a patch as it is, or rehearses that.
+    /// Sends a patch as it is, or dry-runs that.
     pub(super) async fn send_patch(
         &self,
         asking: Asking<'_>,
@@ -215,7 +215,7 @@ impl<F: Fleet> Writer<F> {
         self.mutate(member, asking.caller, call, dry, warnings).await
     }
 
-    /// Has a part's member apply what its task says, or rehearses that.
+    /// Has a part's member apply what its task says, or dry-runs that.
     pub(super) async fn apply_part(
         &self,
         asking: Asking<'_>,

@@ -71,7 +71,7 @@ impl<F: Fleet> Writer<F> {
                 }
                 Ok(None) => {
                     tracing::warn!(object = %entry.key, member = %home.member, "an unfinished update is given up: \
-                        the home's part is gone; what differs between the others stays");
+                        the home's part was deleted; differences between the other parts stay");
                     return Home::Over;
                 }
                 Err(cause) if !may_still_land => {

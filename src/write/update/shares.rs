@@ -284,7 +284,7 @@ fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Option<Change
     (old != new).then_some(Change { at, what: What::Value { old, new } })
 }
 
-/// The marker that a part bears.
+/// The marker that a part has.
 pub(super) fn marker_of(document: &Value) -> Option<Marker> {
     let map = |name: &str| document.pointer(name).map(Value::to_string);
     Marker::read(map("/metadata/labels").as_deref(), map("/metadata/annotations").as_deref())

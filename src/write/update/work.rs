@@ -1,4 +1,4 @@
-//! One try of an update: planned, rehearsed, written to the journal, made in the home, and then in the other parts.
+//! One try of an update: planned, dry-run, written to the journal, made in the home, and then in the other parts.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::{
 };
 use kubefold_wire::{patch::merge_into, status::Status, warning::Warnings};
 
-/// What a refusal in the rehearsal leaves.
+/// What a refusal in the dry run leaves.
 pub(super) const NOTHING_CHANGED: &str = " (nothing was changed)";
 /// How often a write looks again at a home of which the status alone has changed. Units: looks.
 const REFRESHES_MAX: u32 = 32;
@@ -79,8 +79,8 @@ pub(super) struct Work<'a, F: Fleet> {
     refreshes_left: u32,
 }
 
-/// What the rehearsal showed.
-pub(super) struct Rehearsed {
+/// What the dry run showed.
+pub(super) struct DryRun {
     /// The home's answer.
     pub(super) home: Bytes,
     /// What the home will hold at each of its changes.
@@ -153,19 +153,19 @@ impl<'a, F: Fleet> Work<'a, F> {
     /// Runs the try to its end.
     pub(super) async fn run(&mut self, hold: F::Hold) -> Result<Reply, Stop> {
         let mut plan = Box::pin(self.planned()).await?;
-        let rehearsed = loop {
-            match Box::pin(self.rehearse(&mut plan)).await? {
-                Some(rehearsed) => break rehearsed,
+        let dry_run_result = loop {
+            match Box::pin(self.dry_run(&mut plan)).await? {
+                Some(dry_run_result) => break dry_run_result,
                 None => self.refresh(&mut plan).await?,
             }
         };
         if self.dry && self.manner.subresource == SCALE {
-            return self.scaled(StatusCode::OK, &rehearsed.home, plan.total()).map_err(Stop::from);
+            return self.scaled(StatusCode::OK, &dry_run_result.home, plan.total()).map_err(Stop::from);
         }
         if self.dry {
-            self.rendered(StatusCode::OK, &rehearsed.documents).map_err(Stop::from)
+            self.rendered(StatusCode::OK, &dry_run_result.documents).map_err(Stop::from)
         } else {
-            Box::pin(self.commit(plan, rehearsed, hold)).await
+            Box::pin(self.commit(plan, dry_run_result, hold)).await
         }
     }
 
@@ -219,7 +219,7 @@ impl<'a, F: Fleet> Work<'a, F> {
         self.warnings.merge(&said);
         let after = match outcome {
             Outcome::Done { body, .. } => document(self.key, &body),
-            outcome => return Err(not_rehearsed(self.key, &self.home.member, outcome).into()),
+            outcome => return Err(dry_run_failed(self.key, &self.home.member, outcome).into()),
         };
         let after = after.ok_or_else(|| Reply::internal("the home's answer is no object"))?;
         for field in divided(self.key) {
@@ -235,7 +235,7 @@ impl<'a, F: Fleet> Work<'a, F> {
     }
 
     /// Asks every part's member for a dry run. `None`: the home has changed.
-    async fn rehearse(&mut self, plan: &mut Plan) -> Result<Option<Rehearsed>, Stop> {
+    async fn dry_run(&mut self, plan: &mut Plan) -> Result<Option<DryRun>, Stop> {
         let mut warnings = Warnings::default();
         let (asking, writer) = (self.asking(), self.writer);
         let outcome = match &plan.home.apply {
@@ -252,7 +252,7 @@ impl<'a, F: Fleet> Work<'a, F> {
         let body = match outcome {
             Outcome::Done { body, .. } => body.bytes,
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(&body) => return Ok(None),
-            outcome => return Err(not_rehearsed(self.key, &self.home.member, outcome).into()),
+            outcome => return Err(dry_run_failed(self.key, &self.home.member, outcome).into()),
         };
         let after = if self.manner.subresource == SCALE {
             plan.document.clone()
@@ -279,7 +279,7 @@ impl<'a, F: Fleet> Work<'a, F> {
         }))
         .await;
         let documents = vec![(self.home.member.clone(), body.clone())];
-        let mut rehearsed = Rehearsed { home: body, holds, others: Vec::new(), documents };
+        let mut dry_run_result = DryRun { home: body, holds, others: Vec::new(), documents };
         for (part, changes, brought, left, said) in asked {
             warnings.merge(&said);
             let unchanged = || Bytes::from(part.document.to_string());
@@ -288,27 +288,27 @@ impl<'a, F: Fleet> Work<'a, F> {
                 Brought::Gone => (None, Ok(Vec::new())),
                 Brought::Asked(Outcome::Done { body, .. }) => (Some(body.bytes), Ok(changes)),
                 Brought::Asked(Outcome::NotSent(cause) | Outcome::Unknown(cause)) => (Some(unchanged()), Err(cause)),
-                Brought::Asked(outcome) => return Err(not_rehearsed(self.key, &part.member, outcome).into()),
+                Brought::Asked(outcome) => return Err(dry_run_failed(self.key, &part.member, outcome).into()),
             };
-            rehearsed.documents.extend(shown.map(|shown| (part.member.clone(), shown)));
+            dry_run_result.documents.extend(shown.map(|shown| (part.member.clone(), shown)));
             if to_do.is_ok() {
                 keeps_own(&mut warnings, self.key, &part.member, &left);
             }
-            rehearsed.others.push(to_do);
+            dry_run_result.others.push(to_do);
         }
-        rehearsed.documents.extend(self.rehearse_missing(plan, &mut warnings).await?);
+        dry_run_result.documents.extend(self.dry_run_missing(plan, &mut warnings).await?);
         self.warnings.merge(&warnings);
-        Ok(Some(rehearsed))
+        Ok(Some(dry_run_result))
     }
 
-    async fn rehearse_missing(&self, plan: &Plan, said: &mut Warnings) -> Result<Vec<(MemberName, Bytes)>, Reply> {
+    async fn dry_run_missing(&self, plan: &Plan, said: &mut Warnings) -> Result<Vec<(MemberName, Bytes)>, Reply> {
         let Some(making) = self.making(plan) else { return Ok(Vec::new()) };
         let mut made = Vec::new();
         for missing in &plan.missing {
             let target = missing_target(missing);
             match self.writer.make(&making, &target, true, said).await {
                 Outcome::Done { body, .. } => made.push((target.member, body.bytes)),
-                outcome => return Err(not_rehearsed(self.key, &target.member, outcome)),
+                outcome => return Err(dry_run_failed(self.key, &target.member, outcome)),
             }
         }
         Ok(made)
@@ -358,7 +358,7 @@ fn keeps_own(warnings: &mut Warnings, key: &Key, member: &MemberName, left: &[St
 }
 
 /// The answer where a dry run was no success.
-pub(super) fn not_rehearsed(key: &Key, member: &MemberName, outcome: Outcome) -> Reply {
+pub(super) fn dry_run_failed(key: &Key, member: &MemberName, outcome: Outcome) -> Reply {
     match outcome {
         Outcome::Refused { code, body } => refusal(member, code, &body, NOTHING_CHANGED),
         Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(key, member, &cause),

@@ -308,7 +308,7 @@ async fn of_strangers(stage: &Stage) {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger"}, "data": {"a": "1"}});
     stage.bed["east"].api().await.create(MAPS, &stranger).await;
     eventually(SOON, async || stage.kubectl(&["get", "configmaps"]).await.holds("stranger@east")).await;
-    let named = "configmaps \"stranger\" not found; members have natives of that name: stranger@east";
+    let named = "configmaps \"stranger\" not found; member-local objects with that name: stranger@east";
     for args in [
         ["patch", "configmap", "stranger", "--type=merge", "-p", "{}"].as_slice(),
         &["delete", "configmap", "stranger"],

@@ -1,4 +1,4 @@
-//! What the logical object says of its parts: who is behind, whose part somebody touched, who else bears the name; and
+//! What the logical object says of its parts: who is behind, whose part somebody touched, who else has the name; and
 //! `kubefold status`, which lists that.
 
 use http::Method;
@@ -50,7 +50,7 @@ async fn a_part_that_somebody_touched_is_told_and_never_repaired() {
     assert_eq!(plain.stderr, "");
     says(&api, "differs", Value::Null).await;
     let calm = printed(&fleet).await;
-    assert!(calm.ends_with("nothing is unfinished, nothing differs\n") && calm.contains("east"), "{calm}");
+    assert!(calm.ends_with("no unfinished writes, no differences\n") && calm.contains("east"), "{calm}");
     let members = status(&fleet).await["members"].clone();
     assert_eq!((&members[0]["state"], &members[1]["reachable"]), (&json!("ready"), &json!(true)), "{members}");
     assert!(text(&members[0], "/version").starts_with("v1.") && members[0]["cluster"].is_string(), "{members}");

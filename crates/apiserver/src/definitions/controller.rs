@@ -65,7 +65,7 @@ impl Definitions {
                 event = events.next() => event,
                 () = tokio::time::sleep(AGAIN), if !self.going.is_empty() => {
                     for name in self.going.clone() {
-                        Box::pin(self.look(&name)).await?;
+                        Box::pin(self.reconcile(&name)).await?;
                     }
                     continue;
                 }
@@ -79,7 +79,7 @@ impl Definitions {
         }
     }
 
-    async fn look(&mut self, name: &str) -> Result<(), Status> {
+    async fn reconcile(&mut self, name: &str) -> Result<(), Status> {
         match self.registry.get(&self.kind, "", name).await {
             Ok(object) => self.follow(&object.value()).await,
             Err(status) if status.reason == Reason::NotFound => self.forget(name).await,

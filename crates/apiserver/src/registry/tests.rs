@@ -53,7 +53,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_new_object_bears_what_the_server_says() {
+async fn a_new_object_has_what_the_server_sets() {
     let world = world().await;
     let made = world.create(json!({"metadata": {"generateName": "a-"}, "status": {"x": 1}})).await.unwrap();
     let value = made.object.value();

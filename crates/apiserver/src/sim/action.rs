@@ -19,21 +19,21 @@ pub(super) enum Action {
     /// Put a pod on a node.
     Bind { key: Key, node: Arc<str>, uid: Uid },
     /// Tell what happened.
-    Event(Happening),
+    Event(Event),
 }
 
 /// What to tell of an object made or deleted.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     /// `{}` stands for the name.
-    pub(super) done: Happening,
+    pub(super) done: Event,
     /// `{}` stands for the failure.
-    pub(super) failed: Happening,
+    pub(super) failed: Event,
 }
 
 /// An event to come.
 #[derive(Clone, Debug)]
-pub(super) struct Happening {
+pub(super) struct Event {
     /// What it is about.
     pub(super) about: Key,
     /// Which part of it, such as `spec.containers{web}`.
@@ -47,7 +47,7 @@ pub(super) struct Happening {
     pub(super) host: String,
 }
 
-impl Happening {
+impl Event {
     /// Something usual.
     pub(super) fn normal(about: &Key, by: &'static str, reason: &'static str, message: String) -> Self {
         let (field, host) = (String::new(), String::new());
@@ -112,8 +112,8 @@ impl Outcome {
         self.actions.push(Action::Delete { key: key.clone(), uid, propagation, grace: None, report: None });
     }
 
-    pub(super) fn tell(&mut self, happening: Happening) {
-        self.actions.push(Action::Event(happening));
+    pub(super) fn tell(&mut self, event: Event) {
+        self.actions.push(Action::Event(event));
     }
 
     /// Nothing was decided.

@@ -7,24 +7,24 @@ use std::sync::Arc;
 use super::{
     action::Outcome,
     fields::{count, items, number, set_condition, stamp, text},
-    machine::Sight,
+    machine::Context,
     names::{Dice, hash},
     world::Key,
 };
 
 /// Looks after an autoscaler: its target's size is kept within its bounds.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    sight.world.get(sight.key).filter(|entry| !entry.deleting)?;
-    let mut tree = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    context.world.get(context.key).filter(|entry| !entry.deleting)?;
+    let mut tree = context.world.tree(context.key)?;
     let reference = &tree["spec"]["scaleTargetRef"];
-    let resource = sight.world.resources.of_kind(text(reference, "/apiVersion"), text(reference, "/kind"))?;
-    let namespace = Arc::clone(&sight.key.namespace);
+    let resource = context.world.resources.of_kind(text(reference, "/apiVersion"), text(reference, "/kind"))?;
+    let namespace = Arc::clone(&context.key.namespace);
     let key = Key { resource, namespace, name: text(reference, "/name").into() };
     let mut outcome = Outcome::default();
-    let Some(mut target) = sight.world.tree(&key) else {
+    let Some(mut target) = context.world.tree(&key) else {
         let message = format!("the HPA controller was unable to get the target's current scale: {}", "not found");
-        let condition = told(sight, "AbleToScale", "False", "FailedGetScale", &message);
-        put(sight, &mut tree, json!({}), vec![condition], &mut outcome);
+        let condition = told(context, "AbleToScale", "False", "FailedGetScale", &message);
+        put(context, &mut tree, json!({}), vec![condition], &mut outcome);
         return Some(outcome);
     };
     let size = count(&target, "/spec/replicas");
@@ -36,18 +36,18 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     }
     let current = count(&target, "/status/replicas");
     let metrics: Vec<Value> =
-        items(&tree, "/spec/metrics").iter().filter_map(|metric| measured(sight, metric)).collect();
+        items(&tree, "/spec/metrics").iter().filter_map(|metric| measured(context, metric)).collect();
     let conditions = vec![
-        told(sight, "AbleToScale", "True", "ReadyForNewScale", "recommended size matches current size"),
+        told(context, "AbleToScale", "True", "ReadyForNewScale", "recommended size matches current size"),
         told(
-            sight,
+            context,
             "ScalingActive",
             "True",
             "ValidMetricFound",
             "the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)",
         ),
         told(
-            sight,
+            context,
             "ScalingLimited",
             "False",
             "DesiredWithinRange",
@@ -55,31 +55,31 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
         ),
     ];
     let status = json!({"currentReplicas": current, "desiredReplicas": wanted, "currentMetrics": metrics});
-    put(sight, &mut tree, status, conditions, &mut outcome);
+    put(context, &mut tree, status, conditions, &mut outcome);
     Some(outcome)
 }
 
 /// A measure somewhat below its target.
-fn measured(sight: &Sight<'_>, metric: &Value) -> Option<Value> {
+fn measured(context: &Context<'_>, metric: &Value) -> Option<Value> {
     let target = metric["resource"]["target"]["averageUtilization"].as_i64()?;
-    let mut dice = Dice::new(sight.settings.seed ^ hash(sight.key.name.as_bytes()), "metric");
+    let mut dice = Dice::new(context.settings.seed ^ hash(context.key.name.as_bytes()), "metric");
     let share = target * dice.between(40, 95) / 100;
     let current = json!({"averageUtilization": share, "averageValue": format!("{share}m")});
     Some(json!({"type": "Resource", "resource": {"name": metric["resource"]["name"], "current": current}}))
 }
 
-fn told(sight: &Sight<'_>, kind: &str, status: &str, reason: &str, message: &str) -> Value {
+fn told(context: &Context<'_>, kind: &str, status: &str, reason: &str, message: &str) -> Value {
     json!({
-        "type": kind, "status": status, "lastTransitionTime": stamp(sight.now), "reason": reason, "message": message,
+        "type": kind, "status": status, "lastTransitionTime": stamp(context.now), "reason": reason, "message": message,
     })
 }
 
-fn put(sight: &Sight<'_>, tree: &mut Value, mut status: Value, conditions: Vec<Value>, outcome: &mut Outcome) {
+fn put(context: &Context<'_>, tree: &mut Value, mut status: Value, conditions: Vec<Value>, outcome: &mut Outcome) {
     let mut present = items(tree, "/status/conditions").to_vec();
     conditions.into_iter().for_each(|condition| set_condition(&mut present, condition));
     status["conditions"] = present.into();
     if status != tree["status"] {
         tree["status"] = status;
-        outcome.update_status(sight.key, tree.clone());
+        outcome.update_status(context.key, tree.clone());
     }
 }

@@ -78,7 +78,7 @@ impl Hand {
     /// One change.
     async fn step(&mut self) -> Result<(), Status> {
         if self.looked.is_none_or(|looked| looked.elapsed() >= Duration::from_secs(LOOK_SECONDS)) {
-            self.look().await?;
+            self.reconcile().await?;
         }
         let Some((namespace, name)) = self.dice.one(&self.targets).cloned() else { return Ok(()) };
         match self.dice.below(10) {
@@ -89,7 +89,7 @@ impl Hand {
         }
     }
 
-    async fn look(&mut self) -> Result<(), Status> {
+    async fn reconcile(&mut self) -> Result<(), Status> {
         let kind = self.kind("apps", "Deployment")?;
         let list = self.registry.list(&kind, "", &ListOptions::default()).await?;
         let people = list.objects.iter().filter(|object| object.namespace() != SYSTEM);

@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    action::{Action, Happening, Outcome, Report},
+    action::{Action, Event, Outcome, Report},
     fields::{condition, controller_reference, is_true, items, number, seconds_later, stamp, text, time},
-    machine::Sight,
+    machine::Context,
     resource::JOBS,
     view::Uid,
     world::{Entry, Key},
@@ -22,28 +22,28 @@ const BY: &str = "cronjob-controller";
 const MISSED_MAX: usize = 100;
 
 /// Looks after a cron job.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    let tree = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    let tree = context.world.tree(context.key)?;
     if entry.deleting {
         return None;
     }
     let mut outcome = Outcome::default();
-    let jobs: Vec<(Key, Uid, Value)> = sight
+    let jobs: Vec<(Key, Uid, Value)> = context
         .world
         .managed(entry.uid, JOBS)
-        .filter_map(|(key, job)| Some((key.clone(), job.uid, sight.world.tree(key)?)))
+        .filter_map(|(key, job)| Some((key.clone(), job.uid, context.world.tree(key)?)))
         .collect();
     let before = tree.get("status").cloned().unwrap_or_default();
     let mut new = tree;
     if !new["status"].is_object() {
         new["status"] = json!({});
     }
-    follow(sight, &mut new, &jobs, &mut outcome);
-    clean_up(sight, &new, &jobs, &mut outcome);
-    start(sight, entry, &mut new, &jobs, &mut outcome);
+    follow(context, &mut new, &jobs, &mut outcome);
+    clean_up(context, &new, &jobs, &mut outcome);
+    start(context, entry, &mut new, &jobs, &mut outcome);
     if new["status"] != before && !(before.is_null() && new["status"] == json!({})) {
-        outcome.update_status(sight.key, new);
+        outcome.update_status(context.key, new);
     }
     Some(outcome)
 }
@@ -54,7 +54,7 @@ fn ended(job: &Value) -> Option<&'static str> {
 }
 
 /// Which jobs are at work.
-fn follow(sight: &Sight<'_>, new: &mut Value, jobs: &[(Key, Uid, Value)], outcome: &mut Outcome) {
+fn follow(context: &Context<'_>, new: &mut Value, jobs: &[(Key, Uid, Value)], outcome: &mut Outcome) {
     let listed: Vec<Uid> = items(new, "/status/active").iter().map(|r| Uid::of(text(r, "/uid"))).collect();
     let mut active = Vec::new();
     let mut last = time(new, "/status/lastSuccessfulTime");
@@ -68,7 +68,7 @@ fn follow(sight: &Sight<'_>, new: &mut Value, jobs: &[(Key, Uid, Value)], outcom
         };
         if listed.contains(uid) {
             let message = format!("Saw completed job: {}, condition: {how}", key.name);
-            outcome.tell(Happening::normal(sight.key, BY, "SawCompletedJob", message));
+            outcome.tell(Event::normal(context.key, BY, "SawCompletedJob", message));
         }
         last = last.max(time(job, "/status/completionTime").filter(|_| how == "Complete"));
     }
@@ -91,7 +91,7 @@ fn follow(sight: &Sight<'_>, new: &mut Value, jobs: &[(Key, Uid, Value)], outcom
 }
 
 /// Old jobs go.
-fn clean_up(sight: &Sight<'_>, tree: &Value, jobs: &[(Key, Uid, Value)], outcome: &mut Outcome) {
+fn clean_up(context: &Context<'_>, tree: &Value, jobs: &[(Key, Uid, Value)], outcome: &mut Outcome) {
     for (how, limit, usual) in
         [("Complete", "/spec/successfulJobsHistoryLimit", 3), ("Failed", "/spec/failedJobsHistoryLimit", 1)]
     {
@@ -100,24 +100,24 @@ fn clean_up(sight: &Sight<'_>, tree: &Value, jobs: &[(Key, Uid, Value)], outcome
         done.sort_by_key(|(key, _, job)| (time(job, "/status/startTime"), key.clone()));
         let surplus = done.len().saturating_sub(limit);
         for (key, uid, _) in done.into_iter().take(surplus) {
-            delete(sight, key, *uid, outcome);
+            delete(context, key, *uid, outcome);
         }
     }
 }
 
-fn delete(sight: &Sight<'_>, key: &Key, uid: Uid, outcome: &mut Outcome) {
-    if sight.world.get(key).is_none_or(|job| job.deleting) {
+fn delete(context: &Context<'_>, key: &Key, uid: Uid, outcome: &mut Outcome) {
+    if context.world.get(key).is_none_or(|job| job.deleting) {
         return;
     }
     let report = Report {
-        done: Happening::normal(sight.key, BY, "SuccessfulDelete", format!("Deleted job {}", key.name)),
-        failed: Happening::warning(sight.key, BY, "FailedDelete", "Deleted job: {}".to_owned()),
+        done: Event::normal(context.key, BY, "SuccessfulDelete", format!("Deleted job {}", key.name)),
+        failed: Event::warning(context.key, BY, "FailedDelete", "Deleted job: {}".to_owned()),
     };
     let propagation = Some("Background");
     outcome.actions.push(Action::Delete { key: key.clone(), uid, propagation, grace: None, report: Some(report) });
 }
 
-fn start(sight: &Sight<'_>, entry: &Entry, new: &mut Value, jobs: &[(Key, Uid, Value)], outcome: &mut Outcome) {
+fn start(context: &Context<'_>, entry: &Entry, new: &mut Value, jobs: &[(Key, Uid, Value)], outcome: &mut Outcome) {
     if is_true(new, "/spec/suspend") {
         return;
     }
@@ -129,29 +129,29 @@ fn start(sight: &Sight<'_>, entry: &Entry, new: &mut Value, jobs: &[(Key, Uid, V
         Ok(schedule) => schedule,
         Err(why) => {
             let message = format!("unparseable schedule: \"{}\" : {why}", text(new, "/spec/schedule"));
-            return outcome.tell(Happening::warning(sight.key, BY, "UnparseableSchedule", message));
+            return outcome.tell(Event::warning(context.key, BY, "UnparseableSchedule", message));
         }
     };
     let created = Timestamp::from_second(entry.created).unwrap_or_default();
     let mut since = time(new, "/status/lastScheduleTime").unwrap_or(created);
     let deadline = number(new, "/spec/startingDeadlineSeconds");
     if let Some(deadline) = deadline {
-        since = since.max(seconds_later(sight.now, -deadline));
+        since = since.max(seconds_later(context.now, -deadline));
     }
     let mut due = None;
     let mut at = schedule.after(since);
     for _ in 0..MISSED_MAX {
-        let Some(next) = at.filter(|next| *next <= sight.now) else { break };
+        let Some(next) = at.filter(|next| *next <= context.now) else { break };
         due = Some(next);
         at = schedule.after(next);
     }
-    if let Some(next) = schedule.after(sight.now) {
+    if let Some(next) = schedule.after(context.now) {
         outcome.again(next);
     }
     let Some(due) = due else { return };
-    let name = format!("{}-{}", sight.key.name, due.as_second() / 60);
-    let key = Key { resource: JOBS, namespace: Arc::clone(&sight.key.namespace), name: name.as_str().into() };
-    if sight.world.get(&key).is_some() {
+    let name = format!("{}-{}", context.key.name, due.as_second() / 60);
+    let key = Key { resource: JOBS, namespace: Arc::clone(&context.key.namespace), name: name.as_str().into() };
+    if context.world.get(&key).is_some() {
         new["status"]["lastScheduleTime"] = stamp(due).into();
         return;
     }
@@ -159,16 +159,16 @@ fn start(sight: &Sight<'_>, entry: &Entry, new: &mut Value, jobs: &[(Key, Uid, V
     match text(new, "/spec/concurrencyPolicy") {
         "Forbid" if !working.is_empty() => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            return outcome.tell(Happening::normal(sight.key, BY, "JobAlreadyActive", message.to_owned()));
+            return outcome.tell(Event::normal(context.key, BY, "JobAlreadyActive", message.to_owned()));
         }
-        "Replace" => working.iter().for_each(|(key, uid, _)| delete(sight, key, *uid, outcome)),
+        "Replace" => working.iter().for_each(|(key, uid, _)| delete(context, key, *uid, outcome)),
         _ => {}
     }
     let report = Report {
-        done: Happening::normal(sight.key, BY, "SuccessfulCreate", "Created job {}".to_owned()),
-        failed: Happening::warning(sight.key, BY, "FailedCreate", "Error creating job: {}".to_owned()),
+        done: Event::normal(context.key, BY, "SuccessfulCreate", "Created job {}".to_owned()),
+        failed: Event::warning(context.key, BY, "FailedCreate", "Error creating job: {}".to_owned()),
     };
-    outcome.create_telling(JOBS, &sight.key.namespace, job_of(new, &name, due), Some(report));
+    outcome.create_telling(JOBS, &context.key.namespace, job_of(new, &name, due), Some(report));
     new["status"]["lastScheduleTime"] = stamp(due).into();
 }
 

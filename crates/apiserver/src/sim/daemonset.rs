@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     action::Outcome,
     fields::{count, items, share, text},
-    machine::Sight,
+    machine::Context,
     names::template_hash,
     replicaset::{Member, delete_pod, made, members, pod_of},
     resource::{CONTROLLER_REVISIONS, PODS},
@@ -30,20 +30,20 @@ const TOLERATED: [(&str, &str); 6] = [
 ];
 
 /// Looks after a daemon set.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    let tree = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    let tree = context.world.tree(context.key)?;
     let mut outcome = Outcome::default();
     if entry.deleting {
         return None;
     }
     let hash = template_hash(&tree["spec"]["template"], None);
-    if revise(sight, entry, &tree, &hash, &mut outcome) {
+    if revise(context, entry, &tree, &hash, &mut outcome) {
         return Some(outcome);
     }
     let (mut by_node, mut loose) = (BTreeMap::<Arc<str>, Vec<Member<'_>>>::new(), Vec::new());
-    for member in members(sight, entry) {
-        match node_of(sight, &member) {
+    for member in members(context, entry) {
+        match node_of(context, &member) {
             Some(node) => by_node.entry(node).or_default().push(member),
             None => loose.push(member),
         }
@@ -51,27 +51,27 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     let template = dressed(&tree["spec"]["template"], &hash);
     let asked = NodeRequirements::of(&template["spec"]);
     let mut tally = Tally::default();
-    for (key, node, part) in sight.world.nodes() {
+    for (key, node, part) in context.world.nodes() {
         let fits = asked.select(&key.name, |name| node.label(name))
             && part.taints.iter().all(|taint| !taint.is_hard() || asked.tolerate(taint));
         let pods = by_node.remove(&key.name).unwrap_or_default();
-        tally.node(sight, fits, &pods, &hash, count(&tree, "/spec/minReadySeconds"));
-        place(sight, &tree, &template, key, fits, &pods, &mut outcome);
+        tally.node(context, fits, &pods, &hash, count(&tree, "/spec/minReadySeconds"));
+        place(context, &tree, &template, key, fits, &pods, &mut outcome);
     }
     for (key, pod, _) in by_node.into_values().flatten().chain(loose).filter(|(_, pod, _)| !pod.deleting) {
-        outcome.actions.push(delete_pod(sight, key, pod, BY));
+        outcome.actions.push(delete_pod(context, key, pod, BY));
     }
     if outcome.is_idle() && text(&tree, "/spec/updateStrategy/type") != "OnDelete" {
-        roll(sight, entry, &tree, &hash, &tally, &mut outcome);
+        roll(context, entry, &tree, &hash, &tally, &mut outcome);
     }
-    tally.status(sight, tree, &mut outcome);
+    tally.status(context, tree, &mut outcome);
     Some(outcome)
 }
 
 /// The node that a pod is on, or made for.
-fn node_of(sight: &Sight<'_>, (key, _, pod): &Member<'_>) -> Option<Arc<str>> {
+fn node_of(context: &Context<'_>, (key, _, pod): &Member<'_>) -> Option<Arc<str>> {
     pod.node.clone().or_else(|| {
-        let tree = sight.world.tree(key)?;
+        let tree = context.world.tree(key)?;
         let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
         let fields = items(tree.pointer(terms)?, "/matchFields");
         fields.first()?["values"][0].as_str().map(Into::into)
@@ -93,7 +93,7 @@ pub(super) fn dressed(template: &Value, hash: &str) -> Value {
 }
 
 fn place(
-    sight: &Sight<'_>,
+    context: &Context<'_>,
     tree: &Value,
     template: &Value,
     node: &Key,
@@ -103,32 +103,32 @@ fn place(
 ) {
     let alive = pods.iter().filter(|(_, pod, _)| !pod.deleting);
     if !fits {
-        outcome.actions.extend(alive.map(|(key, pod, _)| delete_pod(sight, key, pod, BY)));
+        outcome.actions.extend(alive.map(|(key, pod, _)| delete_pod(context, key, pod, BY)));
         return;
     }
     for (key, pod, _) in alive.clone().filter(|(_, _, part)| part.finished()) {
-        outcome.actions.push(delete_pod(sight, key, pod, BY));
+        outcome.actions.push(delete_pod(context, key, pod, BY));
     }
     for (key, pod, _) in alive.filter(|(_, _, part)| !part.finished()).skip(1) {
-        outcome.actions.push(delete_pod(sight, key, pod, BY));
+        outcome.actions.push(delete_pod(context, key, pod, BY));
     }
     if !pods.is_empty() {
         return;
     }
-    let mut pod = pod_of(tree, template, json!({"generateName": format!("{}-", sight.key.name)}));
+    let mut pod = pod_of(tree, template, json!({"generateName": format!("{}-", context.key.name)}));
     let terms = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*node.name]}]}]);
     pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] =
         terms;
-    let report = made(sight.key, BY, "SuccessfulCreate", "FailedCreate", "pod: ");
-    outcome.create_telling(PODS, &sight.key.namespace, pod, Some(report));
+    let report = made(context.key, BY, "SuccessfulCreate", "FailedCreate", "pod: ");
+    outcome.create_telling(PODS, &context.key.namespace, pod, Some(report));
 }
 
 /// Old pods go, a few at a time.
-fn roll(sight: &Sight<'_>, entry: &Entry, tree: &Value, hash: &str, tally: &Tally, outcome: &mut Outcome) {
+fn roll(context: &Context<'_>, entry: &Entry, tree: &Value, hash: &str, tally: &Tally, outcome: &mut Outcome) {
     let most = &tree["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"];
     let most = if most.is_null() { 1 } else { share(most, tally.desired, true).max(1) };
     let mut room = most - (tally.desired - tally.available);
-    let old = members(sight, entry).filter(|(_, pod, _)| !pod.deleting && pod.label(HASH) != Some(hash));
+    let old = members(context, entry).filter(|(_, pod, _)| !pod.deleting && pod.label(HASH) != Some(hash));
     let mut old: Vec<Member<'_>> = old.collect();
     old.sort_by_key(|(key, _, pod)| (pod.ready, (*key).clone()));
     for (key, pod, part) in old {
@@ -137,7 +137,7 @@ fn roll(sight: &Sight<'_>, entry: &Entry, tree: &Value, hash: &str, tally: &Tall
             break;
         }
         room -= i64::from(part.ready);
-        outcome.actions.push(delete_pod(sight, key, pod, BY));
+        outcome.actions.push(delete_pod(context, key, pod, BY));
     }
 }
 
@@ -152,7 +152,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn node(&mut self, sight: &Sight<'_>, fits: bool, pods: &[Member<'_>], hash: &str, delay: i64) {
+    fn node(&mut self, context: &Context<'_>, fits: bool, pods: &[Member<'_>], hash: &str, delay: i64) {
         let alive = pods.iter().find(|(_, pod, part)| !pod.deleting && !part.finished());
         self.misplaced += i64::from(!fits && !pods.is_empty());
         if !fits {
@@ -162,11 +162,11 @@ impl Tally {
         let Some((_, entry, pod)) = alive else { return };
         self.current += 1;
         self.ready += i64::from(pod.ready);
-        self.available += i64::from(pod.ready && pod.ready_since + delay <= sight.now.as_second());
+        self.available += i64::from(pod.ready && pod.ready_since + delay <= context.now.as_second());
         self.updated += i64::from(entry.label(HASH) == Some(hash));
     }
 
-    fn status(&self, sight: &Sight<'_>, mut tree: Value, outcome: &mut Outcome) {
+    fn status(&self, context: &Context<'_>, mut tree: Value, outcome: &mut Outcome) {
         let mut status = json!({
             "currentNumberScheduled": self.current, "numberMisscheduled": self.misplaced,
             "desiredNumberScheduled": self.desired, "numberReady": self.ready,
@@ -182,12 +182,12 @@ impl Tally {
         }
         if status != tree["status"] {
             tree["status"] = status;
-            outcome.update_status(sight.key, tree);
+            outcome.update_status(context.key, tree);
         }
     }
 }
 
 /// The revisions of an object, oldest first.
-pub(super) fn revisions<'a>(sight: &Sight<'a>, entry: &Entry) -> Vec<(&'a Key, &'a Entry)> {
-    sight.world.managed(entry.uid, CONTROLLER_REVISIONS).collect()
+pub(super) fn revisions<'a>(context: &Context<'a>, entry: &Entry) -> Vec<(&'a Key, &'a Entry)> {
+    context.world.managed(entry.uid, CONTROLLER_REVISIONS).collect()
 }

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    action::{Action, Happening, Outcome},
+    action::{Action, Event, Outcome},
     fields::{
         annotate, annotation, condition, controller_reference, count, is_true, items, number, share, stamp, text,
     },
-    machine::Sight,
+    machine::Context,
     names::template_hash,
     resource::REPLICA_SETS,
     view::{Uid, selects},
@@ -58,7 +58,7 @@ impl Set {
 
 /// A deployment with its replica sets.
 struct Rollout<'a> {
-    sight: &'a Sight<'a>,
+    context: &'a Context<'a>,
     tree: Value,
     wanted: i64,
     surge: i64,
@@ -70,36 +70,36 @@ struct Rollout<'a> {
 }
 
 /// Looks after a deployment.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    let tree = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    let tree = context.world.tree(context.key)?;
     if entry.deleting {
-        let mut rollout = Rollout::of(sight, tree);
+        let mut rollout = Rollout::of(context, tree);
         rollout.status_only();
         return Some(rollout.outcome);
     }
-    if let Some(adopted) = adopt(sight, entry.uid, &tree) {
+    if let Some(adopted) = adopt(context, entry.uid, &tree) {
         return Some(adopted);
     }
-    let mut rollout = Rollout::of(sight, tree);
+    let mut rollout = Rollout::of(context, tree);
     rollout.run();
     Some(rollout.outcome)
 }
 
 /// Takes replica sets that nobody manages, and lets go those that the selector takes no more.
-fn adopt(sight: &Sight<'_>, uid: Uid, tree: &Value) -> Option<Outcome> {
+fn adopt(context: &Context<'_>, uid: Uid, tree: &Value) -> Option<Outcome> {
     let mut outcome = Outcome::default();
-    for (key, set) in sight.world.within(REPLICA_SETS, &sight.key.namespace) {
+    for (key, set) in context.world.within(REPLICA_SETS, &context.key.namespace) {
         if set.controller().is_some() || set.deleting || !selects(&tree["spec"]["selector"], &set.labels) {
             continue;
         }
-        let mut object = sight.world.tree(key)?;
+        let mut object = context.world.tree(key)?;
         object["metadata"]["ownerReferences"] = json!([controller_reference(tree)]);
         outcome.update(key, object);
     }
-    for (key, set) in sight.world.managed(uid, REPLICA_SETS) {
+    for (key, set) in context.world.managed(uid, REPLICA_SETS) {
         if !selects(&tree["spec"]["selector"], &set.labels) {
-            let object = super::garbage::without_owners(sight.world.tree(key)?, |owner| owner == uid);
+            let object = super::garbage::without_owners(context.world.tree(key)?, |owner| owner == uid);
             outcome.update(key, object);
         }
     }
@@ -116,12 +116,12 @@ fn without_hash(template: &Value) -> Value {
 }
 
 impl<'a> Rollout<'a> {
-    fn of(sight: &'a Sight<'a>, tree: Value) -> Self {
-        let uid = sight.world.get(sight.key).map(|entry| entry.uid);
-        let managed = uid.into_iter().flat_map(|uid| sight.world.managed(uid, REPLICA_SETS));
+    fn of(context: &'a Context<'a>, tree: Value) -> Self {
+        let uid = context.world.get(context.key).map(|entry| entry.uid);
+        let managed = uid.into_iter().flat_map(|uid| context.world.managed(uid, REPLICA_SETS));
         let mut sets: Vec<Set> = managed
             .filter_map(|(key, entry)| {
-                let tree = sight.world.tree(key)?;
+                let tree = context.world.tree(key)?;
                 Some(Set { key: key.clone(), uid: entry.uid, tree, created: entry.created, deleting: entry.deleting })
             })
             .collect();
@@ -132,7 +132,7 @@ impl<'a> Rollout<'a> {
         let wanted = number(&tree, "/spec/replicas").unwrap_or(1);
         let is_rolling = text(&tree, "/spec/strategy/type") != "Recreate";
         let (surge, unavailable) = fenceposts(&tree, wanted, is_rolling);
-        Self { sight, tree, wanted, surge, unavailable, is_rolling, new, old: sets, outcome: Outcome::default() }
+        Self { context, tree, wanted, surge, unavailable, is_rolling, new, old: sets, outcome: Outcome::default() }
     }
 
     fn run(&mut self) {
@@ -155,7 +155,7 @@ impl<'a> Rollout<'a> {
         let message = "Deployment is resumed";
         self.set_progressing("Unknown", "DeploymentResumed", message);
         let tree = self.tree.clone();
-        self.outcome.update_status(self.sight.key, tree);
+        self.outcome.update_status(self.context.key, tree);
         true
     }
 
@@ -165,7 +165,7 @@ impl<'a> Rollout<'a> {
         if self.has_deadline() && !matches!(reason.as_deref(), Some("DeploymentPaused" | "ProgressDeadlineExceeded")) {
             self.set_progressing("Unknown", "DeploymentPaused", "Deployment is paused");
             let tree = self.tree.clone();
-            self.outcome.update_status(self.sight.key, tree);
+            self.outcome.update_status(self.context.key, tree);
             return;
         }
         if !self.sync_new(false) && !self.scale() {
@@ -222,7 +222,7 @@ impl<'a> Rollout<'a> {
         if writes {
             // The annotation goes with the status, as Kubernetes has it: an update would be a new generation.
             let tree = self.tree.clone();
-            self.outcome.update_status(self.sight.key, tree);
+            self.outcome.update_status(self.context.key, tree);
         }
         writes
     }
@@ -231,14 +231,14 @@ impl<'a> Rollout<'a> {
         let collisions = number(&self.tree, "/status/collisionCount");
         let template = &self.tree["spec"]["template"];
         let hash = template_hash(template, collisions);
-        let name = format!("{}-{hash}", self.sight.key.name);
-        let namespace = Arc::clone(&self.sight.key.namespace);
+        let name = format!("{}-{hash}", self.context.key.name);
+        let namespace = Arc::clone(&self.context.key.namespace);
         let key = Key { resource: REPLICA_SETS, namespace: Arc::clone(&namespace), name: name.as_str().into() };
-        if self.sight.world.get(&key).is_some() {
+        if self.context.world.get(&key).is_some() {
             // Two templates have one hash: another count makes another hash.
             self.tree["status"]["collisionCount"] = (collisions.unwrap_or(0) + 1).into();
             let tree = self.tree.clone();
-            return self.outcome.update_status(self.sight.key, tree);
+            return self.outcome.update_status(self.context.key, tree);
         }
         let mut set = self.new_set(&name, &hash);
         annotate_set(&mut set, &self.tree, revision);
@@ -246,23 +246,19 @@ impl<'a> Rollout<'a> {
         set["spec"]["replicas"] = replicas.into();
         annotate(&mut set, DESIRED, &self.wanted.to_string());
         annotate(&mut set, MAX, &(self.wanted + self.surge).to_string());
-        let about = self.sight.key;
-        let happening = Happening::normal(
-            about,
-            BY,
-            "ScalingReplicaSet",
-            format!("Scaled up replica set {name} from 0 to {replicas}"),
-        );
+        let about = self.context.key;
+        let event =
+            Event::normal(about, BY, "ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}"));
         self.outcome.create(REPLICA_SETS, &namespace, set);
         if replicas > 0 {
-            self.outcome.tell(happening);
+            self.outcome.tell(event);
         }
         annotate(&mut self.tree, REVISION, &revision.to_string());
         if self.has_deadline() {
             self.set_progressing("True", "NewReplicaSetCreated", &format!("Created new replica set \"{name}\""));
         }
         let tree = self.tree.clone();
-        self.outcome.update_status(self.sight.key, tree);
+        self.outcome.update_status(self.context.key, tree);
     }
 
     fn new_set(&self, name: &str, hash: &str) -> Value {
@@ -281,7 +277,7 @@ impl<'a> Rollout<'a> {
             "kind": "ReplicaSet", "apiVersion": "apps/v1",
             "metadata": {
                 "name": name,
-                "namespace": *self.sight.key.namespace,
+                "namespace": *self.context.key.namespace,
                 "labels": spec["template"]["metadata"]["labels"],
                 "ownerReferences": [controller_reference(&self.tree)],
             },
@@ -306,13 +302,13 @@ impl<'a> Rollout<'a> {
         if from != to {
             let way = if from < to { "up" } else { "down" };
             let message = format!("Scaled {way} replica set {} from {from} to {to}", set.key.name);
-            self.outcome.tell(Happening::normal(self.sight.key, BY, "ScalingReplicaSet", message));
+            self.outcome.tell(Event::normal(self.context.key, BY, "ScalingReplicaSet", message));
         }
         true
     }
 
     fn set_progressing(&mut self, status: &str, reason: &str, message: &str) {
-        let now = stamp(self.sight.now);
+        let now = stamp(self.context.now);
         let mut conditions = items(&self.tree, "/status/conditions").to_vec();
         let before = condition(&conditions, "Progressing").cloned();
         let mut wanted = json!({

@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 use super::{
     action::Outcome,
     fields::{count, items, set_condition, share, stamp},
-    machine::Sight,
+    machine::Context,
     resource::{DEPLOYMENTS, REPLICA_SETS},
     view::{Uid, selects},
 };
 
 /// Looks after a budget.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    sight.world.get(sight.key).filter(|entry| !entry.deleting)?;
-    let mut tree = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    context.world.get(context.key).filter(|entry| !entry.deleting)?;
+    let mut tree = context.world.tree(context.key)?;
     let selector = tree["spec"]["selector"].clone();
-    let pods = sight
+    let pods = context
         .world
-        .pods_in(&sight.key.namespace)
+        .pods_in(&context.key.namespace)
         .filter(|(_, entry, pod)| !pod.finished() && !selector.is_null() && selects(&selector, &entry.labels));
     let (mut healthy, mut total, mut owners) = (0_i64, 0_i64, HashMap::<Uid, i64>::new());
     for (_, entry, pod) in pods {
         total += 1;
         healthy += i64::from(pod.ready && !entry.deleting);
-        if let Some((uid, scale)) = entry.controller().and_then(|controller| scale(sight, controller.uid)) {
+        if let Some((uid, scale)) = entry.controller().and_then(|controller| scale(context, controller.uid)) {
             owners.insert(uid, scale);
         }
     }
@@ -47,7 +47,7 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
         json!({
             "type": "DisruptionAllowed", "status": answer,
             "observedGeneration": count(&tree, "/metadata/generation"),
-            "lastTransitionTime": stamp(sight.now), "reason": reason, "message": "",
+            "lastTransitionTime": stamp(context.now), "reason": reason, "message": "",
         }),
     );
     let status: Value = json!({
@@ -57,19 +57,19 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     let mut outcome = Outcome::default();
     if status != tree["status"] {
         tree["status"] = status;
-        outcome.update_status(sight.key, tree);
+        outcome.update_status(context.key, tree);
     }
     Some(outcome)
 }
 
 /// How many pods the top of a pod's owners wants.
-fn scale(sight: &Sight<'_>, owner: Uid) -> Option<(Uid, i64)> {
-    let (key, entry) = sight.world.by_uid(owner)?;
+fn scale(context: &Context<'_>, owner: Uid) -> Option<(Uid, i64)> {
+    let (key, entry) = context.world.by_uid(owner)?;
     if key.resource == REPLICA_SETS
         && let Some(above) = entry.controller().filter(|above| above.resource == Some(DEPLOYMENTS))
     {
-        return scale(sight, above.uid);
+        return scale(context, above.uid);
     }
-    let tree = sight.world.tree(key)?;
+    let tree = context.world.tree(key)?;
     Some((entry.uid, tree["spec"]["replicas"].as_i64()?))
 }

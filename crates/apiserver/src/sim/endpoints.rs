@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     action::Outcome,
     fields::{controller_reference, items, stamp, text},
-    machine::Sight,
+    machine::Context,
     names::{Dice, hash},
     resource::{ENDPOINT_SLICES, ENDPOINTS, NODES},
     view::{PodPart, selects_equal},
@@ -26,23 +26,23 @@ pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 type Found<'a> = (&'a Key, &'a Entry, &'a PodPart);
 
 /// Looks after a service.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    sight.world.get(sight.key).filter(|entry| !entry.deleting)?;
-    let service = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    context.world.get(context.key).filter(|entry| !entry.deleting)?;
+    let service = context.world.tree(context.key)?;
     let selector = &service["spec"]["selector"];
     if text(&service, "/spec/type") == "ExternalName" || selector.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;
     }
     let mut outcome = Outcome::default();
-    let pods: Vec<Found<'_>> = sight
+    let pods: Vec<Found<'_>> = context
         .world
-        .pods_in(&sight.key.namespace)
+        .pods_in(&context.key.namespace)
         .filter(|(_, entry, pod)| pod.address.is_some() && !pod.finished() && selects_equal(selector, &entry.labels))
         .collect();
-    let first = pods.first().and_then(|(key, ..)| sight.world.tree(key));
+    let first = pods.first().and_then(|(key, ..)| context.world.tree(key));
     let ports = ports(&service, first.as_ref());
-    put_endpoints(sight, &service, &pods, &ports, &mut outcome);
-    put_slices(sight, &service, &pods, &ports, &mut outcome);
+    put_endpoints(context, &service, &pods, &ports, &mut outcome);
+    put_slices(context, &service, &pods, &ports, &mut outcome);
     Some(outcome)
 }
 
@@ -72,7 +72,7 @@ fn uid_text(entry: &Entry) -> String {
     entry.uid.text()
 }
 
-fn put_endpoints(sight: &Sight<'_>, service: &Value, pods: &[Found<'_>], ports: &[Value], outcome: &mut Outcome) {
+fn put_endpoints(context: &Context<'_>, service: &Value, pods: &[Found<'_>], ports: &[Value], outcome: &mut Outcome) {
     let shown = pods.iter().filter(|(_, entry, _)| !entry.deleting).take(PER_ENDPOINTS);
     let (mut ready, mut unready) = (Vec::new(), Vec::new());
     for (key, entry, pod) in shown {
@@ -95,14 +95,14 @@ fn put_endpoints(sight: &Sight<'_>, service: &Value, pods: &[Found<'_>], ports: 
         json!([subset])
     };
     let key =
-        Key { resource: ENDPOINTS, namespace: Arc::clone(&sight.key.namespace), name: Arc::clone(&sight.key.name) };
+        Key { resource: ENDPOINTS, namespace: Arc::clone(&context.key.namespace), name: Arc::clone(&context.key.name) };
     let mut labels = service["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     labels.insert("endpoints.kubernetes.io/managed-by".to_owned(), "endpoint-controller".into());
     if text(service, "/spec/clusterIP") == "None" {
         labels.insert("service.kubernetes.io/headless".to_owned(), "".into());
     }
-    let changed = json!({"endpoints.kubernetes.io/last-change-trigger-time": stamp(sight.now)});
-    match sight.world.tree(&key) {
+    let changed = json!({"endpoints.kubernetes.io/last-change-trigger-time": stamp(context.now)});
+    match context.world.tree(&key) {
         Some(mut present) => {
             if items(&present, "/subsets") != items(&subsets, "")
                 || present["metadata"]["labels"] != Value::Object(labels.clone())
@@ -140,7 +140,7 @@ fn without_empty_name(mut port: Value) -> Value {
 }
 
 /// What a slice says of a pod.
-fn endpoint(sight: &Sight<'_>, (key, entry, pod): &Found<'_>) -> Value {
+fn endpoint(context: &Context<'_>, (key, entry, pod): &Found<'_>) -> Value {
     let ready = pod.ready && !entry.deleting;
     let mut endpoint = json!({
         "addresses": [pod.address],
@@ -149,37 +149,37 @@ fn endpoint(sight: &Sight<'_>, (key, entry, pod): &Found<'_>) -> Value {
         "nodeName": pod.node.as_deref(),
     });
     let node = pod.node.as_ref().map(|node| Key { resource: NODES, namespace: "".into(), name: Arc::clone(node) });
-    let node = node.and_then(|node| sight.world.get(&node));
+    let node = node.and_then(|node| context.world.get(&node));
     if let Some(zone) = node.and_then(|node| node.label("topology.kubernetes.io/zone")) {
         endpoint["zone"] = zone.into();
     }
     endpoint
 }
 
-fn put_slices(sight: &Sight<'_>, service: &Value, pods: &[Found<'_>], ports: &[Value], outcome: &mut Outcome) {
-    let mut present: Vec<Key> = sight
+fn put_slices(context: &Context<'_>, service: &Value, pods: &[Found<'_>], ports: &[Value], outcome: &mut Outcome) {
+    let mut present: Vec<Key> = context
         .world
-        .within(ENDPOINT_SLICES, &sight.key.namespace)
-        .filter(|(_, entry)| entry.label(SERVICE_NAME) == Some(&*sight.key.name) && !entry.deleting)
+        .within(ENDPOINT_SLICES, &context.key.namespace)
+        .filter(|(_, entry)| entry.label(SERVICE_NAME) == Some(&*context.key.name) && !entry.deleting)
         .filter(|(_, entry)| entry.label(MANAGED_BY) == Some("endpointslice-controller.k8s.io"))
         .map(|(key, _)| key.clone())
         .collect();
     let ports: Vec<Value> = if pods.is_empty() { Vec::new() } else { ports.to_vec() };
     let mut chunks: Vec<Vec<Value>> =
-        pods.chunks(PER_SLICE).map(|chunk| chunk.iter().map(|found| endpoint(sight, found)).collect()).collect();
+        pods.chunks(PER_SLICE).map(|chunk| chunk.iter().map(|found| endpoint(context, found)).collect()).collect();
     if chunks.is_empty() {
         chunks.push(Vec::new());
     }
     let mut labels = service["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     labels.insert(MANAGED_BY.to_owned(), "endpointslice-controller.k8s.io".into());
-    labels.insert(SERVICE_NAME.to_owned(), (&*sight.key.name).into());
+    labels.insert(SERVICE_NAME.to_owned(), (&*context.key.name).into());
     if text(service, "/spec/clusterIP") == "None" {
         labels.insert("service.kubernetes.io/headless".to_owned(), "".into());
     }
     let surplus = present.split_off(chunks.len().min(present.len()));
     let slots = present.into_iter().map(Some).chain(std::iter::repeat(None));
     for (place, (endpoints, slot)) in chunks.into_iter().zip(slots).enumerate() {
-        if let Some(mut slice) = slot.as_ref().and_then(|key| sight.world.tree(key)) {
+        if let Some(mut slice) = slot.as_ref().and_then(|key| context.world.tree(key)) {
             if slice["endpoints"] != json!(endpoints)
                 || items(&slice, "/ports") != ports
                 || slice["metadata"]["labels"] != Value::Object(labels.clone())
@@ -198,19 +198,19 @@ fn put_slices(sight: &Sight<'_>, service: &Value, pods: &[Found<'_>], ports: &[V
         let object = json!({
             "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1",
             "metadata": {
-                "name": format!("{}-{letters}", sight.key.name),
-                "generateName": format!("{}-", sight.key.name),
-                "namespace": *sight.key.namespace,
+                "name": format!("{}-{letters}", context.key.name),
+                "generateName": format!("{}-", context.key.name),
+                "namespace": *context.key.namespace,
                 "labels": labels,
-                "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": stamp(sight.now)},
+                "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": stamp(context.now)},
                 "ownerReferences": [controller_reference(service)],
             },
             "addressType": "IPv4", "endpoints": endpoints, "ports": ports,
         });
-        outcome.create(ENDPOINT_SLICES, &sight.key.namespace, object);
+        outcome.create(ENDPOINT_SLICES, &context.key.namespace, object);
     }
     for key in surplus {
-        if let Some(entry) = sight.world.get(&key) {
+        if let Some(entry) = context.world.get(&key) {
             outcome.delete(&key, entry.uid, None);
         }
     }

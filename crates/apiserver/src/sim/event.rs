@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    action::{Action, Happening, Outcome},
+    action::{Action, Event, Outcome},
     fields::{seconds_later, stamp, stamp_micro, text, time},
-    machine::Sight,
+    machine::Context,
     names::{hash, mixed},
     resource::EVENTS,
     world::{Key, World},
@@ -30,18 +30,18 @@ pub(super) struct Book {
 
 impl Book {
     /// The object that tells it: a new one, or one more of an old one. `None`: nobody is left to tell it of.
-    pub(super) fn write(&mut self, world: &World, happening: Happening, now: Timestamp) -> Option<Action> {
-        let about = world.get(&happening.about)?;
-        let described = world.resources.describe(happening.about.resource)?;
+    pub(super) fn write(&mut self, world: &World, event: Event, now: Timestamp) -> Option<Action> {
+        let about = world.get(&event.about)?;
+        let described = world.resources.describe(event.about.resource)?;
         let head: Value = serde_json::from_slice(&about.body).ok()?;
         let uid = text(&head, "/metadata/uid");
         let mut mark = hash(uid.as_bytes());
-        for part in [happening.reason, &happening.message, &happening.field, &happening.host] {
+        for part in [event.reason, &event.message, &event.field, &event.host] {
             mark = mixed(mark, part.as_bytes());
         }
-        let namespace: Arc<str> = match &*happening.about.namespace {
+        let namespace: Arc<str> = match &*event.about.namespace {
             "" => "default".into(),
-            _ => Arc::clone(&happening.about.namespace),
+            _ => Arc::clone(&event.about.namespace),
         };
         if let Some(name) = self.written.get(&mark) {
             let key = Key { resource: EVENTS, namespace: Arc::clone(&namespace), name: Arc::clone(name) };
@@ -53,21 +53,21 @@ impl Book {
             self.written.clear();
         }
         let nanos = self.moment(now);
-        let name = format!("{}.{nanos:x}", happening.about.name);
+        let name = format!("{}.{nanos:x}", event.about.name);
         self.written.insert(mark, name.as_str().into());
         let mut involved = json!({
             "kind": described.kind,
-            "namespace": *happening.about.namespace,
-            "name": *happening.about.name,
+            "namespace": *event.about.namespace,
+            "name": *event.about.name,
             "uid": uid,
             "apiVersion": described.api_version(),
             "resourceVersion": about.revision.to_string(),
-            "fieldPath": happening.field,
+            "fieldPath": event.field,
         });
         if let Some(fields) = involved.as_object_mut() {
             fields.retain(|_, value| value != "");
         }
-        let object = object(&name, &namespace, &involved, &happening, now);
+        let object = object(&name, &namespace, &involved, &event, now);
         Some(Action::Create { resource: EVENTS, namespace, object, report: None })
     }
 
@@ -80,32 +80,32 @@ impl Book {
 }
 
 /// The scheduler speaks in the newer form of events, that has no counts.
-fn is_series(happening: &Happening) -> bool {
-    happening.by == "default-scheduler"
+fn is_series(event: &Event) -> bool {
+    event.by == "default-scheduler"
 }
 
 /// A new event.
-pub(super) fn object(name: &str, namespace: &str, involved: &Value, happening: &Happening, now: Timestamp) -> Value {
-    let kind = if happening.warning { "Warning" } else { "Normal" };
+pub(super) fn object(name: &str, namespace: &str, involved: &Value, event: &Event, now: Timestamp) -> Value {
+    let kind = if event.warning { "Warning" } else { "Normal" };
     let metadata = json!({"name": name, "namespace": namespace});
-    if is_series(happening) {
+    if is_series(event) {
         return json!({
             "kind": "Event", "apiVersion": "v1", "metadata": metadata, "involvedObject": involved,
-            "reason": happening.reason, "message": happening.message, "source": {},
+            "reason": event.reason, "message": event.message, "source": {},
             "firstTimestamp": null, "lastTimestamp": null, "type": kind,
-            "eventTime": stamp_micro(now), "action": if happening.warning { "Scheduling" } else { "Binding" },
-            "reportingComponent": happening.by, "reportingInstance": happening.by,
+            "eventTime": stamp_micro(now), "action": if event.warning { "Scheduling" } else { "Binding" },
+            "reportingComponent": event.by, "reportingInstance": event.by,
         });
     }
-    let mut source = json!({"component": happening.by});
-    if !happening.host.is_empty() {
-        source["host"] = happening.host.as_str().into();
+    let mut source = json!({"component": event.by});
+    if !event.host.is_empty() {
+        source["host"] = event.host.as_str().into();
     }
     json!({
         "kind": "Event", "apiVersion": "v1", "metadata": metadata, "involvedObject": involved,
-        "reason": happening.reason, "message": happening.message, "source": source,
+        "reason": event.reason, "message": event.message, "source": source,
         "firstTimestamp": stamp(now), "lastTimestamp": stamp(now), "count": 1, "type": kind, "eventTime": null,
-        "reportingComponent": happening.by, "reportingInstance": happening.host,
+        "reportingComponent": event.by, "reportingInstance": event.host,
     })
 }
 
@@ -121,15 +121,15 @@ fn once_more(mut event: Value, now: Timestamp) -> Value {
 }
 
 /// Ends an event an hour after it was last seen.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    let event = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    let event = context.world.tree(context.key)?;
     let seen = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
     let seen = seen.iter().find_map(|pointer| time(&event, pointer))?;
     let end = seconds_later(seen, KEPT_SECONDS);
     let mut outcome = Outcome::default();
-    if end <= sight.now {
-        outcome.delete(sight.key, entry.uid, None);
+    if end <= context.now {
+        outcome.delete(context.key, entry.uid, None);
     } else {
         outcome.again(end);
     }

@@ -6,9 +6,9 @@
 use serde_json::Value;
 
 use super::{
-    action::{Happening, Outcome},
+    action::{Event, Outcome},
     fields::{items, text},
-    machine::Sight,
+    machine::Context,
     view::Uid,
     world::{Entry, Key},
 };
@@ -31,31 +31,31 @@ enum Lead {
 }
 
 /// Looks after an object that has owners, or that is being deleted with finalizers.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    if let Some(outcome) = super::job::let_go(sight, entry) {
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    if let Some(outcome) = super::job::let_go(context, entry) {
         return Some(outcome);
     }
     if !entry.deleting {
-        return collect(sight, entry);
+        return collect(context, entry);
     }
     if !entry.finalized {
         return None;
     }
-    let tree = sight.world.tree(sight.key)?;
+    let tree = context.world.tree(context.key)?;
     if has_finalizer(&tree, ORPHAN) {
-        return Some(orphan(sight, entry, tree));
+        return Some(orphan(context, entry, tree));
     }
     if !has_finalizer(&tree, FOREGROUND) {
         return None;
     }
-    let blocking = sight
+    let blocking = context
         .world
         .dependents(entry.uid)
         .any(|(_, dependent)| dependent.owners.iter().any(|owner| owner.uid == entry.uid && owner.blocks));
     let mut outcome = Outcome::default();
     if !blocking {
-        outcome.update(sight.key, without_finalizer(tree, FOREGROUND));
+        outcome.update(context.key, without_finalizer(tree, FOREGROUND));
     }
     Some(outcome)
 }
@@ -65,8 +65,8 @@ fn has_finalizer(tree: &Value, name: &str) -> bool {
 }
 
 /// Says whether it waits for its dependents to end.
-fn deletes_dependents(sight: &Sight<'_>, key: &Key, entry: &Entry) -> bool {
-    entry.deleting && entry.finalized && sight.world.tree(key).is_some_and(|tree| has_finalizer(&tree, FOREGROUND))
+fn deletes_dependents(context: &Context<'_>, key: &Key, entry: &Entry) -> bool {
+    entry.deleting && entry.finalized && context.world.tree(key).is_some_and(|tree| has_finalizer(&tree, FOREGROUND))
 }
 
 /// An object without one of its finalizers.
@@ -82,14 +82,14 @@ pub(super) fn without_finalizer(mut tree: Value, name: &str) -> Value {
     tree
 }
 
-fn orphan(sight: &Sight<'_>, entry: &Entry, tree: Value) -> Outcome {
+fn orphan(context: &Context<'_>, entry: &Entry, tree: Value) -> Outcome {
     let mut outcome = Outcome::default();
-    for (key, _) in sight.world.dependents(entry.uid) {
-        if let Some(dependent) = sight.world.tree(key) {
+    for (key, _) in context.world.dependents(entry.uid) {
+        if let Some(dependent) = context.world.tree(key) {
             outcome.update(key, without_owners(dependent, |uid| uid == entry.uid));
         }
     }
-    outcome.update(sight.key, without_finalizer(tree, ORPHAN));
+    outcome.update(context.key, without_finalizer(tree, ORPHAN));
     outcome
 }
 
@@ -106,8 +106,8 @@ pub(super) fn without_owners(mut tree: Value, drops: impl Fn(Uid) -> bool) -> Va
     tree
 }
 
-fn collect(sight: &Sight<'_>, entry: &Entry) -> Option<Outcome> {
-    let leads: Option<Vec<Lead>> = (0..entry.owners.len()).map(|place| lead(sight, entry, place)).collect();
+fn collect(context: &Context<'_>, entry: &Entry) -> Option<Outcome> {
+    let leads: Option<Vec<Lead>> = (0..entry.owners.len()).map(|place| lead(context, entry, place)).collect();
     // An owner of a kind that nobody knows may well be there.
     let leads = leads?;
     if leads.iter().all(|lead| *lead == Lead::Solid) {
@@ -116,11 +116,11 @@ fn collect(sight: &Sight<'_>, entry: &Entry) -> Option<Outcome> {
     let mut outcome = Outcome::default();
     for (owner, lead) in entry.owners.iter().zip(&leads) {
         if *lead == Lead::Dangling
-            && let Some((elsewhere, _)) = sight.world.by_uid(owner.uid)
+            && let Some((elsewhere, _)) = context.world.by_uid(owner.uid)
             && !elsewhere.namespace.is_empty()
-            && elsewhere.namespace != sight.key.namespace
+            && elsewhere.namespace != context.key.namespace
         {
-            outcome.tell(refused(sight, owner.uid)?);
+            outcome.tell(refused(context, owner.uid)?);
         }
     }
     if leads.contains(&Lead::Solid) {
@@ -131,49 +131,49 @@ fn collect(sight: &Sight<'_>, entry: &Entry) -> Option<Outcome> {
             .filter(|(_, lead)| **lead != Lead::Solid)
             .map(|(owner, _)| owner.uid)
             .collect();
-        outcome.update(sight.key, without_owners(sight.world.tree(sight.key)?, |uid| gone.contains(&uid)));
+        outcome.update(context.key, without_owners(context.world.tree(context.key)?, |uid| gone.contains(&uid)));
         return Some(outcome);
     }
-    let mut dependents = sight.world.dependents(entry.uid).peekable();
+    let mut dependents = context.world.dependents(entry.uid).peekable();
     if leads.contains(&Lead::Waiting) && dependents.peek().is_some() {
-        if dependents.any(|(key, dependent)| deletes_dependents(sight, key, dependent)) {
-            outcome.update(sight.key, unblocked(sight.world.tree(sight.key)?));
+        if dependents.any(|(key, dependent)| deletes_dependents(context, key, dependent)) {
+            outcome.update(context.key, unblocked(context.world.tree(context.key)?));
             return Some(outcome);
         }
-        outcome.delete(sight.key, entry.uid, Some("Foreground"));
+        outcome.delete(context.key, entry.uid, Some("Foreground"));
         return Some(outcome);
     }
-    let tree = if entry.finalized { sight.world.tree(sight.key)? } else { Value::Null };
+    let tree = if entry.finalized { context.world.tree(context.key)? } else { Value::Null };
     let propagation = match () {
         () if has_finalizer(&tree, ORPHAN) => "Orphan",
         () if has_finalizer(&tree, FOREGROUND) => "Foreground",
         () => "Background",
     };
-    outcome.delete(sight.key, entry.uid, Some(propagation));
+    outcome.delete(context.key, entry.uid, Some(propagation));
     Some(outcome)
 }
 
 /// What an owner reference leads to; `None`: its kind is not known.
-fn lead(sight: &Sight<'_>, entry: &Entry, place: usize) -> Option<Lead> {
+fn lead(context: &Context<'_>, entry: &Entry, place: usize) -> Option<Lead> {
     let owner = entry.owners.get(place)?;
     let resource = owner.resource?;
-    let namespaced = sight.world.resources.describe(resource)?.namespaced;
-    if namespaced && sight.key.namespace.is_empty() {
+    let namespaced = context.world.resources.describe(resource)?.namespaced;
+    if namespaced && context.key.namespace.is_empty() {
         // An owner in a namespace can't be found from outside of it. Kubernetes leaves such objects alone.
         return Some(Lead::Solid);
     }
-    let namespace = if namespaced { sight.key.namespace.clone() } else { "".into() };
+    let namespace = if namespaced { context.key.namespace.clone() } else { "".into() };
     let key = Key { resource, namespace, name: owner.name.clone() };
-    let Some(present) = sight.world.get(&key).filter(|present| present.uid == owner.uid) else {
+    let Some(present) = context.world.get(&key).filter(|present| present.uid == owner.uid) else {
         return Some(Lead::Dangling);
     };
-    Some(if deletes_dependents(sight, &key, present) { Lead::Waiting } else { Lead::Solid })
+    Some(if deletes_dependents(context, &key, present) { Lead::Waiting } else { Lead::Solid })
 }
 
-fn refused(sight: &Sight<'_>, uid: Uid) -> Option<Happening> {
-    let tree = sight.world.tree(sight.key)?;
+fn refused(context: &Context<'_>, uid: Uid) -> Option<Event> {
+    let tree = context.world.tree(context.key)?;
     let reference = items(&tree, "/metadata/ownerReferences").iter().find(|r| Uid::of(text(r, "/uid")) == uid)?;
-    let namespace = &sight.key.namespace;
+    let namespace = &context.key.namespace;
     let message = format!(
         "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace \"{namespace}\"",
         text(reference, "/apiVersion"),
@@ -181,7 +181,7 @@ fn refused(sight: &Sight<'_>, uid: Uid) -> Option<Happening> {
         text(reference, "/name"),
         text(reference, "/uid"),
     );
-    Some(Happening::warning(sight.key, NAME, "OwnerRefInvalidNamespace", message))
+    Some(Event::warning(context.key, NAME, "OwnerRefInvalidNamespace", message))
 }
 
 /// An object whose owners do not wait for it: it waits for one of them itself.

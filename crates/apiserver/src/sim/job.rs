@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    action::{Happening, Outcome},
+    action::{Event, Outcome},
     fields::{condition, count, is_true, items, number, remove_condition, seconds_later, stamp, text, time},
     garbage::without_finalizer,
-    machine::Sight,
+    machine::Context,
     replicaset::{Member, delete_pod, made, members, pod_of},
     resource::{JOBS, PODS},
     view::{Phase, Uid},
@@ -27,7 +27,7 @@ const BACKOFF_SECONDS_MAX: i64 = 600;
 
 /// A job at work.
 struct Work<'a> {
-    sight: &'a Sight<'a>,
+    context: &'a Context<'a>,
     tree: Value,
     pods: Vec<Member<'a>>,
     outcome: Outcome,
@@ -61,11 +61,11 @@ const TOO_LATE: End = End {
 };
 
 /// Looks after a job.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    let tree = sight.world.tree(sight.key)?;
-    let pods = members(sight, entry).collect();
-    let mut work = Work { sight, tree, pods, outcome: Outcome::default() };
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    let tree = context.world.tree(context.key)?;
+    let pods = members(context, entry).collect();
+    let mut work = Work { context, tree, pods, outcome: Outcome::default() };
     if work.track() {
         return Some(work.outcome);
     }
@@ -78,25 +78,25 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
 }
 
 /// Lets a pod go whose job is gone, so that nobody counts it.
-pub(super) fn let_go(sight: &Sight<'_>, entry: &Entry) -> Option<Outcome> {
-    if sight.key.resource != PODS || !entry.finalized {
+pub(super) fn let_go(context: &Context<'_>, entry: &Entry) -> Option<Outcome> {
+    if context.key.resource != PODS || !entry.finalized {
         return None;
     }
     let controller = entry.controller();
     let is_managed = controller.is_some_and(|controller| {
         controller.resource == Some(JOBS)
-            && sight
+            && context
                 .world
                 .by_uid(controller.uid)
                 .is_some_and(|(_, job)| !job.deleting || job.finalized && !entry.deleting)
     });
-    let tree = sight.world.tree(sight.key)?;
+    let tree = context.world.tree(context.key)?;
     let tracked = items(&tree, "/metadata/finalizers").iter().any(|finalizer| finalizer == TRACKING);
     if is_managed || !tracked {
         return None;
     }
     let mut outcome = Outcome::default();
-    outcome.update(sight.key, without_finalizer(tree, TRACKING));
+    outcome.update(context.key, without_finalizer(tree, TRACKING));
     Some(outcome)
 }
 
@@ -113,10 +113,10 @@ impl<'a> Work<'a> {
         let ended = ["Complete", "Failed"].iter().find_map(|kind| condition(conditions, kind));
         let Some(ended) = ended.and_then(|ended| time(ended, "/lastTransitionTime")) else { return };
         let end = seconds_later(ended, after);
-        if end > self.sight.now {
+        if end > self.context.now {
             self.outcome.again(end);
         } else if !entry.deleting {
-            self.outcome.delete(self.sight.key, entry.uid, Some("Foreground"));
+            self.outcome.delete(self.context.key, entry.uid, Some("Foreground"));
         }
     }
 
@@ -129,7 +129,7 @@ impl<'a> Work<'a> {
         let (succeeded, failed) = (listed(&self.tree, "succeeded"), listed(&self.tree, "failed"));
         let mut new = [Vec::new(), Vec::new()];
         for (key, entry, pod) in self.pods.iter().filter(|(_, entry, pod)| entry.finalized && pod.finished()) {
-            let Some(tree) = self.sight.world.tree(key) else { continue };
+            let Some(tree) = self.context.world.tree(key) else { continue };
             if !items(&tree, "/metadata/finalizers").iter().any(|finalizer| finalizer == TRACKING) {
                 continue;
             }
@@ -161,7 +161,7 @@ impl<'a> Work<'a> {
             self.tidy_uncounted();
             self.count_pods();
             let tree = self.tree.clone();
-            self.outcome.update_status(self.sight.key, tree);
+            self.outcome.update_status(self.context.key, tree);
             return true;
         }
         if !succeeded.is_empty() || !failed.is_empty() {
@@ -205,12 +205,12 @@ impl<'a> Work<'a> {
     }
 
     fn run(&mut self) {
-        let before = self.sight.world.tree(self.sight.key).unwrap_or_default();
+        let before = self.context.world.tree(self.context.key).unwrap_or_default();
         self.ensure_status();
         self.suspend_or_resume();
         if is_true(&self.tree, "/spec/suspend") {
             for (key, entry, _) in self.active() {
-                let action = delete_pod(self.sight, key, entry, BY);
+                let action = delete_pod(self.context, key, entry, BY);
                 self.outcome.actions.push(action);
             }
         } else if let Some(end) = self.end() {
@@ -227,7 +227,7 @@ impl<'a> Work<'a> {
         }
         if self.tree["status"] != before["status"] {
             let tree = self.tree.clone();
-            self.outcome.update_status(self.sight.key, tree);
+            self.outcome.update_status(self.context.key, tree);
         }
     }
 
@@ -235,24 +235,24 @@ impl<'a> Work<'a> {
         let suspends = is_true(&self.tree, "/spec/suspend");
         let conditions = items(&self.tree, "/status/conditions").to_vec();
         let suspended = condition(&conditions, "Suspended").map(|c| c["status"] == "True");
-        let about = self.sight.key;
+        let about = self.context.key;
         if suspends && suspended != Some(true) {
             self.set_condition("Suspended", true, "JobSuspended", "Job suspended");
-            self.outcome.tell(Happening::normal(about, BY, "Suspended", "Job suspended".to_owned()));
+            self.outcome.tell(Event::normal(about, BY, "Suspended", "Job suspended".to_owned()));
             if let Some(status) = self.tree["status"].as_object_mut() {
                 status.shift_remove("startTime");
             }
         } else if !suspends && suspended == Some(true) {
             self.set_condition("Suspended", false, "JobResumed", "Job resumed");
-            self.outcome.tell(Happening::normal(about, BY, "Resumed", "Job resumed".to_owned()));
+            self.outcome.tell(Event::normal(about, BY, "Resumed", "Job resumed".to_owned()));
         }
         if !suspends && self.tree["status"]["startTime"].is_null() {
-            self.tree["status"]["startTime"] = stamp(self.sight.now).into();
+            self.tree["status"]["startTime"] = stamp(self.context.now).into();
         }
     }
 
     fn set_condition(&mut self, kind: &str, holds: bool, reason: &str, message: &str) {
-        let now = stamp(self.sight.now);
+        let now = stamp(self.context.now);
         let mut conditions = items(&self.tree, "/status/conditions").to_vec();
         remove_condition(&mut conditions, kind);
         conditions.push(json!({
@@ -276,7 +276,7 @@ impl<'a> Work<'a> {
         if count(&self.tree, "/status/failed") > limit || restarts > 0 && restarts >= limit {
             return Some(TOO_MANY_FAILURES);
         }
-        if self.deadline_at().is_some_and(|at| at <= self.sight.now) {
+        if self.deadline_at().is_some_and(|at| at <= self.context.now) {
             return Some(TOO_LATE);
         }
         let succeeded = self.succeeded();
@@ -292,7 +292,7 @@ impl<'a> Work<'a> {
         if !pod.scripted || text(&self.tree, "/spec/template/spec/restartPolicy") != "OnFailure" {
             return 0;
         }
-        let tree = self.sight.world.tree(key).unwrap_or_default();
+        let tree = self.context.world.tree(key).unwrap_or_default();
         items(&tree, "/status/containerStatuses").iter().map(|status| count(status, "/restartCount")).sum()
     }
 
@@ -313,19 +313,19 @@ impl<'a> Work<'a> {
             self.set_condition(end.target, true, end.reason, end.message);
         }
         for (key, entry, _) in self.active() {
-            let action = delete_pod(self.sight, key, entry, BY);
+            let action = delete_pod(self.context, key, entry, BY);
             self.outcome.actions.push(action);
         }
         if self.pods.iter().any(|(_, _, pod)| !pod.finished()) {
             return;
         }
-        let about = self.sight.key;
+        let about = self.context.key;
         self.set_condition(end.last, true, end.reason, end.message);
         if end.last == "Complete" {
-            self.tree["status"]["completionTime"] = stamp(self.sight.now).into();
-            self.outcome.tell(Happening::normal(about, BY, "Completed", "Job completed".to_owned()));
+            self.tree["status"]["completionTime"] = stamp(self.context.now).into();
+            self.outcome.tell(Event::normal(about, BY, "Completed", "Job completed".to_owned()));
         } else {
-            self.outcome.tell(Happening::warning(about, BY, end.reason, end.message.to_owned()));
+            self.outcome.tell(Event::warning(about, BY, end.reason, end.message.to_owned()));
         }
     }
 
@@ -341,7 +341,7 @@ impl<'a> Work<'a> {
         if active > wanted {
             let surplus: Vec<Member<'a>> = self.active().into_iter().take(active - wanted).collect();
             for (key, entry, _) in surplus {
-                let action = delete_pod(self.sight, key, entry, BY);
+                let action = delete_pod(self.context, key, entry, BY);
                 self.outcome.actions.push(action);
             }
             return;
@@ -355,7 +355,7 @@ impl<'a> Work<'a> {
             return self.create_indexed(wanted - active);
         }
         for _ in active..wanted {
-            self.create(json!({"generateName": format!("{}-", self.sight.key.name)}), |_| ());
+            self.create(json!({"generateName": format!("{}-", self.context.key.name)}), |_| ());
         }
     }
 
@@ -365,8 +365,8 @@ impl<'a> Work<'a> {
         finalizers.push(TRACKING.into());
         pod["metadata"]["finalizers"] = finalizers.into();
         dress(&mut pod);
-        let report = made(self.sight.key, BY, "SuccessfulCreate", "FailedCreate", "pod: ");
-        self.outcome.create_telling(PODS, &self.sight.key.namespace, pod, Some(report));
+        let report = made(self.context.key, BY, "SuccessfulCreate", "FailedCreate", "pod: ");
+        self.outcome.create_telling(PODS, &self.context.key.namespace, pod, Some(report));
     }
 
     /// How many pods have succeeded.
@@ -381,6 +381,6 @@ impl<'a> Work<'a> {
         let exponent = u32::try_from(failures.count().saturating_sub(1)).unwrap_or(0).min(10);
         let seconds = (BACKOFF_SECONDS << exponent).min(BACKOFF_SECONDS_MAX);
         let at = seconds_later(Timestamp::from_second(last).ok()?, seconds);
-        (at > self.sight.now).then_some(at)
+        (at > self.context.now).then_some(at)
     }
 }

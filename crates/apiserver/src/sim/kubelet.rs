@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use self::status::Told;
 use super::{
-    action::{Action, Happening, Outcome},
+    action::{Action, Event, Outcome},
     fields::{annotation, count, items, later, number, seconds_later, text, time},
-    machine::Sight,
+    machine::Context,
     names::{Dice, hash},
     view::{Phase, PodPart, SCRIPT},
     world::Entry,
@@ -60,7 +60,7 @@ fn is_bad_image(image: &str) -> bool {
 
 /// A pod in the hands of its kubelet.
 struct Hand<'a> {
-    sight: &'a Sight<'a>,
+    context: &'a Context<'a>,
     pod: &'a PodPart,
     tree: Value,
     script: Script,
@@ -69,22 +69,22 @@ struct Hand<'a> {
 }
 
 /// Looks after a pod that has a node.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
     let pod = entry.pod()?;
     let node = pod.node.as_ref()?;
     // What most looks find: it runs and goes on running.
     if !entry.deleting && (pod.finished() || pod.phase == Phase::Running && pod.ready && pod.restarts && !pod.scripted)
     {
-        return (sight.world.node(node).is_none()).then(|| lost(sight, entry));
+        return (context.world.node(node).is_none()).then(|| lost(context, entry));
     }
-    let tree = sight.world.tree(sight.key)?;
-    if sight.world.node(node).is_none() {
-        return Some(lost(sight, entry));
+    let tree = context.world.tree(context.key)?;
+    if context.world.node(node).is_none() {
+        return Some(lost(context, entry));
     }
     let script = script(&tree);
-    let dice = Dice::new(sight.settings.seed ^ hash(text(&tree, "/metadata/uid").as_bytes()), "kubelet");
-    let mut hand = Hand { sight, pod, tree, script, dice, outcome: Outcome::default() };
+    let dice = Dice::new(context.settings.seed ^ hash(text(&tree, "/metadata/uid").as_bytes()), "kubelet");
+    let mut hand = Hand { context, pod, tree, script, dice, outcome: Outcome::default() };
     if entry.deleting {
         hand.end(entry);
     } else {
@@ -94,10 +94,10 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
 }
 
 /// Its node is gone.
-fn lost(sight: &Sight<'_>, entry: &Entry) -> Outcome {
+fn lost(context: &Context<'_>, entry: &Entry) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.actions.push(Action::Delete {
-        key: sight.key.clone(),
+        key: context.key.clone(),
         uid: entry.uid,
         propagation: None,
         grace: Some(0),
@@ -117,18 +117,18 @@ impl Hand<'_> {
     }
 
     fn tell(&mut self, warning: bool, container: &str, reason: &'static str, message: String) {
-        let mut happening = Happening::normal(self.sight.key, BY, reason, message);
-        happening.warning = warning;
+        let mut event = Event::normal(self.context.key, BY, reason, message);
+        event.warning = warning;
         let container = Some(container).filter(|container| !container.is_empty());
-        let happening = happening.at(container, self.node());
-        self.outcome.tell(happening);
+        let event = event.at(container, self.node());
+        self.outcome.tell(event);
     }
 
     fn write(&mut self, told: &Told) {
         let status = told.status(self);
         let mut tree = self.tree.clone();
         tree["status"] = status;
-        self.outcome.update_status(self.sight.key, tree);
+        self.outcome.update_status(self.context.key, tree);
     }
 
     fn end(&mut self, entry: &Entry) {
@@ -141,7 +141,7 @@ impl Hand<'_> {
         let takes = self.dice.between(700, 2200).min(grace * 1000);
         let end = later(asked, takes).min(deadline);
         let is_running = self.pod.phase == Phase::Running;
-        if end > self.sight.now {
+        if end > self.context.now {
             if is_running {
                 for (name, _) in self.containers() {
                     self.tell(false, &name, "Killing", format!("Stopping container {name}"));
@@ -153,7 +153,7 @@ impl Hand<'_> {
         if entry.finalized && !self.pod.finished() {
             return self.write(&Told::Ended { code: 137, reason: "Error", failed: true });
         }
-        let (key, uid) = (self.sight.key.clone(), entry.uid);
+        let (key, uid) = (self.context.key.clone(), entry.uid);
         self.outcome.actions.push(Action::Delete { key, uid, propagation: None, grace: Some(0), report: None });
     }
 
@@ -162,7 +162,7 @@ impl Hand<'_> {
             return self.take();
         }
         let Some(start) = time(&self.tree, "/status/startTime") else { return };
-        let (from, to) = self.sight.settings.pull_ms;
+        let (from, to) = self.context.settings.pull_ms;
         let pull = self.dice.between(from, to.max(from + 1));
         let began = later(start, pull);
         match self.pod.phase {
@@ -180,14 +180,14 @@ impl Hand<'_> {
                 self.tell(false, &name, "Pulling", format!("Pulling image \"{image}\""));
             }
         }
-        self.outcome.again(self.sight.now);
+        self.outcome.again(self.context.now);
     }
 
     fn start(&mut self, began: Timestamp, pull: i64) {
         if self.script == Script::Hang {
             return;
         }
-        if began > self.sight.now {
+        if began > self.context.now {
             return self.outcome.again(began);
         }
         if self.script == Script::Image {
@@ -202,7 +202,7 @@ impl Hand<'_> {
             self.tell(false, &name, "Started", "Container started".to_owned());
         }
         let ready = self.script == Script::Fine && self.readiness_ms() == 0;
-        self.write(&Told::Running { ready, started: self.sight.now });
+        self.write(&Told::Running { ready, started: self.context.now });
     }
 
     fn bad_image(&mut self) {
@@ -210,9 +210,9 @@ impl Hand<'_> {
         if reason == "ImagePullBackOff" {
             return;
         }
-        let start = time(&self.tree, "/status/startTime").unwrap_or(self.sight.now);
-        let at = later(start, self.sight.settings.pull_ms.1 + 1000 * BACKOFF_SECONDS);
-        if reason == "ErrImagePull" && at > self.sight.now {
+        let start = time(&self.tree, "/status/startTime").unwrap_or(self.context.now);
+        let at = later(start, self.context.settings.pull_ms.1 + 1000 * BACKOFF_SECONDS);
+        if reason == "ErrImagePull" && at > self.context.now {
             return self.outcome.again(at);
         }
         for (name, image) in self.containers() {
@@ -239,7 +239,7 @@ impl Hand<'_> {
         if !self.pod.ready {
             let since = self.running_since();
             let at = later(since, self.readiness_ms());
-            if at > self.sight.now {
+            if at > self.context.now {
                 return self.outcome.again(at);
             }
             return self.write(&Told::Running { ready: true, started: since });
@@ -250,7 +250,7 @@ impl Hand<'_> {
     }
 
     fn running_since(&self) -> Timestamp {
-        time(&self.tree, "/status/containerStatuses/0/state/running/startedAt").unwrap_or(self.sight.now)
+        time(&self.tree, "/status/containerStatuses/0/state/running/startedAt").unwrap_or(self.context.now)
     }
 
     /// Milliseconds until the readiness probe finds it ready.
@@ -266,14 +266,14 @@ impl Hand<'_> {
             let message = "Readiness probe failed: HTTP probe failed with statuscode: 503".to_owned();
             self.tell(true, &name, "Unhealthy", message);
         }
-        self.outcome.again(seconds_later(self.sight.now, BACKOFF_SECONDS_MAX));
+        self.outcome.again(seconds_later(self.context.now, BACKOFF_SECONDS_MAX));
     }
 
     /// A pod that is to end does so after a while.
     fn finish(&mut self, code: i64, reason: &'static str) {
         let millis = self.run_ms();
         let at = later(self.running_since(), millis);
-        if at > self.sight.now {
+        if at > self.context.now {
             return self.outcome.again(at);
         }
         if code != 0 && (self.pod.restarts || text(&self.tree, "/spec/restartPolicy") == "OnFailure") {
@@ -301,13 +301,13 @@ impl Hand<'_> {
         let restarts = u32::try_from(count(&status, "/restartCount")).unwrap_or(0);
         if status["state"]["running"].is_object() {
             let at = seconds_later(self.running_since(), CRASH_SECONDS);
-            if at > self.sight.now && self.script != Script::Fail {
+            if at > self.context.now && self.script != Script::Fail {
                 return self.outcome.again(at);
             }
             if !self.pod.restarts && text(&self.tree, "/spec/restartPolicy") != "OnFailure" {
                 return self.write(&Told::Ended { code, reason, failed: true });
             }
-            let pod = format!("{}_{}", self.sight.key.name, self.sight.key.namespace);
+            let pod = format!("{}_{}", self.context.key.name, self.context.key.namespace);
             let uid = text(&self.tree, "/metadata/uid").to_owned();
             for (name, _) in self.containers() {
                 let message = format!("Back-off restarting failed container {name} in pod {pod}({uid})");
@@ -315,10 +315,10 @@ impl Hand<'_> {
             }
             return self.write(&Told::Crashed { code, reason });
         }
-        let ended = time(&status, "/lastState/terminated/finishedAt").unwrap_or(self.sight.now);
+        let ended = time(&status, "/lastState/terminated/finishedAt").unwrap_or(self.context.now);
         let wait = (BACKOFF_SECONDS << restarts.min(8)).min(BACKOFF_SECONDS_MAX);
         let at = seconds_later(ended, wait);
-        if at > self.sight.now {
+        if at > self.context.now {
             return self.outcome.again(at);
         }
         for (name, image) in self.containers() {

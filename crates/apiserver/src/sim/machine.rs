@@ -6,7 +6,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::{
-    action::{Action, Happening, Outcome, Report},
+    action::{Action, Event, Outcome, Report},
     autoscaler, cron, daemonset, deployment, disruption, endpoints,
     event::{self, Book},
     garbage, job, kubelet, namespace, node,
@@ -52,7 +52,7 @@ impl Default for Settings {
 }
 
 /// What a controller sees.
-pub(super) struct Sight<'a> {
+pub(super) struct Context<'a> {
     pub(super) world: &'a World,
     pub(super) key: &'a Key,
     pub(super) now: Timestamp,
@@ -115,8 +115,8 @@ impl Machine {
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Action> {
         loop {
             while let Some(action) = self.actions.pop_front() {
-                let Action::Event(happening) = action else { return Some(action) };
-                if let Some(action) = self.book.write(&self.world, happening, now) {
+                let Action::Event(event) = action else { return Some(action) };
+                if let Some(action) = self.book.write(&self.world, event, now) {
                     return Some(action);
                 }
             }
@@ -124,7 +124,7 @@ impl Machine {
                 self.queue.succeeded(&item);
             }
             let item = self.queue.next(now)?;
-            let Outcome { actions, again } = self.look(&item, now);
+            let Outcome { actions, again } = self.reconcile(&item, now);
             if let Some(again) = again {
                 self.queue.add_at(again, item.clone());
             }
@@ -142,7 +142,7 @@ impl Machine {
     pub(super) fn done(&mut self, action: &Action, name: &str) {
         if let Some(Report { done, .. }) = report_of(action) {
             let message = done.message.replace("{}", name);
-            self.actions.push_front(Action::Event(Happening { message, ..done.clone() }));
+            self.actions.push_front(Action::Event(Event { message, ..done.clone() }));
         }
     }
 
@@ -158,7 +158,7 @@ impl Machine {
             && let Some(Report { failed, .. }) = report_of(action)
         {
             let message = failed.message.replace("{}", message);
-            self.actions.push_front(Action::Event(Happening { message, ..failed.clone() }));
+            self.actions.push_front(Action::Event(Event { message, ..failed.clone() }));
         }
         if let Some(item) = self.doing.take()
             && refusal != Refusal::Terminating
@@ -167,28 +167,28 @@ impl Machine {
         }
     }
 
-    fn look(&self, (controller, key): &Item, now: Timestamp) -> Outcome {
-        let sight = Sight { world: &self.world, key, now, settings: &self.settings };
-        let look = match controller {
-            Controller::Garbage => garbage::look,
-            Controller::Namespace => namespace::look,
-            Controller::Node => node::look,
-            Controller::Scheduler => scheduler::look,
-            Controller::Kubelet => kubelet::look,
-            Controller::Deployment => deployment::look,
-            Controller::ReplicaSet => replicaset::look,
-            Controller::StatefulSet => statefulset::look,
-            Controller::DaemonSet => daemonset::look,
-            Controller::Job => job::look,
-            Controller::CronJob => cron::look,
-            Controller::Endpoints => endpoints::look,
-            Controller::Disruption => disruption::look,
-            Controller::Claim => volume::look,
+    fn reconcile(&self, (controller, key): &Item, now: Timestamp) -> Outcome {
+        let context = Context { world: &self.world, key, now, settings: &self.settings };
+        let reconcile = match controller {
+            Controller::Garbage => garbage::reconcile,
+            Controller::Namespace => namespace::reconcile,
+            Controller::Node => node::reconcile,
+            Controller::Scheduler => scheduler::reconcile,
+            Controller::Kubelet => kubelet::reconcile,
+            Controller::Deployment => deployment::reconcile,
+            Controller::ReplicaSet => replicaset::reconcile,
+            Controller::StatefulSet => statefulset::reconcile,
+            Controller::DaemonSet => daemonset::reconcile,
+            Controller::Job => job::reconcile,
+            Controller::CronJob => cron::reconcile,
+            Controller::Endpoints => endpoints::reconcile,
+            Controller::Disruption => disruption::reconcile,
+            Controller::Claim => volume::reconcile,
             Controller::Volume => volume::release,
-            Controller::Autoscaler => autoscaler::look,
-            Controller::Event => event::look,
+            Controller::Autoscaler => autoscaler::reconcile,
+            Controller::Event => event::reconcile,
         };
-        look(&sight).unwrap_or_default()
+        reconcile(&context).unwrap_or_default()
     }
 
     fn touched(&mut self, key: &Key, before: Option<&Entry>, after: Option<&Entry>) {

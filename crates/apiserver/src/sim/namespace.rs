@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     action::Outcome,
     fields::{condition, items, stamp},
-    machine::Sight,
+    machine::Context,
     resource::{CONFIG_MAPS, Described, PODS, SERVICE_ACCOUNTS},
     world::Key,
 };
@@ -27,16 +27,16 @@ const ROOT_CA_WORDS: &str = "Contains a CA bundle that can be used to verify the
                              guaranteed across distributions of Kubernetes clusters.";
 
 /// Looks after a namespace.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
     let mut outcome = Outcome::default();
     if entry.deleting {
-        end(sight, &mut outcome)?;
+        end(context, &mut outcome)?;
         return Some(outcome);
     }
-    let namespace = &sight.key.name;
+    let namespace = &context.key.name;
     let has = |resource, name: &str| {
-        sight.world.get(&Key { resource, namespace: namespace.clone(), name: name.into() }).is_some()
+        context.world.get(&Key { resource, namespace: namespace.clone(), name: name.into() }).is_some()
     };
     if !has(SERVICE_ACCOUNTS, "default") {
         outcome.create(SERVICE_ACCOUNTS, namespace, service_account(namespace, "default"));
@@ -64,21 +64,21 @@ pub(super) fn root_ca(namespace: &str) -> Value {
     })
 }
 
-fn end(sight: &Sight<'_>, outcome: &mut Outcome) -> Option<()> {
-    let mut tree = sight.world.tree(sight.key)?;
+fn end(context: &Context<'_>, outcome: &mut Outcome) -> Option<()> {
+    let mut tree = context.world.tree(context.key)?;
     if !items(&tree, "/spec/finalizers").iter().any(|finalizer| finalizer == FINALIZER) {
         return None;
     }
-    let content = sight.world.content(&sight.key.name);
+    let content = context.world.content(&context.key.name);
     if content.is_empty() {
-        if set_conditions(&mut tree, sight, &[]) {
-            outcome.update_status(sight.key, tree);
+        if set_conditions(&mut tree, context, &[]) {
+            outcome.update_status(context.key, tree);
             return Some(());
         }
         if let Some(finalizers) = tree["spec"]["finalizers"].as_array_mut() {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
-        outcome.update_part(sight.key, "finalize", tree);
+        outcome.update_part(context.key, "finalize", tree);
         return Some(());
     }
     let mut fresh = content.iter().filter(|(_, entry)| !entry.deleting).peekable();
@@ -87,18 +87,18 @@ fn end(sight: &Sight<'_>, outcome: &mut Outcome) -> Option<()> {
             outcome.delete(key, entry.uid, Some("Background"));
         }
         // What is gone at once is not worth telling of.
-        outcome.again(sight.now);
+        outcome.again(context.now);
         return Some(());
     }
-    if set_conditions(&mut tree, sight, &content.iter().map(|(key, _)| *key).collect::<Vec<_>>()) {
-        outcome.update_status(sight.key, tree);
+    if set_conditions(&mut tree, context, &content.iter().map(|(key, _)| *key).collect::<Vec<_>>()) {
+        outcome.update_status(context.key, tree);
     }
     Some(())
 }
 
 /// Says what remains. Answers whether that is new.
-fn set_conditions(tree: &mut Value, sight: &Sight<'_>, content: &[&Key]) -> bool {
-    let conditions = conditions(sight, content);
+fn set_conditions(tree: &mut Value, context: &Context<'_>, content: &[&Key]) -> bool {
+    let conditions = conditions(context, content);
     let present = items(tree, "/status/conditions");
     let says = |condition: &Value| (condition["status"].clone(), condition["message"].clone());
     let is_new = conditions
@@ -119,13 +119,14 @@ fn set_conditions(tree: &mut Value, sight: &Sight<'_>, content: &[&Key]) -> bool
 }
 
 /// What is to be said of what remains.
-fn conditions(sight: &Sight<'_>, content: &[&Key]) -> Vec<Value> {
+fn conditions(context: &Context<'_>, content: &[&Key]) -> Vec<Value> {
     let (mut kinds, mut finalizers) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
     for key in content {
-        if let Some(Described { group, plural, .. }) = sight.world.resources.describe(key.resource).map(AsRef::as_ref) {
+        if let Some(Described { group, plural, .. }) = context.world.resources.describe(key.resource).map(AsRef::as_ref)
+        {
             *kinds.entry(format!("{plural}.{group}")).or_default() += 1;
         }
-        let held = sight.world.tree(key).filter(|_| key.resource != PODS);
+        let held = context.world.tree(key).filter(|_| key.resource != PODS);
         for finalizer in held.iter().flat_map(|tree| items(tree, "/metadata/finalizers")) {
             *finalizers.entry(finalizer.as_str().unwrap_or_default().to_owned()).or_default() += 1;
         }
@@ -143,7 +144,7 @@ fn conditions(sight: &Sight<'_>, content: &[&Key]) -> Vec<Value> {
     let told = |kind: &str, is_true: bool, reason: &str, message: &str| {
         let status = if is_true { "True" } else { "False" };
         json!({
-            "type": kind, "status": status, "lastTransitionTime": stamp(sight.now), "reason": reason, "message": message
+            "type": kind, "status": status, "lastTransitionTime": stamp(context.now), "reason": reason, "message": message
         })
     };
     vec![

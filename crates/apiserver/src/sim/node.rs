@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     action::Outcome,
     fields::{condition, items, seconds_later, stamp, stamp_micro, text, time},
-    machine::Sight,
+    machine::Context,
     resource::LEASES,
     world::Key,
 };
@@ -32,26 +32,26 @@ pub(super) const CONDITIONS: [(&str, &str, &str, &str); 4] = [
 ];
 
 /// Looks after a node.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    let mut tree = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    let mut tree = context.world.tree(context.key)?;
     let mut outcome = Outcome::default();
     if entry.deleting {
         return None;
     }
     if taint(&mut tree) {
-        outcome.update(sight.key, tree);
+        outcome.update(context.key, tree);
         return Some(outcome);
     }
     let reported = items(&tree, "/status/conditions").iter().filter_map(|c| time(c, "/lastHeartbeatTime")).max();
-    let next = reported.map_or(sight.now, |reported| seconds_later(reported, REPORT_SECONDS));
-    if next <= sight.now {
-        report(&mut tree, sight.now, &address(sight));
-        outcome.update_status(sight.key, tree);
+    let next = reported.map_or(context.now, |reported| seconds_later(reported, REPORT_SECONDS));
+    if next <= context.now {
+        report(&mut tree, context.now, &address(context));
+        outcome.update_status(context.key, tree);
         return Some(outcome);
     }
     outcome.again(next);
-    renew(sight, &tree, &mut outcome);
+    renew(context, &tree, &mut outcome);
     Some(outcome)
 }
 
@@ -73,8 +73,8 @@ fn taint(tree: &mut Value) -> bool {
     true
 }
 
-fn address(sight: &Sight<'_>) -> String {
-    let place = sight.world.nodes().position(|(key, ..)| key == sight.key).unwrap_or(0);
+fn address(context: &Context<'_>) -> String {
+    let place = context.world.nodes().position(|(key, ..)| key == context.key).unwrap_or(0);
     super::fields::address([172, 18, 0, 2], u32::try_from(place).unwrap_or(0)).to_string()
 }
 
@@ -147,26 +147,26 @@ pub(super) fn lease(node: &Value, now: Timestamp) -> Value {
     })
 }
 
-fn renew(sight: &Sight<'_>, node: &Value, outcome: &mut Outcome) {
+fn renew(context: &Context<'_>, node: &Value, outcome: &mut Outcome) {
     let namespace: Arc<str> = LEASE_NAMESPACE.into();
-    let key = Key { resource: LEASES, namespace: Arc::clone(&namespace), name: Arc::clone(&sight.key.name) };
-    let nodes = i64::try_from(sight.world.nodes().count()).unwrap_or(0);
+    let key = Key { resource: LEASES, namespace: Arc::clone(&namespace), name: Arc::clone(&context.key.name) };
+    let nodes = i64::try_from(context.world.nodes().count()).unwrap_or(0);
     let every = RENEWAL_SECONDS.max(nodes / RENEWALS_PER_SECOND);
-    let Some(mut present) = sight.world.tree(&key) else {
+    let Some(mut present) = context.world.tree(&key) else {
         let namespaces = Key { resource: super::resource::NAMESPACES, namespace: "".into(), name: namespace.clone() };
-        if sight.world.get(&namespaces).is_some() {
-            outcome.create(LEASES, &namespace, lease(node, sight.now));
+        if context.world.get(&namespaces).is_some() {
+            outcome.create(LEASES, &namespace, lease(node, context.now));
         }
-        outcome.again(seconds_later(sight.now, every));
+        outcome.again(seconds_later(context.now, every));
         return;
     };
     let renewed = time(&present, "/spec/renewTime").unwrap_or_default();
     let next = seconds_later(renewed, every);
-    if next > sight.now {
+    if next > context.now {
         outcome.again(next);
         return;
     }
-    outcome.again(seconds_later(sight.now, every));
-    present["spec"]["renewTime"] = stamp_micro(sight.now).into();
+    outcome.again(seconds_later(context.now, every));
+    present["spec"]["renewTime"] = stamp_micro(context.now).into();
     outcome.update(&key, present);
 }

@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use serde_json::{Value, json};
 
 use super::{
-    action::{Action, Happening, Outcome, Report},
+    action::{Action, Event, Outcome, Report},
     fields::{controller_reference, count, seconds_later, text},
     garbage::without_owners,
-    machine::Sight,
+    machine::Context,
     resource::{PODS, REPLICA_SETS},
     view::{Labels, PodPart, selects, selects_equal},
     world::{Entry, Key},
@@ -23,46 +23,46 @@ const BURST: usize = 500;
 pub(super) type Member<'a> = (&'a Key, &'a Entry, &'a PodPart);
 
 /// Looks after a replica set or a replication controller.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    let tree = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    let tree = context.world.tree(context.key)?;
     let mut outcome = Outcome::default();
-    let is_set = sight.key.resource == REPLICA_SETS;
+    let is_set = context.key.resource == REPLICA_SETS;
     let takes = |labels: &Labels| match is_set {
         true => selects(&tree["spec"]["selector"], labels),
         false => selects_equal(&tree["spec"]["selector"], labels),
     };
     if !entry.deleting {
-        claim(sight, entry, &tree, &takes, &mut outcome);
+        claim(context, entry, &tree, &takes, &mut outcome);
         if !outcome.is_idle() {
             return Some(outcome);
         }
     }
     let (active, ending): (Vec<Member<'_>>, Vec<Member<'_>>) =
-        members(sight, entry).filter(|(_, _, pod)| !pod.finished()).partition(|(_, pod, _)| !pod.deleting);
+        members(context, entry).filter(|(_, _, pod)| !pod.finished()).partition(|(_, pod, _)| !pod.deleting);
     if !entry.deleting {
         let wanted = usize::try_from(count(&tree, "/spec/replicas")).unwrap_or(0);
-        manage(sight, &tree, wanted, active.clone(), &mut outcome);
+        manage(context, &tree, wanted, active.clone(), &mut outcome);
         if !outcome.is_idle() {
             return Some(outcome);
         }
     }
-    status(sight, tree, &active, is_set.then_some(ending.len()), &mut outcome);
+    status(context, tree, &active, is_set.then_some(ending.len()), &mut outcome);
     Some(outcome)
 }
 
 /// The pods that an object manages.
-pub(super) fn members<'a>(sight: &Sight<'a>, entry: &Entry) -> impl Iterator<Item = Member<'a>> + use<'a> {
-    sight.world.managed(entry.uid, PODS).filter_map(|(key, entry)| Some((key, entry, entry.pod()?)))
+pub(super) fn members<'a>(context: &Context<'a>, entry: &Entry) -> impl Iterator<Item = Member<'a>> + use<'a> {
+    context.world.managed(entry.uid, PODS).filter_map(|(key, entry)| Some((key, entry, entry.pod()?)))
 }
 
 /// Takes pods that nobody manages, and lets go those that the selector takes no more.
-fn claim(sight: &Sight<'_>, entry: &Entry, tree: &Value, takes: &impl Fn(&Labels) -> bool, outcome: &mut Outcome) {
-    let own = members(sight, entry).filter(|(_, pod, _)| !takes(&pod.labels)).map(|(key, _, _)| (key, true));
-    let loose = sight.world.loose_in(&sight.key.namespace);
+fn claim(context: &Context<'_>, entry: &Entry, tree: &Value, takes: &impl Fn(&Labels) -> bool, outcome: &mut Outcome) {
+    let own = members(context, entry).filter(|(_, pod, _)| !takes(&pod.labels)).map(|(key, _, _)| (key, true));
+    let loose = context.world.loose_in(&context.key.namespace);
     let adopted = loose.filter(|(_, pod, part)| !pod.deleting && !part.finished() && takes(&pod.labels));
     for (key, releases) in own.chain(adopted.map(|(key, _, _)| (key, false))) {
-        let Some(mut object) = sight.world.tree(key) else { continue };
+        let Some(mut object) = context.world.tree(key) else { continue };
         if releases {
             outcome.update(key, without_owners(object, |uid| uid == entry.uid));
             continue;
@@ -77,24 +77,25 @@ fn claim(sight: &Sight<'_>, entry: &Entry, tree: &Value, takes: &impl Fn(&Labels
     }
 }
 
-fn manage(sight: &Sight<'_>, tree: &Value, wanted: usize, mut active: Vec<Member<'_>>, outcome: &mut Outcome) {
-    let by = by(sight);
+fn manage(context: &Context<'_>, tree: &Value, wanted: usize, mut active: Vec<Member<'_>>, outcome: &mut Outcome) {
+    let by = by(context);
     if active.len() < wanted {
         for _ in 0..(wanted - active.len()).min(BURST) {
-            let pod = pod_of(tree, &tree["spec"]["template"], json!({"generateName": format!("{}-", sight.key.name)}));
-            let report = made(sight.key, by, "SuccessfulCreate", "FailedCreate", "pod: ");
-            outcome.create_telling(PODS, &sight.key.namespace, pod, Some(report));
+            let pod =
+                pod_of(tree, &tree["spec"]["template"], json!({"generateName": format!("{}-", context.key.name)}));
+            let report = made(context.key, by, "SuccessfulCreate", "FailedCreate", "pod: ");
+            outcome.create_telling(PODS, &context.key.namespace, pod, Some(report));
         }
     } else if active.len() > wanted {
-        active.sort_by_key(|member| rank(sight, member));
+        active.sort_by_key(|member| rank(context, member));
         for (key, pod, _) in active.iter().take((active.len() - wanted).min(BURST)) {
-            outcome.actions.push(delete_pod(sight, key, pod, by));
+            outcome.actions.push(delete_pod(context, key, pod, by));
         }
     }
 }
 
-fn by(sight: &Sight<'_>) -> &'static str {
-    if sight.key.resource == REPLICA_SETS { "replicaset-controller" } else { "replication-controller" }
+fn by(context: &Context<'_>) -> &'static str {
+    if context.key.resource == REPLICA_SETS { "replicaset-controller" } else { "replication-controller" }
 }
 
 /// What to tell of a created object.
@@ -106,16 +107,16 @@ pub(super) fn made(
     what: &'static str,
 ) -> Report {
     Report {
-        done: Happening::normal(about, by, done, format!("Created {what}{{}}")),
-        failed: Happening::warning(about, by, failed, "Error creating: {}".to_owned()),
+        done: Event::normal(about, by, done, format!("Created {what}{{}}")),
+        failed: Event::warning(about, by, failed, "Error creating: {}".to_owned()),
     }
 }
 
 /// Deletes a pod, and tells of it.
-pub(super) fn delete_pod(sight: &Sight<'_>, key: &Key, pod: &Entry, by: &'static str) -> Action {
+pub(super) fn delete_pod(context: &Context<'_>, key: &Key, pod: &Entry, by: &'static str) -> Action {
     let report = Report {
-        done: Happening::normal(sight.key, by, "SuccessfulDelete", format!("Deleted pod: {}", key.name)),
-        failed: Happening::warning(sight.key, by, "FailedDelete", "Error deleting: {}".to_owned()),
+        done: Event::normal(context.key, by, "SuccessfulDelete", format!("Deleted pod: {}", key.name)),
+        failed: Event::warning(context.key, by, "FailedDelete", "Error deleting: {}".to_owned()),
     };
     Action::Delete { key: key.clone(), uid: pod.uid, propagation: None, grace: None, report: Some(report) }
 }
@@ -134,10 +135,10 @@ pub(super) fn pod_of(owner: &Value, template: &Value, name: Value) -> Value {
 }
 
 /// Which pods go first: those without a node, pending, not ready, on crowded nodes, young.
-fn rank(sight: &Sight<'_>, member: &Member<'_>) -> impl Ord + use<> {
+fn rank(context: &Context<'_>, member: &Member<'_>) -> impl Ord + use<> {
     let (key, entry, pod) = member;
     let beside = pod.node.as_ref().map_or(0, |node| {
-        let others = sight.world.pods_on(node).filter(|(_, other)| {
+        let others = context.world.pods_on(node).filter(|(_, other)| {
             other.controller().map(|c| c.uid) == entry.controller().map(|c| c.uid) && !other.deleting
         });
         others.count()
@@ -146,15 +147,15 @@ fn rank(sight: &Sight<'_>, member: &Member<'_>) -> impl Ord + use<> {
     (pod.node.is_some(), pod.phase, pod.ready, Reverse(beside), Reverse(since), Reverse(entry.created), (*key).clone())
 }
 
-fn status(sight: &Sight<'_>, mut tree: Value, active: &[Member<'_>], ending: Option<usize>, outcome: &mut Outcome) {
+fn status(context: &Context<'_>, mut tree: Value, active: &[Member<'_>], ending: Option<usize>, outcome: &mut Outcome) {
     let delay = count(&tree, "/spec/minReadySeconds");
-    let available = |pod: &PodPart| pod.ready && pod.ready_since + delay <= sight.now.as_second();
+    let available = |pod: &PodPart| pod.ready && pod.ready_since + delay <= context.now.as_second();
     let labels = tree["spec"]["template"]["metadata"]["labels"].clone();
     let full = active.iter().filter(|(_, pod, _)| labels.is_null() || selects_equal(&labels, &pod.labels)).count();
     let ready = active.iter().filter(|(_, _, pod)| pod.ready).count();
     let available_count = active.iter().filter(|(_, _, pod)| available(pod)).count();
     for (_, _, pod) in active.iter().filter(|(_, _, pod)| pod.ready && !available(pod)) {
-        outcome.again(seconds_later(sight.now, (pod.ready_since + delay - sight.now.as_second()).max(1)));
+        outcome.again(seconds_later(context.now, (pod.ready_since + delay - context.now.as_second()).max(1)));
     }
     let mut status = json!({"replicas": active.len()});
     // As Go leaves out what is 0.
@@ -171,6 +172,6 @@ fn status(sight: &Sight<'_>, mut tree: Value, active: &[Member<'_>], ending: Opt
     }
     if status != tree["status"] && !text(&tree, "/metadata/name").is_empty() {
         tree["status"] = status;
-        outcome.update_status(sight.key, tree);
+        outcome.update_status(context.key, tree);
     }
 }

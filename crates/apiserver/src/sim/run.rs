@@ -91,7 +91,7 @@ impl Sim {
         while !stop.is_cancelled() {
             let live = Box::pin(self.live());
             let Some(failed) = stop.run_until_cancelled(live).await else { return };
-            tracing::warn!(error = %failed, "the simulation begins anew");
+            tracing::warn!(error = %failed, "the simulation restarts");
             let _cancelled = stop.run_until_cancelled(tokio::time::sleep(RETRY)).await;
         }
     }

@@ -7,9 +7,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 
 use super::{
-    action::{Action, Happening, Outcome},
+    action::{Action, Event, Outcome},
     fields::{condition, items, remove_condition, seconds_later, stamp, text},
-    machine::Sight,
+    machine::Context,
     names::{hash, mixed},
     resource::CLAIMS,
     view::{NodePart, PodPart},
@@ -35,39 +35,39 @@ impl Misfit {
 }
 
 /// Looks for a node for a pod.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
     let pod = entry.pod()?;
     if pod.node.is_some() || entry.deleting || pod.finished() {
         return None;
     }
-    let tree = sight.world.tree(sight.key)?;
+    let tree = context.world.tree(context.key)?;
     let scheduler = text(&tree, "/spec/schedulerName");
     if !matches!(scheduler, "" | BY) || !items(&tree, "/spec/schedulingGates").is_empty() {
         return None;
     }
     let mut outcome = Outcome::default();
-    match place(sight, &tree, entry, pod) {
+    match place(context, &tree, entry, pod) {
         Ok(node) => {
-            outcome.actions.push(Action::Bind { key: sight.key.clone(), node: Arc::clone(&node), uid: entry.uid });
-            let Key { namespace, name, .. } = sight.key;
+            outcome.actions.push(Action::Bind { key: context.key.clone(), node: Arc::clone(&node), uid: entry.uid });
+            let Key { namespace, name, .. } = context.key;
             let message = format!("Successfully assigned {namespace}/{name} to {node}");
-            outcome.tell(Happening::normal(sight.key, BY, "Scheduled", message));
+            outcome.tell(Event::normal(context.key, BY, "Scheduled", message));
         }
-        Err(why) => unschedulable(sight, tree, &why, &mut outcome),
+        Err(why) => unschedulable(context, tree, &why, &mut outcome),
     }
     Some(outcome)
 }
 
-fn unschedulable(sight: &Sight<'_>, mut tree: Value, why: &str, outcome: &mut Outcome) {
-    outcome.again(seconds_later(sight.now, RETRY_SECONDS));
+fn unschedulable(context: &Context<'_>, mut tree: Value, why: &str, outcome: &mut Outcome) {
+    outcome.again(seconds_later(context.now, RETRY_SECONDS));
     let mut conditions = items(&tree, "/status/conditions").to_vec();
     let before = condition(&conditions, "PodScheduled").cloned().unwrap_or_default();
     if before["message"] == why {
         return;
     }
     let since =
-        if before["status"] == "False" { before["lastTransitionTime"].clone() } else { stamp(sight.now).into() };
+        if before["status"] == "False" { before["lastTransitionTime"].clone() } else { stamp(context.now).into() };
     remove_condition(&mut conditions, "PodScheduled");
     let mut condition = json!({
         "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": since,
@@ -78,39 +78,39 @@ fn unschedulable(sight: &Sight<'_>, mut tree: Value, why: &str, outcome: &mut Ou
     }
     conditions.push(condition);
     tree["status"]["conditions"] = conditions.into();
-    outcome.update_status(sight.key, tree);
-    outcome.tell(Happening::warning(sight.key, BY, "FailedScheduling", why.to_owned()));
+    outcome.update_status(context.key, tree);
+    outcome.tell(Event::warning(context.key, BY, "FailedScheduling", why.to_owned()));
 }
 
 /// The node for a pod, or why there is none.
-fn place(sight: &Sight<'_>, tree: &Value, entry: &Entry, pod: &PodPart) -> Result<Arc<str>, String> {
-    let total = sight.world.nodes().count();
+fn place(context: &Context<'_>, tree: &Value, entry: &Entry, pod: &PodPart) -> Result<Arc<str>, String> {
+    let total = context.world.nodes().count();
     if total == 0 {
         return Err("no nodes available to schedule pods".to_owned());
     }
-    if let Some(claim) = missing_claim(sight, tree) {
+    if let Some(claim) = missing_claim(context, tree) {
         return Err(format!("0/{total} nodes are available: {claim}. {}", after_word(total, total)));
     }
     let asked = NodeRequirements::of(&tree["spec"]);
     let own = entry.controller().map(|controller| controller.uid);
     let mut best: Option<(i64, u64, Arc<str>)> = None;
     let (mut reasons, mut lasting) = (BTreeMap::<&str, usize>::new(), 0);
-    for (key, node_entry, node) in sight.world.nodes() {
-        if let Some(misfit) = misfit(sight, (tree, &asked, pod), (key, node_entry, node)) {
+    for (key, node_entry, node) in context.world.nodes() {
+        if let Some(misfit) = misfit(context, (tree, &asked, pod), (key, node_entry, node)) {
             misfit.reasons.into_iter().for_each(|reason| *reasons.entry(reason).or_default() += 1);
             lasting += usize::from(misfit.lasting);
             continue;
         }
-        let load = sight.world.load_of(&key.name);
+        let load = context.world.load_of(&key.name);
         let filled = |used: i64, of: i64| (used * 100).checked_div(of).unwrap_or(100);
         let mut score = -filled(load.cpu + pod.cpu, node.cpu) - filled(load.memory + pod.memory, node.memory);
         // Pods of one owner lie apart.
         if own.is_some() {
-            let alike = sight.world.pods_on(&key.name);
+            let alike = context.world.pods_on(&key.name);
             let alike = alike.filter(|(_, other)| other.controller().map(|controller| controller.uid) == own).count();
             score -= 100 * i64::try_from(alike).unwrap_or(0);
         }
-        let chance = mixed(hash(&sight.settings.seed.to_be_bytes()), sight.key.name.as_bytes());
+        let chance = mixed(hash(&context.settings.seed.to_be_bytes()), context.key.name.as_bytes());
         let chance = mixed(chance, key.name.as_bytes());
         if best.as_ref().is_none_or(|(other, luck, _)| (*other, *luck) < (score, chance)) {
             best = Some((score, chance, Arc::clone(&key.name)));
@@ -137,13 +137,13 @@ fn after_word(total: usize, lasting: usize) -> String {
     format!("no new claims to deallocate, preemption: 0/{total} nodes are available: {parts}.")
 }
 
-fn missing_claim(sight: &Sight<'_>, tree: &Value) -> Option<String> {
+fn missing_claim(context: &Context<'_>, tree: &Value) -> Option<String> {
     let volumes = items(tree, "/spec/volumes").iter();
     let mut claims =
         volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).filter(|name| !name.is_empty());
     claims.find_map(|name| {
-        let key = Key { resource: CLAIMS, namespace: Arc::clone(&sight.key.namespace), name: name.into() };
-        let Some(claim) = sight.world.tree(&key) else {
+        let key = Key { resource: CLAIMS, namespace: Arc::clone(&context.key.namespace), name: name.into() };
+        let Some(claim) = context.world.tree(&key) else {
             return Some(format!("persistentvolumeclaim \"{name}\" not found"));
         };
         (text(&claim, "/status/phase") != "Bound")
@@ -152,7 +152,7 @@ fn missing_claim(sight: &Sight<'_>, tree: &Value) -> Option<String> {
 }
 
 fn misfit(
-    sight: &Sight<'_>,
+    context: &Context<'_>,
     (tree, asked, pod): (&Value, &NodeRequirements, &PodPart),
     (key, entry, node): (&Key, &Entry, &NodePart),
 ) -> Option<Misfit> {
@@ -170,7 +170,7 @@ fn misfit(
     if !asked.select(&key.name, |name| entry.label(name)) {
         return Some(Misfit::lasting("node(s) didn't match Pod's node affinity/selector"));
     }
-    let load = sight.world.load_of(&key.name);
+    let load = context.world.load_of(&key.name);
     let wants = [
         ("Insufficient cpu", pod.cpu, load.cpu, node.cpu),
         ("Insufficient memory", pod.memory, load.memory, node.memory),
@@ -184,10 +184,9 @@ fn misfit(
     let repelled = items(tree, "/spec/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution");
     let repels = repelled.iter().filter(|term| text(term, "/topologyKey") == "kubernetes.io/hostname").any(|term| {
         let selector = ObjectSelector::of(&term["labelSelector"]).unwrap_or_default();
-        sight
-            .world
-            .pods_on(&key.name)
-            .any(|(other, entry)| other.namespace == sight.key.namespace && selector.matches(|name| entry.label(name)))
+        context.world.pods_on(&key.name).any(|(other, entry)| {
+            other.namespace == context.key.namespace && selector.matches(|name| entry.label(name))
+        })
     });
     repels.then(|| Misfit { reasons: vec!["node(s) didn't match pod anti-affinity rules"], lasting: false })
 }

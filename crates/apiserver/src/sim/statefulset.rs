@@ -7,10 +7,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    action::{Action, Happening, Outcome},
+    action::{Action, Event, Outcome},
     daemonset::revisions,
     fields::{controller_reference, count, items, number, seconds_later, text},
-    machine::Sight,
+    machine::Context,
     names::template_hash,
     replicaset::{Member, delete_pod, made, members, pod_of},
     resource::{CLAIMS, CONTROLLER_REVISIONS, DAEMON_SETS, PODS},
@@ -23,7 +23,7 @@ const BY: &str = "statefulset-controller";
 
 /// A stateful set at work.
 struct Row<'a> {
-    sight: &'a Sight<'a>,
+    context: &'a Context<'a>,
     tree: &'a Value,
     /// The revision of new pods.
     update: String,
@@ -36,9 +36,9 @@ struct Row<'a> {
 }
 
 /// Looks after a stateful set.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
-    let tree = sight.world.tree(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
+    let tree = context.world.tree(context.key)?;
     if entry.deleting {
         return None;
     }
@@ -47,14 +47,14 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
         number(&tree, "/status/collisionCount").filter(|collisions| *collisions > 0),
     );
     let mut outcome = Outcome::default();
-    if revise(sight, entry, &tree, &hash, &mut outcome) {
+    if revise(context, entry, &tree, &hash, &mut outcome) {
         return Some(outcome);
     }
-    let update = format!("{}-{hash}", sight.key.name);
+    let update = format!("{}-{hash}", context.key.name);
     let current = text(&tree, "/status/currentRevision");
     let current = if current.is_empty() { update.clone() } else { current.to_owned() };
-    let prefix = format!("{}-", sight.key.name);
-    let numbered = members(sight, entry).filter_map(|member| {
+    let prefix = format!("{}-", context.key.name);
+    let numbered = members(context, entry).filter_map(|member| {
         let ordinal = member.0.name.strip_prefix(&prefix)?.parse::<i64>().ok()?;
         Some((ordinal, member))
     });
@@ -62,10 +62,10 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
     pods.sort_by_key(|(ordinal, _)| *ordinal);
     let first = count(&tree, "/spec/ordinals/start");
     let wanted = number(&tree, "/spec/replicas").unwrap_or(1);
-    let mut row = Row { sight, tree: &tree, update, current, first, wanted, pods, outcome };
+    let mut row = Row { context, tree: &tree, update, current, first, wanted, pods, outcome };
     row.run();
     let Row { mut outcome, update, current, pods, .. } = row;
-    status(sight, &tree, &update, &current, &pods, &mut outcome);
+    status(context, &tree, &update, &current, &pods, &mut outcome);
     Some(outcome)
 }
 
@@ -83,12 +83,12 @@ impl Row<'_> {
                 return;
             };
             if part.finished() && !entry.deleting {
-                self.outcome.actions.push(delete_pod(self.sight, key, entry, BY));
+                self.outcome.actions.push(delete_pod(self.context, key, entry, BY));
                 return;
             }
-            let available = part.ready && part.ready_since + delay <= self.sight.now.as_second();
+            let available = part.ready && part.ready_since + delay <= self.context.now.as_second();
             if part.ready && !available {
-                self.outcome.again(seconds_later(self.sight.now, 1));
+                self.outcome.again(seconds_later(self.context.now, 1));
             }
             if !is_parallel && (entry.deleting || !available) {
                 return;
@@ -137,19 +137,19 @@ impl Row<'_> {
     }
 
     fn delete(&mut self, key: &Key, entry: &Entry) {
-        let Action::Delete { key, uid, propagation, grace, report } = delete_pod(self.sight, key, entry, BY) else {
+        let Action::Delete { key, uid, propagation, grace, report } = delete_pod(self.context, key, entry, BY) else {
             return;
         };
         let mut report = report;
         if let Some(report) = &mut report {
             let pod = &key.name;
-            report.done.message = format!("Delete Pod {pod} in StatefulSet {} successful", self.sight.key.name);
+            report.done.message = format!("Delete Pod {pod} in StatefulSet {} successful", self.context.key.name);
         }
         self.outcome.actions.push(Action::Delete { key, uid, propagation, grace, report });
     }
 
     fn create(&mut self, ordinal: i64) {
-        let set = &self.sight.key.name;
+        let set = &self.context.key.name;
         let name = format!("{set}-{ordinal}");
         let mut pod = pod_of(self.tree, &self.tree["spec"]["template"], json!({"name": name}));
         let partition = count(self.tree, "/spec/updateStrategy/rollingUpdate/partition");
@@ -176,15 +176,15 @@ impl Row<'_> {
         if !volumes.is_empty() {
             pod["spec"]["volumes"] = volumes.into();
         }
-        let mut report = made(self.sight.key, BY, "SuccessfulCreate", "FailedCreate", "pod: ");
+        let mut report = made(self.context.key, BY, "SuccessfulCreate", "FailedCreate", "pod: ");
         report.done.message = format!("Create Pod {name} in StatefulSet {set} successful");
-        self.outcome.create_telling(PODS, &self.sight.key.namespace, pod, Some(report));
+        self.outcome.create_telling(PODS, &self.context.key.namespace, pod, Some(report));
     }
 
     fn claim(&mut self, template: &Value, claim: &str, pod: &str) {
-        let namespace = &self.sight.key.namespace;
+        let namespace = &self.context.key.namespace;
         let key = Key { resource: CLAIMS, namespace: Arc::clone(namespace), name: claim.into() };
-        if self.sight.world.get(&key).is_some() {
+        if self.context.world.get(&key).is_some() {
             return;
         }
         let mut object = template.clone();
@@ -197,14 +197,14 @@ impl Row<'_> {
             object.shift_remove("status");
         }
         self.outcome.create(CLAIMS, namespace, object);
-        let set = &self.sight.key.name;
+        let set = &self.context.key.name;
         let message = format!("Create Claim {claim} Pod {pod} in StatefulSet {set} success");
-        self.outcome.tell(Happening::normal(self.sight.key, BY, "SuccessfulCreate", message));
+        self.outcome.tell(Event::normal(self.context.key, BY, "SuccessfulCreate", message));
     }
 }
 
 fn status(
-    sight: &Sight<'_>,
+    context: &Context<'_>,
     tree: &Value,
     update: &str,
     current: &str,
@@ -214,7 +214,7 @@ fn status(
     let delay = count(tree, "/spec/minReadySeconds");
     let alive = || pods.iter().map(|(_, member)| member).filter(|(_, _, part)| !part.finished());
     let ready = alive().filter(|(_, _, part)| part.ready);
-    let available = ready.clone().filter(|(_, _, part)| part.ready_since + delay <= sight.now.as_second()).count();
+    let available = ready.clone().filter(|(_, _, part)| part.ready_since + delay <= context.now.as_second()).count();
     let of = |revision: &str| alive().filter(|(_, pod, _)| !pod.deleting && pod.label(HASH) == Some(revision)).count();
     let wanted = usize::try_from(number(tree, "/spec/replicas").unwrap_or(1)).unwrap_or(0);
     let (updated, ready, total) = (of(update), ready.count(), alive().count());
@@ -233,56 +233,56 @@ fn status(
     if status != tree["status"] {
         let mut tree = tree.clone();
         tree["status"] = status;
-        outcome.update_status(sight.key, tree);
+        outcome.update_status(context.key, tree);
     }
 }
 
 /// Sees to the revision of the present template. Answers whether it must be written first.
-pub(super) fn revise(sight: &Sight<'_>, entry: &Entry, tree: &Value, hash: &str, outcome: &mut Outcome) -> bool {
-    let name = format!("{}-{hash}", sight.key.name);
-    let present = revisions(sight, entry);
-    let highest = present.iter().filter_map(|(key, _)| sight.world.tree(key)).map(|r| count(&r, "/revision")).max();
+pub(super) fn revise(context: &Context<'_>, entry: &Entry, tree: &Value, hash: &str, outcome: &mut Outcome) -> bool {
+    let name = format!("{}-{hash}", context.key.name);
+    let present = revisions(context, entry);
+    let highest = present.iter().filter_map(|(key, _)| context.world.tree(key)).map(|r| count(&r, "/revision")).max();
     let highest = highest.unwrap_or(0);
     if let Some((key, _)) = present.iter().find(|(key, _)| *key.name == *name) {
-        let Some(mut revision) = sight.world.tree(key) else { return false };
+        let Some(mut revision) = context.world.tree(key) else { return false };
         // A rollback makes an old revision the newest.
         if count(&revision, "/revision") < highest {
             revision["revision"] = (highest + 1).into();
             outcome.update(key, revision);
             return true;
         }
-        return trim(sight, tree, &present, outcome);
+        return trim(context, tree, &present, outcome);
     }
     let mut labels = tree["spec"]["template"]["metadata"]["labels"].clone();
     if !labels.is_object() {
         labels = json!({});
     }
-    let is_daemon = sight.key.resource == DAEMON_SETS;
+    let is_daemon = context.key.resource == DAEMON_SETS;
     labels[if is_daemon { HASH } else { "controller.kubernetes.io/hash" }] = hash.into();
     let mut template = tree["spec"]["template"].clone();
     template["$patch"] = "replace".into();
     let revision = json!({
         "kind": "ControllerRevision", "apiVersion": "apps/v1",
         "metadata": {
-            "name": name, "namespace": *sight.key.namespace, "labels": labels,
+            "name": name, "namespace": *context.key.namespace, "labels": labels,
             "ownerReferences": [controller_reference(tree)],
         },
         "data": {"spec": {"template": template}},
         "revision": highest + 1,
     });
-    outcome.create(CONTROLLER_REVISIONS, &sight.key.namespace, revision);
+    outcome.create(CONTROLLER_REVISIONS, &context.key.namespace, revision);
     true
 }
 
 /// Revisions that no pod is of go, but for some.
-fn trim(sight: &Sight<'_>, tree: &Value, present: &[(&Key, &Entry)], outcome: &mut Outcome) -> bool {
+fn trim(context: &Context<'_>, tree: &Value, present: &[(&Key, &Entry)], outcome: &mut Outcome) -> bool {
     let limit = usize::try_from(number(tree, "/spec/revisionHistoryLimit").unwrap_or(10)).unwrap_or(0);
     if present.len() <= limit + 2 {
         return false;
     }
     let mut by_age: Vec<(i64, &(&Key, &Entry))> = present
         .iter()
-        .filter_map(|revision| Some((count(&sight.world.tree(revision.0)?, "/revision"), revision)))
+        .filter_map(|revision| Some((count(&context.world.tree(revision.0)?, "/revision"), revision)))
         .collect();
     by_age.sort_by_key(|(revision, _)| *revision);
     let surplus = present.len() - limit - 2;

@@ -5,10 +5,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    action::{Happening, Outcome},
+    action::{Event, Outcome},
     fields::{annotate, annotation, items, text},
     garbage::without_finalizer,
-    machine::Sight,
+    machine::Context,
     resource::{CLAIMS, STORAGE_CLASSES, VOLUMES},
     world::Key,
 };
@@ -18,12 +18,12 @@ const BY: &str = "persistentvolume-controller";
 const BOUND: &str = "pv.kubernetes.io/bind-completed";
 
 /// Looks after a claim.
-pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
+pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
     if entry.deleting {
-        return unprotect(sight, "kubernetes.io/pvc-protection", is_used(sight));
+        return unprotect(context, "kubernetes.io/pvc-protection", is_used(context));
     }
-    let mut tree = sight.world.tree(sight.key)?;
+    let mut tree = context.world.tree(context.key)?;
     let mut outcome = Outcome::default();
     if text(&tree, "/status/phase") == "Bound" {
         return None;
@@ -34,14 +34,14 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
         name => name.to_owned(),
     };
     let key = Key { resource: VOLUMES, namespace: "".into(), name: name.as_str().into() };
-    let Some(class) = class(sight, &tree) else {
+    let Some(class) = class(context, &tree) else {
         let message = "no persistent volumes available for this claim and no storage class is set".to_owned();
         if text(&tree, "/spec/storageClassName").is_empty() && text(&tree, "/spec/volumeName").is_empty() {
-            outcome.tell(Happening::normal(sight.key, BY, "FailedBinding", message));
+            outcome.tell(Event::normal(context.key, BY, "FailedBinding", message));
         } else {
             let class = text(&tree, "/spec/storageClassName");
             let message = format!("storageclass.storage.k8s.io \"{class}\" not found");
-            outcome.tell(Happening::warning(sight.key, BY, "ProvisioningFailed", message));
+            outcome.tell(Event::warning(context.key, BY, "ProvisioningFailed", message));
         }
         return Some(outcome);
     };
@@ -51,20 +51,20 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
         annotate(&mut tree, "pv.kubernetes.io/bound-by-controller", "yes");
         annotate(&mut tree, "volume.beta.kubernetes.io/storage-provisioner", provisioner);
         annotate(&mut tree, "volume.kubernetes.io/storage-provisioner", provisioner);
-        if sight.world.get(&key).is_none() {
+        if context.world.get(&key).is_none() {
             outcome.create(VOLUMES, &key.namespace, volume(&tree, &class, &name));
             let message = format!("Successfully provisioned volume {name}");
             let by = "kubefold.io/provisioner";
-            outcome.tell(Happening::normal(sight.key, by, "ProvisioningSucceeded", message));
+            outcome.tell(Event::normal(context.key, by, "ProvisioningSucceeded", message));
         }
         tree["spec"]["volumeName"] = name.into();
         if text(&tree, "/spec/storageClassName").is_empty() {
             tree["spec"]["storageClassName"] = class["metadata"]["name"].clone();
         }
-        outcome.update(sight.key, tree);
+        outcome.update(context.key, tree);
         return Some(outcome);
     }
-    let Some(mut volume) = sight.world.tree(&key) else { return Some(outcome) };
+    let Some(mut volume) = context.world.tree(&key) else { return Some(outcome) };
     if annotation(&tree, BOUND) == "yes" || volume["spec"]["claimRef"]["uid"] == uid {
         if text(&volume, "/status/phase") != "Bound" {
             volume["status"] = json!({"phase": "Bound"});
@@ -75,17 +75,17 @@ pub(super) fn look(sight: &Sight<'_>) -> Option<Outcome> {
             "accessModes": tree["spec"]["accessModes"],
             "capacity": {"storage": volume["spec"]["capacity"]["storage"]},
         });
-        outcome.update_status(sight.key, tree);
+        outcome.update_status(context.key, tree);
     } else if volume["spec"]["claimRef"].is_null() {
-        volume["spec"]["claimRef"] = reference(sight.key, &tree);
+        volume["spec"]["claimRef"] = reference(context.key, &tree);
         outcome.update(&key, volume);
     }
     Some(outcome)
 }
 
 /// The storage class of a claim: its own, or the one for all.
-fn class(sight: &Sight<'_>, claim: &Value) -> Option<Value> {
-    let mut classes = sight.world.all(STORAGE_CLASSES).filter_map(|(key, _)| sight.world.tree(key));
+fn class(context: &Context<'_>, claim: &Value) -> Option<Value> {
+    let mut classes = context.world.all(STORAGE_CLASSES).filter_map(|(key, _)| context.world.tree(key));
     match claim["spec"]["storageClassName"].as_str() {
         Some(name) => classes.find(|class| class["metadata"]["name"] == name),
         None => classes.find(|class| annotation(class, DEFAULT_CLASS) == "true"),
@@ -123,45 +123,45 @@ pub(super) fn volume(claim: &Value, class: &Value, name: &str) -> Value {
 }
 
 /// Says whether a pod that has not ended uses the claim.
-fn is_used(sight: &Sight<'_>) -> bool {
-    let name = format!("\"claimName\":\"{}\"", sight.key.name);
-    sight
+fn is_used(context: &Context<'_>) -> bool {
+    let name = format!("\"claimName\":\"{}\"", context.key.name);
+    context
         .world
-        .pods_in(&sight.key.namespace)
+        .pods_in(&context.key.namespace)
         .any(|(_, entry, pod)| !pod.finished() && memchr::memmem::find(&entry.body, name.as_bytes()).is_some())
 }
 
 /// Lets it go when nobody uses it.
-fn unprotect(sight: &Sight<'_>, finalizer: &str, used: bool) -> Option<Outcome> {
-    let tree = sight.world.tree(sight.key)?;
+fn unprotect(context: &Context<'_>, finalizer: &str, used: bool) -> Option<Outcome> {
+    let tree = context.world.tree(context.key)?;
     if used || !items(&tree, "/metadata/finalizers").iter().any(|present| present == finalizer) {
         return None;
     }
     let mut outcome = Outcome::default();
-    outcome.update(sight.key, without_finalizer(tree, finalizer));
+    outcome.update(context.key, without_finalizer(tree, finalizer));
     Some(outcome)
 }
 
 /// The volumes of a claim that is gone, as its class wants it.
-pub(super) fn release(sight: &Sight<'_>) -> Option<Outcome> {
-    let entry = sight.world.get(sight.key)?;
+pub(super) fn release(context: &Context<'_>) -> Option<Outcome> {
+    let entry = context.world.get(context.key)?;
     if entry.deleting {
-        return unprotect(sight, "kubernetes.io/pv-protection", false);
+        return unprotect(context, "kubernetes.io/pv-protection", false);
     }
-    let mut tree = sight.world.tree(sight.key)?;
+    let mut tree = context.world.tree(context.key)?;
     let reference = &tree["spec"]["claimRef"];
     let namespace = text(reference, "/namespace").into();
     let claim = Key { resource: CLAIMS, namespace, name: text(reference, "/name").into() };
     let uid = super::view::Uid::of(text(reference, "/uid"));
-    if reference["uid"].is_null() || sight.world.get(&claim).is_some_and(|claim| claim.uid == uid) {
+    if reference["uid"].is_null() || context.world.get(&claim).is_some_and(|claim| claim.uid == uid) {
         return None;
     }
     let mut outcome = Outcome::default();
     if text(&tree, "/spec/persistentVolumeReclaimPolicy") == "Delete" {
-        outcome.delete(sight.key, entry.uid, None);
+        outcome.delete(context.key, entry.uid, None);
     } else if text(&tree, "/status/phase") != "Released" {
         tree["status"] = json!({"phase": "Released"});
-        outcome.update_status(sight.key, tree);
+        outcome.update_status(context.key, tree);
     }
     Some(outcome)
 }

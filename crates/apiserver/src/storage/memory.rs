@@ -1,7 +1,7 @@
 //! A storage in memory: an ordered persistent map, and a bounded log of changes.
 //!
 //! A snapshot of the map costs nothing, so nobody reads under a lock. A watch is a place in the log: a slow watcher holds
-//! nobody up, it is told that what it wants has been compacted. What was before is had by taking changes back.
+//! no other up; it gets an error that its revision was compacted. An earlier state is rebuilt by undoing changes.
 
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 

@@ -144,7 +144,7 @@ impl Metric<'_> {
             [&mut self.resource, &mut self.container_resource, &mut self.pods, &mut self.object, &mut self.external];
         for (at, source) in sources.into_iter().enumerate() {
             let Some(source) = source else { continue };
-            // Only an object's own average bears its plain name, in its specification and its status.
+            // Only an object's own average has its plain name, in its specification and its status.
             let average = source.average_value.take().filter(|_| at == 3);
             source.target = Amount {
                 average_utilization: source.target_average_utilization,

@@ -1,6 +1,6 @@
 //! The printers of a kube-apiserver's own kinds, one function a kind.
 //!
-//! Source: kubernetes `pkg/printers/internalversion/printers.go`, whose functions bear the same names.
+//! Source: kubernetes `pkg/printers/internalversion/printers.go`, whose functions have the same names.
 
 mod access;
 mod autoscaling;

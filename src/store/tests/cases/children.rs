@@ -24,9 +24,9 @@ fn what_the_controllers_of_one_placed_object_make_under_one_name_is_one_object()
     assert_eq!(shown["metadata"]["annotations"]["kubefold.io/clusters"], "west,east");
     assert!(!shown.to_string().contains("kubefold.io/placement"), "{shown}");
     // The other part is no difference, and what lacks one is none either.
-    assert!(fleet.stores[REPLICA_SETS].remarks("a/web-1").is_empty());
+    assert!(fleet.stores[REPLICA_SETS].notices("a/web-1").is_empty());
     fleet.gone(WEST, &child(WEST, 21, &order));
-    assert!(fleet.stores[REPLICA_SETS].remarks("a/web-1").is_empty());
+    assert!(fleet.stores[REPLICA_SETS].notices("a/web-1").is_empty());
     assert_eq!(fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"], uid);
     // A controller makes one again while the other lives: the same. After the last: another.
     fleet.is(WEST, &Doc { uid: "again".into(), ..child(WEST, 22, &order) });
@@ -72,7 +72,7 @@ fn a_child_is_one_by_its_own_word_and_its_controllers() {
         fleet.news(REPLICA_SETS),
         ["ADDED a/web-1", "DELETED a/web-1@east", "DELETED a/web-1", "ADDED a/web-1@east"]
     );
-    // Where names are plain everything bears its own.
+    // Where names are plain everything has its own.
     let fleet = Fleet::named(Names::Plain, 1);
     fleet.is(EAST, &child(EAST, 20, &[EAST]));
     assert_eq!(fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"], "rs-0");

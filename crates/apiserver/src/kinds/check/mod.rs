@@ -1,6 +1,6 @@
 //! What is wrong with an object, beyond what its schema says.
 //!
-//! Source: kubernetes `pkg/apis/*/validation/validation.go`. `docs/embedded.md` lists what is not checked.
+//! Source: kubernetes `pkg/apis/*/validation/validation.go`. `docs/embedded-kinds.md` lists what is not validated.
 
 mod address;
 pub(super) mod core;

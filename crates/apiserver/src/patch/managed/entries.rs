@@ -21,7 +21,7 @@ pub(crate) enum Operation {
 pub(crate) struct Owner {
     /// The name that the client gave.
     pub(crate) manager: String,
-    /// How.
+    /// `Apply` or `Update`.
     pub(crate) operation: Operation,
     /// Empty for applies.
     pub(crate) api_version: String,

@@ -54,8 +54,8 @@ impl Rollout<'_> {
 
     fn has_old_pods(&self) -> bool {
         self.old.iter().any(|set| {
-            let entry = self.sight.world.get(&set.key);
-            let mut pods = entry.into_iter().flat_map(|entry| members(self.sight, entry));
+            let entry = self.context.world.get(&set.key);
+            let mut pods = entry.into_iter().flat_map(|entry| members(self.context, entry));
             set.has("replicas") > 0 || pods.any(|(_, _, pod)| !pod.finished())
         })
     }

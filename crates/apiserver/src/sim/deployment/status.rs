@@ -42,9 +42,9 @@ impl Rollout<'_> {
         if self.has_deadline() && !is_settled {
             let subject = match &self.new {
                 Some(new) => format!("ReplicaSet \"{}\"", new.key.name),
-                None => format!("Deployment \"{}\"", self.sight.key.name),
+                None => format!("Deployment \"{}\"", self.context.key.name),
             };
-            let now = stamp(self.sight.now);
+            let now = stamp(self.context.now);
             let told = |status: &str, reason: &str, message: String| {
                 json!({
                     "type": "Progressing", "status": status, "lastUpdateTime": now, "lastTransitionTime": now,
@@ -74,7 +74,7 @@ impl Rollout<'_> {
         if status != self.tree["status"] {
             let mut tree = self.tree.clone();
             tree["status"] = status;
-            self.outcome.update_status(self.sight.key, tree);
+            self.outcome.update_status(self.context.key, tree);
             return;
         }
         // Nothing happens: the time for it may run out.
@@ -84,7 +84,7 @@ impl Rollout<'_> {
         });
         let deadline = number(&self.tree, "/spec/progressDeadlineSeconds").unwrap_or(600);
         if let Some(updated) = waits.and_then(|progressing| time(progressing, "/lastUpdateTime")) {
-            self.outcome.again(seconds_later(updated, deadline + 1).max(seconds_later(self.sight.now, 1)));
+            self.outcome.again(seconds_later(updated, deadline + 1).max(seconds_later(self.context.now, 1)));
         }
     }
 
@@ -105,7 +105,7 @@ impl Rollout<'_> {
             "ProgressDeadlineExceeded" => true,
             _ => {
                 let deadline = number(&self.tree, "/spec/progressDeadlineSeconds").unwrap_or(600);
-                time(progressing, "/lastUpdateTime").is_some_and(|at| seconds_later(at, deadline) < self.sight.now)
+                time(progressing, "/lastUpdateTime").is_some_and(|at| seconds_later(at, deadline) < self.context.now)
             }
         }
     }
@@ -130,7 +130,7 @@ impl Rollout<'_> {
             status["collisionCount"] = collisions.clone();
         }
         let mut conditions = items(&self.tree, "/status/conditions").to_vec();
-        let now = stamp(self.sight.now);
+        let now = stamp(self.context.now);
         let (answer, reason, message) = if available >= self.wanted - self.unavailable {
             ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
         } else {

@@ -39,7 +39,7 @@ impl Work<'_> {
         let completions = number(&self.tree, "/spec/completions").unwrap_or(0);
         let free: Vec<i64> = (0..completions).filter(|index| !taken.contains(index)).take(count).collect();
         for index in free {
-            let name = format!("{}-{index}", self.sight.key.name);
+            let name = format!("{}-{index}", self.context.key.name);
             self.create(json!({"generateName": format!("{name}-")}), |pod| dress(pod, index, &name));
         }
     }

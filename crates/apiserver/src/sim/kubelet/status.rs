@@ -39,7 +39,7 @@ impl Told {
 
     pub(super) fn status(&self, hand: &Hand<'_>) -> Value {
         let before = &hand.tree["status"];
-        let now = stamp(hand.sight.now);
+        let now = stamp(hand.context.now);
         let mut status = before.clone();
         if !status.is_object() {
             status = json!({});
@@ -56,7 +56,7 @@ impl Told {
         }
         .into();
         status["conditions"] = self.conditions(hand, &generation).into();
-        let node = hand.pod.node.as_ref().and_then(|node| hand.sight.world.node(node));
+        let node = hand.pod.node.as_ref().and_then(|node| hand.context.world.node(node));
         let host = node.map(|node| node.address.clone()).unwrap_or_default();
         status["hostIP"] = host.as_str().into();
         status["hostIPs"] = json!([{"ip": host}]);
@@ -82,7 +82,7 @@ impl Told {
 
     fn conditions(self, hand: &Hand<'_>, generation: &Value) -> Vec<Value> {
         let before = items(&hand.tree, "/status/conditions");
-        let now: Value = stamp(hand.sight.now).into();
+        let now: Value = stamp(hand.context.now).into();
         let begun = !matches!(self, Self::Creating);
         let ended = matches!(self, Self::Ended { .. });
         let has_init = !items(&hand.tree, "/spec/initContainers").is_empty();
@@ -121,7 +121,7 @@ impl Told {
         let before = &hand.tree["status"]["containerStatuses"][place];
         let restarts = before["restartCount"].as_i64().unwrap_or(0);
         let uid = text(&hand.tree, "/metadata/uid");
-        let now = stamp(hand.sight.now);
+        let now = stamp(hand.context.now);
         let began = before["state"]["running"]["startedAt"].clone();
         let id = |restarts: i64| container_id(uid, name, restarts);
         let ended = |code: i64, reason: &str| {
@@ -147,7 +147,7 @@ impl Told {
             Self::Crashed { code, reason } => {
                 let wait = (super::BACKOFF_SECONDS << restarts.clamp(0, 8)).min(super::BACKOFF_SECONDS_MAX);
                 let wait = if wait < 60 { format!("{wait}s") } else { format!("{}m{}s", wait / 60, wait % 60) };
-                let pod = format!("{}_{}({uid})", hand.sight.key.name, hand.sight.key.namespace);
+                let pod = format!("{}_{}({uid})", hand.context.key.name, hand.context.key.namespace);
                 let message = format!("back-off {wait} restarting failed container={name} pod={pod}");
                 let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
                 (waiting, json!({"terminated": ended(code, reason)}), restarts)
@@ -170,7 +170,7 @@ impl Told {
     fn init(self, hand: &Hand<'_>, container: &Value) -> Value {
         let (name, image) = (text(container, "/name"), text(container, "/image"));
         let id = container_id(text(&hand.tree, "/metadata/uid"), name, 0);
-        let now = stamp(hand.sight.now);
+        let now = stamp(hand.context.now);
         let before = items(&hand.tree, "/status/initContainerStatuses");
         if let Some(before) = before.iter().find(|status| status["name"] == name) {
             return before.clone();
@@ -212,8 +212,8 @@ fn free_address(hand: &Hand<'_>, host: &str) -> String {
         return host.to_owned();
     }
     let first = u32::try_from(hash(text(&hand.tree, "/metadata/uid").as_bytes()) % u64::from(ADDRESSES)).unwrap_or(0);
-    let range = hand.sight.settings.pods;
+    let range = hand.context.settings.pods;
     let mut places = (0..ADDRESSES).map(|step| address(range, 2 + (first + step) % ADDRESSES));
-    let free = places.find(|address| !hand.sight.world.has_address(*address));
+    let free = places.find(|address| !hand.context.world.has_address(*address));
     free.unwrap_or_else(|| address(range, 2)).to_string()
 }

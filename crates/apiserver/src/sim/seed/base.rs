@@ -231,7 +231,7 @@ impl Planner<'_> {
         });
         let host = text(about, "/spec/nodeName").to_owned();
         let host = if by == "kubelet" { host } else { String::new() };
-        let happening = crate::sim::action::Happening {
+        let event = crate::sim::action::Event {
             about: crate::sim::world::Key {
                 resource: crate::sim::resource::PODS,
                 namespace: namespace.as_str().into(),
@@ -244,7 +244,7 @@ impl Planner<'_> {
             by,
             host,
         };
-        let mut event = crate::sim::event::object(&name, &namespace, &involved, &happening, at);
+        let mut event = crate::sim::event::object(&name, &namespace, &involved, &event, at);
         event["metadata"]["uid"] = self.dice.uid().into();
         event["metadata"]["creationTimestamp"] = self.ago(age).into();
         if warning && count(&event, "/count") > 0 {

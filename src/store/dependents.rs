@@ -1,4 +1,4 @@
-//! Documents that refer to others are dressed anew when who those others are changes.
+//! Documents that refer to others are rewritten when who those others are changes.
 
 use std::collections::HashSet;
 
@@ -65,8 +65,8 @@ fn hash(referent: &[u8]) -> u64 {
 }
 
 impl Sequencer {
-    /// Dresses anew every object that refers to one of these, and says so where that changes its bytes.
-    pub(super) fn redress(&mut self, changed: &[Referent]) {
+    /// Rewrites every object that refers to one of these, and says so where that changes its bytes.
+    pub(super) fn rewrite_dependents(&mut self, changed: &[Referent]) {
         for at in 0..self.members.len() {
             let Some(member) = self.members.get(at) else { continue };
             let name = member.name.clone();
@@ -86,7 +86,7 @@ impl Sequencer {
             let names_one = |json: &[u8]| search.as_ref().is_none_or(|search| search.is_match(json));
             let touched: Vec<Slot> = member.natives.iter().filter(|slot| names_one(slot.0.json())).cloned().collect();
             for slot in touched {
-                self.redress_native(at, &slot);
+                self.rewrite_dependent(at, &slot);
             }
             let parts: Vec<String> =
                 self.folds.iter().filter(|(_, fold)| fold.part(&name).is_some()).map(|(key, _)| key.clone()).collect();
@@ -96,7 +96,7 @@ impl Sequencer {
         }
     }
 
-    fn redress_native(&mut self, at: usize, Slot(held): &Slot) {
+    fn rewrite_dependent(&mut self, at: usize, Slot(held): &Slot) {
         let mut original = Vec::with_capacity(held.json().len());
         held.write_original(&mut original);
         let Ok(document) = std::str::from_utf8(&original) else { return };
@@ -105,7 +105,7 @@ impl Sequencer {
         if let Ok(incoming) = Incoming::read(at, &spec, document, &mut scratch.found) {
             let from = &held.provenance;
             let entry =
-                self.dress_native(&incoming, from.seen(), &scratch.found, &mut scratch.edits, &mut scratch.referent);
+                self.rewrite_native(&incoming, from.seen(), &scratch.found, &mut scratch.edits, &mut scratch.referent);
             if let Some(entry) = entry.filter(|entry| !entry.is_same_but_for_revision(held)) {
                 entry.provenance.set(from.member_rv(), from.incarnation(), from.seen());
                 self.put_own(entry);

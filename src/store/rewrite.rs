@@ -5,11 +5,11 @@ use std::{borrow::Cow, ops::Range, sync::Arc};
 use crate::{
     config::MemberName,
     store::{
+        dependents::Referred,
         entry::Edits,
         identities::{Identities, Referent},
         kind::{KindSpec, id},
         naming::Naming,
-        redress::Referred,
     },
 };
 use kubefold_wire::{
@@ -150,8 +150,8 @@ impl Note<'_> {
     }
 }
 
-/// What dressing needs to know beside the document.
-pub(super) struct Wardrobe<'a> {
+/// What rewriting needs to know beside the document.
+pub(super) struct Rewriter<'a> {
     pub(super) naming: &'a Naming,
     pub(super) identities: &'a Identities,
     /// The member whose document it is.
@@ -162,7 +162,7 @@ pub(super) struct Wardrobe<'a> {
     pub(super) referent: &'a mut Vec<u8>,
 }
 
-impl Wardrobe<'_> {
+impl Rewriter<'_> {
     /// Puts the visible name in the place of the own one.
     pub(super) fn name(&self, facts: &Facts<'_>, edits: &mut Edits) {
         self.rename(&facts.name, facts.name_at.clone(), edits);
@@ -283,7 +283,7 @@ impl Wardrobe<'_> {
         self.rename(&name, name_at, edits);
     }
 
-    /// The visible UID of a folded object, shared or placed, that is referred to. `None`: it is none; `Some(None)`: it bears
+    /// The visible UID of a folded object, shared or placed, that is referred to. `None`: it is none; `Some(None)`: it has
     /// its own.
     fn folded(
         &mut self,

@@ -1,4 +1,4 @@
-//! What is to be said of a folded object beside what it shows: who is behind, whose part somebody touched, whose bears the
+//! Notices about a folded object: which parts are behind, which parts somebody changed, and which other placement has the
 //! same name and is another's.
 
 use crate::{
@@ -12,9 +12,9 @@ pub(super) const BEHIND: &str = "kubefold.io/behind";
 /// Annotation that names the members whose part was edited, deleted or restored by somebody.
 pub(super) const DIFFERS: &str = "kubefold.io/differs";
 
-/// Remarks on one folded object. Lists of members are in configuration order.
+/// Notices on one folded object. Lists of members are in configuration order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remarks {
+pub struct Notices {
     /// An unfinished write has not reached these.
     pub behind: Vec<MemberName>,
     /// Somebody edited, deleted or restored these parts in their members.
@@ -25,13 +25,13 @@ pub struct Remarks {
     pub is_quota: bool,
 }
 
-impl Remarks {
+impl Notices {
     /// Says whether there is nothing to say.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The remarks as people read them, about `what` of the plain name `name`.
+    /// The notices as people read them, about `what` of the plain name `name`.
     pub fn sentences(&self, what: &str, name: &str) -> Vec<String> {
         let mut out = Vec::new();
         let list = |members: &[MemberName]| members.iter().map(MemberName::as_str).collect::<Vec<_>>().join(", ");
@@ -55,7 +55,7 @@ impl Remarks {
             ));
         }
         if self.is_quota {
-            out.push(format!("{what} {name:?}: what is hard holds in each member, not in all together"));
+            out.push(format!("{what} {name:?}: the hard limits apply in each member, not to the sum"));
         }
         out
     }
@@ -63,13 +63,13 @@ impl Remarks {
 
 impl Sequencer {
     /// What is to be said of the object under a plain key.
-    pub(super) fn remarks(&self, key: &str) -> Remarks {
-        let Some(fold) = self.folds.get(key) else { return Remarks::default() };
+    pub(super) fn notices(&self, key: &str) -> Notices {
+        let Some(fold) = self.folds.get(key) else { return Notices::default() };
         let chosen = fold.chosen();
         let behind = self.behind_of(key, &chosen);
         let differs = if behind.is_empty() { self.differing(&chosen) } else { edited(&chosen, &behind) };
         let is_quota = self.fold_kind() == FoldKind::ResourceQuota && chosen.len() > 1;
-        Remarks { behind, differs: self.in_order(differs), others: self.in_order(fold.exposed().to_vec()), is_quota }
+        Notices { behind, differs: self.in_order(differs), others: self.in_order(fold.exposed().to_vec()), is_quota }
     }
 
     fn behind_of(&self, key: &str, chosen: &[&Part]) -> Vec<MemberName> {
@@ -119,8 +119,8 @@ fn edited(chosen: &[&Part], behind: &[MemberName]) -> Vec<MemberName> {
         return Vec::new();
     }
     let is_edited = |part: &&&Part| {
-        let prints = home.print.as_ref().zip(part.print.as_ref());
-        part.deleting || prints.is_some_and(|(home, part)| home.differs(part))
+        let fingerprints = home.fingerprint.as_ref().zip(part.fingerprint.as_ref());
+        part.deleting || fingerprints.is_some_and(|(home, part)| home.differs(part))
     };
     let others = others.iter().filter(|part| !behind.contains(&part.member));
     others.filter(is_edited).map(|part| part.member.clone()).collect()

@@ -19,7 +19,7 @@ use kubefold_wire::patch::{is_index, steps};
 
 /// A part's print. Parts of one object that nobody touched have equal ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Print {
+pub struct Fingerprint {
     /// Labels and everything beside metadata and status.
     body: u64,
     /// Hashes of each annotation's key and value, by key.
@@ -89,7 +89,7 @@ fn without_registries(value: &mut Value) {
     }
 }
 
-impl Print {
+impl Fingerprint {
     /// Takes the print of a document. `None` if it is no object.
     pub fn of(json: &str, group: &str, resource: &str, mask: &Mask) -> Option<Self> {
         let mut document: Value = serde_json::from_str(json).ok()?;
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     fn differ(group: &str, resource: &str, one: &Value, two: &Value) -> bool {
-        let print = |value: &Value| Print::of(&value.to_string(), group, resource, &Mask::default()).unwrap();
+        let print = |value: &Value| Fingerprint::of(&value.to_string(), group, resource, &Mask::default()).unwrap();
         assert_eq!(print(one).differs(&print(two)), print(two).differs(&print(one)));
         print(one).differs(&print(two))
     }
@@ -382,7 +382,7 @@ mod tests {
                 "metadata": {"labels": {"app": "web", "a/b": tier}},
                 "spec": {"tier": tier, "template": {"spec": {"containers": [{"image": image, "env": env}]}}},
             });
-            Print::of(&object.to_string(), "apps", "deployments", &mask).unwrap()
+            Fingerprint::of(&object.to_string(), "apps", "deployments", &mask).unwrap()
         };
         let east = part("", "1", json!([]), "gold");
         assert!(!east.differs(&part("mirror.example:5000/library/", "1", json!([{"name": "A"}]), "tin")));

@@ -1,4 +1,4 @@
-//! What a policy has one member's part differ in: an update reaches a part that was dressed so, and keeps it so.
+//! What a policy has one member's part differ in: an update reaches a part that was overridden so, and keeps it so.
 
 use serde_json::Value;
 
@@ -12,30 +12,30 @@ use crate::{
 };
 
 /// How the parts differ by policy.
-pub(super) struct Dress<'a> {
+pub(super) struct Overrider<'a> {
     pub(super) key: &'a Key,
     pub(super) member: &'a MemberName,
     /// The part's own.
     pub(super) own: &'a Overrides,
-    /// Those of the home, in whose dress clients see the object.
+    /// Those of the home, with whose overrides clients see the object.
     pub(super) homes: &'a Overrides,
 }
 
-impl Dress<'_> {
+impl Overrider<'_> {
     /// Has changes of the object as it is shown say what they come to in a part.
     pub(super) fn fit(&self, changes: &mut [Change], part: &Value, before: &Value, after: &Value) {
         if self.own.is_empty() && self.homes.is_empty() {
             return;
         }
-        let (was, will) = (self.dressed(before, self.own), self.dressed(after, self.own));
-        let as_home = self.dressed(part, self.homes);
+        let (was, will) = (self.overridden(before, self.own), self.overridden(after, self.own));
+        let as_home = self.overridden(part, self.homes);
         let is_home = self.own == self.homes;
         for change in changes {
             let (shown, held) = (change.before(), change.value_in(part));
-            let (dressed, wanted) = (change.value_in(&was), change.value_in(&will));
+            let (overridden, wanted) = (change.value_in(&was), change.value_in(&will));
             // A patch that adds once more at each turn says nothing of what it made already.
-            let settles = !is_home || dressed == shown;
-            let corresponds = held == dressed || change.value_in(&as_home) == shown;
+            let settles = !is_home || overridden == shown;
+            let corresponds = held == overridden || change.value_in(&as_home) == shown;
             let What::Value { old, new } = &mut change.what else { continue };
             if settles {
                 *new = wanted;
@@ -47,7 +47,7 @@ impl Dress<'_> {
     }
 
     /// A document with overrides. A patch that does not go with it is left out: the object was made before, or elsewhere.
-    pub(super) fn dressed(&self, document: &Value, overrides: &Overrides) -> Value {
+    pub(super) fn overridden(&self, document: &Value, overrides: &Overrides) -> Value {
         let kind = (&*self.key.gvk.group, &*self.key.gvk.kind);
         let made = |overrides: &Overrides| {
             let body = overridden(document.to_string().into_bytes(), overrides, kind, ("", self.member)).ok()?;

@@ -1,4 +1,4 @@
-//! The rehearsal of a create: every target is asked for a dry run before anything is made.
+//! The dry run of a create: every target is asked for a dry run before anything is made.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
 };
 use kubefold_wire::{status::Status, warning::Warnings};
 
-/// What a refusal in the rehearsal leaves.
+/// What a refusal in the dry run leaves.
 const NOTHING_MADE: &str = " (nothing was made)";
 
 /// Members that are counted as behind, and why: they get their parts later.
@@ -31,7 +31,7 @@ pub(super) type Behind = Vec<(MemberName, String)>;
 ///
 /// Where an object may be behind, who does not answer is; the first that answers becomes the first of all, since that one
 /// commits.
-pub(super) async fn rehearse<F: Fleet>(
+pub(super) async fn dry_run<F: Fleet>(
     writer: &Writer<F>,
     entry: &mut Entry,
     behind: &mut Option<Behind>,
@@ -97,7 +97,7 @@ const ACCOUNT_WITHIN: Duration = Duration::from_secs(5);
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Asks every target. One that lacks a service account is asked again for a while: each member's controller makes those of
-/// a new namespace for itself, and the fleet view shows them as soon as one has. A rehearsal may be repeated.
+/// a new namespace for itself, and the fleet view shows them as soon as one has. A dry run may be repeated.
 ///
 /// Source: kubernetes `plugin/pkg/admission/serviceaccount/admission.go` waits for `default` itself, but not for long.
 async fn ask_all<'e, F: Fleet>(
@@ -126,11 +126,11 @@ fn lacks_account(outcome: &Outcome) -> bool {
 }
 
 fn no_answer(key: &Key, (member, cause): &(MemberName, String)) -> Stop {
-    let message = format!("member {member} gave no answer to the rehearsal, so nothing was made: {cause}");
+    let message = format!("member {member} did not answer the dry run, so nothing was made: {cause}");
     Status::unavailable(message).about(&key.gvr.group, &key.gvr.resource, &key.name).into()
 }
 
-/// Makes, or rehearses, these parts in parallel.
+/// Makes, or dry-runs, these parts in parallel.
 pub(super) async fn make_all<'e, F: Fleet>(
     writer: &Writer<F>,
     entry: &Entry,

@@ -21,7 +21,7 @@ use crate::upstream::{
     metrics::Meter,
 };
 
-/// What came to nothing last.
+/// The last failure.
 #[derive(Clone, Debug)]
 pub struct LastError {
     /// One sentence.
@@ -31,10 +31,10 @@ pub struct LastError {
 }
 
 /// The health machine, shared by whoever feeds it.
-pub struct Vitals {
+pub struct ProbeState {
     machine: Mutex<Machine>,
     health: watch::Sender<Health>,
-    nudge: Notify,
+    reload_handle: Notify,
     meter: Arc<Meter>,
     outages: AtomicU64,
     latency_micros: AtomicU64,
@@ -43,13 +43,13 @@ pub struct Vitals {
     asked: Mutex<Option<Instant>>,
 }
 
-impl Vitals {
+impl ProbeState {
     pub(crate) fn new(meter: Arc<Meter>) -> Arc<Self> {
         let health = watch::Sender::new(Health::Unknown);
         Arc::new(Self {
             machine: Mutex::default(),
             health,
-            nudge: Notify::new(),
+            reload_handle: Notify::new(),
             meter,
             outages: AtomicU64::new(0),
             latency_micros: AtomicU64::new(0),
@@ -58,7 +58,7 @@ impl Vitals {
         })
     }
 
-    /// Counts what comes to nothing with the member.
+    /// Counts failed requests to the member.
     pub(crate) fn meter(&self) -> &Meter {
         &self.meter
     }
@@ -75,16 +75,16 @@ impl Vitals {
             self.health.send_replace(machine.health().clone());
         }
         if output.probe_now {
-            self.nudge.notify_one();
+            self.reload_handle.notify_one();
         }
     }
 
-    /// Notes what came to nothing, for operators to read.
+    /// Records a failure, for operators to read.
     pub(crate) fn note(&self, text: &str) {
         *self.last_error.lock() = Some(LastError { text: text.into(), at: Instant::now() });
     }
 
-    /// What came to nothing last, if anything did.
+    /// The last failure, if anything did.
     pub(crate) fn last_error(&self) -> Option<LastError> {
         self.last_error.lock().clone()
     }
@@ -112,7 +112,7 @@ impl Vitals {
 
     /// Waits until traffic gives a reason to probe at once.
     pub(crate) async fn probe_wanted(&self) {
-        self.nudge.notified().await;
+        self.reload_handle.notified().await;
     }
 
     /// How long it has owed an answer, and given none.
@@ -153,7 +153,7 @@ impl Vitals {
             | Failure::BodyTimeout(_)
             | Failure::Body { .. } => self.feed(Input::TrafficFailed),
             // One slow request is no failed transport, but worth a look.
-            Failure::HeadTimeout(_) => self.nudge.notify_one(),
+            Failure::HeadTimeout(_) => self.reload_handle.notify_one(),
             Failure::Down(_)
             | Failure::Saturated { .. }
             | Failure::Request(_)
@@ -187,14 +187,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_outage_counts_even_when_it_is_over() {
         let member = MemberName::new("west").unwrap();
-        let vitals = Vitals::new(Meter::new(&member, &UpstreamMetrics::default()));
+        let probe_state = ProbeState::new(Meter::new(&member, &UpstreamMetrics::default()));
         let unready = || Input::ProbeUnready { cause: "not ready (500)".into() };
-        vitals.feed(unready());
-        vitals.feed(Input::ProbeReady);
-        assert_eq!(vitals.outages(), 0, "it was not ready before");
-        vitals.feed(unready());
-        vitals.feed(unready());
-        vitals.feed(Input::ProbeReady);
-        assert_eq!(vitals.outages(), 1);
+        probe_state.feed(unready());
+        probe_state.feed(Input::ProbeReady);
+        assert_eq!(probe_state.outages(), 0, "it was not ready before");
+        probe_state.feed(unready());
+        probe_state.feed(unready());
+        probe_state.feed(Input::ProbeReady);
+        assert_eq!(probe_state.outages(), 1);
     }
 }
