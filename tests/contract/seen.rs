@@ -230,11 +230,32 @@ fn without_ages(table: &mut Value) {
     }
 }
 
+/// A kube-apiserver renews the Lease of its own identity each ten seconds, also between two answers that are compared.
+fn without_renewals(object: &mut Map<String, Value>) {
+    let metadata = object.get("metadata");
+    let of_a_server = metadata.is_some_and(|metadata| {
+        metadata["namespace"] == "kube-system"
+            && metadata["name"].as_str().is_some_and(|name| name.starts_with("apiserver-"))
+    });
+    if !of_a_server {
+        return;
+    }
+    if let Some(Value::Array(entries)) =
+        object.get_mut("metadata").and_then(|metadata| metadata.get_mut("managedFields"))
+    {
+        entries.iter_mut().for_each(|entry| entry["time"] = "(renewed)".into());
+    }
+    if let Some(renewed) = object.get_mut("spec").and_then(|spec| spec.get_mut("renewTime")) {
+        *renewed = "(renewed)".into();
+    }
+}
+
 /// Takes out what differs by nature.
 pub(crate) fn normalise(value: &mut Value, suffix: &str) {
     match value {
         Value::Object(map) => {
             without_annotations(map);
+            without_renewals(map);
             // A kube-apiserver lists custom kinds in the order of a hash map.
             if let Some(Value::Array(resources)) = map.get_mut("resources") {
                 resources.sort_by_key(|one| format!("{}{}", one["name"], one["resource"]));

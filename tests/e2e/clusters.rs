@@ -283,10 +283,10 @@ fn doomed(how: &str) -> ! {
 
 #[test]
 fn children_die_when_the_test_panics() {
-    dies_with_its_parent("testbed::children_die_when_the_test_panics", "panics");
+    dies_with_its_parent("clusters::children_die_when_the_test_panics", "panics");
 }
 
 #[test]
 fn children_die_when_the_test_process_is_killed() {
-    dies_with_its_parent("testbed::children_die_when_the_test_process_is_killed", "killed");
+    dies_with_its_parent("clusters::children_die_when_the_test_process_is_killed", "killed");
 }
