@@ -188,8 +188,9 @@ fn no_file_is_compiled_twice() {
 /// Errors become HTTP in one room: the others return their own, and `respond` makes a `Status` of them.
 #[test]
 fn statuses_are_made_in_one_room() {
-    /// Those that still make their own. `cli` answers for the demo's own server.
-    const OTHERS: [&str; 4] = ["cli", "observe", "route", "write"];
+    /// Those that still make their own. `cli` answers for the demo's own server; `answer`, `review` and `stream` have what
+    /// came out of `write` and `route`.
+    const OTHERS: [&str; 7] = ["answer", "cli", "observe", "review", "route", "stream", "write"];
     const MAKERS: [&str; 11] = [
         "new",
         "not_found",

@@ -147,7 +147,8 @@ async fn json_patches(stage: &Stage) {
     let cluster = stage.bed["east"].api().await;
     post(&cluster, &deployment("alone", 7)).await.ok();
     // As the placed object is by now, so that the answers may be compared.
-    let image = text(&stage.api.get(&format!("{DEPLOYMENTS}/web")).await, "/spec/template/spec/containers/0/image");
+    let placed = stage.api.get(&format!("{DEPLOYMENTS}/web")).await;
+    let image = text(&placed, "/spec/template/spec/containers/0/image");
     let as_placed = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]);
     patch(&cluster, &format!("{DEPLOYMENTS}/alone"), JSON_PATCH, &as_placed).await.ok();
     let copies = vec![json!({"op": "copy", "from": "/spec", "path": "/metadata/annotations/x"}); 9_000];

@@ -238,7 +238,9 @@ fn environment_sources(container: &Value, list: &Path, errors: &mut Errors) {
     for (index, from) in container.items("envFrom").iter().enumerate() {
         let at = list.index(index);
         let prefix = from.text("prefix");
-        errors.all_invalid(&at.child("prefix"), prefix, &environment_name(prefix));
+        if !prefix.is_empty() {
+            errors.all_invalid(&at.child("prefix"), prefix, &environment_name(prefix));
+        }
         let mut sources = 0;
         for source in ["configMapRef", "secretRef"] {
             let Some(reference) = from.at(source) else { continue };
