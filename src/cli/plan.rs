@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(kinds("---\nkind: A\n---\n---\n# nothing\n---\nkind: B\n"), ["\"A\"", "\"B\""]);
         assert_eq!(kinds(r#"{"kind":"List","items":[{"kind":"A"},{"kind":"B"}]}"#), ["\"A\"", "\"B\""]);
         assert_eq!(kinds("kind: TodoList\n"), ["\"TodoList\""]);
-        assert_eq!(parsed("- a\n").unwrap_err(), "it holds [\"a\"], which is no object");
+        assert_eq!(parsed("- a\n").unwrap_err(), "it contains [\"a\"], which is not an object");
         assert!(parsed("a: [").is_err());
     }
 

@@ -205,7 +205,7 @@ mod tests {
         let members = "MEMBER   STATE             VERSION   LATENCY   STORES   OBJECTS   SIZE   LAG   LAST ERROR\n\
                        east     ready             v1.36.4   1.3ms     2        3         4KiB   0s    -\n\
                        west     down 2m, absent   v1.36.4   -         2        3         4KiB   2m    now: connection refused\n\n\
-                       1 kinds followed, 3 objects, 1 watches\npods/v1 is not known of west\n";
+                       1 kinds followed, 3 objects, 1 watches\npods/v1 has not been read from west\n";
         assert_eq!(render(&status, false), format!("{members}no unfinished writes, no differences\n"));
         status.unfinished.push(UnfinishedWrite {
             resource: "deployments.apps".into(),

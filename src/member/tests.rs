@@ -291,7 +291,7 @@ async fn the_in_flight_limit_is_a_429_that_may_be_repeated() {
     let refused = pass_body(&member, &jane(), get("/"), "/x").await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.headers()["retry-after"], "1");
-    assert!(text(refused).await.contains("2 requests are under way already"));
+    assert!(text(refused).await.contains("2 concurrent requests are in progress"));
     let _watches_count_apart = member.send(get("/x"), Class::Watch).await.unwrap();
     drop(first);
     assert!(member.send(get("/x"), Class::Read).await.is_ok());

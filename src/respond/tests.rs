@@ -103,7 +103,7 @@ fn a_members_failure_names_the_member_and_the_cause() {
     assert_eq!((saturated.code.as_u16(), saturated.details.retry_after_seconds), (429, Some(1)));
     let streams = Status::from(TooManyStreams { whose: "kubefold has".into(), max: 2048 });
     assert_eq!((streams.code.as_u16(), streams.details.retry_after_seconds), (429, Some(1)));
-    assert!(streams.message.starts_with("kubefold has 2048 streams under way already"), "{}", streams.message);
+    assert!(streams.message.starts_with("kubefold has 2048 open streams"), "{}", streams.message);
 }
 
 #[test]

@@ -133,15 +133,15 @@ mod tests {
         let take = |member: &MemberName, user: &str| permits.take(member, user, Kind::OTHER);
         let message = |refused: Result<Permit, TooManyStreams>| refused.err().unwrap().to_string();
         let mut anns: Vec<Permit> = (0..OF_CALLER_MAX).map(|_| take(&east, "ann").unwrap()).collect();
-        assert!(message(take(&east, "ann")).starts_with("member east: user \"ann\" has 256 streams"));
+        assert!(message(take(&east, "ann")).starts_with("member east: user \"ann\" has 256 open streams"));
         drop(take(&west, "ann").unwrap());
         drop(anns.pop());
         anns.push(take(&east, "ann").unwrap());
         let users = |from: usize, to: usize| (from..to).map(|number| number.to_string());
         let more: Vec<Permit> = users(OF_CALLER_MAX, OF_MEMBER_MAX).map(|user| take(&east, &user).unwrap()).collect();
-        assert!(message(take(&east, "bob")).starts_with("member east has 1024 streams"));
+        assert!(message(take(&east, "bob")).starts_with("member east has 1024 open streams"));
         let most: Vec<Permit> = users(0, OF_MEMBER_MAX).map(|user| take(&west, &user).unwrap()).collect();
-        assert!(message(take(&north, "bob")).starts_with("kubefold has 2048 streams"));
+        assert!(message(take(&north, "bob")).starts_with("kubefold has 2048 open streams"));
         assert_eq!((permits.taken(&east, Kind::OTHER), permits.taken(&north, Kind::OTHER)), (OF_MEMBER_MAX, 0));
         drop((anns, more, most));
         let taken = permits.0.lock();

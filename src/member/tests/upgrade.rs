@@ -163,8 +163,12 @@ async fn what_is_not_a_101_is_an_answer_and_leaves_no_connection_behind() {
             502,
             "redirect",
         ),
-        ("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 502, "nobody asked"),
-        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", 502, "nobody asked"),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            502,
+            "did not ask for",
+        ),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", 502, "did not ask for"),
         ("I am a teapot\r\n\r\n", 502, "not HTTP"),
     ] {
         let (mut client, mut member, _, answered) = upgraded(&raw, answer).await;
