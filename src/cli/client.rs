@@ -44,6 +44,7 @@ impl Output {
 
 impl Connection {
     /// By a context of a kubeconfig.
+    #[cfg(feature = "demo")]
     pub(super) fn of(kubeconfig: &Path, context: &str) -> Self {
         Self { state_dir: None, kubeconfig: Some(kubeconfig.to_owned()), context: Some(context.to_owned()) }
     }

@@ -21,6 +21,7 @@ Exit codes:
   1   failure: one sentence on standard error says what failed, where, and what to do
   64  the flags or the configuration are invalid; nothing was done";
 
+#[cfg(feature = "demo")]
 pub(super) const DEMO: &str = "\
 Examples:
   kubefold demo

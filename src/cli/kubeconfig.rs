@@ -12,6 +12,7 @@ use crate::{
     serve::Published,
     view::Mode,
 };
+#[cfg(feature = "demo")]
 use kubefold_apiserver::endpoint::Endpoint;
 
 const FLEET: &str = "fleet";
@@ -82,6 +83,7 @@ struct File {
 }
 
 /// As [`print`] prints it, with a context more that leads to an endpoint.
+#[cfg(feature = "demo")]
 pub(super) fn with_endpoint(
     published: &Published,
     admin: &(String, String),
@@ -94,6 +96,7 @@ pub(super) fn with_endpoint(
 }
 
 /// A kubeconfig of an endpoint alone.
+#[cfg(feature = "demo")]
 pub(super) fn of_endpoint(name: &'static str, endpoint: &Endpoint) -> anyhow::Result<String> {
     let (clusters, contexts, users) = (Vec::new(), Vec::new(), Vec::new());
     let mut file = File { api_version: "v1", kind: "Config", current_context: name, clusters, contexts, users };
@@ -101,6 +104,7 @@ pub(super) fn of_endpoint(name: &'static str, endpoint: &Endpoint) -> anyhow::Re
     yaml(&file)
 }
 
+#[cfg(feature = "demo")]
 impl File {
     fn add(&mut self, name: &'static str, endpoint: &Endpoint) {
         let server = format!("https://{}", endpoint.address());
@@ -150,6 +154,7 @@ enum User {
         client_certificate_data: String,
         client_key_data: String,
     },
+    #[cfg(feature = "demo")]
     Token {
         token: String,
     },

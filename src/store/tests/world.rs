@@ -168,21 +168,16 @@ pub(super) fn shared(naming: Naming) -> Shared {
 
 /// One store of each kind; each tells all of identities that changed.
 pub(super) fn stores(shared: &Shared) -> Vec<Arc<FleetStore>> {
-    type Others = Arc<OnceLock<Vec<Weak<FleetStore>>>>;
-    let others: Others = Arc::default();
+    let all: Arc<OnceLock<Vec<Weak<FleetStore>>>> = Arc::default();
     let make = |kind: Kind| {
-        let others = Arc::clone(&others);
+        let all = Arc::clone(&all);
         Arc::new(FleetStore::new(Arc::new(kind.spec()), shared.clone(), move |changed| {
-            others
-                .get()
-                .into_iter()
-                .flatten()
-                .filter_map(Weak::upgrade)
-                .for_each(|store| store.rewrite_dependents(changed));
+            let all = all.get().into_iter().flatten().filter_map(Weak::upgrade);
+            all.for_each(|store: Arc<FleetStore>| store.rewrite_dependents(changed));
         }))
     };
     let stores: Vec<_> = KINDS.into_iter().map(make).collect();
-    others.set(stores.iter().map(Arc::downgrade).collect()).unwrap();
+    all.set(stores.iter().map(Arc::downgrade).collect()).unwrap();
     stores
 }
 
