@@ -150,14 +150,9 @@ struct NamedUser {
 #[serde(untagged)]
 enum User {
     #[serde(rename_all = "kebab-case")]
-    Certificate {
-        client_certificate_data: String,
-        client_key_data: String,
-    },
+    Certificate { client_certificate_data: String, client_key_data: String },
     #[cfg(feature = "demo")]
-    Token {
-        token: String,
-    },
+    Token { token: String },
 }
 
 #[cfg(test)]
