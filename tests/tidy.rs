@@ -185,6 +185,19 @@ fn no_file_is_compiled_twice() {
     assert!(twice.is_empty(), "{twice:?}");
 }
 
+/// A test waits for what it can see, with `testbed::eventually`, and never for a time.
+#[test]
+fn tests_on_real_clusters_do_not_sleep() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let (mut files, mark) = (Vec::new(), concat!("sleep", "("));
+    for folder in ["e2e", "contract"] {
+        rust_files(&root.join(folder), &mut files);
+    }
+    assert!(!files.is_empty(), "{} holds no tests", root.display());
+    let sleeping: Vec<_> = files.iter().filter(|file| fs::read_to_string(file).unwrap().contains(mark)).collect();
+    assert!(sleeping.is_empty(), "{sleeping:?}");
+}
+
 /// Errors become HTTP in one room: the others return their own, and `respond` makes a `Status` of them.
 #[test]
 fn statuses_are_made_in_one_room() {

@@ -84,11 +84,11 @@ const ROWS: &[Row] = &[
     row("watch-no-uid", Kind::Watch, NO_UID_EVENT, "bad_object", "cannot be taken in"),
     row("watch-endless", Kind::Watch, ENDLESS, "too_large", "an event of more than"),
     row("get-cut", Kind::Get, Lie::Half, "cut", "the answer broke off"),
-    row("get-gzip", Kind::Get, GZIP, "bad_object", "no object"),
+    row("get-gzip", Kind::Get, GZIP, "bad_object", "not an object"),
     row("get-throttled", Kind::Get, THROTTLED, "throttled", ""),
     row("get-failed", Kind::Get, FAILED, "http_5xx", "leader changed"),
-    row("get-no-json", Kind::Get, NO_JSON, "bad_object", "no object"),
-    row("get-html", Kind::Get, HTML_PAGE, "bad_object", "no object"),
+    row("get-no-json", Kind::Get, NO_JSON, "bad_object", "not an object"),
+    row("get-html", Kind::Get, HTML_PAGE, "bad_object", "not an object"),
     row("get-endless", Kind::Get, ENDLESS, "too_large", "larger than"),
 ];
 

@@ -1,9 +1,13 @@
 //! Tools and controllers that know nothing of kubefold, over a fleet of three: Helm, kustomize, prune, an operator that
 //! garbage collection and status must work for, and leader election while members die.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 use http::Method;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use testbed::{Informer, Kubefold, Member, MemberOptions, Testbed, client, eventually};
@@ -216,7 +220,7 @@ fn reigns(candidate: &Informer, died: Option<i64>) -> Vec<Reign> {
 }
 
 fn now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     i64::try_from(since.as_nanos()).unwrap()
 }
 
@@ -246,16 +250,25 @@ async fn never_two_lead_while_members_die() {
     let home = home_of_lease(&bed).await;
     let others: Vec<&Member> = bed.members().iter().filter(|member| member.name() != home.name()).collect();
     others[0].pause();
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    let first_renewal = renewed(home, None).await;
+    renewed(home, Some(first_renewal + LEASE)).await;
     assert_eq!(leader(&candidates, &died).await, second, "{}", candidates[second].errors());
     others[0].resume();
     // The member of the lease hangs, longer than a lease lasts: nobody may lead by what was known last.
     home.pause();
-    tokio::time::sleep(Duration::from_secs(10)).await;
     let hung = now();
-    for (identity, candidate) in candidates.iter().filter(|(one, _)| !died.contains_key(*one)) {
+    let alive = || candidates.iter().filter(|(one, _)| !died.contains_key(*one));
+    eventually(SOON, async || {
+        let leads = |candidate: &Informer| reigns(candidate, None).last().is_some_and(|last| last.until.is_none());
+        match alive().find(|(_, candidate)| leads(candidate)) {
+            Some((identity, _)) => Err(format!("{identity} still leads")),
+            None => Ok(()),
+        }
+    })
+    .await;
+    for (identity, candidate) in alive() {
         let reigns = reigns(candidate, None);
-        assert!(reigns.iter().all(|one| one.until.is_some_and(|until| until < hung)), "{identity}: {reigns:?}");
+        assert!(reigns.iter().all(|one| one.from < hung), "{identity} began to lead without the lease: {reigns:?}");
     }
     home.resume();
     leader(&candidates, &died).await;
@@ -270,6 +283,20 @@ async fn never_two_lead_while_members_die() {
     }
     all.sort_unstable();
     assert!(all.windows(2).all(|pair| pair[0].1 <= pair[1].0), "two led at once: {all:?}");
+}
+
+/// How long a lease of `tests/clients/go/cmd/leader` lasts, with a margin.
+const LEASE: Duration = Duration::from_secs(8);
+
+/// Waits until the lease was renewed after a time, and returns the time of its last renewal.
+async fn renewed(home: &Member, after: Option<SystemTime>) -> SystemTime {
+    eventually(SOON, async || {
+        let leases = home.api().await.get("/apis/coordination.k8s.io/v1/namespaces/default/leases").await;
+        let text = leases["items"][0]["spec"]["renewTime"].as_str().ok_or("no renewTime")?.to_owned();
+        let renewed = SystemTime::from(text.parse::<Timestamp>().map_err(|error| error.to_string())?);
+        if after.is_none_or(|after| renewed > after) { Ok(renewed) } else { Err(format!("last renewed at {text}")) }
+    })
+    .await
 }
 
 async fn home_of_lease(bed: &Testbed) -> &Member {

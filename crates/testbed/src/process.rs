@@ -158,6 +158,9 @@ done
 wait "$child"
 "#;
 
+/// `$1` is the parent. One that died before the kernel was asked to watch it is not noticed by the kernel.
+const STILL_A_CHILD: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
+
 impl Guard {
     /// What this machine has; `KUBEFOLD_TESTBED_GUARD=supervisor` decides otherwise.
     fn best() -> Self {
@@ -177,7 +180,8 @@ impl Guard {
         match self {
             Self::ParentDeathSignal => {
                 command = Command::new("setpriv");
-                command.args(["--pdeathsig", "KILL", "--"]);
+                command.args(["--pdeathsig", "KILL", "--", "sh", "-c", STILL_A_CHILD, "guard"]);
+                command.arg(std::process::id().to_string());
             }
             Self::Supervisor => {
                 command = Command::new("sh");

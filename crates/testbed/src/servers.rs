@@ -1,6 +1,9 @@
 //! The command lines of the servers of which a member is made.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde_json::json;
 
@@ -163,7 +166,11 @@ impl Place {
     }
 
     pub(crate) fn kwok(&self) -> Process {
-        let mut args = vec![
+        // A map of its own that it writes from two threads ends it now and then with Go's exit code for a fatal error. A
+        // node's kubelet starts again, and so does it.
+        let again = r#"while :; do "$0" "$@"; code=$?; [ "$code" -eq 2 ] || exit "$code"; done"#;
+        let mut args = vec!["-c".to_owned(), again.to_owned(), binary("kwok").display().to_string()];
+        args.extend([
             format!("--kubeconfig={}", self.path("admin.kubeconfig")),
             "--manage-all-nodes=true".into(),
             format!("--server-address={}", self.kwok.addr()),
@@ -172,14 +179,18 @@ impl Place {
             format!("--tls-cert-file={}", self.path("server.crt")),
             format!("--tls-private-key-file={}", self.path("server.key")),
             format!("--config={}", self.path("kwok.yaml")),
-        ];
+        ]);
         args.extend(kwok_stages().iter().map(|stage| format!("--config={}", stage.display())));
-        self.spawn("kwok", &args)
+        self.spawn_as("kwok", "sh".as_ref(), &args)
     }
 
     fn spawn(&self, program: &str, args: &[String]) -> Process {
-        let log = self.dir.join(format!("{program}.log"));
-        Process::spawn(&format!("{program} of {}", self.name), &binary(program), args, &log)
+        self.spawn_as(program, &binary(program), args)
+    }
+
+    /// Starts a program under a name, which its log has too.
+    fn spawn_as(&self, name: &str, program: &Path, args: &[String]) -> Process {
+        Process::spawn(&format!("{name} of {}", self.name), program, args, &self.dir.join(format!("{name}.log")))
     }
 
     fn write(&self, file: &str, text: &str) {

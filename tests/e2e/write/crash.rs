@@ -97,7 +97,7 @@ async fn killed_at_any_step_it_finishes_or_undoes_after_its_restart() {
     let stage = Stage::set().await;
     let (west, north) = (&stage.west.1, &stage.north.1);
     let api = stage.fleet.api().await;
-    let doomed = ["del-rehearsed", "del-home-asked", "del-home-unheard", "del-other-asked"];
+    let doomed = ["del-dry-run", "del-home-asked", "del-home-unheard", "del-other-asked"];
     for name in doomed {
         post(&api, &deployment(name, 7)).await.ok();
     }
@@ -105,7 +105,7 @@ async fn killed_at_any_step_it_finishes_or_undoes_after_its_restart() {
     informer.synced(SOON).await;
     let nothing_more = async |held: Held| stage.kept.lock().push(held);
 
-    stage.kill_at(Method::POST, "rehearsed", west.hold(creates("rehearsed", true)), nothing_more).await;
+    stage.kill_at(Method::POST, "dry-run", west.hold(creates("dry-run", true)), nothing_more).await;
     stage.fleet.restart().await;
     stage.kill_at(Method::POST, "other-asked", west.hold(creates("other-asked", false)), nothing_more).await;
     stage.fleet.restart().await;
@@ -118,7 +118,7 @@ async fn killed_at_any_step_it_finishes_or_undoes_after_its_restart() {
     stage.kill_unheard(Method::POST, "home-unheard", "north", north.hold(creates("home-unheard", false))).await;
     stage.fleet.restart().await;
 
-    stage.kill_at(Method::DELETE, "del-rehearsed", west.hold(deletes("del-rehearsed", true)), nothing_more).await;
+    stage.kill_at(Method::DELETE, "del-dry-run", west.hold(deletes("del-dry-run", true)), nothing_more).await;
     stage.fleet.restart().await;
     stage.kill_at(Method::DELETE, "del-home-asked", north.hold(deletes("del-home-asked", false)), nothing_more).await;
     stage.fleet.restart().await;
@@ -153,8 +153,8 @@ async fn lands_late(stage: &Stage) {
 
 async fn the_end(stage: &Stage, informer: &Informer) {
     let whole = split(&[("east", 1), ("west", 2), ("north", 4)]);
-    let made = ["home-unheard", "home-late", "del-rehearsed", "del-home-asked"];
-    let gone = ["rehearsed", "other-asked", "other-unheard", "home-asked", "del-home-unheard", "del-other-asked"];
+    let made = ["home-unheard", "home-late", "del-dry-run", "del-home-asked"];
+    let gone = ["dry-run", "other-asked", "other-unheard", "home-asked", "del-home-unheard", "del-other-asked"];
     eventually(SETTLED, async || {
         for name in made.iter().chain(&gone) {
             let wanted = if made.contains(name) { (whole.clone(), Some(7)) } else { (split(&[]), None) };
@@ -171,7 +171,7 @@ async fn the_end(stage: &Stage, informer: &Informer) {
     // Nobody was ever shown what was taken back.
     let seen: Vec<_> =
         informer.events().into_iter().filter_map(|event| Some(event["key"].as_str()?.to_owned())).collect();
-    for name in ["rehearsed", "other-asked", "other-unheard", "home-asked"] {
+    for name in ["dry-run", "other-asked", "other-unheard", "home-asked"] {
         assert!(!seen.contains(&format!("default/{name}")), "{name} was shown: {seen:?}");
     }
     assert!(seen.contains(&json!("default/home-late").as_str().unwrap().to_owned()), "{seen:?}");

@@ -76,7 +76,7 @@ impl Stage {
         }
     }
 
-    /// The member hangs over the create, in its rehearsal or for real, and gives it up when kubefold does.
+    /// The member hangs over the create, in its dry run or for real, and gives it up when kubefold does.
     async fn hangs(&self, name: &'static str, member: &str, dry: bool) -> Answer {
         let mut held = self.of(member).1.hold(Which { name, operation: "CREATE", dry });
         let answer = self.create(name).await;
@@ -147,10 +147,10 @@ async fn a_member_that_fails_a_write_leaves_it_whole_or_undone() {
 
 /// A member that does not answer in time: nothing is known to be made, and nothing is in the end.
 async fn hanging(stage: &Stage) {
-    let told = stage.hangs("rehearsal-hangs", "west", true).await;
-    refused(&told, 503, "ServiceUnavailable", &["member west", "rehearsal", "nothing was made", "no answer in 3 s"]);
-    assert_eq!(stage.shares("rehearsal-hangs").await, split(&[]));
-    stage.create("rehearsal-hangs").await.ok();
+    let told = stage.hangs("dry-run-hangs", "west", true).await;
+    refused(&told, 503, "ServiceUnavailable", &["member west", "dry run", "nothing was made", "no answer in 3 s"]);
+    assert_eq!(stage.shares("dry-run-hangs").await, split(&[]));
+    stage.create("dry-run-hangs").await.ok();
 
     for (name, member) in [("other-hangs", "west"), ("home-hangs", "north")] {
         let told = stage.hangs(name, member, false).await;

@@ -168,7 +168,7 @@ async fn quotas(api: &Api, all: &[&Member; 3]) {
     assert_eq!(made.status, StatusCode::CREATED, "{made}");
 }
 
-/// A webhook of one member: what it says in the rehearsal, and what it says for the first time when it is for real.
+/// A webhook of one member: what it says in the dry run, and what it says for the first time when it is for real.
 async fn policies(api: &Api, all: &[&Member; 3], admission: &Admission) {
     let creates = |name, dry| Which { name, operation: "CREATE", dry };
     admission.answer(creates("denied", true), Verdict::Deny("no such thing here"));

@@ -536,8 +536,15 @@ async fn killed_in_the_middle_of_changes_it_finishes_them() {
             totals.len()
         };
         let kill = async {
-            // Each time at another step of a change.
-            tokio::time::sleep(Duration::from_millis(250 + 37 * round)).await;
+            // Each time at another step of a change: one member has it, and another may not yet.
+            let (member, step) = (&stage.bed.members()[usize::try_from(round).unwrap() % 3], 5 + round % 7);
+            eventually(SOON, async || {
+                let part = part(member, "web").await.ok_or("no part")?;
+                let image = part["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
+                let at = image.strip_prefix(&format!("web:{round}-")).and_then(|step| step.parse::<u64>().ok());
+                if at.is_some_and(|at| at >= step) { Ok(()) } else { Err(image.to_owned()) }
+            })
+            .await;
             stage.fleet.kill9();
         };
         let (steps, ()) = tokio::join!(change, kill);
