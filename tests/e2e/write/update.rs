@@ -537,8 +537,9 @@ async fn killed_in_the_middle_of_changes_it_finishes_them() {
         };
         let kill = async {
             // Each time at another step of a change: one member has it, and another may not yet.
-            let (member, step) = (&stage.bed.members()[usize::try_from(round).unwrap() % 3], 5 + round % 7);
-            eventually(SOON, async || {
+            // Changes are refused for 40 s where the outcome of one before the last kill has to be waited for.
+            let (member, step) = (&stage.bed.members()[usize::try_from(round).unwrap() % 3], 1 + round % 7);
+            eventually(Duration::from_secs(120), async || {
                 let part = part(member, "web").await.ok_or("no part")?;
                 let image = part["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
                 let at = image.strip_prefix(&format!("web:{round}-")).and_then(|step| step.parse::<u64>().ok());
