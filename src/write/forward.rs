@@ -16,15 +16,15 @@ use crate::{
     answer::reply::{Reply, forwarded},
     config::MemberName,
     member::call::{Answer, Call, Document},
+    respond::{Settling, WriteError},
     write::{
         GONE_WITHIN, Writer,
         fleet::{Fleet, Key, Native, Part, Visible},
         forward::outward::Fate,
-        reply::{taken, unknown_outcome, warning_text},
         request::Request,
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::warning::{Warnings, warning_text};
 
 /// A write and whom it is for.
 pub(super) struct To<'a, F> {
@@ -77,8 +77,8 @@ pub(super) async fn forward_home<F: Fleet>(
 /// A folded object as it is shown, and its parts as they made that.
 ///
 /// Errors: another write has it.
-pub(super) async fn paired<F: Fleet>(fleet: &F, key: &Key) -> Result<Option<(Visible, Vec<Part>)>, Reply> {
-    let hold = fleet.hold(key).await.ok_or_else(|| taken(key))?;
+pub(super) async fn paired<F: Fleet>(fleet: &F, key: &Key) -> Result<Option<(Visible, Vec<Part>)>, WriteError> {
+    let hold = fleet.hold(key).await.ok_or_else(|| WriteError::Taken(key.to_ref()))?;
     Ok(fleet.whole(&hold, key))
 }
 
@@ -146,17 +146,15 @@ impl<'a, F: Fleet> To<'a, F> {
                 Err(self.refusal(forwarded(self.member, code, &body, &self.key.name, &request.name)).warned(warnings))
             }
             Answer::NotSent(cause) => {
-                let message = format!("member {} cannot be reached, nothing was sent: {cause}", self.member);
-                Err(Status::unavailable(message).about(&shown.gvr.group, &shown.gvr.resource, &shown.name).into())
+                Err(WriteError::NotSent { object: shown.to_ref(), member: self.member.clone(), cause }.into())
             }
             Answer::Unknown(cause) if request.method == Method::GET => {
-                let message = format!("member {} gave no answer: {cause}", self.member);
-                Err(Status::unavailable(message).about(&shown.gvr.group, &shown.gvr.resource, &shown.name).into())
+                Err(WriteError::NoAnswer { object: shown.to_ref(), member: self.member.clone(), cause }.into())
             }
             Answer::Unknown(cause) => {
-                let what = format!("{} {shown}", self.doing());
-                let then = "it may land within 40 s: read the object before you try again";
-                Err(unknown_outcome(&what, &shown, &format!("member {}: {cause}", self.member), then))
+                let (doing, causes) = (self.doing(), vec![format!("member {}: {cause}", self.member)]);
+                let (object, settling) = (shown.to_ref(), Settling::Nobody);
+                Err(WriteError::OutcomeUnknown { doing, object, causes, settling }.into())
             }
         }
     }

@@ -9,11 +9,11 @@ use crate::{
     write::{
         fleet::{Fleet, Native},
         forward::{To, paired},
-        reply::reworded,
     },
 };
 use kubefold_wire::{
     locate::Paths,
+    reword::reworded,
     splice::{Edit, ObjectEdits, splice, string},
     warning::Warnings,
 };

@@ -5,10 +5,10 @@ use crate::{
     config::{MemberName, Overrides},
     member::call::Document,
     placement::{divided::Value as Number, merge::Change},
+    respond::{Settling, WriteError},
     write::{
         fleet::Fleet,
         journal::{Entry, EntryTarget, Listed, Step, Verb},
-        reply::unknown_outcome,
         steps::Outcome,
         update::{
             amend::Amendment,
@@ -27,7 +27,6 @@ use http::StatusCode;
 use kubefold_wire::{
     locate::Paths,
     splice::{ObjectEdits, splice, string},
-    status::Status,
     warning::Warnings,
 };
 use serde_json::Value;
@@ -38,7 +37,7 @@ enum Committed {
     /// It has changed since it was read.
     Stale,
     Refused(Reply),
-    Unknown(Reply),
+    Unknown(WriteError),
 }
 impl<F: Fleet> Work<'_, F> {
     fn entry(&self, plan: &Plan, dry_run_result: &DryRun) -> Entry {
@@ -108,7 +107,7 @@ impl<F: Fleet> Work<'_, F> {
         hold: F::Hold,
     ) -> Result<Reply, Stop> {
         let entry = self.entry(&plan, &dry_run_result);
-        let entry = self.writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let entry = self.writer.journal.begin(entry).await.map_err(|error| WriteError::Journal(error.into()))?;
         let (code, body) = loop {
             match self.commit_home(&plan, &entry).await {
                 Committed::Done(code, body) => break (code, body),
@@ -122,9 +121,9 @@ impl<F: Fleet> Work<'_, F> {
                     self.writer.journal.finish(entry.id).await;
                     return Err(reply.into());
                 }
-                Committed::Unknown(reply) => {
+                Committed::Unknown(error) => {
                     self.writer.settle_held(entry.id, hold);
-                    return Err(reply.into());
+                    return Err(error.into());
                 }
             }
         };
@@ -177,12 +176,11 @@ impl<F: Fleet> Work<'_, F> {
             Outcome::Done { code, body } => Committed::Done(code, body),
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(&body) => Committed::Stale,
             Outcome::Refused { code, body } => Committed::Refused(refusal(member, code, &body, NOTHING_CHANGED)),
-            Outcome::NotSent(cause) => Committed::Refused(unreachable(self.key, member, &cause)),
+            Outcome::NotSent(cause) => Committed::Refused(unreachable(self.key, member, cause).into()),
             Outcome::Unknown(cause) => {
-                let then = "it may land within 40 s; until then the name is held, then kubefold finishes it if it did: \
-                            read the object before you try again";
-                let what = format!("changing {}", self.key);
-                Committed::Unknown(unknown_outcome(&what, self.key, &format!("member {member}: {cause}"), then))
+                let (doing, causes) = ("changing".to_owned(), vec![format!("member {member}: {cause}")]);
+                let (object, settling) = (self.key.to_ref(), Settling::IfDone);
+                Committed::Unknown(WriteError::OutcomeUnknown { doing, object, causes, settling })
             }
         }
     }
@@ -281,9 +279,9 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// Documents as the fleet view would show them, with the revision that is there: a kube-apiserver's dry run answers so.
-    pub(super) fn rendered(&self, code: StatusCode, documents: &[(MemberName, Bytes)]) -> Result<Reply, Reply> {
+    pub(super) fn rendered(&self, code: StatusCode, documents: &[(MemberName, Bytes)]) -> Result<Reply, WriteError> {
         let body = self.writer.fleet.render(self.key, documents);
-        let body = body.ok_or_else(|| Reply::internal("it cannot be shown"))?;
+        let body = body.ok_or_else(|| WriteError::Internal("it cannot be shown"))?;
         Ok(Reply { code, warnings: Warnings::default(), body: self.identified(&body).unwrap_or(body) })
     }
 

@@ -11,6 +11,7 @@ use crate::{
     answer::reply::{Reply, refusal},
     config::MemberName,
     placement::{divided::Field, merge::Change},
+    respond::{ApiError, WriteError},
     write::{
         Writer,
         fleet::{Fleet, Key, Part, Visible},
@@ -25,7 +26,7 @@ use crate::{
             settle::landed,
             shares::{Total, divided},
             task::Pending,
-            wanted::{self, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Wanted, plain, stale},
+            wanted::{self, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Wanted, plain},
         },
     },
 };
@@ -52,9 +53,16 @@ impl From<Reply> for Stop {
     }
 }
 
+/// What a patch does not allow.
 impl From<Status> for Stop {
     fn from(status: Status) -> Self {
         Self::Told(status.into())
+    }
+}
+
+impl<E: ApiError> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Told(Reply::from(error))
     }
 }
 
@@ -97,14 +105,14 @@ impl<'a, F: Fleet> Work<'a, F> {
         key: &'a Key,
         (visible, parts): (Visible, Vec<Part>),
         dry: bool,
-    ) -> Result<Self, Reply> {
+    ) -> Result<Self, WriteError> {
         let held = parts.into_iter().filter_map(|part| {
             let document = document(key, &part.json)?;
             Some(Held { member: part.member, cluster_uid: part.cluster_uid, uid: part.uid, document })
         });
         let mut held = held;
         let (Some(home), Ok(shown)) = (held.next(), serde_json::from_slice(&visible.body)) else {
-            return Err(Reply::internal("a part is no object"));
+            return Err(WriteError::Internal("a part is no object"));
         };
         let how = match request.content_type.as_str() {
             _ if request.method == Method::PUT => How::Put,
@@ -221,7 +229,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             Outcome::Done { body, .. } => document(self.key, &body),
             outcome => return Err(dry_run_failed(self.key, &self.home.member, outcome).into()),
         };
-        let after = after.ok_or_else(|| Reply::internal("the home's answer is no object"))?;
+        let after = after.ok_or_else(|| WriteError::Internal("the home's answer is no object"))?;
         for field in divided(self.key) {
             let is_told = totals.iter().any(|total| total.field == *field);
             // A directive (`$patch: replace`) may have taken it away.
@@ -317,17 +325,17 @@ impl<'a, F: Fleet> Work<'a, F> {
     /// Reads the home anew. Where its status alone has changed, that is no conflict: the write goes on.
     pub(super) async fn refresh(&mut self, plan: &mut Plan) -> Result<(), Stop> {
         if self.refreshes_left == 0 {
-            return Err(stale(self.key).into());
+            return Err(WriteError::Stale(self.key.to_ref()).into());
         }
         self.refreshes_left -= 1;
         let body = match self.writer.look(self.key, &self.home).await {
             Ok(Some(body)) => body,
             Ok(None) => {
-                return Err(Status::not_found(&self.key.gvr.group, &self.key.gvr.resource, &self.key.name).into());
+                return Err(WriteError::NotFound(self.key.to_ref()).into());
             }
-            Err(cause) => return Err(unreachable(self.key, &self.home.member, &cause).into()),
+            Err(cause) => return Err(unreachable(self.key, &self.home.member, cause).into()),
         };
-        let now = document(self.key, &body).ok_or_else(|| Reply::internal("the home is no object"))?;
+        let now = document(self.key, &body).ok_or_else(|| WriteError::Internal("the home is no object"))?;
         let bare = |document: &Value| {
             let mut document = plain(document.clone());
             if self.without_status {
@@ -337,7 +345,7 @@ impl<'a, F: Fleet> Work<'a, F> {
         };
         self.writer.fleet.ingest(self.key, &self.home.member, &body).await;
         if bare(&self.home.document) != bare(&now) {
-            return Err(if plan.guarded { stale(self.key).into() } else { Stop::Again });
+            return Err(if plan.guarded { WriteError::Stale(self.key.to_ref()).into() } else { Stop::Again });
         }
         self.home.document = now;
         plan.document = with_all(&self.home.document, &plan.home);
@@ -361,14 +369,12 @@ fn keeps_own(warnings: &mut Warnings, key: &Key, member: &MemberName, left: &[St
 pub(super) fn dry_run_failed(key: &Key, member: &MemberName, outcome: Outcome) -> Reply {
     match outcome {
         Outcome::Refused { code, body } => refusal(member, code, &body, NOTHING_CHANGED),
-        Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(key, member, &cause),
-        Outcome::Done { .. } => Reply::internal("a success was taken for a failure"),
+        Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(key, member, cause).into(),
+        Outcome::Done { .. } => WriteError::Internal("a success was taken for a failure").into(),
     }
 }
 
-/// 503: the home decides, and it does not answer.
-pub(super) fn unreachable(key: &Key, home: &MemberName, cause: &str) -> Reply {
-    Status::unavailable(format!("{key} is not changed: its home, member {home}, cannot be reached: {cause}"))
-        .about(&key.gvr.group, &key.gvr.resource, &key.name)
-        .into()
+/// The home decides, and it does not answer.
+pub(super) fn unreachable(key: &Key, home: &MemberName, cause: String) -> WriteError {
+    WriteError::HomeUnreachable { object: key.to_ref(), done: "changed", home: home.clone(), cause }
 }
