@@ -219,6 +219,92 @@ fn statuses_are_made_in_one_room() {
     assert!(found.is_empty(), "these make statuses, which is the affair of `respond`: {found:?}");
 }
 
+/// The files of `src` without their tests, each with its code.
+fn product() -> Vec<(String, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&src, &mut files);
+    let code = |file: &PathBuf| {
+        let shown = file.strip_prefix(&src).unwrap().display().to_string();
+        let is_test = shown.ends_with("tests.rs") || shown.contains("tests/");
+        (!is_test).then(|| (shown, production(&fs::read_to_string(file).unwrap()).1))
+    };
+    files.iter().filter_map(code).collect()
+}
+
+/// What stands between a bracket, at which `text` begins, and the one that closes it.
+fn bracketed(text: &str) -> &str {
+    let (mut depth, mut last) = (0, ' ');
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '<' | '[' | '{' => depth += 1,
+            // The arrow of a return type closes nothing.
+            '>' if last == '-' || last == '=' => {}
+            ')' | '>' | ']' | '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[1..at];
+        }
+        last = c;
+    }
+    ""
+}
+
+/// Arguments that commas part.
+fn arguments(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut last, mut out) = (0, 0, ' ', Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '(' | '<' | '[' | '{' => depth += 1,
+            '>' if last == '-' || last == '=' => {}
+            ')' | '>' | ']' | '}' => depth -= 1,
+            ',' if depth == 0 => {
+                out.push(list[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+        last = c;
+    }
+    out.push(list[start..].trim());
+    out.retain(|argument| !argument.is_empty());
+    out
+}
+
+/// An error says what failed in a type of its own: a `String` can only be printed.
+#[test]
+fn no_error_is_a_string() {
+    let mut found = Vec::new();
+    for (file, code) in product() {
+        for (at, _) in code.match_indices("Result<") {
+            let arguments = arguments(bracketed(&code[at + "Result".len()..]));
+            if arguments.len() == 2 && arguments[1] == "String" {
+                found.push(format!("{file}: Result<{}>", arguments.join(", ")));
+            }
+        }
+    }
+    assert!(found.is_empty(), "these errors are strings: {found:#?}");
+}
+
+/// A function takes values with names: a tuple of some is a struct, or several arguments.
+#[test]
+fn no_parameter_is_a_tuple() {
+    let mut found = Vec::new();
+    for (file, code) in product() {
+        for (at, _) in code.match_indices("fn ") {
+            let signature = &code[at..];
+            // The name may be followed by generics, whose bounds have brackets of their own.
+            let Some(open) = signature.find(['(', '<']) else { continue };
+            let generics = if signature[open..].starts_with('<') { bracketed(&signature[open..]).len() + 2 } else { 0 };
+            let Some(list) = signature.get(open + generics..).filter(|rest| rest.starts_with('(')) else { continue };
+            let tuples = arguments(bracketed(list)).into_iter().filter(|argument| argument.starts_with('('));
+            found.extend(tuples.filter(|one| one.contains("):")).map(|one| format!("{file}: {one}")));
+        }
+    }
+    assert!(found.is_empty(), "these parameters are tuples: {found:#?}");
+}
+
 /// Every reason that kubefold gives for a failure is in the catalogue of errors.
 #[test]
 fn every_reason_is_in_the_catalogue_of_errors() {

@@ -11,7 +11,7 @@ use serde_saphyr::Spanned;
 use crate::config::{
     Access, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, Problem, SharedRule, Weight, credentials,
     duration,
-    error::Whose,
+    error::{FileError, Whose},
     kubeconfig, policies,
     raw::{RawConfig, RawDeadlines, RawMember, RawShared},
     shared,
@@ -72,37 +72,22 @@ impl Files {
     }
 
     /// Reads a whole file, up to the limit, and counts it among those to watch.
-    pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
+    pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>, FileError> {
         self.read.push(path.to_path_buf());
-        read_bounded(path).map_err(|problem| match problem {
-            Unreadable::Io(cause) => cause,
-            Unreadable::TooLarge(size) => format!("it has {size} bytes, and at most {FILE_BYTES_MAX} are read"),
-        })
+        read_bounded(path)
     }
 }
 
-enum Unreadable {
-    Io(String),
-    TooLarge(u64),
-}
-
-fn read_bounded(path: &Path) -> Result<Vec<u8>, Unreadable> {
-    let io = |error: std::io::Error| Unreadable::Io(plain_cause(&error));
+fn read_bounded(path: &Path) -> Result<Vec<u8>, FileError> {
     // `metadata` first: a pipe or a device would block or never end.
-    let metadata = std::fs::metadata(path).map_err(io)?;
+    let metadata = std::fs::metadata(path).map_err(FileError::Io)?;
     if !metadata.is_file() {
-        return Err(Unreadable::Io("it is not a regular file".to_owned()));
+        return Err(FileError::NotRegular);
     }
     if metadata.len() > FILE_BYTES_MAX {
-        return Err(Unreadable::TooLarge(metadata.len()));
+        return Err(FileError::TooLarge { size: metadata.len(), max: FILE_BYTES_MAX });
     }
-    std::fs::read(path).map_err(io)
-}
-
-/// The cause as people say it, without `(os error 2)`.
-fn plain_cause(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
+    std::fs::read(path).map_err(FileError::Io)
 }
 
 /// Reads a configuration that is no file yet; `path` says where it is to be: relative paths are resolved from there.
@@ -122,8 +107,8 @@ fn parse(path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
     };
     let bytes = read_bounded(path).map_err(|cause| {
         refuse(match cause {
-            Unreadable::Io(cause) => Problem::Unreadable { cause },
-            Unreadable::TooLarge(size) => Problem::TooLarge { size, max: FILE_BYTES_MAX },
+            FileError::TooLarge { size, max } => Problem::TooLarge { size, max },
+            cause @ (FileError::Io(_) | FileError::NotRegular) => Problem::Unreadable { cause },
         })
     })?;
     let text = std::str::from_utf8(&bytes).map_err(|error| refuse(Problem::Syntax { cause: error.to_string() }))?;

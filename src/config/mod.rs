@@ -19,7 +19,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use error::{ConfigError, PolicyProblem, Problem};
+pub use error::{ConfigError, FileError, PolicyProblem, Problem};
 pub use load::{load, load_text};
 pub use policy::{
     Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig, Strategy,

@@ -16,7 +16,7 @@ use crate::{
         journal::{Entry, EntryTarget, Step, Verb},
         options::{Options, of_part},
         request::Request,
-        steps::{Outcome, Removed, Seen, removed},
+        steps::{Outcome, Removed, Seen, Silent, removed},
     },
 };
 use kubefold_wire::warning::Warnings;
@@ -144,14 +144,14 @@ fn entry_of<F: Fleet>(
     }
 }
 
-/// Asks every part's member for a dry run. Says which could not be reached, and why.
+/// Asks every part's member for a dry run. Says which could not be reached.
 async fn dry_run<F: Fleet>(
     writer: &Writer<F>,
     entry: &Entry,
     parts: &[Part],
     revision: Option<&str>,
     warnings: &mut Warnings,
-) -> Result<Vec<Result<(), String>>, Reply> {
+) -> Result<Vec<Result<(), Silent>>, Reply> {
     let outcomes = join_all(parts.iter().enumerate().map(|(at, part)| async move {
         let options = of_part(&entry.body, &part.uid, revision.filter(|_| at == 0), true);
         let mut said = Warnings::default();
@@ -170,7 +170,7 @@ async fn dry_run<F: Fleet>(
             Outcome::NotSent(cause) | Outcome::Unknown(cause) if at == 0 => {
                 return Err(unreachable(&entry.key, &part.member, cause).into());
             }
-            Outcome::NotSent(cause) | Outcome::Unknown(cause) => reached.push(Err(cause)),
+            Outcome::NotSent(cause) | Outcome::Unknown(cause) => reached.push(Err(Silent(cause))),
         }
     }
     Ok(reached)
@@ -182,7 +182,7 @@ async fn delete_others<F: Fleet>(
     entry: &Entry,
     parts: &[Part],
     home: Outcome,
-    reached: &[Result<(), String>],
+    reached: &[Result<(), Silent>],
     warnings: &mut Warnings,
 ) -> Vec<(MemberName, String)> {
     let others = join_all(parts.iter().zip(reached).skip(1).map(|(part, reached)| async move {
@@ -192,7 +192,7 @@ async fn delete_others<F: Fleet>(
                 let options = of_part(&entry.body, &part.uid, None, false);
                 writer.remove(entry, &part.member, options, false, &mut said).await
             }
-            Err(cause) => Outcome::NotSent(cause.clone()),
+            Err(Silent(cause)) => Outcome::NotSent(cause.clone()),
         };
         writer.journal.step(entry.id, &part.member, delete_step(&outcome)).await;
         (outcome, said)

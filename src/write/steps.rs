@@ -131,6 +131,11 @@ impl Seen {
     }
 }
 
+/// A member that was not asked, or did not say; why.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Silent(pub(super) String);
+
 /// What stands at a part's place.
 #[derive(Debug)]
 pub(super) enum Found {

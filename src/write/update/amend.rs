@@ -13,7 +13,7 @@ use crate::{
         Writer,
         fleet::Fleet,
         journal::{Amended, Entry, EntryTarget, Step},
-        steps::{Outcome, Seen},
+        steps::{Outcome, Seen, Silent},
         update::{
             overrider::Overrider,
             part::{Asking, Brought, Held, How, Manner, document},
@@ -75,14 +75,14 @@ impl<F: Fleet> Writer<F> {
 
     /// Brings a part to what it would be made of now: the create that made it had an earlier body, and landed late.
     ///
-    /// Errors: it cannot be brought there yet; why.
+    /// Errors: it cannot be brought there yet.
     pub(in crate::write) async fn bring_late(
         &self,
         making: &Entry,
         amended: Option<&Amended>,
         target: &EntryTarget,
         found: &Document,
-    ) -> Result<(), String> {
+    ) -> Result<(), Silent> {
         let (Some(amended), Some(document)) = (amended, document(&making.key, found)) else { return Ok(()) };
         let changes = self.late_changes(making, amended, target);
         let mut part = Held {
@@ -106,7 +106,7 @@ impl<F: Fleet> Writer<F> {
                 Ok(())
             }
             Brought::Asked(outcome) => match outcome.step() {
-                Step::Failed(cause) | Step::Unknown(cause) => Err(cause),
+                Step::Failed(cause) | Step::Unknown(cause) => Err(Silent(cause)),
                 Step::Planned | Step::Done { .. } | Step::Undone => Ok(()),
             },
         }

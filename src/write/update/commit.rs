@@ -9,7 +9,7 @@ use crate::{
     write::{
         fleet::Fleet,
         journal::{Entry, EntryTarget, Listed, Step, Verb},
-        steps::Outcome,
+        steps::{Outcome, Silent},
         update::{
             amend::Amendment,
             draft::Plan,
@@ -193,7 +193,7 @@ impl<F: Fleet> Work<'_, F> {
                 let mut said = Warnings::default();
                 let brought = match changes {
                     Ok(changes) => this.write_other(part, task, changes, &mut said).await,
-                    Err(cause) => Brought::Asked(Outcome::NotSent(cause.clone())),
+                    Err(Silent(cause)) => Brought::Asked(Outcome::NotSent(cause.clone())),
                 };
                 (part.clone(), brought, said)
             },

@@ -18,7 +18,7 @@ use crate::{
         Writer,
         fleet::{Fleet, Key},
         request::with_dry_run,
-        steps::{Outcome, Seen},
+        steps::{Outcome, Seen, Silent},
         update::{
             scale::{self, SCALE},
             wanted::{APPLY_PATCH, MERGE_PATCH, set},
@@ -279,7 +279,7 @@ impl<F: Fleet> Writer<F> {
             match self.read_part(asking.key, part).await {
                 Ok(Some(document)) => part.document = document,
                 Ok(None) => return Brought::Gone,
-                Err(cause) => return Brought::Asked(Outcome::NotSent(cause)),
+                Err(Silent(cause)) => return Brought::Asked(Outcome::NotSent(cause)),
             }
         }
     }
@@ -317,15 +317,15 @@ impl<F: Fleet> Writer<F> {
             match self.read_part(asking.key, part).await {
                 Ok(Some(document)) => part.document = document,
                 Ok(None) => return (Brought::Gone, left),
-                Err(cause) => return (Brought::Asked(Outcome::NotSent(cause)), left),
+                Err(Silent(cause)) => return (Brought::Asked(Outcome::NotSent(cause)), left),
             }
         }
     }
 
     /// Reads a part anew, as kubefold: what it sees goes to nobody. `None`: it is gone, or another object.
     ///
-    /// Errors: nobody can tell; why.
-    pub(super) async fn read_part(&self, key: &Key, part: &Held) -> Result<Option<Value>, String> {
+    /// Errors: nobody can tell.
+    pub(super) async fn read_part(&self, key: &Key, part: &Held) -> Result<Option<Value>, Silent> {
         match self.look(key, part).await? {
             Some(body) => Ok(document(key, &body)),
             None => Ok(None),
@@ -333,7 +333,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// The same, as the member sent it.
-    pub(super) async fn look(&self, key: &Key, part: &Held) -> Result<Option<Document>, String> {
+    pub(super) async fn look(&self, key: &Key, part: &Held) -> Result<Option<Document>, Silent> {
         if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
             return Ok(None);
         }
@@ -352,9 +352,9 @@ impl<F: Fleet> Writer<F> {
             }
             Answer::Answered { code: StatusCode::NOT_FOUND, .. } => Ok(None),
             Answer::Answered { code, body, .. } => {
-                Err(format!("it answered {code} {}", Seen::of(&body).message.unwrap_or_default()))
+                Err(Silent(format!("it answered {code} {}", Seen::of(&body).message.unwrap_or_default())))
             }
-            Answer::NotSent(cause) | Answer::Unknown(cause) => Err(cause),
+            Answer::NotSent(cause) | Answer::Unknown(cause) => Err(Silent(cause)),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
         journal::{Entry, EntryTarget, Step},
-        steps::{Found, Outcome},
+        steps::{Found, Outcome, Silent},
         update::{
             amend::Amendment,
             part::{Asking, Brought, Held, How, Manner, document},
@@ -74,7 +74,7 @@ impl<F: Fleet> Writer<F> {
                         the home's part was deleted; differences between the other parts stay");
                     return Home::Over;
                 }
-                Err(cause) if !may_still_land => {
+                Err(Silent(cause)) if !may_still_land => {
                     tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished update waits for its home");
                     return Home::Unreachable;
                 }
@@ -90,7 +90,7 @@ impl<F: Fleet> Writer<F> {
             Found::Part { uid, body, .. } => {
                 self.fleet.ingest(&making.key, &target.member, &body).await;
                 let brought = self.bring_late(making, entry.amended.as_deref(), target, &body).await;
-                brought.map_or_else(Step::Failed, |()| Step::Done { uid: Some(uid) })
+                brought.map_or_else(|Silent(cause)| Step::Failed(cause), |()| Step::Done { uid: Some(uid) })
             }
             Found::Elsewhere => Step::Undone,
             Found::Unreachable(cause) => Step::Failed(cause),
@@ -139,7 +139,7 @@ impl<F: Fleet> Writer<F> {
                 }
             }
             Ok(None) => Step::Done { uid: None },
-            Err(cause) => Step::Failed(cause),
+            Err(Silent(cause)) => Step::Failed(cause),
         };
         let done = matches!(step, Step::Done { .. });
         self.journal.step(entry.id, &target.member, step).await;

@@ -17,7 +17,7 @@ use crate::{
         fleet::{Fleet, Key, Part, Visible},
         journal::Entry,
         request::Request,
-        steps::Outcome,
+        steps::{Outcome, Silent},
         update::{
             commit::missing_target,
             draft::{Plan, with_all},
@@ -93,8 +93,8 @@ pub(super) struct DryRun {
     pub(super) home: Bytes,
     /// What the home will hold at each of its changes.
     pub(super) holds: Vec<Option<Value>>,
-    /// What is to be changed in each other part, or why that cannot be asked.
-    pub(super) others: Vec<Result<Vec<Change>, String>>,
+    /// What is to be changed in each other part.
+    pub(super) others: Vec<Result<Vec<Change>, Silent>>,
     /// All documents as they will be.
     pub(super) documents: Vec<(MemberName, Bytes)>,
 }
@@ -295,7 +295,9 @@ impl<'a, F: Fleet> Work<'a, F> {
                 Brought::Same => (Some(unchanged()), Ok(changes)),
                 Brought::Gone => (None, Ok(Vec::new())),
                 Brought::Asked(Outcome::Done { body, .. }) => (Some(body.bytes), Ok(changes)),
-                Brought::Asked(Outcome::NotSent(cause) | Outcome::Unknown(cause)) => (Some(unchanged()), Err(cause)),
+                Brought::Asked(Outcome::NotSent(cause) | Outcome::Unknown(cause)) => {
+                    (Some(unchanged()), Err(Silent(cause)))
+                }
                 Brought::Asked(outcome) => return Err(dry_run_failed(self.key, &part.member, outcome).into()),
             };
             dry_run_result.documents.extend(shown.map(|shown| (part.member.clone(), shown)));
@@ -333,7 +335,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             Ok(None) => {
                 return Err(WriteError::NotFound(self.key.to_ref()).into());
             }
-            Err(cause) => return Err(unreachable(self.key, &self.home.member, cause).into()),
+            Err(Silent(cause)) => return Err(unreachable(self.key, &self.home.member, cause).into()),
         };
         let now = document(self.key, &body).ok_or_else(|| WriteError::Internal("the home is no object"))?;
         let bare = |document: &Value| {
