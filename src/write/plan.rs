@@ -272,7 +272,7 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), Pa
         let what = Stamp { marker: Some(&marker), name: None, values: &target.values };
         let body = stamped(draft.json, what)?;
         let policy = plan.policy.as_deref().unwrap_or_default();
-        overridden(body, &target.overrides, (group, kind), (policy, &target.member))?;
+        overridden(body, &target.overrides, &key.gvk, policy, &target.member)?;
     }
     Ok(())
 }

@@ -189,8 +189,8 @@ impl<F: Fleet> Writer<F> {
         let marker = (!entry.shared).then(|| entry.marker(&target.member));
         let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values };
         let body = stamped(std::str::from_utf8(&local)?, what)?;
-        let (kind, policy) = (&entry.key.gvk, entry.policy.as_deref().unwrap_or_default());
-        let body = overridden(body, &target.overrides, (&kind.group, &kind.kind), (policy, &target.member))?;
+        let policy = entry.policy.as_deref().unwrap_or_default();
+        let body = overridden(body, &target.overrides, &entry.key.gvk, policy, &target.member)?;
         Ok(body.into())
     }
 

@@ -67,12 +67,12 @@ pub(super) async fn dry_run<F: Fleet>(
     let first_silent = silent.first().cloned();
     match behind {
         Some(behind) => behind.append(&mut silent),
-        None => first_silent.clone().map_or(Ok(()), |silent| Err(no_answer(&entry.key, silent)))?,
+        None => first_silent.clone().map_or(Ok(()), |(member, cause)| Err(no_answer(&entry.key, member, cause)))?,
     }
     if bodies.is_empty() {
         let silent = first_silent.or_else(|| behind.iter().flatten().next().cloned());
-        let silent = silent.ok_or_else(|| WriteError::Internal("a plan without targets"))?;
-        return Err(no_answer(&entry.key, silent).into());
+        let (member, cause) = silent.ok_or(WriteError::Internal("a plan without targets"))?;
+        return Err(no_answer(&entry.key, member, cause).into());
     }
     entry.targets.sort_by_key(|target| behind.iter().flatten().any(|(member, _)| *member == target.member));
     Ok(bodies)
@@ -126,8 +126,7 @@ fn lacks_account(outcome: &Outcome) -> bool {
     })
 }
 
-fn no_answer(key: &Key, silent: (MemberName, String)) -> WriteError {
-    let (member, cause) = silent;
+fn no_answer(key: &Key, member: MemberName, cause: String) -> WriteError {
     WriteError::DryRunUnanswered { object: key.to_ref(), member, cause }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         update::{
             amend::Amendment,
             draft::Plan,
-            part::{Asking, Brought, Held, How, Manner, is_stale},
+            part::{Asking, Brought, Held, How, Manner, Rewrite, is_stale},
             scale::SCALE,
             shares::{Missing, marker_of},
             task::{PartTask, Task},
@@ -159,10 +159,10 @@ impl<F: Fleet> Work<'_, F> {
 
     async fn commit_home(&mut self, plan: &Plan, entry: &Entry) -> Committed {
         let mut said = Warnings::default();
-        let (documents, revision) = ((&self.home.document, &plan.document), Some(self.home.revision()));
-        let member = &self.home.member;
+        let Held { member, document: before, .. } = &self.home;
+        let rewrite = Rewrite { before, after: &plan.document, revision: Some(self.home.revision()) };
         let outcome = match &plan.home.apply {
-            None => self.writer.write_part(self.asking(), member, documents, revision, false, &mut said).await,
+            None => self.writer.write_part(self.asking(), member, rewrite, false, &mut said).await,
             Some(body) => match self.apply_home(body, &plan.home.disowns, &mut said).await {
                 Brought::Asked(outcome) => outcome,
                 Brought::Same | Brought::Gone => Outcome::NotSent("it became another cluster".to_owned()),
@@ -234,11 +234,11 @@ impl<F: Fleet> Work<'_, F> {
                 other => return other,
             }
         }
-        self.writer.apply_other(self.asking(), &mut part, (body, &task.disowns), said).await
+        self.writer.apply_other(self.asking(), &mut part, body, &task.disowns, said).await
     }
 
     async fn apply_home(&self, body: &Value, disowns: &[Vec<String>], said: &mut Warnings) -> Brought {
-        self.writer.apply_and_disown(self.asking(), &self.home, (body, disowns), false, said).await
+        self.writer.apply_and_disown(self.asking(), &self.home, body, disowns, false, said).await
     }
 
     /// Brings an answer into the store. That to a `/scale` is not the object, which is read then.

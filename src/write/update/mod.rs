@@ -163,7 +163,7 @@ fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> NotBui
 
 async fn read_scale<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
     let visible = writer.fleet.visible(key).ok_or_else(|| missing(writer, key))?;
-    Work::new(writer, request, key, (visible, writer.fleet.parts(key)), false)?.read_scale().await
+    Work::new(writer, request, key, visible, writer.fleet.parts(key), false)?.read_scale().await
 }
 
 /// Writes whatever answers with the object.
@@ -172,7 +172,7 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
     let dry = request.dry_run(options)?;
     for _ in 0..TRIES_MAX {
         let Some(hold) = writer.fleet.hold(key).await else { return Err(WriteError::Taken(key.to_ref()).into()) };
-        let Some(whole) = writer.fleet.whole(&hold, key) else {
+        let Some((visible, parts)) = writer.fleet.whole(&hold, key) else {
             drop(hold);
             if !makes(request) {
                 return Err(missing(writer, key).into());
@@ -188,7 +188,7 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
             }
             return Ok(reply);
         };
-        let mut work = Work::new(writer, request, key, whole, dry)?;
+        let mut work = Work::new(writer, request, key, visible, parts, dry)?;
         match Box::pin(work.run(hold)).await {
             Ok(reply) | Err(Stop::Told(reply)) => return Ok(reply.warned(work.warnings)),
             Err(Stop::Again) => {}

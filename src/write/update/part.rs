@@ -80,6 +80,15 @@ impl Asking<'_> {
     }
 }
 
+/// What a request makes of a part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rewrite<'a> {
+    pub(super) before: &'a Value,
+    pub(super) after: &'a Value,
+    /// The revision that it must have; `None` for any.
+    pub(super) revision: Option<&'a str>,
+}
+
 /// A part as it is known, in its member's own words.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Held {
@@ -153,17 +162,16 @@ fn keep_marker(before: &Value, after: &mut Value) {
 }
 
 impl<F: Fleet> Writer<F> {
-    /// Has a member make `after` of `before`, at that revision if one is given.
+    /// Has a member rewrite its part, or dry-runs that.
     pub(super) async fn write_part(
         &self,
         asking: Asking<'_>,
         member: &MemberName,
-        (before, after): (&Value, &Value),
-        revision: Option<&str>,
+        rewrite: Rewrite<'_>,
         dry: bool,
         warnings: &mut Warnings,
     ) -> Outcome {
-        let manner = asking.manner;
+        let (manner, Rewrite { before, after, revision }) = (asking.manner, rewrite);
         let whole = manner.how == How::Put;
         let mut body = match (manner.subresource.as_str(), whole) {
             (SCALE, whole) => scale::body(asking.key, after, whole),
@@ -200,7 +208,8 @@ impl<F: Fleet> Writer<F> {
         &self,
         asking: Asking<'_>,
         member: &MemberName,
-        (content_type, body): (&str, Bytes),
+        content_type: &str,
+        body: Bytes,
         dry: bool,
         warnings: &mut Warnings,
     ) -> Outcome {
@@ -224,7 +233,7 @@ impl<F: Fleet> Writer<F> {
         dry: bool,
         warnings: &mut Warnings,
     ) -> Brought {
-        self.apply_and_disown(asking, part, (body, &[]), dry, warnings).await
+        self.apply_and_disown(asking, part, body, &[], dry, warnings).await
     }
 
     /// The same, after which its manager does not have the fields at these paths.
@@ -232,15 +241,16 @@ impl<F: Fleet> Writer<F> {
         &self,
         asking: Asking<'_>,
         part: &Held,
-        (body, disowns): (&Value, &[Vec<String>]),
+        body: &Value,
+        disowns: &[Vec<String>],
         dry: bool,
         warnings: &mut Warnings,
     ) -> Brought {
         if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
             return Brought::Gone;
         }
-        let patch = (APPLY_PATCH, Bytes::from(body.to_string()));
-        match self.send_patch(asking, &part.member, patch, dry, warnings).await {
+        let patch = Bytes::from(body.to_string());
+        match self.send_patch(asking, &part.member, APPLY_PATCH, patch, dry, warnings).await {
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(&body) => Brought::Gone,
             Outcome::Done { code, body } if !dry && !disowns.is_empty() => {
                 let body = Box::pin(self.disown(asking, &part.member, disowns, body, warnings)).await;
@@ -256,7 +266,8 @@ impl<F: Fleet> Writer<F> {
         &self,
         asking: Asking<'_>,
         part: &mut Held,
-        (body, disowns): (&Value, &[Vec<String>]),
+        body: &Value,
+        disowns: &[Vec<String>],
         warnings: &mut Warnings,
     ) -> Brought {
         let mut tries_left = CONFLICTS_MAX;
@@ -270,7 +281,7 @@ impl<F: Fleet> Writer<F> {
                 set(metadata, "uid", part.uid.clone().into());
                 set(metadata, "resourceVersion", part.revision().into());
             }
-            match self.apply_and_disown(asking, part, (&body, disowns), false, warnings).await {
+            match self.apply_and_disown(asking, part, &body, disowns, false, warnings).await {
                 Brought::Asked(Outcome::Refused { code: StatusCode::CONFLICT, body })
                     if is_stale(&body) && tries_left > 0 => {}
                 Brought::Asked(Outcome::Refused { code: StatusCode::NOT_FOUND, .. }) => return Brought::Gone,
@@ -304,8 +315,8 @@ impl<F: Fleet> Writer<F> {
             if after == part.document && asking.manner.managed_fields.is_none() {
                 return (Brought::Same, left);
             }
-            let documents = (&part.document, &after);
-            let outcome = self.write_part(asking, &part.member, documents, Some(part.revision()), dry, warnings).await;
+            let rewrite = Rewrite { before: &part.document, after: &after, revision: Some(part.revision()) };
+            let outcome = self.write_part(asking, &part.member, rewrite, dry, warnings).await;
             match &outcome {
                 Outcome::Refused { code: StatusCode::NOT_FOUND, .. } => return (Brought::Gone, left),
                 Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(body) && tries_left > 0 => {}

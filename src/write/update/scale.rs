@@ -14,7 +14,7 @@ use crate::{
         steps::Outcome,
         update::{
             draft::Plan,
-            part::How,
+            part::{How, Rewrite},
             shares::{Asked, Total},
             wanted::{self, JSON_PATCH, Wanted, judge, object, plain},
             work::{NOTHING_CHANGED, Stop, Work, unreachable},
@@ -133,9 +133,10 @@ impl<F: Fleet> Work<'_, F> {
     async fn refused_by_home(&self, asked: &Value) -> Stop {
         let mut after = self.home.document.clone();
         merge_into(&mut after, asked.clone());
-        let (documents, member) = ((&self.home.document, &after), &self.home.member);
+        let member = &self.home.member;
+        let rewrite = Rewrite { before: &self.home.document, after: &after, revision: None };
         let mut said = Warnings::default();
-        match self.writer.write_part(self.asking(), member, documents, None, true, &mut said).await {
+        match self.writer.write_part(self.asking(), member, rewrite, true, &mut said).await {
             Outcome::Refused { code, body } => refusal(member, code, &body, NOTHING_CHANGED).into(),
             Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(self.key, member, cause).into(),
             Outcome::Done { .. } => WriteError::Replicas.into(),

@@ -127,7 +127,7 @@ impl<F: Fleet> Writer<F> {
                     query: &entry.query,
                     manner: &task.manner,
                 };
-                let brought = self.catch_up(asking, &mut part, &changes, (entry, task, home)).await;
+                let brought = self.catch_up(asking, &mut part, &changes, entry, task, home).await;
                 match brought {
                     Brought::Same | Brought::Gone => Step::Done { uid: None },
                     Brought::Asked(outcome) => {
@@ -155,7 +155,9 @@ impl<F: Fleet> Writer<F> {
         asking: Asking<'_>,
         part: &mut Held,
         changes: &[Change],
-        (entry, task, home): (&Entry, &Task, &Value),
+        entry: &Entry,
+        task: &Task,
+        home: &Value,
     ) -> Brought {
         let at = entry.targets.iter().skip(1).position(|target| target.member == part.member);
         let its = at.and_then(|at| task.others.get(at));
@@ -179,7 +181,7 @@ impl<F: Fleet> Writer<F> {
                 take(&[gone], Take::Always, &mut body);
             }
         }
-        self.apply_other(asking, part, (&body, &disowns), &mut said).await
+        self.apply_other(asking, part, &body, &disowns, &mut said).await
     }
 
     /// Notes that a member has made what these updates had still to do there.

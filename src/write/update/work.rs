@@ -21,7 +21,7 @@ use crate::{
         update::{
             commit::missing_target,
             draft::{Plan, with_all},
-            part::{Asking, Brought, Held, How, Manner, document, is_stale},
+            part::{Asking, Brought, Held, How, Manner, Rewrite, document, is_stale},
             scale::SCALE,
             settle::landed,
             shares::{Total, divided},
@@ -103,7 +103,8 @@ impl<'a, F: Fleet> Work<'a, F> {
         writer: &'a Arc<Writer<F>>,
         request: &'a Request,
         key: &'a Key,
-        (visible, parts): (Visible, Vec<Part>),
+        visible: Visible,
+        parts: Vec<Part>,
         dry: bool,
     ) -> Result<Self, WriteError> {
         let held = parts.into_iter().filter_map(|part| {
@@ -222,8 +223,8 @@ impl<'a, F: Fleet> Work<'a, F> {
         let body = self.writer.fleet.localize(self.key, &self.home.member, &Bytes::from(patch.to_string()));
         let mut said = Warnings::default();
         let content_type = &self.request.content_type;
-        let patch_sent = (content_type.as_str(), body);
-        let outcome = self.writer.send_patch(self.asking(), &self.home.member, patch_sent, true, &mut said).await;
+        let (asking, home) = (self.asking(), &self.home.member);
+        let outcome = self.writer.send_patch(asking, home, content_type, body, true, &mut said).await;
         self.warnings.merge(&said);
         let after = match outcome {
             Outcome::Done { body, .. } => document(self.key, &body),
@@ -253,8 +254,8 @@ impl<'a, F: Fleet> Work<'a, F> {
             },
             None => {
                 let revision = plan.guarded.then(|| self.home.revision());
-                let documents = (&self.home.document, &plan.document);
-                writer.write_part(asking, &self.home.member, documents, revision, true, &mut warnings).await
+                let rewrite = Rewrite { before: &self.home.document, after: &plan.document, revision };
+                writer.write_part(asking, &self.home.member, rewrite, true, &mut warnings).await
             }
         };
         let body = match outcome {
