@@ -4,9 +4,11 @@
 //!
 //! [`load`] reads the file once; [`Reloads`] yields every later good version of it.
 
+mod checked;
 mod credentials;
 mod duration;
 mod error;
+mod files;
 mod kubeconfig;
 mod load;
 mod policies;

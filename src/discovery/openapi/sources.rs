@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     cache::{Cache, Key},
-    parameter, upper_hex,
+    urls::{V2, V3, parameter, upper_hex},
 };
 use crate::{
     member::{Member, MemberId},
@@ -224,7 +224,7 @@ async fn read_index(member: &Member) -> Result<Arc<Index>, AskError> {
         #[serde(rename = "serverRelativeURL")]
         server_relative_url: String,
     }
-    let (headers, body) = get(member, super::V3, "application/json", INDEX_BYTES_MAX).await?;
+    let (headers, body) = get(member, V3, "application/json", INDEX_BYTES_MAX).await?;
     let document: Document = serde_json::from_slice(&body)?;
     let hash = |at: &At| {
         let query = at.server_relative_url.split_once('?').map_or("", |(_, query)| query);
@@ -237,11 +237,11 @@ async fn read_index(member: &Member) -> Result<Arc<Index>, AskError> {
 
 /// Its entity tag, or, of a server that gives none, a hash of the document.
 async fn read_swagger_hash(member: &Member) -> Result<Arc<str>, AskError> {
-    let (headers, _) = send(member, Method::HEAD, super::V2, "application/json", 0).await?;
+    let (headers, _) = send(member, Method::HEAD, V2, "application/json", 0).await?;
     if let Some(hash) = entity_tag(&headers) {
         return Ok(hash.into());
     }
-    let (headers, body) = get(member, super::V2, "application/json", DOCUMENT_BYTES_MAX).await?;
+    let (headers, body) = get(member, V2, "application/json", DOCUMENT_BYTES_MAX).await?;
     Ok(hash_of(&headers, &body))
 }
 
