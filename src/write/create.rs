@@ -5,6 +5,7 @@ mod draft;
 mod dry_run;
 mod event;
 mod pins;
+mod stop;
 
 use std::sync::Arc;
 
@@ -17,10 +18,14 @@ use crate::{
         plan::{Candidate, Plan, Standing},
         policy::Strategy,
     },
-    respond::{ApiError, InvalidField, WriteError},
+    respond::{InvalidField, WriteError},
     write::{
         APPLY_PATCH, MINTS_MAX, Writer,
-        create::{commit::commit, dry_run::dry_run},
+        create::{
+            commit::commit,
+            dry_run::{dry_run, members},
+            stop::Stop,
+        },
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Listed, Step, Verb},
         names::mint,
@@ -32,25 +37,7 @@ use crate::{
 use kubefold_wire::warning::Warnings;
 
 pub(super) use draft::Draft;
-pub(super) use pins::{Pin, pins};
-
-/// Why a name did not get its object. One that is taken may be minted anew.
-struct Stop {
-    reply: Reply,
-    name_taken: bool,
-}
-
-impl From<Reply> for Stop {
-    fn from(reply: Reply) -> Self {
-        Self { reply, name_taken: false }
-    }
-}
-
-impl<E: ApiError> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Reply::from(error).into()
-    }
-}
+pub(super) use pins::{Pin, pins, refuse_what_is_no_pin};
 
 /// Answers a `POST` of the fleet view.
 pub(super) async fn create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Reply {
@@ -80,18 +67,6 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
             Ok(reply) => return Ok(reply),
         }
     }
-}
-
-pub(super) fn refuse_what_is_no_pin<F: Fleet>(
-    writer: &Writer<F>,
-    request: &Request,
-    name: &str,
-) -> Result<(), WriteError> {
-    // RBAC names are paths to Kubernetes, in which an `@` is legal.
-    if !name.contains('@') || &*request.gvr.group == "rbac.authorization.k8s.io" {
-        return Ok(());
-    }
-    Err(request.invalid(name, InvalidField::NoPin { name: name.to_owned(), members: writer.fleet.members() }))
 }
 
 /// One attempt under one name, from the hold to the answer.
@@ -155,11 +130,6 @@ async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
         }
         None => Ok(()),
     }
-}
-
-/// `member east`, `members east, west`.
-pub(super) fn members(names: &[String]) -> String {
-    format!("{} {}", if names.len() == 1 { "member" } else { "members" }, names.join(", "))
 }
 
 /// Says whether members that are down get their parts when they are back.

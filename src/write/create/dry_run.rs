@@ -13,7 +13,7 @@ use crate::{
     respond::WriteError,
     write::{
         Writer,
-        create::{Stop, members},
+        create::stop::Stop,
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget},
         steps::{Outcome, Seen},
@@ -90,6 +90,11 @@ fn held_by(entry: &Entry, taken: &[String]) -> String {
     }
     let shown: Vec<String> = taken.iter().map(|member| format!("{}@{member}", entry.key.name)).collect();
     format!("; the fleet view shows it as {}", shown.join(", "))
+}
+
+/// `member east`, `members east, west`.
+pub(super) fn members(names: &[String]) -> String {
+    format!("{} {}", if names.len() == 1 { "member" } else { "members" }, names.join(", "))
 }
 
 /// How long a namespace's own service account is waited for.

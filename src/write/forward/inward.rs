@@ -9,7 +9,7 @@ use crate::{
     respond::{InvalidField, WriteError},
     write::{
         fleet::Fleet,
-        forward::{To, outward::text_at},
+        forward::{outward::text_at, to::To},
         names::unpin,
         request::values,
     },

@@ -10,7 +10,7 @@ use crate::{
     respond::WriteError,
     write::{
         fleet::Fleet,
-        forward::{To, inward::spliced},
+        forward::{inward::spliced, to::To},
     },
 };
 use kubefold_wire::{

@@ -8,7 +8,7 @@ use crate::{
     member::call::Document,
     write::{
         fleet::{Fleet, Native},
-        forward::{To, paired},
+        forward::to::{To, paired},
     },
 };
 use kubefold_wire::{

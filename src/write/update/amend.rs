@@ -17,8 +17,7 @@ use crate::{
         update::{
             overrider::Overrider,
             part::{Asking, Brought, Held, How, Manner, document},
-            settle::{holds, is_open},
-            task::Task,
+            task::{Task, holds},
             work::Work,
         },
     },
@@ -149,7 +148,7 @@ impl<F: Fleet> Work<'_, F> {
         });
         let mut coming: Vec<Held> = Vec::new();
         for entry in creates.into_iter().chain(makings) {
-            for target in entry.targets.iter().filter(|target| is_open(&target.step)) {
+            for target in entry.targets.iter().filter(|target| target.step.is_open()) {
                 let is_there = |held: &Held| held.member == target.member;
                 let body = writer.part_body(&entry, target).ok();
                 let document = body.and_then(|body| serde_json::from_slice(&body).ok());

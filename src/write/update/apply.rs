@@ -17,8 +17,7 @@ use crate::{
         update::{
             disown::owns_alone,
             draft::{Plan, overrides_in},
-            part::Held,
-            scale::SCALE,
+            part::{Held, SCALE},
             shares::{Asked, Total, divided, marker_of},
             task::PartTask,
             wanted::{self, Wanted, judge, object, plain, set},

@@ -13,8 +13,7 @@ use crate::{
         update::{
             amend::Amendment,
             draft::Plan,
-            part::{Asking, Brought, Held, How, Manner, Rewrite, is_stale},
-            scale::SCALE,
+            part::{Asking, Brought, Held, How, Manner, Rewrite, SCALE, is_stale},
             shares::{Missing, marker_of},
             task::{PartTask, Task},
             work::{DryRun, NOTHING_CHANGED, Stop, Work, unreachable},

@@ -11,6 +11,7 @@ mod draft;
 mod overrider;
 mod owners;
 mod part;
+mod run;
 mod scale;
 mod settle;
 mod shares;
@@ -37,7 +38,7 @@ use crate::{
         forward::{forward_home, paired},
         request::{Request, with_dry_run},
         update::{
-            scale::SCALE,
+            part::SCALE,
             shares::divided,
             work::{Stop, Work},
         },

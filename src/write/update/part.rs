@@ -5,12 +5,13 @@ use std::slice;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     config::MemberName,
     member::call::{Answer, Call, Document},
     placement::{
+        divided::REPLICAS,
         marker::MARKER_KEY,
         merge::{Change, Take, merge_patch, take},
     },
@@ -19,15 +20,14 @@ use crate::{
         fleet::{Fleet, Key},
         request::with_dry_run,
         steps::{Outcome, Seen, Silent},
-        update::{
-            scale::{self, SCALE},
-            wanted::{APPLY_PATCH, MERGE_PATCH, set},
-        },
+        update::wanted::{APPLY_PATCH, MERGE_PATCH, set},
     },
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::warning::Warnings;
 
+/// The subresource of scales.
+pub(super) const SCALE: &str = "scale";
 /// How often a part is read again because it changed meanwhile.
 const CONFLICTS_MAX: u32 = 8;
 
@@ -161,6 +161,20 @@ fn keep_marker(before: &Value, after: &mut Value) {
     }
 }
 
+/// What a member is told of a part's scale.
+fn scale_body(key: &Key, after: &Value, whole: bool) -> Value {
+    let replicas = after.pointer(REPLICAS.pointer).cloned().unwrap_or_default();
+    if !whole {
+        return json!({"metadata": {}, "spec": {"replicas": replicas}});
+    }
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": after.pointer("/metadata/uid")},
+        "spec": {"replicas": replicas},
+    })
+}
+
 impl<F: Fleet> Writer<F> {
     /// Has a member rewrite its part, or dry-runs that.
     pub(super) async fn write_part(
@@ -174,7 +188,7 @@ impl<F: Fleet> Writer<F> {
         let (manner, Rewrite { before, after, revision }) = (asking.manner, rewrite);
         let whole = manner.how == How::Put;
         let mut body = match (manner.subresource.as_str(), whole) {
-            (SCALE, whole) => scale::body(asking.key, after, whole),
+            (SCALE, whole) => scale_body(asking.key, after, whole),
             (_, true) => after.clone(),
             (_, false) => merge_patch(before, after),
         };

@@ -10,11 +10,11 @@ use crate::{
     placement::divided::REPLICAS,
     respond::WriteError,
     write::{
-        fleet::{Fleet, Key},
+        fleet::Fleet,
         steps::Outcome,
         update::{
             draft::Plan,
-            part::{How, Rewrite},
+            part::{How, Rewrite, SCALE},
             shares::{Asked, Total},
             wanted::{self, JSON_PATCH, Wanted, judge, object, plain},
             work::{NOTHING_CHANGED, Stop, Work, unreachable},
@@ -22,23 +22,6 @@ use crate::{
     },
 };
 use kubefold_wire::{patch::merge_into, warning::Warnings};
-
-/// The subresource's name.
-pub(super) const SCALE: &str = "scale";
-
-/// What a member is told of a part's scale.
-pub(super) fn body(key: &Key, after: &Value, whole: bool) -> Value {
-    let replicas = after.pointer(REPLICAS.pointer).cloned().unwrap_or_default();
-    if !whole {
-        return json!({"metadata": {}, "spec": {"replicas": replicas}});
-    }
-    json!({
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {"name": key.name, "namespace": key.namespace, "uid": after.pointer("/metadata/uid")},
-        "spec": {"replicas": replicas},
-    })
-}
 
 impl<F: Fleet> Work<'_, F> {
     /// Answers a `GET`.

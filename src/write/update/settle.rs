@@ -14,7 +14,7 @@ use crate::{
         update::{
             amend::Amendment,
             part::{Asking, Brought, Held, How, Manner, document},
-            task::{Pending, Task},
+            task::{Pending, Task, holds},
         },
     },
 };
@@ -42,7 +42,7 @@ impl<F: Fleet> Writer<F> {
         // kubefold may have been killed before it noted this.
         self.amend(Amendment { update: entry, changes: &task.live(&now), coming: &task.coming }).await;
         let mut open = false;
-        for target in others.iter().filter(|target| is_open(&target.step)) {
+        for target in others.iter().filter(|target| target.step.is_open()) {
             open |= match (&target.own_uid, &task.making) {
                 (None, Some(making)) => !self.settle_missing(entry, making, target).await,
                 _ => !self.settle_part(entry, &task, target, &now).await,
@@ -102,7 +102,7 @@ impl<F: Fleet> Writer<F> {
                 outcome.step()
             }
         };
-        let done = !is_open(&step);
+        let done = !step.is_open();
         self.journal.step(entry.id, &target.member, step).await;
         done
     }
@@ -193,26 +193,6 @@ impl<F: Fleet> Writer<F> {
             }
         }
     }
-}
-
-/// Says whether a home has made its changes: one of the values that came with them is there. An update that changes
-/// nothing in its home was decided when it was entered.
-pub(super) fn holds(task: &Task, now: &Value) -> bool {
-    let shared = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| (change, holds.clone()));
-    let own = task.home.own.iter().map(|change| (change, change.wanted()));
-    let mut told = shared.chain(own).filter(|(change, holds)| change.before() != *holds).peekable();
-    told.peek().is_none() || told.any(|(change, holds)| change.value_in(now) == holds)
-}
-
-/// The updates that their home has made, as far as its document tells.
-pub(super) fn landed(mut updates: Vec<Entry>, home: &Held) -> Vec<Entry> {
-    let done = |entry: &Entry| entry.targets.first().is_some_and(|target| matches!(target.step, Step::Done { .. }));
-    updates.retain(|entry| done(entry) || Task::of(entry).is_some_and(|task| holds(&task, &home.document)));
-    updates
-}
-
-pub(super) fn is_open(step: &Step) -> bool {
-    matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_))
 }
 
 fn held(target: &EntryTarget) -> Held {
