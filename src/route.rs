@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 
 use crate::{
     answer::{Asked, unbuilt::request_not_built},
@@ -14,6 +14,7 @@ use crate::{
     member::{Member, view},
     observe::Metrics,
     read::{Reader, over_websocket},
+    respond::RouteError,
     review::{self, is_review},
     status::{self, STATUS_PATH},
     store::unix_micros,
@@ -33,7 +34,7 @@ use kubefold_wire::{
     info::{RequestInfo, without_tail},
     media,
     resource::Gvr,
-    status::{Reason, Status},
+    status::Status,
 };
 
 /// Until reads from the store are authorized per member, only this group may see the fleet view.
@@ -57,8 +58,6 @@ const ANSWERED: [&str; 10] = [
     "status",
     "token",
 ];
-/// 405 in the words of a kube-apiserver.
-const NOT_ALLOWED: &str = "the server does not allow this method on the requested resource";
 
 /// Picks who answers a request.
 pub struct Router {
@@ -85,13 +84,13 @@ impl Router {
         let target = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         // Nobody comes here without an identity; who would, has none.
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
-        match View::of(target).map_err(|error| Status::bad_request(error.to_string()))? {
+        match View::of(target).map_err(RouteError::from)? {
             View::Member { name, rest } => self.member_view(&name, &rest, &caller, request).await,
             View::Fleet(Mode::Whole) => self.fleet_view(Mode::Whole, &caller, request).await,
             View::Fleet(mode) => {
                 let rest = Mode::split(target).1;
                 let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
-                let uri = http::Uri::try_from(rest).map_err(|error| Status::bad_request(error.to_string()))?;
+                let uri = http::Uri::try_from(rest).map_err(RouteError::from)?;
                 let mut request = request;
                 // Over HTTP/2 the host stands nowhere else.
                 let host = request.uri().authority().and_then(|host| header::HeaderValue::from_str(host.as_str()).ok());
@@ -119,9 +118,8 @@ impl Router {
             return Ok(Box::pin(view::pass_body(&member, caller, request, rest)).await);
         }
         let members = self.stores.registry().members();
-        let known: Vec<&str> = members.iter().map(|member| member.name().as_str()).collect();
-        let message = format!("there is no member {name:?}; the members are {}", known.join(", "));
-        Err(Status::new(StatusCode::NOT_FOUND, Reason::NotFound, message))
+        let members = members.iter().map(|member| member.name().to_string()).collect();
+        Err(RouteError::NoMember { name: name.to_owned(), members }.into())
     }
 
     /// What a write through a member's own API makes the next read of the fleet view make sure of.
@@ -143,8 +141,8 @@ impl Router {
         }
         if request.uri().path() == METRICS {
             return match *request.method() {
-                Method::GET | Method::HEAD => Ok(self.metrics.answer()),
-                _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+                Method::GET | Method::HEAD => Ok(self.metrics.answer().map_err(RouteError::from)?),
+                _ => Err(RouteError::Method.into()),
             };
         }
         if request.uri().path() == STATUS_PATH {
@@ -152,7 +150,7 @@ impl Router {
                 Method::GET => {
                     Ok(status::answer(&self.stores, &self.writer.journal().unfinished(), unix_micros() / 1_000_000))
                 }
-                _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+                _ => Err(RouteError::Method.into()),
             };
         }
         let (parts, body) = request.into_parts();
@@ -181,12 +179,12 @@ impl Router {
         if path == PLAN_PATH {
             if parts.method != Method::POST {
                 Box::pin(drain(body)).await;
-                return Err(Status::method_not_allowed(NOT_ALLOWED));
+                return Err(RouteError::Method.into());
             }
             return Box::pin(self.writer.preview(asked, body)).await;
         }
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {
-            return Err(Status::method_not_allowed(NOT_ALLOWED));
+            return Err(RouteError::Method.into());
         }
         let mut headers = parts.headers.clone();
         // HTTP/2 names the host in its pseudo header; discovery tells clients the address that they used.
@@ -198,10 +196,9 @@ impl Router {
         if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalogue()) {
             return Ok(response);
         }
-        let info = RequestInfo::of(&parts.method, without_tail(path), query)
-            .map_err(|error| Status::bad_request(error.to_string()))?;
+        let info = RequestInfo::of(&parts.method, without_tail(path), query).map_err(RouteError::from)?;
         if !info.is_resource_request || info.resource.is_empty() {
-            return Err(Status::no_such_path());
+            return Err(RouteError::NoSuchPath.into());
         }
         self.resource(&info, asked, parts, body).await
     }
@@ -226,13 +223,13 @@ impl Router {
             Some(_) if connects => {}
             Some(resource) => fits(info, resource)?,
             // A read waits for members that have never answered; only they might serve it.
-            None if catalogue.complete() => return Err(Status::no_such_path()),
+            None if catalogue.complete() => return Err(RouteError::NoSuchPath.into()),
             None => {}
         }
         let watches = info.verb == "watch";
         // `/api/v1/proxy/...` is long gone.
         if (watches && !info.subresource.is_empty()) || info.verb == "proxy" {
-            return Err(Status::no_such_path());
+            return Err(RouteError::NoSuchPath.into());
         }
         if connects || is_stream(&gvr, &info.subresource) {
             return Box::pin(self.stream(StreamAsked { info, asked }, known, parts, body)).await;
@@ -241,7 +238,7 @@ impl Router {
         let routed = known.is_none_or(|resource| has_route(info, resource));
         if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) || !routed {
             Box::pin(drain(body)).await;
-            return Err(Status::method_not_allowed(NOT_ALLOWED));
+            return Err(RouteError::Method.into());
         }
         let whole = watches || info.parts.len() <= 1;
         let negotiated = media::routable(&gvr.group, &parts.method, whole, &parts.headers).and_then(|()| {
@@ -301,7 +298,7 @@ impl Router {
         };
         if !allowed {
             drain(body).await;
-            return Err(Status::method_not_allowed(NOT_ALLOWED));
+            return Err(RouteError::Method.into());
         }
         stream::answer(&self.stores, stream, Request::from_parts(parts.clone(), body)).await
     }
@@ -335,7 +332,7 @@ impl Router {
                 let response = self.reader.list_or_watch(target, true, asked).await;
                 response.map(|watch| if over_http { watch } else { over_websocket(&parts.headers, watch) })
             }
-            _ => Err(request_not_built(info, &self.stores.shared().naming)),
+            _ => Err(request_not_built(info, &self.stores.shared().naming).into()),
         };
         match (answer, unstorable()) {
             (Err(_), Some(resource)) => Box::pin(self.unwatchable(info, resource, target, asked)).await,
@@ -352,29 +349,18 @@ impl Router {
         asked: Asked<'_>,
     ) -> Result<Response<Body>, Status> {
         match info.verb.as_str() {
-            _ if !info.subresource.is_empty() => Err(request_not_built(info, &self.stores.shared().naming)),
+            _ if !info.subresource.is_empty() => Err(request_not_built(info, &self.stores.shared().naming).into()),
             "get" if resource.allows("get") => self.reader.live_get(resource, target, asked).await,
             "list" if resource.allows("list") => self.reader.live_list(resource, target, asked).await,
-            // In the words of kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
-            "watch" if resource.allows("list") => {
-                let message = format!("watch is not supported on resources of kind {:?}", resource.gvr.qualified());
-                let (group, name) = (&resource.gvr.group, &resource.gvr.resource);
-                Err(Status::method_not_allowed(message).about(group, name, ""))
-            }
-            _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
+            "watch" if resource.allows("list") => Err(RouteError::Unwatchable(resource.gvr.clone()).into()),
+            _ => Err(RouteError::Method.into()),
         }
     }
 }
 
 /// 403, and what to do instead.
 fn refuse(caller: &Caller, headers: &HeaderMap) -> Response<Body> {
-    let message = format!(
-        "user {:?} is not in group {ADMINS}: until kubefold asks every member what a caller may read, the fleet view \
-         serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) are open to \
-         whom the members allow",
-        caller.user
-    );
-    Status::forbidden(message).into_response_to(headers)
+    Status::from(RouteError::NotAdmin { user: caller.user.clone(), group: ADMINS }).into_response_to(headers)
 }
 
 /// Says whether a client asks for another protocol below an object, in what is none of the subresources that kubefold
@@ -385,7 +371,7 @@ fn connects(info: &RequestInfo, parts: &Parts) -> bool {
 }
 
 /// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.
-fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
+fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), RouteError> {
     let names_one = info.parts.len() > 1;
     let scope_fits = match resource.scope {
         Scope::Namespaced => !info.namespace.is_empty() || !names_one,
@@ -398,7 +384,7 @@ fn fits(info: &RequestInfo, resource: &MergedResource) -> Result<(), Status> {
     let subresource_fits = info.subresource.is_empty() || resource.subresource(&info.subresource).is_some();
     // Below a subresource there is something only where it proxies.
     let too_deep = info.parts.len() > 3 && info.subresource != "proxy";
-    if scope_fits && subresource_fits && !only_posted && !too_deep { Ok(()) } else { Err(Status::no_such_path()) }
+    if scope_fits && subresource_fits && !only_posted && !too_deep { Ok(()) } else { Err(RouteError::NoSuchPath) }
 }
 
 /// Says whether a kube-apiserver has a route for this method: one for each that a collection, an object or a subresource

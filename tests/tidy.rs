@@ -2,7 +2,12 @@
 //! Same idea as TigerBeetle's `src/tidy.zig`: the shape of the code is itself under test.
 #![allow(clippy::unwrap_used, reason = "a test: a failure is a failed test, in its helper functions too")]
 
-use std::{fs, path::Path, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    path::PathBuf,
+};
 
 /// Rooms, lowest first. A room may name itself and rooms on earlier lines, nothing else.
 const LAYERS: &[&[&str]] = &[
@@ -55,6 +60,19 @@ const IMPURE: &[&str] = &[
     "SystemTime",
     "Instant",
     "::now(",
+];
+/// Files that import one another. Their room's `mod.rs` says why, in a paragraph on its "cycle of files".
+const CYCLES: &[&[&str]] = &[
+    &["member/reflector/mod.rs", "member/reflector/requests.rs"],
+    &[
+        "store/dependents.rs",
+        "store/fold.rs",
+        "store/ingest.rs",
+        "store/notices.rs",
+        "store/rewrite.rs",
+        "store/sequencer.rs",
+    ],
+    &["stores/marks.rs", "stores/mod.rs", "stores/proof.rs"],
 ];
 /// Lines above an inline `#[cfg(test)] mod`, comments and blanks included.
 const FILE_LINES_MAX: usize = 600;
@@ -201,9 +219,9 @@ fn tests_on_real_clusters_do_not_sleep() {
 /// Errors become HTTP in one room: the others return their own, and `respond` makes a `Status` of them.
 #[test]
 fn statuses_are_made_in_one_room() {
-    /// Those that still make their own. `cli` answers for the demo's own server; `answer`, `review` and `stream` have what
-    /// came out of `write` and `route`.
-    const OTHERS: [&str; 7] = ["answer", "cli", "observe", "review", "route", "stream", "write"];
+    /// The server that controls a demo is no part of the fleet's: it answers `kubefold demo kill` alone, which prints the
+    /// message, and its room stands above all others.
+    const DEMO: &str = "cli/demo/control.rs";
     const MAKERS: [&str; 11] = [
         "new",
         "not_found",
@@ -225,11 +243,222 @@ fn statuses_are_made_in_one_room() {
         let room = shown.split(['/', '.']).next().unwrap();
         let code = production(&fs::read_to_string(&file).unwrap()).1;
         let makes = MAKERS.iter().any(|maker| code.contains(&format!("Status::{maker}(")));
-        if makes && room != "respond" && !OTHERS.contains(&room) && !shown.contains("tests") {
+        if makes && room != "respond" && shown != DEMO && !shown.contains("tests") {
             found.push(shown);
         }
     }
     assert!(found.is_empty(), "these make statuses, which is the affair of `respond`: {found:?}");
+}
+
+/// The files of `src` without their tests, each with its code.
+fn product() -> Vec<(String, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&src, &mut files);
+    let code = |file: &PathBuf| {
+        let shown = file.strip_prefix(&src).unwrap().display().to_string();
+        let is_test = shown.ends_with("tests.rs") || shown.contains("tests/");
+        (!is_test).then(|| (shown, production(&fs::read_to_string(file).unwrap()).1))
+    };
+    files.iter().filter_map(code).collect()
+}
+
+/// What stands between a bracket, at which `text` begins, and the one that closes it.
+fn bracketed(text: &str) -> &str {
+    let (mut depth, mut last) = (0, ' ');
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '<' | '[' | '{' => depth += 1,
+            // The arrow of a return type closes nothing.
+            '>' if last == '-' || last == '=' => {}
+            ')' | '>' | ']' | '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[1..at];
+        }
+        last = c;
+    }
+    ""
+}
+
+/// Arguments that commas part.
+fn arguments(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut last, mut out) = (0, 0, ' ', Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '(' | '<' | '[' | '{' => depth += 1,
+            '>' if last == '-' || last == '=' => {}
+            ')' | '>' | ']' | '}' => depth -= 1,
+            ',' if depth == 0 => {
+                out.push(list[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+        last = c;
+    }
+    out.push(list[start..].trim());
+    out.retain(|argument| !argument.is_empty());
+    out
+}
+
+/// An error says what failed in a type of its own: a `String` can only be printed.
+#[test]
+fn no_error_is_a_string() {
+    let mut found = Vec::new();
+    for (file, code) in product() {
+        for (at, _) in code.match_indices("Result<") {
+            let arguments = arguments(bracketed(&code[at + "Result".len()..]));
+            if arguments.len() == 2 && arguments[1] == "String" {
+                found.push(format!("{file}: Result<{}>", arguments.join(", ")));
+            }
+        }
+    }
+    assert!(found.is_empty(), "these errors are strings: {found:#?}");
+}
+
+/// A function takes values with names: a tuple of some is a struct, or several arguments.
+#[test]
+fn no_parameter_is_a_tuple() {
+    let mut found = Vec::new();
+    for (file, code) in product() {
+        for (at, _) in code.match_indices("fn ") {
+            let signature = &code[at..];
+            // The name may be followed by generics, whose bounds have brackets of their own.
+            let Some(open) = signature.find(['(', '<']) else { continue };
+            let generics = if signature[open..].starts_with('<') { bracketed(&signature[open..]).len() + 2 } else { 0 };
+            let Some(list) = signature.get(open + generics..).filter(|rest| rest.starts_with('(')) else { continue };
+            let tuples = arguments(bracketed(list)).into_iter().filter(|argument| argument.starts_with('('));
+            found.extend(tuples.filter(|one| one.contains("):")).map(|one| format!("{file}: {one}")));
+        }
+    }
+    assert!(found.is_empty(), "these parameters are tuples: {found:#?}");
+}
+
+/// `["config", "load"]`, of a module or of a name in it.
+type Named = Vec<String>;
+
+/// The paths of one `use`.
+fn expand(before: &[String], tree: &str, out: &mut Vec<Named>) {
+    let (path, group) = tree.split_once('{').map_or((tree, None), |(path, group)| (path, Some(group)));
+    let path = path.split(" as ").next().unwrap().split("::").map(str::trim).filter(|name| !name.is_empty());
+    let path: Named = before.iter().cloned().chain(path.map(str::to_owned)).collect();
+    match group {
+        None => out.push(path),
+        Some(group) => {
+            arguments(&group[..group.rfind('}').unwrap()]).iter().for_each(|arm| expand(&path, arm, out));
+        }
+    }
+}
+
+/// The paths that a file names, and those that it passes on as its own: a room's `pub use` needs nothing of what it names.
+fn paths(code: &str) -> [Vec<Named>; 2] {
+    let (mut named, mut passed_on, mut rest, mut statement) = (Vec::new(), Vec::new(), String::new(), String::new());
+    let mut is_passed_on = false;
+    for line in code.lines().map(str::trim) {
+        if statement.is_empty() {
+            let head = line.split("use ").next().unwrap();
+            let visible = head == "pub " || (head.starts_with("pub(") && head.ends_with(") "));
+            if !line.contains("use ") || !(head.is_empty() || visible) {
+                rest.push_str(line);
+                rest.push('\n');
+                continue;
+            }
+            is_passed_on = visible;
+            statement.push_str(&line[head.len() + "use ".len()..]);
+        } else {
+            statement.push_str(line);
+        }
+        if let Some(tree) = statement.strip_suffix(';') {
+            expand(&[], tree, if is_passed_on { &mut passed_on } else { &mut named });
+            statement.clear();
+        }
+    }
+    for start in ["crate::", "super::"] {
+        // `pub(in crate::write)` names nothing.
+        let places = rest.match_indices(start).filter(|(at, _)| !rest[..*at].ends_with(':'));
+        for (at, _) in places.filter(|(at, _)| !rest[..*at].ends_with("(in ")) {
+            let path = rest[at..].split(|c: char| !c.is_alphanumeric() && !"_:".contains(c)).next().unwrap();
+            expand(&[], path, &mut named);
+        }
+    }
+    [named, passed_on]
+}
+
+/// The path from the crate's root; absent of what is outside the crate.
+fn absolute(path: &[String], here: &[String], children: &[&str]) -> Option<Named> {
+    let (first, rest) = path.split_first()?;
+    match first.as_str() {
+        "crate" => Some(rest.to_vec()),
+        "self" => Some([here, rest].concat()),
+        "super" => Some([&here[..here.len() - 1], rest].concat()),
+        child if children.contains(&child) => Some([here, path].concat()),
+        _ => None,
+    }
+}
+
+/// What each file of `src` imports from others of its room, wherever its `mod.rs` passes it on.
+fn imports() -> BTreeMap<String, BTreeSet<String>> {
+    let files: Vec<_> = product().into_iter().filter(|(file, _)| !["lib.rs", "main.rs"].contains(&&**file)).collect();
+    let module = |file: &str| -> Named {
+        let path = file.trim_end_matches(".rs").trim_end_matches("/mod");
+        path.split('/').map(str::to_owned).collect()
+    };
+    let modules: BTreeMap<Named, &String> = files.iter().map(|(file, _)| (module(file), file)).collect();
+    let (mut named, mut passed_on) = (Vec::new(), BTreeMap::new());
+    for (file, code) in &files {
+        let here = module(file);
+        let children = code.lines().filter_map(|line| line.split_once("mod ")?.1.strip_suffix(';'));
+        let children: Vec<&str> = children.collect();
+        let [own, others] = paths(code);
+        named.extend(own.iter().filter_map(|path| Some((file, absolute(path, &here, &children)?))));
+        for path in &others {
+            let alias = here.iter().chain(path.last()).cloned().collect::<Named>();
+            passed_on.extend(absolute(path, &here, &children).map(|path| (alias, path)));
+        }
+    }
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (file, mut path) in named {
+        // A module may pass on what another passes on to it. A function may be called as its module is.
+        for _ in 0..4 {
+            let prefix = |n: &usize| *n == path.len() || !modules.contains_key(&path[..*n]);
+            let found = (1..=path.len()).rev().filter(prefix).find_map(|n| Some((n, passed_on.get(&path[..n])?)));
+            let Some((n, from)) = found else { break };
+            path = [from.as_slice(), &path[n..]].concat();
+        }
+        let target = (1..=path.len()).rev().find_map(|n| modules.get(&path[..n]));
+        let in_room = |target: &&&String| module(target).first() == module(file).first() && **target != file;
+        all.entry(file.clone()).or_default().extend(target.filter(in_room).map(|target| (*target).clone()));
+    }
+    all
+}
+
+/// What a file needs stands in a file below it. Where two need each other, their room says why.
+#[test]
+fn files_of_a_room_do_not_import_one_another() {
+    let imports = imports();
+    let reached = |from: &String| {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(file) = next.pop() {
+            next.extend(imports.get(file).into_iter().flatten().filter(|file| reached.insert((*file).clone())));
+        }
+        reached
+    };
+    let all: BTreeMap<&String, BTreeSet<String>> = imports.keys().map(|file| (file, reached(file))).collect();
+    let cycle = |(file, reached): (&&String, &BTreeSet<String>)| {
+        let back = reached.iter().filter(|other| all.get(other).is_some_and(|others| others.contains(*file)));
+        back.cloned().collect::<Vec<String>>()
+    };
+    let found: BTreeSet<Vec<String>> = all.iter().map(cycle).filter(|cycle| !cycle.is_empty()).collect();
+    let explained: BTreeSet<Vec<String>> =
+        CYCLES.iter().map(|files| files.iter().map(|file| (*file).to_owned()).collect()).collect();
+    assert!(found == explained, "new: {:#?}, gone: {:#?}", &found - &explained, &explained - &found);
+    for files in CYCLES {
+        let folder = Path::new(files[0]).parent().unwrap();
+        let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder).join("mod.rs");
+        assert!(fs::read_to_string(&room).unwrap().contains("cycle of files"), "{}", room.display());
+    }
 }
 
 /// Every reason that kubefold gives for a failure is in the catalogue of errors.

@@ -3,12 +3,15 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use crate::config::MemberName;
+use crate::{
+    config::MemberName,
+    respond::{ApiError, PlainRefusal},
+};
 use kubefold_wire::{
     body::{Body, full},
     locate::Paths,
     reword::{renamed, reworded},
-    status::{Reason, Status},
+    status::Status,
     warning::Warnings,
 };
 
@@ -29,12 +32,14 @@ impl From<Status> for Reply {
     }
 }
 
-impl Reply {
-    /// 500.
-    pub(crate) fn internal(message: &str) -> Self {
-        Status::internal(message).into()
+impl<E: ApiError> From<E> for Reply {
+    fn from(error: E) -> Self {
+        let status: Status = error.into();
+        status.into()
     }
+}
 
+impl Reply {
     /// The same with warnings.
     #[must_use]
     pub(crate) fn warned(self, warnings: Warnings) -> Self {
@@ -75,7 +80,7 @@ fn retry_after(body: &[u8]) -> Option<u32> {
 pub(crate) fn refusal(member: &MemberName, code: StatusCode, body: &Bytes, told: &str) -> Reply {
     let words = |message: &str| format!("member {member}: {message}{told}");
     reworded(body, |message| words(message)).map_or_else(
-        || Status::new(code, reason(code), words(&plain(code, body))).into(),
+        || PlainRefusal { member: member.clone(), code, words: plain(code, body), told: told.to_owned() }.into(),
         |body| Reply { code, warnings: Warnings::default(), body },
     )
 }
@@ -83,7 +88,7 @@ pub(crate) fn refusal(member: &MemberName, code: StatusCode, body: &Bytes, told:
 /// The refusal of a write with one target: the member's own, where `visible` stands for the object's `own` name.
 pub(crate) fn forwarded(member: &MemberName, code: StatusCode, body: &Bytes, own: &str, visible: &str) -> Reply {
     let Some(body) = renamed(body, own, visible) else {
-        return Status::new(code, reason(code), format!("member {member}: {}", plain(code, body))).into();
+        return PlainRefusal { member: member.clone(), code, words: plain(code, body), told: String::new() }.into();
     };
     Reply { code, warnings: Warnings::default(), body }
 }
@@ -95,24 +100,4 @@ const PLAIN_CHARS_MAX: usize = 256;
 fn plain(code: StatusCode, body: &Bytes) -> String {
     let text: String = String::from_utf8_lossy(body).chars().take(PLAIN_CHARS_MAX).collect();
     if text.trim().is_empty() { format!("it answered {code}") } else { format!("it answered {code}: {}", text.trim()) }
-}
-
-fn reason(code: StatusCode) -> Reason {
-    match code.as_u16() {
-        400 => Reason::BadRequest,
-        401 => Reason::Unauthorized,
-        403 => Reason::Forbidden,
-        404 => Reason::NotFound,
-        405 => Reason::MethodNotAllowed,
-        406 => Reason::NotAcceptable,
-        409 => Reason::Conflict,
-        410 => Reason::Gone,
-        413 => Reason::RequestEntityTooLarge,
-        415 => Reason::UnsupportedMediaType,
-        422 => Reason::Invalid,
-        429 => Reason::TooManyRequests,
-        503 => Reason::ServiceUnavailable,
-        504 => Reason::Timeout,
-        _ => Reason::InternalError,
-    }
 }

@@ -10,7 +10,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use crate::serve::Published;
+use crate::serve::{Login, Published};
 
 /// Which kubefold to ask.
 #[derive(Debug, clap::Args)]
@@ -115,7 +115,7 @@ fn own_kubeconfig(state_dir: &Path) -> anyhow::Result<Kubeconfig> {
     if !published.own_logins {
         bail!("the state directory {} has no login; use --kubeconfig", state_dir.display());
     }
-    let (certificate, key) = Published::read_admin(state_dir)?;
+    let Login { certificate, key } = Published::read_admin(state_dir)?;
     let file = serde_json::json!({
         "apiVersion": "v1",
         "kind": "Config",

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     cli::{client::Output, print as print_text},
-    serve::Published,
+    serve::{Login, Published},
     view::Mode,
 };
 #[cfg(feature = "demo")]
@@ -38,7 +38,7 @@ pub(super) fn print(state_dir: &Path, server: Option<&Uri>, output: Output) -> a
     print_text(&text)
 }
 
-fn file(published: &Published, url: &str, (certificate, key): &(String, String)) -> File {
+fn file(published: &Published, url: &str, admin: &Login) -> File {
     let view = |(name, _): (&str, Mode)| (format!("{FLEET}-{name}"), format!("{url}/views/{name}"));
     let views = std::iter::once((FLEET.to_owned(), url.to_owned())).chain(Mode::PREFIXED.map(view)).chain(
         published.members.iter().map(|member| (format!("{FLEET}-{member}"), format!("{url}/clusters/{member}"))),
@@ -51,8 +51,8 @@ fn file(published: &Published, url: &str, (certificate, key): &(String, String))
         contexts.push(NamedContext { context: ContextOf { cluster: name.clone(), user: USER }, name });
     }
     let user = User::Certificate {
-        client_certificate_data: STANDARD.encode(certificate),
-        client_key_data: STANDARD.encode(key),
+        client_certificate_data: STANDARD.encode(&admin.certificate),
+        client_key_data: STANDARD.encode(&admin.key),
     };
     File {
         api_version: "v1",
@@ -86,7 +86,7 @@ struct File {
 #[cfg(feature = "demo")]
 pub(super) fn with_endpoint(
     published: &Published,
-    admin: &(String, String),
+    admin: &Login,
     name: &'static str,
     endpoint: &Endpoint,
 ) -> anyhow::Result<String> {
@@ -169,7 +169,8 @@ mod tests {
             certificate_authority: "CA".into(),
             own_logins: true,
         };
-        let made = file(&published, &published.url, &("CERT".into(), "KEY".repeat(99)));
+        let admin = Login { certificate: "CERT".into(), key: "KEY".repeat(99) };
+        let made = file(&published, &published.url, &admin);
         let text = yaml(&made).unwrap();
         let read = Kubeconfig::from_yaml(&text).unwrap();
         assert_eq!(read.current_context.as_deref(), Some("fleet"));

@@ -247,18 +247,29 @@ fn complain(error: &anyhow::Error) {
 }
 
 /// A DNS name, its first label perhaps a `*`, or an IP address.
-fn server_name(text: &str) -> Result<String, String> {
+fn server_name(text: &str) -> Result<String, FlagError> {
     let fixed = text.strip_prefix("*.").unwrap_or(text);
     match rustls::pki_types::ServerName::try_from(fixed) {
         Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("write a DNS name or an IP address".to_owned()),
+        Err(_) => Err(FlagError::ServerName),
     }
 }
 
-fn https_url(text: &str) -> Result<Uri, String> {
-    let url: Uri = text.parse().map_err(|error| format!("{error}"))?;
+fn https_url(text: &str) -> Result<Uri, FlagError> {
+    let url: Uri = text.parse()?;
     let sound = url.scheme_str() == Some("https") && url.query().is_none() && url.authority().is_some();
-    if sound { Ok(url) } else { Err("write it as https://host:port".to_owned()) }
+    if sound { Ok(url) } else { Err(FlagError::HttpsUrl) }
+}
+
+/// What is wrong with the value of a flag, and how to write it.
+#[derive(Debug, thiserror::Error)]
+enum FlagError {
+    #[error("write a DNS name or an IP address")]
+    ServerName,
+    #[error("write it as https://host:port")]
+    HttpsUrl,
+    #[error(transparent)]
+    Url(#[from] http::uri::InvalidUri),
 }
 
 #[cfg(test)]

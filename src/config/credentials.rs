@@ -10,7 +10,8 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     PemSource, Problem, ServerAccess,
-    load::{Checked, Files, fault},
+    checked::{Checked, fault},
+    files::Files,
     raw::RawMember,
 };
 
@@ -41,11 +42,9 @@ pub(super) fn access(server: &Spanned<String>, raw: &RawMember, files: &mut File
     if let Some(name) = raw.tls_server_name.as_ref().filter(|name| name.value.is_empty()) {
         return fault(name, Problem::Empty { field: "tlsServerName" });
     }
-    let authority = pem(
-        ("certificateAuthority", raw.certificate_authority.as_ref()),
-        ("certificateAuthorityData", raw.certificate_authority_data.as_ref()),
-        files,
-    )?;
+    let file = Given { field: "certificateAuthority", value: raw.certificate_authority.as_ref() };
+    let data = Given { field: "certificateAuthorityData", value: raw.certificate_authority_data.as_ref() };
+    let authority = pem(file, data, files)?;
     if let Some((field, at, source)) = &authority {
         certificates(field, source.pem.as_bytes()).or_else(|problem| fault(at, problem))?;
     }
@@ -107,12 +106,12 @@ fn token(raw: &RawMember, files: &mut Files) -> Checked<(Option<String>, Option<
 }
 
 fn client_certificate(raw: &RawMember, files: &mut Files) -> Checked<Option<(PemSource, PemSource)>> {
-    let certificate = pem(
-        ("clientCertificate", raw.client_certificate.as_ref()),
-        ("clientCertificateData", raw.client_certificate_data.as_ref()),
-        files,
-    )?;
-    let key = pem(("clientKey", raw.client_key.as_ref()), ("clientKeyData", raw.client_key_data.as_ref()), files)?;
+    let file = Given { field: "clientCertificate", value: raw.client_certificate.as_ref() };
+    let data = Given { field: "clientCertificateData", value: raw.client_certificate_data.as_ref() };
+    let certificate = pem(file, data, files)?;
+    let file = Given { field: "clientKey", value: raw.client_key.as_ref() };
+    let data = Given { field: "clientKeyData", value: raw.client_key_data.as_ref() };
+    let key = pem(file, data, files)?;
     match (certificate, key) {
         (None, None) => Ok(None),
         (Some((field, at, _)), None) => fault(at, Problem::FieldWithout { field, needs: "clientKey" }),
@@ -125,15 +124,20 @@ fn client_certificate(raw: &RawMember, files: &mut Files) -> Checked<Option<(Pem
     }
 }
 
-type Given<'a> = (&'static str, Option<&'a Spanned<String>>);
+/// A field of the configuration, and its value if it is given.
+struct Given<'a> {
+    field: &'static str,
+    value: Option<&'a Spanned<String>>,
+}
 
 /// PEM text from a file, or written out as PEM or, as kubeconfigs do, as base64 of PEM.
 fn pem<'a>(
-    (file_field, file): Given<'a>,
-    (data_field, data): Given<'a>,
+    file: Given<'a>,
+    data: Given<'a>,
     files: &mut Files,
 ) -> Checked<Option<(&'static str, &'a Spanned<String>, PemSource)>> {
-    match (file, data) {
+    let (file_field, data_field) = (file.field, data.field);
+    match (file.value, data.value) {
         (None, None) => Ok(None),
         (Some(_), Some(at)) => fault(at, Problem::Exclusive { one: file_field, other: data_field }),
         (Some(at), None) => {

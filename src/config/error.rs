@@ -57,7 +57,7 @@ pub enum Problem {
     #[error(transparent)]
     Policy(PolicyProblem),
     #[error("the file cannot be read ({cause}); give the path of a readable clusters.yaml")]
-    Unreadable { cause: String },
+    Unreadable { cause: FileError },
     #[error("the file has {size} bytes and at most {max} are read; check that it is a clusters.yaml")]
     TooLarge { size: u64, max: u64 },
     #[error("not valid YAML for a clusters.yaml: {cause}; correct this line")]
@@ -119,7 +119,7 @@ pub enum Problem {
     #[error("deadline \"{field}: {value}\" is not a duration from 1ms to 1h; write it like \"5s\" or \"1m30s\"")]
     Deadline { field: &'static str, value: String },
     #[error("{field} file {} cannot be read ({cause}); correct the path or its permissions", .path.display())]
-    FileUnreadable { field: &'static str, path: PathBuf, cause: String },
+    FileUnreadable { field: &'static str, path: PathBuf, cause: FileError },
     #[error("{field} holds no PEM certificate; give a file or text with a BEGIN CERTIFICATE block")]
     NoCertificate { field: &'static str },
     #[error("{field} holds a broken certificate ({cause}); export it again as PEM")]
@@ -140,6 +140,31 @@ pub enum Problem {
     NoCurrentContext { path: PathBuf, known: Vec<String> },
     #[error("context \"{context}\" of kubeconfig {} names the {what} \"{name}\", which is not in it; repair the kubeconfig", .path.display())]
     KubeconfigDangling { path: PathBuf, context: String, what: &'static str, name: String },
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system refuses; without its number, which tells people nothing.
+    #[error("{}", plain(.0))]
+    Io(#[source] std::io::Error),
+    /// A pipe or a device, which would block or never end.
+    #[error("it is not a regular file")]
+    NotRegular,
+    /// More than is read of any file.
+    #[error("it has {size} bytes, and at most {max} are read")]
+    TooLarge {
+        /// Units: bytes.
+        size: u64,
+        /// Units: bytes.
+        max: u64,
+    },
+}
+
+/// The cause as people say it, without `(os error 2)`.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 /// What can be wrong with a policy, or with the taints that policies have.

@@ -10,8 +10,10 @@ use serde_saphyr::Spanned;
 use sha2::{Digest, Sha256};
 
 use crate::config::{
-    Access, Problem, credentials,
-    load::{Checked, Files, fault},
+    Access, Problem,
+    checked::{Checked, fault},
+    credentials,
+    files::Files,
 };
 
 /// Checks that the kubeconfig can be used, and digests what it depends on.

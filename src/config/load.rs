@@ -9,9 +9,11 @@ use std::{
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    Access, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, Problem, SharedRule, Weight, credentials,
-    duration,
-    error::Whose,
+    Access, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, Problem, SharedRule,
+    checked::{Checked, Fault, fault, weight},
+    credentials, duration,
+    error::{FileError, Whose},
+    files::{Files, read_bounded},
     kubeconfig, policies,
     raw::{RawConfig, RawDeadlines, RawMember, RawShared},
     shared,
@@ -19,11 +21,8 @@ use crate::config::{
 use crate::view::Mode;
 use kubefold_wire::names::{label_value, qualified_name};
 
-/// A file larger than this is no configuration, no kubeconfig and no certificate bundle.
-pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;
 /// A fleet larger than this wants to be two.
 const MEMBERS_MAX: usize = 256;
-const WEIGHT_MAX: u32 = 1_000_000;
 const IN_FLIGHT_DEFAULT: usize = 200;
 const IN_FLIGHT_MAX: usize = 100_000;
 const DEADLINE_MIN: Duration = Duration::from_millis(1);
@@ -39,78 +38,16 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
 /// Reads the configuration, and says which files it depends on: also those of a refused one, since the next
 /// change of any of them may make it good.
 pub(super) fn load_tracked(path: &Path) -> (Result<Config, ConfigError>, Vec<PathBuf>) {
-    let mut files = Files { folder: path.parent().map(Path::to_path_buf).unwrap_or_default(), read: Vec::new() };
+    let mut files = Files::beside(path);
     let result = parse(path, &mut files);
-    files.read.push(path.to_path_buf());
-    (result, files.read)
-}
-
-/// A problem and the line that it is on; the caller adds file and member.
-pub(super) struct Fault {
-    line: u64,
-    problem: Box<Problem>,
-}
-
-/// A value, or the fault that refuses it.
-pub(super) type Checked<T> = Result<T, Fault>;
-
-/// Refuses the value at `at`.
-pub(super) fn fault<T, V>(at: &Spanned<V>, problem: Problem) -> Checked<T> {
-    Err(Fault { line: at.referenced.line(), problem: Box::new(problem) })
-}
-
-/// Reads the files that a configuration names, and remembers which.
-pub(super) struct Files {
-    folder: PathBuf,
-    read: Vec<PathBuf>,
-}
-
-impl Files {
-    /// Resolves a path against the folder of `clusters.yaml`.
-    pub(super) fn resolve(&self, path: &str) -> PathBuf {
-        self.folder.join(path)
-    }
-
-    /// Reads a whole file, up to the limit, and counts it among those to watch.
-    pub(super) fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
-        self.read.push(path.to_path_buf());
-        read_bounded(path).map_err(|problem| match problem {
-            Unreadable::Io(cause) => cause,
-            Unreadable::TooLarge(size) => format!("it has {size} bytes, and at most {FILE_BYTES_MAX} are read"),
-        })
-    }
-}
-
-enum Unreadable {
-    Io(String),
-    TooLarge(u64),
-}
-
-fn read_bounded(path: &Path) -> Result<Vec<u8>, Unreadable> {
-    let io = |error: std::io::Error| Unreadable::Io(plain_cause(&error));
-    // `metadata` first: a pipe or a device would block or never end.
-    let metadata = std::fs::metadata(path).map_err(io)?;
-    if !metadata.is_file() {
-        return Err(Unreadable::Io("it is not a regular file".to_owned()));
-    }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(Unreadable::TooLarge(metadata.len()));
-    }
-    std::fs::read(path).map_err(io)
-}
-
-/// The cause as people say it, without `(os error 2)`.
-fn plain_cause(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
+    (result, files.read_with(path))
 }
 
 /// Reads a configuration that is no file yet; `path` says where it is to be: relative paths are resolved from there.
 ///
 /// Errors: as [`load`].
 pub fn load_text(text: &str, path: &Path) -> Result<Config, ConfigError> {
-    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    parse_text(text, path, &mut Files { folder, read: Vec::new() })
+    parse_text(text, path, &mut Files::beside(path))
 }
 
 fn parse(path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
@@ -122,8 +59,8 @@ fn parse(path: &Path, files: &mut Files) -> Result<Config, ConfigError> {
     };
     let bytes = read_bounded(path).map_err(|cause| {
         refuse(match cause {
-            Unreadable::Io(cause) => Problem::Unreadable { cause },
-            Unreadable::TooLarge(size) => Problem::TooLarge { size, max: FILE_BYTES_MAX },
+            FileError::TooLarge { size, max } => Problem::TooLarge { size, max },
+            cause @ (FileError::Io(_) | FileError::NotRegular) => Problem::Unreadable { cause },
         })
     })?;
     let text = std::str::from_utf8(&bytes).map_err(|error| refuse(Problem::Syntax { cause: error.to_string() }))?;
@@ -241,14 +178,6 @@ fn access(entry: &Spanned<RawMember>, files: &mut Files) -> Checked<Access> {
         (Some(path), _) => kubeconfig::access(path, raw.context.as_ref(), files),
         (None, Some(server)) => credentials::access(server, raw, files).map(|access| Access::Server(Box::new(access))),
         (None, None) => Ok(Access::InCluster),
-    }
-}
-
-pub(super) fn weight(raw: Option<&Spanned<i64>>) -> Checked<Weight> {
-    let Some(at) = raw else { return Ok(Weight(1)) };
-    match u32::try_from(at.value) {
-        Ok(weight) if weight <= WEIGHT_MAX => Ok(Weight(weight)),
-        Ok(_) | Err(_) => fault(at, Problem::Weight { weight: at.value, max: WEIGHT_MAX }),
     }
 }
 

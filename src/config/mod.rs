@@ -4,9 +4,11 @@
 //!
 //! [`load`] reads the file once; [`Reloads`] yields every later good version of it.
 
+mod checked;
 mod credentials;
 mod duration;
 mod error;
+mod files;
 mod kubeconfig;
 mod load;
 mod policies;
@@ -19,7 +21,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use error::{ConfigError, PolicyProblem, Problem};
+pub use error::{ConfigError, FileError, PolicyProblem, Problem};
 pub use load::{load, load_text};
 pub use policy::{
     Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig, Strategy,

@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 use crate::config::{
     Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
     Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
-    load::{Checked, fault, weight},
+    checked::{Checked, Fault, fault, weight},
     raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
     unfit,
 };
@@ -36,7 +36,7 @@ pub(super) fn policies(raw: &[Spanned<RawPolicy>], members: &[MemberConfig]) -> 
 /// What is wrong, and with which policy.
 pub(super) struct PolicyFault {
     pub(super) name: String,
-    pub(super) fault: super::load::Fault,
+    pub(super) fault: Fault,
 }
 
 fn refuse<T, V>(at: &Spanned<V>, problem: PolicyProblem) -> Checked<T> {

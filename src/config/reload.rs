@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{sync::Notify, time::MissedTickBehavior};
 
-use crate::config::{Config, ConfigError, load::load_tracked};
+use crate::config::{Config, ConfigError, FileError, load::load_tracked};
 
 /// How often the files are looked at. A ConfigMap volume itself changes about once a minute.
 const POLL_EVERY: Duration = Duration::from_secs(1);
@@ -153,7 +153,8 @@ async fn read(path: PathBuf, known: Vec<PathBuf>) -> Reading {
         (result, again, seen)
     });
     reading.await.unwrap_or_else(|error| {
-        let problem = Box::new(crate::config::Problem::Unreadable { cause: error.to_string() });
+        let problem =
+            Box::new(crate::config::Problem::Unreadable { cause: FileError::Io(std::io::Error::other(error)) });
         let refused = ConfigError { file: fallback.0, line: None, whose: Default::default(), problem };
         (Err(refused), fallback.1, Vec::new())
     })

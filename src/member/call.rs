@@ -4,11 +4,11 @@
 use std::ops::Deref;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header, header::InvalidHeaderValue};
 
 use crate::{
     member::Member,
-    upstream::{Class, collect, impersonate, strip},
+    upstream::{Class, ImpersonateError, collect, impersonate, strip},
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::body::{Body, empty, full};
@@ -76,7 +76,7 @@ impl Member {
         let class = if call.method == Method::GET { Class::Read } else { Class::Write };
         let request = match request(call, caller) {
             Ok(request) => request,
-            Err(cause) => return Answer::NotSent(cause),
+            Err(error) => return Answer::NotSent(error.to_string()),
         };
         let incarnation = self.incarnation();
         let answer = match self.send(request, class).await {
@@ -97,23 +97,32 @@ impl Member {
     }
 }
 
-fn request(call: Call, caller: Option<&Caller>) -> Result<Request<Body>, String> {
+/// Why a call is no request.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+enum CallError {
+    Request(#[from] http::Error),
+    ContentType(#[from] InvalidHeaderValue),
+    Caller(#[from] ImpersonateError),
+}
+
+fn request(call: Call, caller: Option<&Caller>) -> Result<Request<Body>, CallError> {
     let Call { method, path, query, body, content_type, user_agent } = call;
     let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
     let has_body = !body.is_empty();
     let body = if has_body { full(body) } else { empty() };
-    let mut request = Request::builder().method(method).uri(uri).body(body).map_err(|error| error.to_string())?;
+    let mut request = Request::builder().method(method).uri(uri).body(body)?;
     let headers = request.headers_mut();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     if has_body {
         let media = if content_type.is_empty() { "application/json" } else { &content_type };
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media).map_err(|error| error.to_string())?);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(media)?);
     }
     if let Some(agent) = user_agent.and_then(|agent| HeaderValue::from_str(&agent).ok()) {
         headers.insert(header::USER_AGENT, agent);
     }
     match caller {
-        Some(caller) => impersonate(headers, caller).map_err(|error| error.to_string())?,
+        Some(caller) => impersonate(headers, caller)?,
         None => strip(headers),
     }
     Ok(request)

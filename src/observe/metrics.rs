@@ -6,10 +6,7 @@
 use http::{HeaderValue, Response, header};
 use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
 
-use kubefold_wire::{
-    body::{Body, full},
-    status::Status,
-};
+use kubefold_wire::body::{Body, full};
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -42,14 +39,13 @@ impl Metrics {
     }
 
     /// Answers a scrape.
-    pub fn answer(&self) -> Response<Body> {
-        let Ok(text) = self.text() else {
-            return Status::internal("the metrics cannot be written").into_response();
-        };
-        let mut response = Response::new(full(text));
+    ///
+    /// Errors: as [`Metrics::text`].
+    pub fn answer(&self) -> Result<Response<Body>, std::fmt::Error> {
+        let mut response = Response::new(full(self.text()?));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        response
+        Ok(response)
     }
 }
 
@@ -68,7 +64,7 @@ mod tests {
         let text = metrics.text().unwrap();
         assert!(text.contains("# TYPE kubefold_door_openings counter\nkubefold_door_openings_total 1\n"), "{text}");
         assert!(text.ends_with("# EOF\n"));
-        let content_type = metrics.answer().headers()["content-type"].clone();
+        let content_type = metrics.answer().unwrap().headers()["content-type"].clone();
         assert!(content_type.to_str().unwrap().starts_with("application/openmetrics-text"));
     }
 }

@@ -4,21 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer};
-
-use crate::placement::scheduling::{NodeFacts, PodRequirements, admits};
-use kubefold_wire::{locate::Paths, matching::nullable, quantity::Quantity};
-
-/// An amount of what pods ask of nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Resources {
-    /// Units: thousandths of a CPU.
-    pub cpu_milli: u64,
-    /// Units: bytes.
-    pub memory_bytes: u64,
-    /// How many pods.
-    pub pods: u64,
-}
+use crate::placement::{
+    resources::{PodSpec, Resources},
+    scheduling::{NodeFacts, PodRequirements, admits},
+};
+use kubefold_wire::locate::Paths;
 
 /// What one member has room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,144 +35,6 @@ pub struct Usage {
     pub node: String,
     /// How much.
     pub taken: Resources,
-}
-
-type Amounts = BTreeMap<String, Amount>;
-
-/// A string or a bare number, as the API takes both. One that is malformed is nothing: its member refuses it.
-#[derive(Clone, Debug, Default)]
-struct Amount(Quantity);
-
-impl<'de> Deserialize<'de> for Amount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = match serde_json::Value::deserialize(deserializer)? {
-            serde_json::Value::String(text) => text,
-            serde_json::Value::Number(number) => number.to_string(),
-            _ => String::new(),
-        };
-        Ok(Self(Quantity::parse(&text).unwrap_or_default()))
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Wanted {
-    #[serde(deserialize_with = "nullable")]
-    requests: Amounts,
-    #[serde(deserialize_with = "nullable")]
-    limits: Amounts,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Container {
-    #[serde(deserialize_with = "nullable")]
-    resources: Wanted,
-    #[serde(deserialize_with = "nullable")]
-    restart_policy: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct PodSpec {
-    #[serde(deserialize_with = "nullable")]
-    node_name: String,
-    #[serde(deserialize_with = "nullable")]
-    containers: Vec<Container>,
-    #[serde(deserialize_with = "nullable")]
-    init_containers: Vec<Container>,
-    #[serde(deserialize_with = "nullable")]
-    overhead: Amounts,
-    #[serde(deserialize_with = "nullable")]
-    resources: Wanted,
-}
-
-impl Resources {
-    /// What one pod requests, by its spec as JSON. A malformed one requests nothing but its place: its member refuses it.
-    ///
-    /// Source: kubernetes/component-helpers `resource/helpers.go` `PodRequests`; an unset request is the limit
-    /// (kubernetes `pkg/apis/core/v1/defaults.go`).
-    pub fn of_pod(spec: &str) -> Self {
-        Self::requested(&serde_json::from_str(spec).unwrap_or_default())
-    }
-
-    fn requested(spec: &PodSpec) -> Self {
-        let mut sum = Self::default();
-        spec.containers.iter().for_each(|container| sum.add(&container.resources.amount()));
-        let (mut sidecars, mut starting) = (Self::default(), Self::default());
-        for container in &spec.init_containers {
-            let mut amount = container.resources.amount();
-            if container.restart_policy == "Always" {
-                sum.add(&amount);
-                sidecars.add(&amount);
-                amount = sidecars;
-            } else {
-                amount.add(&sidecars);
-            }
-            starting = starting.largest(&amount);
-        }
-        sum = sum.largest(&starting);
-        let whole = &spec.resources;
-        if whole.has("cpu") {
-            sum.cpu_milli = whole.amount().cpu_milli;
-        }
-        if whole.has("memory") {
-            sum.memory_bytes = whole.amount().memory_bytes;
-        }
-        sum.add(&Self::of(&spec.overhead));
-        Self { pods: 1, ..sum }
-    }
-
-    fn of(amounts: &Amounts) -> Self {
-        let amount = |name: &str, of: fn(&Quantity) -> i64| {
-            amounts.get(name).map_or(0, |amount| u64::try_from(of(&amount.0)).unwrap_or(0))
-        };
-        Self {
-            cpu_milli: amount("cpu", Quantity::milli_value),
-            memory_bytes: amount("memory", Quantity::value),
-            pods: amount("pods", Quantity::value),
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.cpu_milli = self.cpu_milli.saturating_add(other.cpu_milli);
-        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
-        self.pods = self.pods.saturating_add(other.pods);
-    }
-
-    fn subtract(&mut self, other: &Self) {
-        self.cpu_milli = self.cpu_milli.saturating_sub(other.cpu_milli);
-        self.memory_bytes = self.memory_bytes.saturating_sub(other.memory_bytes);
-        self.pods = self.pods.saturating_sub(other.pods);
-    }
-
-    fn largest(&self, other: &Self) -> Self {
-        Self {
-            cpu_milli: self.cpu_milli.max(other.cpu_milli),
-            memory_bytes: self.memory_bytes.max(other.memory_bytes),
-            pods: self.pods.max(other.pods),
-        }
-    }
-
-    /// How often `one` goes into it.
-    fn holds(&self, one: &Self) -> u64 {
-        let times = |mine: u64, asked: u64| mine.checked_div(asked).unwrap_or(u64::MAX);
-        times(self.cpu_milli, one.cpu_milli)
-            .min(times(self.memory_bytes, one.memory_bytes))
-            .min(times(self.pods, one.pods))
-    }
-}
-
-impl Wanted {
-    fn amount(&self) -> Resources {
-        let mut amounts = self.limits.clone();
-        amounts.extend(self.requests.iter().map(|(name, amount)| (name.clone(), amount.clone())));
-        Resources { pods: 0, ..Resources::of(&amounts) }
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.requests.contains_key(name) || self.limits.contains_key(name)
-    }
 }
 
 impl Room {
@@ -251,31 +103,6 @@ mod tests {
 
     fn container(cpu: &str, memory: &str) -> String {
         format!(r#"{{"resources":{{"requests":{{"cpu":"{cpu}","memory":"{memory}"}}}}}}"#)
-    }
-
-    #[test]
-    fn a_pod_requests_what_the_scheduler_counts() {
-        let of = |spec: &str| {
-            let all = Resources::of_pod(spec);
-            assert_eq!(all.pods, 1);
-            (all.cpu_milli, all.memory_bytes)
-        };
-        let (small, large) = (container("100m", "1Ki"), container("1", "10Ki"));
-        assert_eq!(of(&format!(r#"{{"containers":[{small},{large}]}}"#)), (1100, 11 << 10));
-        assert_eq!(of(&format!(r#"{{"containers":[{small}],"initContainers":[{large}]}}"#)), (1000, 10 << 10));
-        let sidecar = small.replace(r#"{"resources"#, r#"{"restartPolicy":"Always","resources"#);
-        assert_eq!(
-            of(&format!(r#"{{"containers":[{small}],"initContainers":[{sidecar},{large}]}}"#)),
-            (1100, 11 << 10)
-        );
-        assert_eq!(of(&format!(r#"{{"containers":[{large}],"initContainers":[{sidecar}]}}"#)), (1100, 11 << 10));
-        assert_eq!(of(&format!(r#"{{"containers":[{small}],"overhead":{{"cpu":"50m"}}}}"#)), (150, 1 << 10));
-        assert_eq!(
-            of(&format!(r#"{{"containers":[{small}],"resources":{{"requests":{{"cpu":2}}}}}}"#)),
-            (2000, 1 << 10)
-        );
-        assert_eq!(of(r#"{"containers":[{"resources":{"limits":{"cpu":"3"},"requests":{"memory":"1"}}}]}"#), (3000, 1));
-        assert_eq!(of(r#"{"containers":null,"resources":null}"#), (0, 0));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::config::MemberName;
-use kubefold_wire::{locate::entries, splice::string};
+use kubefold_wire::{locate::entries, resource::Gvk, splice::string};
 
 /// Label and annotation that every part has, and nothing else that kubefold puts into a member.
 pub const MARKER_KEY: &str = "kubefold.io/placement";
@@ -100,23 +100,19 @@ impl Marker {
         noted.is_none_or(|noted| noted == uid).then_some(Self { uid, ..marker })
     }
 
-    /// The marker of a child, `kind` and `name`, by the copy of its controller's that it has as an annotation.
+    /// The marker of a child of that kind and name, by the copy of its controller's that it has as an annotation.
     ///
     /// All children of one placed object that have one name are one object in the fleet, as its parts are. Whether the copy
     /// counts is what [`Marker::belongs_to`] says of the controller, here, and of the child's own place.
-    pub fn of_child(
-        annotations_json: Option<&str>,
-        (group, kind, name): (&str, &str, &str),
-        controller: Controller<'_>,
-    ) -> Option<Self> {
+    pub fn of_child(annotations_json: Option<&str>, gvk: &Gvk, name: &str, controller: Controller<'_>) -> Option<Self> {
         let (uid, marker) = Self::noted(annotations_json?)?;
         let placement = uuid::Uuid::parse_str(&uid?).ok()?;
         let is_of =
             marker.group == controller.group && marker.kind == controller.kind && marker.name == controller.name;
         is_of.then(|| Self {
-            uid: uuid::Uuid::new_v5(&placement, format!("{group}/{kind}/{name}").as_bytes()).to_string(),
-            group: group.to_owned(),
-            kind: kind.to_owned(),
+            uid: uuid::Uuid::new_v5(&placement, format!("{}/{}/{name}", gvk.group, gvk.kind).as_bytes()).to_string(),
+            group: gvk.group.to_string(),
+            kind: gvk.kind.to_string(),
             name: name.to_owned(),
             made: marker.members.len(),
             policy: None,
@@ -297,8 +293,9 @@ mod tests {
     #[test]
     fn a_copy_says_whose_child_an_object_is() {
         let (labels, annotations) = maps(&marker());
+        let replica_set = Gvk::new("apps", "v1", "ReplicaSet");
         let of = |annotations: &str, group: &str, kind: &str, name: &str| {
-            Marker::of_child(Some(annotations), ("apps", "ReplicaSet", "web-1"), Controller { group, kind, name })
+            Marker::of_child(Some(annotations), &replica_set, "web-1", Controller { group, kind, name })
         };
         let child = of(&annotations, "apps", "Deployment", "web").unwrap();
         assert!(child.belongs_to("apps", "ReplicaSet", "default", "web-1", &member("west"), "c-w"));

@@ -12,5 +12,6 @@ pub mod merge;
 pub mod overrides;
 pub mod plan;
 pub mod policy;
+pub mod resources;
 pub mod scheduling;
 pub mod stamp;

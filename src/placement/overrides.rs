@@ -10,7 +10,10 @@ use crate::{
         scheduling::pod_spec,
     },
 };
-use kubefold_wire::patch::{Action, JsonPatch, Operation, index, merge_into, path_of, steps};
+use kubefold_wire::{
+    patch::{Action, JsonPatch, Operation, index, merge_into, path_of, steps},
+    resource::Gvk,
+};
 
 /// Docker's own registry has names of one word, and of two, without a registry before them.
 ///
@@ -35,22 +38,23 @@ pub struct OverrideError {
 pub fn overridden(
     body: Vec<u8>,
     overrides: &Overrides,
-    (group, kind): (&str, &str),
-    (policy, member): (&str, &MemberName),
+    gvk: &Gvk,
+    policy: &str,
+    member: &MemberName,
 ) -> Result<Vec<u8>, OverrideError> {
     if overrides.is_empty() {
         return Ok(body);
     }
     let wrong = |why: String| OverrideError { policy: policy.to_owned(), member: member.clone(), why };
     let mut object: Value = serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))?;
-    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(group, kind)) {
+    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&gvk.group, &gvk.kind)) {
         let spec = path.iter().try_fold(&mut object, |at, key| at.get_mut(*key));
         spec.into_iter().for_each(|spec| move_images(spec, registry));
     }
     if let Some(patch) = &overrides.patch {
-        let before = kept(&object, group, kind);
+        let before = kept(&object, gvk);
         object = patch.apply(object).map_err(|error| wrong(error.to_string()))?;
-        let after = kept(&object, group, kind);
+        let after = kept(&object, gvk);
         if let Some(((what, _), _)) = before.iter().zip(&after).find(|(before, after)| before != after) {
             return Err(wrong(format!("it changes {what}")));
         }
@@ -65,10 +69,10 @@ pub fn applied(
     mut body: Value,
     part: &Value,
     overrides: &Overrides,
-    (group, kind): (&str, &str),
+    gvk: &Gvk,
     owns: impl Fn(&[&str]) -> bool,
 ) -> Value {
-    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(group, kind)) {
+    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&gvk.group, &gvk.kind)) {
         let spec = path.iter().try_fold(&mut body, |at, key| at.get_mut(*key));
         spec.into_iter().for_each(|spec| move_images(spec, registry));
     }
@@ -88,7 +92,7 @@ pub fn applied(
                 after
             })
         });
-        if let Some(after) = after.filter(|after| kept(&body, group, kind) == kept(after, group, kind)) {
+        if let Some(after) = after.filter(|after| kept(&body, gvk) == kept(after, gvk)) {
             body = after;
         }
     }
@@ -137,9 +141,10 @@ fn moved(operation: &Operation, tokens: &[String]) -> Option<Operation> {
 }
 
 /// What no override may change.
-fn kept(object: &Value, group: &str, kind: &str) -> Vec<(String, Option<Value>)> {
+fn kept(object: &Value, gvk: &Gvk) -> Vec<(String, Option<Value>)> {
     let fixed = ["/apiVersion", "/kind", "/metadata/name", "/metadata/generateName", "/metadata/namespace"];
-    let fields = crate::placement::divided::Division::of(group, kind).map_or(&[][..], |division| division.fields());
+    let division = crate::placement::divided::Division::of(&gvk.group, &gvk.kind);
+    let fields = division.map_or(&[][..], |division| division.fields());
     let pointers = fixed.into_iter().chain(fields.iter().map(|field| field.pointer)).chain(["/spec/ordinals/start"]);
     let mut kept: Vec<_> =
         pointers.map(|at| (at.trim_start_matches('/').replace('/', "."), object.pointer(at).cloned())).collect();
@@ -193,13 +198,15 @@ mod tests {
         }
     }
 
-    fn applied(body: &Value, what: &Overrides, kind: (&str, &str)) -> Result<Value, String> {
+    fn applied(body: &Value, what: &Overrides, gvk: &Gvk) -> Result<Value, String> {
         let east = MemberName::new("east").unwrap();
-        let out = overridden(body.to_string().into_bytes(), what, kind, ("shop", &east));
+        let out = overridden(body.to_string().into_bytes(), what, gvk, "shop", &east);
         out.map(|out| serde_json::from_slice(&out).unwrap()).map_err(|error| error.to_string())
     }
 
-    const DEPLOYMENT: (&str, &str) = ("apps", "Deployment");
+    fn deployment() -> Gvk {
+        Gvk::new("apps", "v1", "Deployment")
+    }
 
     fn web() -> Value {
         json!({
@@ -232,21 +239,22 @@ mod tests {
 
     #[test]
     fn every_image_moves_and_nothing_else() {
-        let moved = applied(&web(), &overrides(None, Some("mirror.example")), DEPLOYMENT).unwrap();
+        let moved = applied(&web(), &overrides(None, Some("mirror.example")), &deployment()).unwrap();
         let mut want = web();
         want["spec"]["template"]["spec"]["initContainers"][0]["image"] = "mirror.example/busybox".into();
         want["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror.example/org/app:1@sha256:aa".into();
         assert_eq!(moved, want);
         let map = json!({"kind": "ConfigMap", "data": {"image": "nginx"}});
-        assert_eq!(applied(&map, &overrides(None, Some("mirror.example")), ("", "ConfigMap")), Ok(map));
+        assert_eq!(applied(&map, &overrides(None, Some("mirror.example")), &Gvk::new("", "v1", "ConfigMap")), Ok(map));
     }
 
     #[test]
     fn a_patch_applies_or_says_whose_it_is() {
         let patch = |value| overrides(Some(value), None);
         let labelled = json!([{"op": "add", "path": "/metadata/labels/tier", "value": "edge"}]);
-        assert_eq!(applied(&web(), &patch(labelled), DEPLOYMENT).unwrap()["metadata"]["labels"]["tier"], "edge");
-        let gone = applied(&web(), &patch(json!([{"op": "remove", "path": "/spec/paused"}])), DEPLOYMENT).unwrap_err();
+        assert_eq!(applied(&web(), &patch(labelled), &deployment()).unwrap()["metadata"]["labels"]["tier"], "edge");
+        let gone =
+            applied(&web(), &patch(json!([{"op": "remove", "path": "/spec/paused"}])), &deployment()).unwrap_err();
         assert!(
             gone.starts_with(
                 "placement policy \"shop\" has a patch for member east that does not go with this object: "
@@ -254,9 +262,9 @@ mod tests {
             "{gone}"
         );
         let label = |at: &str| json!([{"op": "replace", "path": at, "value": "edge"}]);
-        let added = applied(&web(), &patch(label("/metadata/labels/tier")), DEPLOYMENT).unwrap();
+        let added = applied(&web(), &patch(label("/metadata/labels/tier")), &deployment()).unwrap();
         assert_eq!(added["metadata"]["labels"]["tier"], "edge", "as a kube-apiserver does");
-        let last = applied(&web(), &patch(label("/spec/template/spec/containers/-1/image")), DEPLOYMENT).unwrap();
+        let last = applied(&web(), &patch(label("/spec/template/spec/containers/-1/image")), &deployment()).unwrap();
         assert_eq!(last["spec"]["template"]["spec"]["containers"][1]["image"], "edge");
         for (path, what) in [
             ("/metadata/name", "metadata.name"),
@@ -264,7 +272,7 @@ mod tests {
             ("/metadata/labels", "metadata.labels of kubefold.io/"),
             ("/kind", "kind"),
         ] {
-            let error = applied(&web(), &patch(json!([{"op": "remove", "path": path}])), DEPLOYMENT).unwrap_err();
+            let error = applied(&web(), &patch(json!([{"op": "remove", "path": path}])), &deployment()).unwrap_err();
             assert!(error.ends_with(&format!("it changes {what}")), "{error}");
         }
     }
@@ -279,8 +287,9 @@ mod tests {
         let what = overrides(Some(patch), Some("mirror.example"));
         let part = applied_whole(&what);
         let spec = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
-        let dress =
-            |body: Value, owned: &[&str]| super::applied(body, &part, &what, DEPLOYMENT, |path: &[&str]| path == owned);
+        let dress = |body: Value, owned: &[&str]| {
+            super::applied(body, &part, &what, &deployment(), |path: &[&str]| path == owned)
+        };
         // In another order, and without what the patch adds to.
         let said = dress(spec(json!([{"name": "d", "image": "d:1"}, {"name": "c", "image": "app:2"}])), &[]);
         let side = json!({"name": "side", "image": "s"});
@@ -295,19 +304,19 @@ mod tests {
         assert_eq!(said, json!({"metadata": {"annotations": {"note": "w"}}, "spec": {"paused": true}}));
         let counted = overrides(Some(json!([{"op": "add", "path": "/spec/replicas", "value": 9}])), None);
         let body = json!({"spec": {"replicas": 2}});
-        assert_eq!(super::applied(body.clone(), &part, &counted, DEPLOYMENT, |_: &[&str]| true), body);
+        assert_eq!(super::applied(body.clone(), &part, &counted, &deployment(), |_: &[&str]| true), body);
     }
 
     fn applied_whole(what: &Overrides) -> Value {
         let mut whole = web();
         whole["metadata"]["annotations"] = json!({});
-        applied(&whole, what, DEPLOYMENT).unwrap()
+        applied(&whole, what, &deployment()).unwrap()
     }
 
     #[test]
     fn without_overrides_bytes_stay() {
         let body = b"{ \"a\" : 1 }".to_vec();
         let east = MemberName::new("east").unwrap();
-        assert_eq!(overridden(body.clone(), &Overrides::default(), DEPLOYMENT, ("", &east)), Ok(body));
+        assert_eq!(overridden(body.clone(), &Overrides::default(), &deployment(), "", &east), Ok(body));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::placement::capacity::Resources;
+use crate::placement::resources::Resources;
 use kubefold_wire::{
     locate::{NotAnObject, Paths},
     matching::{NodeRequirements, Taint, nullable},

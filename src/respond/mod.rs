@@ -1,23 +1,37 @@
 //! Errors become HTTP here: one file per room, where each cause stands beside its reason and its code.
 //!
-//! A room returns the error of its file, and `?` makes of it the `Status` that a client sees. Statuses that a member or
-//! a decoder of `kubefold_wire` gave pass as they are. May name: `config`, `observe`, `placement`, `store`, `upstream`.
+//! A room returns the error of its file, and `?` makes of it the `Status` that a client sees, or the `Reply` of a write, which
+//! has warnings, too. What a member refuses is no error here: its answer is the client's. Statuses that a decoder of
+//! `kubefold_wire` gave pass as they are. May name: `config`, `observe`, `placement`, `store`, `upstream`.
 
+mod answer;
 mod discovery;
 mod placement;
 mod read;
+mod review;
+mod route;
 mod serve;
 mod stores;
 mod stream;
 mod upstream;
 mod view;
+mod write;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::{
-    discovery::DiscoveryError, placement::Unplaced, read::ReadError, serve::GateError, stores::StoresError,
-    stream::StreamError, view::ViewError,
+    answer::{NotBuilt, PlainRefusal},
+    discovery::DiscoveryError,
+    placement::Unplaced,
+    read::ReadError,
+    review::ReviewError,
+    route::RouteError,
+    serve::GateError,
+    stores::StoresError,
+    stream::StreamError,
+    view::ViewError,
+    write::{InvalidField, ObjectRef, PartError, Settling, WriteError},
 };
 pub use crate::upstream::{Blame, Retry};
 

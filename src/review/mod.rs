@@ -23,6 +23,7 @@ use crate::{
     catalog::MergedResource,
     config::MemberName,
     member::call::{Answer, Call},
+    respond::ReviewError,
     stores::{Stores, Target},
 };
 use kubefold_serving::request::read_json;
@@ -76,7 +77,7 @@ pub async fn answer(
     body: Body,
 ) -> Result<Response<Body>, Status> {
     let Some(resource) = known else {
-        return Err(Status::unavailable("kubefold does not know yet what the members serve; see /readyz?verbose"));
+        return Err(ReviewError::NothingKnown.into());
     };
     let body = read_json(asked.headers, body).await?;
     let registry = stores.registry();
@@ -99,8 +100,7 @@ async fn ask(question: Question<'_>, members: &[MemberName], body: Bytes) -> Res
     };
     let mut round = all(question, &targets, &body).await?;
     if round.said.is_empty() {
-        let why = if round.silent.is_empty() { "no member serves it".to_owned() } else { round.silent.join("; ") };
-        return Err(Status::unavailable(format!("{}: {why}", target.gvr.qualified())).into());
+        return Err(ReviewError::Unanswered { gvr: target.gvr.clone(), causes: round.silent }.into());
     }
     let mut review = match &*target.gvr.resource {
         "selfsubjectrulesreviews" => rules_review(&round),

@@ -14,12 +14,16 @@ use rcgen::{
 };
 use rustls::{
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
     sign::CertifiedKey,
 };
-use x509_parser::extensions::GeneralName;
+use x509_parser::{
+    error::{PEMError, X509Error},
+    extensions::GeneralName,
+    nom,
+};
 
-use kubefold_serving::tls::client_verifier;
+use kubefold_serving::tls::{TlsError, client_verifier};
 
 use crate::serve::state::{StateDir, StateError};
 use kubefold_wire::names::is_dns_subdomain;
@@ -63,6 +67,38 @@ pub enum AuthorityError {
     Broken { dir: String, cause: String },
     #[error("cannot make a certificate ({0}); check every --tls-san: it is a DNS name or an IP address")]
     Issue(#[from] rcgen::Error),
+}
+
+/// Why a key and a certificate do not go together.
+#[derive(Debug, thiserror::Error)]
+enum PairError {
+    #[error("certificate: {0}")]
+    Certificate(#[source] pem::Error),
+    #[error("key: {0}")]
+    Key(#[source] pem::Error),
+    #[error(transparent)]
+    Mismatch(#[from] rustls::Error),
+}
+
+/// Why a stored certificate does not serve.
+#[derive(Debug, thiserror::Error)]
+enum LeafError {
+    #[error("it is close to its end")]
+    Ending,
+    #[error("its names are others")]
+    Names,
+    #[error("another authority issued it")]
+    Issuer,
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    #[error(transparent)]
+    Form(#[from] nom::Err<X509Error>),
+    #[error(transparent)]
+    Authority(#[from] nom::Err<PEMError>),
+    #[error(transparent)]
+    Verifier(#[from] TlsError),
+    #[error(transparent)]
+    Refused(#[from] rustls::Error),
 }
 
 /// Reads the authority and its certificates, and makes what is missing, broken, nearly expired or for other names.
@@ -113,7 +149,8 @@ fn ensure_ca(state: &StateDir, now: SystemTime) -> Result<(String, String), Auth
     let dir = || state.path().display().to_string();
     match (state.read("ca.crt")?, state.read("ca.key")?) {
         (Some(certificate), Some(key)) => {
-            pair(&certificate, &key).map_err(|cause| AuthorityError::Broken { dir: dir(), cause })?;
+            let broken = |error: PairError| AuthorityError::Broken { dir: dir(), cause: error.to_string() };
+            pair(&certificate, &key).map_err(broken)?;
             Ok((certificate, key))
         }
         (Some(_), None) => Err(AuthorityError::KeyLost { dir: dir() }),
@@ -154,7 +191,7 @@ impl Leaf {
         if let (Some(certificate), Some(key)) = (state.read(&certificate_file)?, state.read(&key_file)?) {
             match self.judge(&certificate, &key, ca, now) {
                 Ok(()) => return Ok((certificate, key)),
-                Err(cause) => tracing::info!(certificate = self.name, cause, "making the certificate anew"),
+                Err(cause) => tracing::info!(certificate = self.name, %cause, "making the certificate anew"),
             }
         }
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -174,29 +211,29 @@ impl Leaf {
     }
 
     /// Whether a stored certificate serves; if not, why.
-    fn judge(&self, certificate: &str, key: &str, ca: &str, now: SystemTime) -> Result<(), String> {
+    fn judge(&self, certificate: &str, key: &str, ca: &str, now: SystemTime) -> Result<(), LeafError> {
         let leaf = pair(certificate, key)?;
-        let (_, parsed) = x509_parser::parse_x509_certificate(&leaf).map_err(|error| error.to_string())?;
+        let (_, parsed) = x509_parser::parse_x509_certificate(&leaf)?;
         let late = i64::try_from(unix(now + RENEW_BEFORE)).unwrap_or(i64::MAX);
         if parsed.validity().not_after.timestamp() < late {
-            return Err("it is close to its end".to_owned());
+            return Err(LeafError::Ending);
         }
         let names = parsed.subject_alternative_name().ok().flatten();
         let names: BTreeSet<String> =
             names.iter().flat_map(|extension| extension.value.general_names.iter()).filter_map(shown_name).collect();
         if names != self.names {
-            return Err("its names are others".to_owned());
+            return Err(LeafError::Names);
         }
         if self.usage == ExtendedKeyUsagePurpose::ClientAuth {
             let at = UnixTime::since_unix_epoch(Duration::from_secs(unix(now)));
-            let verifier = client_verifier(ca.as_bytes()).map_err(|error| error.to_string())?;
-            verifier.verify_client_cert(&leaf, &[], at).map_err(|error| error.to_string())?;
+            let verifier = client_verifier(ca.as_bytes())?;
+            verifier.verify_client_cert(&leaf, &[], at)?;
             return Ok(());
         }
-        let (_, ca) = x509_parser::pem::parse_x509_pem(ca.as_bytes()).map_err(|error| error.to_string())?;
-        let ca = ca.parse_x509().map_err(|error| error.to_string())?;
+        let (_, ca) = x509_parser::pem::parse_x509_pem(ca.as_bytes())?;
+        let ca = ca.parse_x509()?;
         let same = parsed.issuer() == ca.subject() && authority_key(&parsed) == subject_key(&ca);
-        same.then_some(()).ok_or_else(|| "another authority issued it".to_owned())
+        same.then_some(()).ok_or(LeafError::Issuer)
     }
 }
 
@@ -217,12 +254,10 @@ fn subject_key<'a>(certificate: &'a x509_parser::certificate::X509Certificate<'_
 }
 
 /// Holds that key and certificate belong together, and gives the certificate.
-fn pair(certificate: &str, key: &str) -> Result<CertificateDer<'static>, String> {
-    let certificate =
-        CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|error| format!("certificate: {error}"))?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| format!("key: {error}"))?;
-    CertifiedKey::from_der(vec![certificate.clone()], key, &aws_lc_rs::default_provider())
-        .map_err(|error| error.to_string())?;
+fn pair(certificate: &str, key: &str) -> Result<CertificateDer<'static>, PairError> {
+    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(PairError::Certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(PairError::Key)?;
+    CertifiedKey::from_der(vec![certificate.clone()], key, &aws_lc_rs::default_provider())?;
     Ok(certificate)
 }
 

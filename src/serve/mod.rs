@@ -12,6 +12,6 @@ mod tests;
 mod traffic;
 
 pub use gate::{Gate, Handler};
-pub use published::{Published, PublishedError};
+pub use published::{Login, Published, PublishedError};
 pub use state::{StateDir, StateError};
 pub use traffic::Served;

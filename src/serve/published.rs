@@ -22,6 +22,15 @@ pub struct Published {
     pub own_logins: bool,
 }
 
+/// A certificate that logs in, and its key. Both are PEM.
+#[derive(Clone)]
+pub struct Login {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key.
+    pub key: String,
+}
+
 /// Why there is nothing to read.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is")]
@@ -50,8 +59,8 @@ impl Published {
         serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))
     }
 
-    /// The admin certificate and key of the state directory, as PEM.
-    pub fn read_admin(dir: &Path) -> Result<(String, String), PublishedError> {
+    /// The admin's login of the state directory.
+    pub fn read_admin(dir: &Path) -> Result<Login, PublishedError> {
         let read = |file: &'static str| {
             std::fs::read_to_string(dir.join(file)).map_err(|error| PublishedError::Unreadable {
                 dir: dir.to_path_buf(),
@@ -59,6 +68,6 @@ impl Published {
                 cause: error.to_string(),
             })
         };
-        Ok((read("admin.crt")?, read("admin.key")?))
+        Ok(Login { certificate: read("admin.crt")?, key: read("admin.key")? })
     }
 }

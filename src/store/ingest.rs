@@ -339,7 +339,7 @@ impl Sequencer {
         let (group, _) = split_api_version(&owner.api_version)?;
         let is_parent = *group == *spec.gvk.group && spec.parents.contains(&owner.kind.as_ref());
         let controller = is_parent.then(|| Controller { group, kind: &owner.kind, name: &owner.name })?;
-        Marker::of_child(Some(annotations), (&spec.gvk.group, &spec.gvk.kind, &facts.name), controller)
+        Marker::of_child(Some(annotations), &spec.gvk, &facts.name, controller)
     }
 
     /// Compares with the native object that is held, and says which list saw that. Only a list sees: a live answer may be

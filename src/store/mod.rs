@@ -1,5 +1,9 @@
 //! The fleet store: per kind, the merged, versioned set of objects and its event log. Pure: no IO.
 //!
+//! One cycle of files: `Sequencer`, which alone changes a store, is one type, and its methods stand in a file for each step of
+//! a change: taken in (`ingest`), rewritten for the fleet (`rewrite`), folded (`fold`), told of (`notices`), and what depends on
+//! it begun anew (`dependents`). Each declares the values that it hands to the next.
+//!
 //! May name: `wire`, `config`, `observe`, `placement`.
 
 mod dependents;

@@ -66,8 +66,11 @@ pub struct Unproven {
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     begun: AtomicU64,
-    last: tokio::sync::Mutex<Option<(u64, Result<(), String>)>>,
+    last: tokio::sync::Mutex<Option<(u64, Proven)>>,
 }
+
+/// What came of a proof, for all who share it.
+type Proven = Result<(), Arc<ProofError>>;
 
 /// Why a member could not be proven.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +151,7 @@ impl Running {
 
 impl Flight {
     /// The outcome of a proof that began after this call: another reader's, if one begins first.
-    async fn share(&self, proof: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    async fn share(&self, proof: impl Future<Output = Result<(), ProofError>>) -> Proven {
         let arrived = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
         if let Some((begun, outcome)) = &*last
@@ -157,7 +160,7 @@ impl Flight {
             return outcome.clone();
         }
         let begun = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        let outcome = proof.await;
+        let outcome = proof.await.map_err(Arc::new);
         *last = Some((begun, outcome.clone()));
         outcome
     }
@@ -170,7 +173,7 @@ async fn prove(running: &Running, member: &Arc<Member>, scope: &Scope) -> Option
     let proof = async {
         let proof = Proof { store: &running.store, member, scope: scope.clone() };
         let outcome = tokio::time::timeout(PROOF_MAX, Box::pin(proof.run())).await;
-        outcome.unwrap_or(Err(ProofError::Slow)).map_err(|error| error.to_string())
+        outcome.unwrap_or(Err(ProofError::Slow))
     };
     let cause = flight.share(proof).await.err()?;
     let name = member.name().clone();
@@ -415,19 +418,23 @@ mod tests {
         let proof = || async {
             let run = runs.fetch_add(1, Ordering::AcqRel) + 1;
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Err(format!("run {run}"))
+            Err(ProofError::Revision(format!("run {run}")))
         };
         let later = async || {
             // The first proof is under way, and proves nothing to who comes now.
             tokio::time::sleep(Duration::from_millis(500)).await;
             flight.share(proof()).await
         };
+        let run = |outcome: Proven| match &*outcome.unwrap_err() {
+            ProofError::Revision(run) => run.clone(),
+            other => panic!("{other}"),
+        };
         let (first, second, third, fourth) = tokio::join!(flight.share(proof()), later(), later(), later());
-        assert_eq!(first, Err("run 1".to_owned()));
+        assert_eq!(run(first), "run 1");
         for shared in [second, third, fourth] {
-            assert_eq!(shared, Err("run 2".to_owned()));
+            assert_eq!(run(shared), "run 2");
         }
-        assert_eq!(flight.share(proof()).await, Err("run 3".to_owned()));
+        assert_eq!(run(flight.share(proof()).await), "run 3");
     }
 
     #[tokio::test(start_paused = true)]
@@ -435,7 +442,7 @@ mod tests {
         let flight = Flight::default();
         let never = flight.share(std::future::pending());
         assert!(tokio::time::timeout(Duration::from_secs(1), never).await.is_err());
-        assert_eq!(flight.share(async { Ok(()) }).await, Ok(()));
+        assert!(flight.share(async { Ok(()) }).await.is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::{
     answer::Asked,
     config::MemberName,
     member::Member,
+    respond::StreamError,
     store::Naming,
     stores::{Stores, Target},
     stream::{
@@ -45,7 +46,7 @@ pub async fn answer(
     let is_proxy = info.subresource == "proxy" && is_stream(&gvr, "proxy");
     // `proxy` in other letters (`pro%78y`): where its own part of the path begins two readers might not agree.
     if is_proxy && proxied(request.uri().path()).is_none() {
-        return Err(Status::no_such_path());
+        return Err(StreamError::NoSuchPath.into());
     }
     let visible = if is_proxy { Identifier::read(&info.name)? } else { Identifier::plain(&info.name) };
     let target = Target { gvr, namespace: info.namespace.clone(), name: visible.name.clone() };
@@ -69,7 +70,7 @@ async fn holder(stores: &Stores, target: &Target, mode: Mode) -> Result<(String,
     let naming = Arc::clone(&stores.shared().naming);
     let registry = stores.registry();
     let of = |name: &MemberName| {
-        let gone = || Status::unavailable(format!("member {name} is being removed from the configuration"));
+        let gone = || StreamError::Removed(name.clone());
         registry.get(name.as_str()).ok_or_else(gone)
     };
     if let Some((own, member)) = naming.split(&target.name) {
@@ -89,7 +90,7 @@ async fn holder(stores: &Stores, target: &Target, mode: Mode) -> Result<(String,
     let holder = up.chain(entry.holders.first()).next();
     match holder {
         Some(member) => Ok((own, of(member)?)),
-        None => Err(Status::not_found(&target.gvr.group, &target.gvr.resource, &target.name)),
+        None => Err(StreamError::NotFound { gvr: target.gvr.clone(), name: target.name.clone() }.into()),
     }
 }
 
@@ -97,7 +98,7 @@ async fn holder(stores: &Stores, target: &Target, mode: Mode) -> Result<(String,
 /// (`subresources.kubevirt.io`), below the one of the objects.
 ///
 /// Errors: 404 that asks for the member, if no kind with names is known.
-fn named_in(stores: &Stores, target: &Target, naming: &Naming) -> Result<Gvr, Status> {
+fn named_in(stores: &Stores, target: &Target, naming: &Naming) -> Result<Gvr, StreamError> {
     let (catalogue, gvr) = (stores.catalogue(), &target.gvr);
     if catalogue.get(gvr).is_none_or(|resource| resource.watchable) {
         return Ok(gvr.clone());
@@ -105,16 +106,7 @@ fn named_in(stores: &Stores, target: &Target, naming: &Naming) -> Result<Gvr, St
     let mut kinds = catalogue.resources().filter(|one| one.watchable && one.gvr.resource == gvr.resource);
     let above = kinds.find(|one| gvr.group.strip_suffix(&*one.gvr.group).is_some_and(|rest| rest.ends_with('.')));
     above.map(|one| one.gvr.clone()).ok_or_else(|| {
-        let names: Vec<String> =
-            naming.members().iter().map(|member| format!("{:?}", format!("{}@{member}", target.name))).collect();
-        let what = gvr.qualified();
-        let message = format!(
-            "{what} cannot be listed, so kubefold cannot find the member of {:?}: use {}",
-            target.name,
-            names.join(" or ")
-        );
-        let mut status = Status::not_found(&gvr.group, &gvr.resource, &target.name);
-        status.message = message;
-        status
+        let members = naming.members().to_vec();
+        StreamError::Unlisted { gvr: gvr.clone(), name: target.name.clone(), members }
     })
 }

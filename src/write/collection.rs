@@ -14,12 +14,11 @@ use crate::{
         fleet::Fleet,
         forward,
         options::{Options, of_part},
-        reply::reworded,
         request::Request,
         steps::is_of_another,
     },
 };
-use kubefold_wire::warning::Warnings;
+use kubefold_wire::{reword::reworded, warning::Warnings};
 
 /// Natives that are deleted at once.
 const IN_PARALLEL: usize = 16;

@@ -5,6 +5,7 @@ mod draft;
 mod dry_run;
 mod event;
 mod pins;
+mod stop;
 
 use std::sync::Arc;
 
@@ -17,43 +18,26 @@ use crate::{
         plan::{Candidate, Plan, Standing},
         policy::Strategy,
     },
+    respond::{InvalidField, WriteError},
     write::{
         APPLY_PATCH, MINTS_MAX, Writer,
-        create::{commit::commit, dry_run::dry_run},
+        create::{
+            commit::commit,
+            dry_run::{dry_run, members},
+            stop::Stop,
+        },
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Listed, Step, Verb},
         names::mint,
         pinned,
         plan::asked,
-        reply::{already_exists, taken, unsettled},
         request::Request,
     },
 };
-use kubefold_wire::{
-    status::{Cause, Status},
-    warning::Warnings,
-};
+use kubefold_wire::warning::Warnings;
 
 pub(super) use draft::Draft;
-pub(super) use pins::{Pin, pins};
-
-/// Why a name did not get its object. One that is taken may be minted anew.
-struct Stop {
-    reply: Reply,
-    name_taken: bool,
-}
-
-impl From<Reply> for Stop {
-    fn from(reply: Reply) -> Self {
-        Self { reply, name_taken: false }
-    }
-}
-
-impl From<Status> for Stop {
-    fn from(status: Status) -> Self {
-        Reply::from(status).into()
-    }
-}
+pub(super) use pins::{Pin, pins, refuse_what_is_no_pin};
 
 /// Answers a `POST` of the fleet view.
 pub(super) async fn create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Reply {
@@ -71,7 +55,7 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     refuse_what_is_no_pin(writer, request, &draft.name)?;
     let dry = request.dry_run("CreateOptions")?;
     if draft.name.is_empty() && draft.base.is_empty() {
-        return Err(invalid(request, "", "metadata.name: Required value: name or generateName is required"));
+        return Err(request.invalid("", InvalidField::NameRequired).into());
     }
     let mut mints_left = if draft.name.is_empty() { MINTS_MAX } else { 1 };
     loop {
@@ -85,20 +69,6 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     }
 }
 
-pub(super) fn refuse_what_is_no_pin<F: Fleet>(writer: &Writer<F>, request: &Request, name: &str) -> Result<(), Reply> {
-    // RBAC names are paths to Kubernetes, in which an `@` is legal.
-    if !name.contains('@') || &*request.gvr.group == "rbac.authorization.k8s.io" {
-        return Ok(());
-    }
-    let known: Vec<_> = writer.fleet.members().iter().map(|member| format!("@{member}")).collect();
-    let why = format!("metadata.name: Invalid value: {name:?}: an `@` only pins to a member: {}", known.join(", "));
-    Err(invalid(request, name, &why))
-}
-
-pub(super) fn invalid(request: &Request, name: &str, why: &str) -> Reply {
-    Status::invalid(&request.gvk.group, &request.gvk.kind, name, vec![Cause::of(why)]).into()
-}
-
 /// One attempt under one name, from the hold to the answer.
 async fn place<F: Fleet>(
     writer: &Arc<Writer<F>>,
@@ -108,7 +78,7 @@ async fn place<F: Fleet>(
     dry: bool,
 ) -> Result<Reply, Stop> {
     let fleet = &writer.fleet;
-    let Some(hold) = fleet.hold(&key).await else { return Err(taken(&key).into()) };
+    let Some(hold) = fleet.hold(&key).await else { return Err(WriteError::Taken(key.to_ref()).into()) };
     let asked = asked(writer, request, draft, &key).await?;
     free(writer, &key).await?;
     let plan = asked.plan(draft, &key)?;
@@ -125,15 +95,15 @@ async fn place<F: Fleet>(
     entry.shared = asked.shared.is_some();
     // A policy's patch that does not go with the object is found before anybody is asked.
     for target in &entry.targets {
-        writer.part_body(&entry, target).map_err(|why| invalid(request, &entry.key.name, &why))?;
+        writer.part_body(&entry, target).map_err(|error| request.invalid(&entry.key.name, error.into()))?;
     }
     let dry_run_result = dry_run(writer, &mut entry, &mut behind, &mut warnings).await?;
     if dry {
         let rendered = fleet.render(&entry.key, &dry_run_result);
-        let body = rendered.ok_or_else(|| Reply::internal("the dry_run_result bodies are no objects"))?;
+        let body = rendered.ok_or_else(|| WriteError::Internal("the dry_run_result bodies are no objects"))?;
         return Ok(Reply { code: StatusCode::CREATED, warnings, body });
     }
-    let entry = writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let entry = writer.journal.begin(entry).await.map_err(|error| WriteError::Journal(error.into()))?;
     Ok(commit(writer, entry, hold, behind, warnings).await)
 }
 
@@ -144,7 +114,8 @@ async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
         // To a fleet of one member nobody has to say where.
         let several = writer.fleet.members().len() > 1 && !holders.is_empty();
         let holds = if several { format!(" in {}", members(&holders)) } else { String::new() };
-        return Err(Stop { reply: already_exists(key, &holds), name_taken: true });
+        let error = WriteError::AlreadyExists { object: key.to_ref(), holders: holds };
+        return Err(Stop { reply: error.into(), name_taken: true });
     }
     let Some(earlier) = writer.journal.open_create(key) else { return Ok(()) };
     if earlier.is_committed() {
@@ -153,14 +124,12 @@ async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
         return Ok(());
     }
     match earlier.targets.into_iter().next() {
-        Some(home) => Err(Stop { reply: unsettled(key, &home.member), name_taken: true }),
+        Some(home) => {
+            let error = WriteError::Unsettled { object: key.to_ref(), home: home.member };
+            Err(Stop { reply: error.into(), name_taken: true })
+        }
         None => Ok(()),
     }
-}
-
-/// `member east`, `members east, west`.
-pub(super) fn members(names: &[String]) -> String {
-    format!("{} {}", if names.len() == 1 { "member" } else { "members" }, names.join(", "))
 }
 
 /// Says whether members that are down get their parts when they are back.

@@ -9,17 +9,17 @@ use http::StatusCode;
 use crate::{
     answer::reply::{Reply, refusal},
     config::{MemberName, Overrides},
+    respond::{Settling, WriteError},
     write::{
         GONE_WITHIN, Writer,
         fleet::{Fleet, Key, Part, Visible},
         journal::{Entry, EntryTarget, Step, Verb},
         options::{Options, of_part},
-        reply::{taken, unknown_outcome, unsettled},
         request::Request,
-        steps::{Outcome, Removed, Seen, removed},
+        steps::{Outcome, Removed, Seen, Silent, removed},
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::warning::Warnings;
 
 /// Answers a `DELETE` of a placed object.
 pub(super) async fn delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {
@@ -29,10 +29,10 @@ pub(super) async fn delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
 async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Result<Reply, Reply> {
     let options = Options::read(request)?;
     let key = request.key(name);
-    let Some(hold) = writer.fleet.hold(&key).await else { return Err(taken(&key)) };
+    let Some(hold) = writer.fleet.hold(&key).await else { return Err(WriteError::Taken(key.to_ref()).into()) };
     let not_found = || match writer.journal.open_create(&key).and_then(|entry| entry.targets.into_iter().next()) {
-        Some(earlier) => unsettled(&key, &earlier.member),
-        None => Status::not_found(&key.gvr.group, &key.gvr.resource, name).into(),
+        Some(earlier) => WriteError::Unsettled { object: key.to_ref(), home: earlier.member },
+        None => WriteError::NotFound(key.to_ref()),
     };
     let visible = writer.fleet.visible(&key).ok_or_else(not_found)?;
     let parts = writer.fleet.parts(&key);
@@ -45,19 +45,18 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
     if options.dry {
         return Ok(success(&key, &visible.uid, StatusCode::OK).warned(warnings));
     }
-    let entry = writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let entry = writer.journal.begin(entry).await.map_err(|error| WriteError::Journal(error.into()))?;
     let home_options = of_part(&entry.body, &home.uid, revision, false);
     let outcome = writer.remove(&entry, &home.member, home_options, false, &mut warnings).await;
     writer.journal.step(entry.id, &home.member, outcome.step()).await;
     let code = match (&outcome, removed(&outcome)) {
         (Outcome::Done { code, .. }, _) => *code,
         (Outcome::Unknown(cause), _) => {
-            let then = "it may land within 40 s; until then the name is held, then kubefold finishes it if it did: \
-                        read the object before you try again";
-            let what = format!("deleting {key}");
-            let reply = unknown_outcome(&what, &key, &format!("member {}: {cause}", home.member), then);
+            let (doing, causes) = ("deleting".to_owned(), vec![format!("member {}: {cause}", home.member)]);
+            let (object, settling) = (key.to_ref(), Settling::IfDone);
             writer.settle_held(entry.id, hold);
-            return Err(reply.warned(warnings));
+            let error = WriteError::OutcomeUnknown { doing, object, causes, settling };
+            return Err(Reply::from(error).warned(warnings));
         }
         (_, Removed::Gone) => StatusCode::OK,
         (Outcome::Refused { code, body }, _) => {
@@ -66,7 +65,7 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
             return Err(reply);
         }
         (Outcome::NotSent(cause), _) => {
-            let reply = home_unreachable(&key, &home.member, cause).warned(warnings);
+            let reply = Reply::from(unreachable(&key, &home.member, cause.clone())).warned(warnings);
             writer.journal.finish(entry.id).await;
             return Err(reply);
         }
@@ -89,18 +88,14 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
 /// Compares what the client expects with what the fleet view shows.
 ///
 /// Source: kubernetes/apiserver `pkg/storage/interfaces.go` `Preconditions.Check`.
-fn judge_preconditions(key: &Key, options: &Options, visible: &Visible) -> Result<(), Reply> {
+fn judge_preconditions(key: &Key, options: &Options, visible: &Visible) -> Result<(), WriteError> {
     let revision = visible.revision.to_string();
-    for (field, meta, wanted, is) in [
-        ("UID", "UID", &options.uid, &visible.uid),
-        ("ResourceVersion", "ResourceVersion", &options.resource_version, &revision),
-    ] {
+    for (field, wanted, is) in
+        [("UID", &options.uid, &visible.uid), ("ResourceVersion", &options.resource_version, &revision)]
+    {
         let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != is) else { continue };
-        let message = format!(
-            "Operation cannot be fulfilled on {key}: Precondition failed: {field} in precondition: {wanted}, \
-             {meta} in object meta: {is}"
-        );
-        return Err(Status::conflict(&key.gvr.group, &key.gvr.resource, &key.name, message).into());
+        let (object, expected, is) = (key.to_ref(), wanted.clone(), is.clone());
+        return Err(WriteError::Precondition { object, field, expected, is });
     }
     Ok(())
 }
@@ -149,14 +144,14 @@ fn entry_of<F: Fleet>(
     }
 }
 
-/// Asks every part's member for a dry run. Says which could not be reached, and why.
+/// Asks every part's member for a dry run. Says which could not be reached.
 async fn dry_run<F: Fleet>(
     writer: &Writer<F>,
     entry: &Entry,
     parts: &[Part],
     revision: Option<&str>,
     warnings: &mut Warnings,
-) -> Result<Vec<Result<(), String>>, Reply> {
+) -> Result<Vec<Result<(), Silent>>, Reply> {
     let outcomes = join_all(parts.iter().enumerate().map(|(at, part)| async move {
         let options = of_part(&entry.body, &part.uid, revision.filter(|_| at == 0), true);
         let mut said = Warnings::default();
@@ -173,9 +168,9 @@ async fn dry_run<F: Fleet>(
                 return Err(refusal(&part.member, code, &body, " (nothing was deleted)"));
             }
             Outcome::NotSent(cause) | Outcome::Unknown(cause) if at == 0 => {
-                return Err(home_unreachable(&entry.key, &part.member, &cause));
+                return Err(unreachable(&entry.key, &part.member, cause).into());
             }
-            Outcome::NotSent(cause) | Outcome::Unknown(cause) => reached.push(Err(cause)),
+            Outcome::NotSent(cause) | Outcome::Unknown(cause) => reached.push(Err(Silent(cause))),
         }
     }
     Ok(reached)
@@ -187,7 +182,7 @@ async fn delete_others<F: Fleet>(
     entry: &Entry,
     parts: &[Part],
     home: Outcome,
-    reached: &[Result<(), String>],
+    reached: &[Result<(), Silent>],
     warnings: &mut Warnings,
 ) -> Vec<(MemberName, String)> {
     let others = join_all(parts.iter().zip(reached).skip(1).map(|(part, reached)| async move {
@@ -197,7 +192,7 @@ async fn delete_others<F: Fleet>(
                 let options = of_part(&entry.body, &part.uid, None, false);
                 writer.remove(entry, &part.member, options, false, &mut said).await
             }
-            Err(cause) => Outcome::NotSent(cause.clone()),
+            Err(Silent(cause)) => Outcome::NotSent(cause.clone()),
         };
         writer.journal.step(entry.id, &part.member, delete_step(&outcome)).await;
         (outcome, said)
@@ -254,10 +249,8 @@ async fn finish<F: Fleet>(writer: &Writer<F>, entry: &Entry, behind: &[(MemberNa
     }
 }
 
-fn home_unreachable(key: &Key, member: &MemberName, cause: &str) -> Reply {
-    Status::unavailable(format!("{key} is not deleted: its home, member {member}, cannot be reached: {cause}"))
-        .about(&key.gvr.group, &key.gvr.resource, &key.name)
-        .into()
+fn unreachable(key: &Key, home: &MemberName, cause: String) -> WriteError {
+    WriteError::HomeUnreachable { object: key.to_ref(), done: "deleted", home: home.clone(), cause }
 }
 
 /// What a kube-apiserver answers when a delete leaves nothing to show.

@@ -17,22 +17,17 @@ use crate::{
         plan::{Candidate, Standing},
         scheduling::{Misfit, NodeFacts, PodRequirements, fits},
     },
-    store::{Entry, key},
+    store::key,
     stores::{Running, Stores},
     write::{
-        fleet::{Ask, Facts, Fleet, Measure, Owner, Scaled},
-        live::LiveFleet,
+        fleet::{Ask, Facts, Measure, Owner, Scaled},
+        room::{Measured, node},
     },
 };
-use kubefold_wire::{
-    locate::Paths,
-    matching::Taint,
-    resource::{Gvr, split_api_version},
-};
+use kubefold_wire::resource::{Gvr, split_api_version};
 
 /// What is known of every configured member, and of what the object belongs to.
-pub(super) async fn facts(fleet: &LiveFleet, ask: Ask<'_>) -> Facts {
-    let stores = &fleet.stores;
+pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) -> Facts {
     let (node_gvr, namespace_gvr) = (Gvr::new("", "v1", "nodes"), Gvr::new("", "v1", "namespaces"));
     let namespaces = async {
         match ask.key.namespace.as_str() {
@@ -60,8 +55,8 @@ pub(super) async fn facts(fleet: &LiveFleet, ask: Ask<'_>) -> Facts {
         tokio::join!(stores.known(&ask.key.gvr), nodes, namespaces, owners, beside, stores.placed_are_known());
     let sticky = sticky(stores, &ask.key.namespace);
     let rooms = match ask.measure {
-        Measure::Always => Some(fleet.measured.now(stores).await),
-        Measure::UnlessSticky if sticky.is_none() => Some(fleet.measured.now(stores).await),
+        Measure::Always => Some(measured.now(stores).await),
+        Measure::UnlessSticky if sticky.is_none() => Some(measured.now(stores).await),
         Measure::UnlessSticky | Measure::Nothing => None,
     };
     let members = stores.registry().members();
@@ -76,7 +71,7 @@ pub(super) async fn facts(fleet: &LiveFleet, ask: Ask<'_>) -> Facts {
             absent: member.config().absent,
             standing: standing(stores, member, kind.as_deref()),
             serves_kind,
-            has_namespace: has_namespace(fleet, member, namespaces.as_deref(), &ask.key.namespace).await,
+            has_namespace: has_namespace(member, namespaces.as_deref(), &ask.key.namespace).await,
             missing_owners: missing.map(|(owner, _)| format!("{} {:?}", owner.kind, owner.name)).collect(),
             fits: ask.pod.map_or(Ok(()), |pod| fits_nodes(stores, nodes.as_deref(), name, pod)),
             capacity: rooms.as_ref().and_then(|rooms| rooms.get(name)).map(|rooms| capacity(rooms, ask.pod)),
@@ -137,7 +132,7 @@ pub(super) async fn holders(stores: &Stores, namespace: &str, owner: &Owner) -> 
 }
 
 /// The store knows most namespaces. One that it does not know may have been made in the member a moment ago.
-async fn has_namespace(fleet: &LiveFleet, member: &Member, namespaces: Option<&Running>, name: &str) -> bool {
+async fn has_namespace(member: &Member, namespaces: Option<&Running>, name: &str) -> bool {
     if name.is_empty() {
         return true;
     }
@@ -153,7 +148,7 @@ async fn has_namespace(fleet: &LiveFleet, member: &Member, namespaces: Option<&R
         content_type: String::new(),
         user_agent: None,
     };
-    match fleet.call(member.name(), None, call).await {
+    match member.call(None, call).await {
         Answer::Answered { code, body, .. } if code.is_success() => {
             memchr::memmem::find(&body, b"\"deletionTimestamp\"").is_none()
         }
@@ -178,15 +173,4 @@ fn fits_nodes(
         .map(|entry| node(naming.own(entry.name()).to_owned(), entry))
         .collect();
     fits(pod, &facts)
-}
-
-/// What placing must know of a node.
-pub(super) fn node(name: String, entry: &Entry) -> NodeFacts {
-    let labels = entry.labels().and_then(|text| serde_json::from_str::<BTreeMap<String, String>>(text).ok());
-    let json = std::str::from_utf8(entry.json()).unwrap_or_default();
-    let mut found = Vec::new();
-    let located = Paths::new([(0, ["spec", "taints"].as_slice())]).locate(json, &mut found).is_ok();
-    let taints = found.first().filter(|_| located).and_then(|at| json.get(at.range.clone()));
-    let taints = taints.and_then(|text| serde_json::from_str::<Vec<Taint>>(text).ok());
-    NodeFacts { name, labels: labels.unwrap_or_default(), taints: taints.unwrap_or_default() }
 }

@@ -9,6 +9,7 @@ use crate::{
     config::MemberName,
     member::call::{Answer, Call, Document},
     placement::{plan::Candidate, policy::Rules, scheduling::PodRequirements},
+    respond::ObjectRef,
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::resource::{Gvk, Gvr};
@@ -38,6 +39,11 @@ impl Key {
     /// The path of the object.
     pub fn object(&self) -> String {
         format!("{}/{}", self.collection(), utf8_percent_encode(&self.name, SEGMENT))
+    }
+
+    /// The object, as errors have it.
+    pub(super) fn to_ref(&self) -> ObjectRef {
+        ObjectRef { gvr: self.gvr.clone(), name: self.name.clone() }
     }
 
     /// The same with another name.

@@ -6,6 +6,7 @@
 mod inward;
 mod json_patch;
 mod outward;
+mod to;
 
 use std::sync::Arc;
 
@@ -16,30 +17,17 @@ use crate::{
     answer::reply::{Reply, forwarded},
     config::MemberName,
     member::call::{Answer, Call, Document},
+    respond::{Settling, WriteError},
     write::{
         GONE_WITHIN, Writer,
         fleet::{Fleet, Key, Native, Part, Visible},
-        forward::outward::Fate,
-        reply::{taken, unknown_outcome, warning_text},
+        forward::{outward::Fate, to::To},
         request::Request,
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::warning::{Warnings, warning_text};
 
-/// A write and whom it is for.
-pub(super) struct To<'a, F> {
-    fleet: &'a F,
-    request: &'a Request,
-    member: &'a MemberName,
-    /// By its own name.
-    key: Key,
-    /// Its visible name, which the client may have shortened.
-    visible: String,
-    /// As the store holds it.
-    native: Option<Native>,
-    /// Of a folded object its only part that is asked: of a subresource, as the whole is no one member's.
-    part: Option<Part>,
-}
+pub(super) use to::paired;
 
 /// Answers a write.
 pub(super) async fn forward<F: Fleet>(
@@ -74,28 +62,7 @@ pub(super) async fn forward_home<F: Fleet>(
     to.answer().await.unwrap_or_else(|reply| reply)
 }
 
-/// A folded object as it is shown, and its parts as they made that.
-///
-/// Errors: another write has it.
-pub(super) async fn paired<F: Fleet>(fleet: &F, key: &Key) -> Result<Option<(Visible, Vec<Part>)>, Reply> {
-    let hold = fleet.hold(key).await.ok_or_else(|| taken(key))?;
-    Ok(fleet.whole(&hold, key))
-}
-
-impl<'a, F: Fleet> To<'a, F> {
-    fn new(fleet: &'a F, request: &'a Request, own: &str, member: &'a MemberName) -> Self {
-        let key = request.key(own);
-        let native = fleet.native(&key, member);
-        let visible = native.as_ref().map_or_else(|| request.name.clone(), |native| native.name.clone());
-        Self { fleet, request, member, key, visible, native, part: None }
-    }
-
-    /// The object's UID in the member.
-    fn uid(&self) -> Option<&str> {
-        let native = self.native.as_ref().map(|native| native.shown.uid.as_str());
-        self.part.as_ref().map(|part| part.uid.as_str()).or(native)
-    }
-
+impl<F: Fleet> To<'_, F> {
     async fn answer(&self) -> Result<Reply, Reply> {
         let body = self.inward()?;
         let dry = self.is_dry(&body);
@@ -146,17 +113,15 @@ impl<'a, F: Fleet> To<'a, F> {
                 Err(self.refusal(forwarded(self.member, code, &body, &self.key.name, &request.name)).warned(warnings))
             }
             Answer::NotSent(cause) => {
-                let message = format!("member {} cannot be reached, nothing was sent: {cause}", self.member);
-                Err(Status::unavailable(message).about(&shown.gvr.group, &shown.gvr.resource, &shown.name).into())
+                Err(WriteError::NotSent { object: shown.to_ref(), member: self.member.clone(), cause }.into())
             }
             Answer::Unknown(cause) if request.method == Method::GET => {
-                let message = format!("member {} gave no answer: {cause}", self.member);
-                Err(Status::unavailable(message).about(&shown.gvr.group, &shown.gvr.resource, &shown.name).into())
+                Err(WriteError::NoAnswer { object: shown.to_ref(), member: self.member.clone(), cause }.into())
             }
             Answer::Unknown(cause) => {
-                let what = format!("{} {shown}", self.doing());
-                let then = "it may land within 40 s: read the object before you try again";
-                Err(unknown_outcome(&what, &shown, &format!("member {}: {cause}", self.member), then))
+                let (doing, causes) = (self.doing(), vec![format!("member {}: {cause}", self.member)]);
+                let (object, settling) = (shown.to_ref(), Settling::Nobody);
+                Err(WriteError::OutcomeUnknown { doing, object, causes, settling }.into())
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     answer::{Asked, Collection, unbuilt::request_not_built},
     catalog::MergedResource,
     config::MemberName,
+    respond::{NotBuilt, ObjectRef, WriteError},
     store::{Notices, key},
     stores::{Ready, Target},
     write::{Selected, Writer, debugger::named_after_its_node, live::LiveFleet, makes, request::Request},
@@ -60,15 +61,15 @@ impl Writer<LiveFleet> {
             // What cannot be watched is in no store, by which its name could be promised.
             ("create", "") if write.known.is_some_and(|known| !known.watchable) => {
                 drain(body).await;
-                Err(self.not_built(write))
+                Err(self.not_built(write).into())
             }
             ("create", "") => self.posted(write, body).await,
             ("create" | "update" | "patch" | "delete", _) => self.named(write, body).await,
-            _ => Err(self.not_built(write)),
+            _ => Err(self.not_built(write).into()),
         }
     }
 
-    fn not_built(&self, write: Incoming<'_>) -> Status {
+    fn not_built(&self, write: Incoming<'_>) -> NotBuilt {
         request_not_built(write.info, &self.fleet.stores.shared().naming)
     }
 
@@ -107,7 +108,7 @@ impl Writer<LiveFleet> {
         };
         // Source: kubernetes/apiserver `pkg/endpoints/handlers/namer.go`. Only custom resources have such routes.
         if target.name.is_empty() {
-            return Err(Status::bad_request("name must be provided"));
+            return Err(WriteError::NameMissing.into());
         }
         self.aimed(write, body).await
     }
@@ -117,7 +118,7 @@ impl Writer<LiveFleet> {
         let Incoming { asked, target, .. } = write;
         let body = read_json(asked.headers, body).await?;
         let name = body_name(&body).filter(|name| !name.is_empty());
-        let name = name.ok_or_else(|| Status::bad_request("Name parameter required."))?;
+        let name = name.ok_or(WriteError::BindingNameMissing)?;
         let target = Target { gvr: Gvr::new("", "v1", "pods"), name, ..target.clone() };
         let info = RequestInfo { verb: "create".into(), subresource: "binding".into(), ..RequestInfo::default() };
         self.aimed(Incoming { info: &info, target: &target, ..write }, body).await
@@ -206,14 +207,8 @@ impl Writer<LiveFleet> {
                 return Ok(native());
             }
             if parts.iter().any(|part| part.marker.is_some() && part.member == *member) {
-                let gvr = &target.gvr;
-                let message = format!(
-                    "{:?} is the part in member {member} of {} {own:?}: write to {own:?} as a whole, or to the part in \
-                     its member (kubectl --context fleet-{member})",
-                    target.name,
-                    gvr.qualified()
-                );
-                return Err(Status::conflict(&gvr.group, &gvr.resource, &target.name, message));
+                let part = ObjectRef { gvr: target.gvr.clone(), name: target.name.clone() };
+                return Err(WriteError::PartAlone { part, own: own.to_owned(), member: member.clone() }.into());
             }
             let gvr = &target.gvr;
             // The member says itself what it does not have, and may make it: a lease is made by a PUT, anything by an apply.

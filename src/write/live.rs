@@ -116,7 +116,7 @@ impl Fleet for LiveFleet {
     }
 
     async fn facts(&self, ask: Ask<'_>) -> Facts {
-        Box::pin(facts::facts(self, ask)).await
+        Box::pin(facts::facts(&self.stores, &self.measured, ask)).await
     }
 
     async fn holders(&self, namespace: &str, owner: &Owner) -> Vec<MemberName> {

@@ -11,7 +11,6 @@ pub mod journal;
 pub mod live;
 pub mod plan;
 pub mod preview;
-mod reply;
 pub mod request;
 pub mod settle;
 
@@ -47,6 +46,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     answer::reply::Reply,
     config::MemberName,
+    respond::WriteError,
     write::{
         fleet::Fleet,
         journal::{Entry, Journal, Verb},
@@ -150,7 +150,7 @@ impl<F: Fleet> Writer<F> {
         let delete = async move { collection::delete_collection(&this, &request, &selected).await };
         self.tasks.spawn(audit::carried(delete)).await.unwrap_or_else(|error| {
             tracing::error!(%error, "a deletion of a collection broke off");
-            Err(Reply::internal("the deletion broke off; list what is left"))
+            Err(WriteError::Internal("the deletion broke off; list what is left").into())
         })
     }
 
@@ -173,7 +173,7 @@ impl<F: Fleet> Writer<F> {
             Ok(reply) => reply,
             Err(error) => {
                 tracing::error!(%error, "a write broke off; the journal finishes it");
-                Reply::internal("the write broke off; kubefold finishes or undoes it")
+                WriteError::Internal("the write broke off; kubefold finishes or undoes it").into()
             }
         }
     }

@@ -4,13 +4,12 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use crate::{
-    answer::reply::Reply,
+    respond::WriteError,
     write::request::{Request, dry_run, values},
 };
 use kubefold_wire::{
     locate::entries,
     splice::{Edit, ObjectEdits, splice, string},
-    status::Status,
 };
 
 const KIND: &str = "DeleteOptions";
@@ -46,12 +45,11 @@ impl Options {
     /// Reads the body, or if there is none the query, as a kube-apiserver does.
     ///
     /// Errors: 400, 422. Source: kubernetes/apiserver `pkg/endpoints/handlers/delete.go`.
-    pub(super) fn read(request: &Request) -> Result<Self, Reply> {
+    pub(super) fn read(request: &Request) -> Result<Self, WriteError> {
         if request.body.trim_ascii().is_empty() {
             return Self::of_query(request);
         }
-        let bad =
-            |error: &dyn std::fmt::Display| Reply::from(Status::bad_request(format!("the body is no {KIND}: {error}")));
+        let bad = |error: &dyn std::fmt::Display| WriteError::Body { what: KIND, cause: error.to_string() };
         let text = std::str::from_utf8(&request.body).map_err(|error| bad(&error))?;
         let said: Said = serde_json::from_str(text).map_err(|error| bad(&error))?;
         let mut edits = ObjectEdits::new(text, 0).map_err(|error| bad(&error))?;
@@ -65,7 +63,7 @@ impl Options {
         })
     }
 
-    fn of_query(request: &Request) -> Result<Self, Reply> {
+    fn of_query(request: &Request) -> Result<Self, WriteError> {
         let query = &request.query;
         let mut base = format!(r#"{{"kind":"{KIND}","apiVersion":"v1""#);
         for name in ["gracePeriodSeconds", "orphanDependents", "ignoreStoreReadErrorWithClusterBreakingPotential"] {
@@ -73,7 +71,7 @@ impl Options {
             let good =
                 if name == "gracePeriodSeconds" { value.parse::<i64>().is_ok() } else { value.parse::<bool>().is_ok() };
             if !good {
-                return Err(Status::bad_request(format!("{name}={value:?} is not understood")).into());
+                return Err(WriteError::Parameter { name, value });
             }
             base.push_str(&format!(",\"{name}\":{value}"));
         }

@@ -8,16 +8,16 @@ use crate::{
     config::MemberName,
     member::call::{Answer, Call},
     placement::stamp::{Stamp, stamped},
+    respond::{Settling, WriteError},
     write::{
         Writer,
         fleet::Fleet,
         names::unpin,
-        reply::{unknown_outcome, warning_text},
         request::{Request, with_dry_run},
         steps::Seen,
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::warning::{Warnings, warning_text};
 
 /// Creates the native object `own` in `member`; `json` is the request's body and names it `visible`.
 pub(super) async fn create<F: Fleet>(
@@ -34,7 +34,7 @@ pub(super) async fn create<F: Fleet>(
     let plain = Bytes::from(unpin(json, visible, own));
     let local = fleet.localize(&key, member, &plain);
     let text = std::str::from_utf8(&local).unwrap_or_default();
-    let body = stamped(text, Stamp::default()).map_err(|error| Status::bad_request(error.to_string()))?;
+    let body = stamped(text, Stamp::default()).map_err(WriteError::from)?;
     let passed = request.passed_query();
     let call = Call {
         method: Method::POST,
@@ -51,13 +51,12 @@ pub(super) async fn create<F: Fleet>(
             (code, body)
         }
         Answer::NotSent(cause) => {
-            let status = Status::unavailable(format!("member {member} cannot be reached, nothing was sent: {cause}"));
-            return Err(status.about(&key.gvr.group, &key.gvr.resource, visible).into());
+            return Err(WriteError::NotSent { object: shown.to_ref(), member: member.clone(), cause }.into());
         }
         Answer::Unknown(cause) => {
-            let what = format!("creating {shown}");
-            let then = "it may land within 40 s: read the object before you try again";
-            return Err(unknown_outcome(&what, &shown, &format!("member {member}: {cause}"), then));
+            let (doing, causes) = ("creating".to_owned(), vec![format!("member {member}: {cause}")]);
+            let settling = Settling::Nobody;
+            return Err(WriteError::OutcomeUnknown { doing, object: shown.to_ref(), causes, settling }.into());
         }
     };
     if !code.is_success() {

@@ -18,17 +18,16 @@ use crate::{
         scheduling::{Misfit, PodRequirements},
         stamp::{Stamp, stamped},
     },
-    respond::Unplaced,
+    respond::{InvalidField, PartError, Unplaced, WriteError},
     write::{
         Writer,
-        create::{Draft, Pin, invalid, pins, refuse_what_is_no_pin},
+        create::{Draft, Pin, pins, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
         request::Request,
     },
 };
 use kubefold_wire::{
     resource::{Gvk, Gvr},
-    status::Status,
     warning::Warnings,
 };
 
@@ -52,7 +51,7 @@ pub(super) async fn asked<F: Fleet>(
     request: &Request,
     draft: &Draft<'_>,
     key: &Key,
-) -> Result<Asked, Reply> {
+) -> Result<Asked, WriteError> {
     let fleet = &writer.fleet;
     let shared = fleet.shared_uid(key);
     let subject = Subject {
@@ -63,7 +62,7 @@ pub(super) async fn asked<F: Fleet>(
         shared: shared.is_some(),
         policy: None,
     };
-    let policy = fleet.rules().rule_for(&subject).map_err(|error| invalid(request, &key.name, &error.to_string()))?;
+    let policy = fleet.rules().rule_for(&subject).map_err(|error| request.invalid(&key.name, error.into()))?;
     let pins = pins(fleet, &key.gvk, draft.json, draft.pod.as_ref());
     let mut pod = draft.pod.clone();
     if let Some(pod) = pod.as_mut().filter(|_| !pins.is_empty()) {
@@ -111,7 +110,7 @@ impl Asked {
     /// Plans the parts under a minted UID.
     ///
     /// Errors: as [`plan`], as the client sees them.
-    pub(super) fn plan(&self, draft: &Draft<'_>, key: &Key) -> Result<Plan, Reply> {
+    pub(super) fn plan(&self, draft: &Draft<'_>, key: &Key) -> Result<Plan, Unplaced> {
         let uid = self.shared.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         let order = Order {
             uid: &uid,
@@ -127,7 +126,7 @@ impl Asked {
         };
         planned.map_err(|error| {
             let Key { gvr, gvk, namespace, name } = key.clone();
-            Status::from(Unplaced { gvr, gvk, namespace, name, error }).into()
+            Unplaced { gvr, gvk, namespace, name, error }
         })
     }
 
@@ -219,7 +218,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
     let draft = Draft::read(request)?;
     let name = if draft.name.is_empty() { draft.base.clone() } else { draft.name.clone() };
     if name.is_empty() {
-        return Err(invalid(request, "", "metadata.name: Required value: name or generateName is required"));
+        return Err(request.invalid("", InvalidField::NameRequired).into());
     }
     let key = request.key(&name);
     if let Some((_, member)) = writer.fleet.split(&name) {
@@ -238,7 +237,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
     refuse_what_is_no_pin(writer, request, &name)?;
     let asked = asked(writer, request, &draft, &key).await?;
     let plan = asked.plan(&draft, &key)?;
-    overrides_go_with(&plan, &draft, &key).map_err(|why| invalid(request, &name, &why))?;
+    overrides_go_with(&plan, &draft, &key).map_err(|error| request.invalid(&name, error.into()))?;
     let mut warnings = plan.warnings.clone();
     if writer.fleet.visible(&key).is_some() {
         warnings.push(format!("{key} exists already; what exists stays where it is"));
@@ -253,7 +252,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
 }
 
 /// Says why the overrides of a policy do not go with the parts that would be made.
-fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), String> {
+fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), PartError> {
     let members = plan.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
     let members: Vec<_> = members.collect();
     let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
@@ -271,10 +270,9 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), St
             is_child: false,
         };
         let what = Stamp { marker: Some(&marker), name: None, values: &target.values };
-        let body = stamped(draft.json, what).map_err(|error| error.to_string())?;
+        let body = stamped(draft.json, what)?;
         let policy = plan.policy.as_deref().unwrap_or_default();
-        overridden(body, &target.overrides, (group, kind), (policy, &target.member))
-            .map_err(|error| error.to_string())?;
+        overridden(body, &target.overrides, &key.gvk, policy, &target.member)?;
     }
     Ok(())
 }
@@ -336,6 +334,6 @@ fn reply(
     };
     match serde_json::to_vec(&told) {
         Ok(body) => Reply { code: StatusCode::OK, warnings: Warnings::default(), body: Bytes::from(body) },
-        Err(error) => Reply::internal(&error.to_string()),
+        Err(error) => WriteError::Unwritable(error).into(),
     }
 }

@@ -5,16 +5,12 @@ use http::{Method, Response};
 use crate::{
     answer::Asked,
     catalog::Scope,
+    respond::WriteError,
     stores::Target,
     write::{Writer, live::LiveFleet, request::Request},
 };
 use kubefold_serving::request::read_json;
-use kubefold_wire::{
-    body::Body,
-    locate::Paths,
-    resource::split_api_version,
-    status::{Reason, Status},
-};
+use kubefold_wire::{body::Body, locate::Paths, resource::split_api_version, status::Status};
 
 /// Where `kubefold plan` asks. The body is one object, as it would be posted.
 pub const PLAN_PATH: &str = "/kubefold/v1/plan";
@@ -25,23 +21,20 @@ impl Writer<LiveFleet> {
     /// Errors: as a create of the object.
     pub async fn preview(&self, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
         let body = read_json(asked.headers, body).await?;
-        let text = std::str::from_utf8(&body).map_err(|error| Status::bad_request(error.to_string()))?;
+        let text = std::str::from_utf8(&body).map_err(WriteError::from)?;
         let [api_version, kind, namespace] = words(text)?;
-        let (group, version) = split_api_version(&api_version)
-            .ok_or_else(|| Status::bad_request(format!("{api_version:?} is not a valid apiVersion")))?;
+        let (group, version) =
+            split_api_version(&api_version).ok_or_else(|| WriteError::ApiVersion(api_version.clone()))?;
         let catalogue = self.fleet.stores.catalogue();
         let Some(resource) = catalogue.by_kind(group, version, &kind) else {
-            // In kubectl's words.
-            let message = format!("no matches for kind {kind:?} in version {api_version:?}");
-            return Err(match catalogue.complete() {
-                true => Status::new(http::StatusCode::NOT_FOUND, Reason::NotFound, message),
-                false => {
-                    Status::unavailable(format!("{message} yet: kubefold does not know yet what every member serves"))
-                }
-            });
+            let error = match catalogue.complete() {
+                true => WriteError::NoMatch { kind, api_version },
+                false => WriteError::NoMatchYet { kind, api_version },
+            };
+            return Err(error.into());
         };
         if !resource.allows("create") {
-            return Err(Status::method_not_allowed(format!("{} cannot be created", resource.gvr.qualified())));
+            return Err(WriteError::NotCreatable(resource.gvr.clone()).into());
         }
         let namespace = match resource.scope {
             Scope::Cluster => String::new(),
@@ -62,17 +55,17 @@ fn asked_namespace(query: &str) -> Option<String> {
 }
 
 /// `apiVersion`, `kind` and `metadata.namespace`.
-fn words(json: &str) -> Result<[String; 3], Status> {
+fn words(json: &str) -> Result<[String; 3], WriteError> {
     let mut found = Vec::new();
     Paths::new([(0, ["apiVersion"].as_slice()), (1, &["kind"]), (2, &["metadata", "namespace"])])
         .locate(json, &mut found)
-        .map_err(|error| Status::bad_request(format!("the body is no object: {error}")))?;
+        .map_err(|error| WriteError::Body { what: "object", cause: error.to_string() })?;
     let word = |id: u16| {
         let place = found.iter().find(|place| place.id == id)?;
         serde_json::from_str(json.get(place.range.clone())?).ok()
     };
     match (word(0), word(1)) {
         (Some(api_version), Some(kind)) => Ok([api_version, kind, word(2).unwrap_or_default()]),
-        _ => Err(Status::bad_request("the body is not an object: it has no apiVersion and kind")),
+        _ => Err(WriteError::NoKind),
     }
 }

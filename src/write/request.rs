@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::{answer::reply::Reply, write::fleet::Key};
-use kubefold_serving::caller::Caller;
-use kubefold_wire::{
-    resource::{Gvk, Gvr},
-    status::{Cause, Status},
+use crate::{
+    respond::{InvalidField, WriteError},
+    write::fleet::Key,
 };
+use kubefold_serving::caller::Caller;
+use kubefold_wire::resource::{Gvk, Gvr};
 
 /// A write of the fleet view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,11 @@ impl Request {
         Key { gvr: self.gvr.clone(), gvk: self.gvk.clone(), namespace: self.namespace.clone(), name: name.to_owned() }
     }
 
+    /// What is wrong with the object of that name that the body is.
+    pub(super) fn invalid(&self, name: &str, field: InvalidField) -> WriteError {
+        WriteError::Invalid { gvk: self.gvk.clone(), name: name.to_owned(), field }
+    }
+
     /// The query as members get it. `dryRun` is set by who sends; `pretty` would make an answer's bytes differ from the
     /// watch's.
     pub(super) fn passed_query(&self) -> String {
@@ -68,7 +73,7 @@ impl Request {
     /// Says whether the query asks for a dry run.
     ///
     /// Errors: it asks for another than `All` (kubernetes/apimachinery `validation.ValidateDryRun`).
-    pub(super) fn dry_run(&self, options: &str) -> Result<bool, Reply> {
+    pub(super) fn dry_run(&self, options: &str) -> Result<bool, WriteError> {
         dry_run(values(&self.query, "dryRun"), options)
     }
 }
@@ -76,12 +81,11 @@ impl Request {
 /// Judges the values of `dryRun`; `options` is the kind that they stand in.
 ///
 /// Errors: one is not `All`.
-pub(super) fn dry_run(values: impl Iterator<Item = String>, options: &str) -> Result<bool, Reply> {
+pub(super) fn dry_run(values: impl Iterator<Item = String>, options: &str) -> Result<bool, WriteError> {
     let mut dry = false;
     for value in values {
         if value != "All" {
-            let why = format!("dryRun: Unsupported value: {value:?}: supported values: \"All\"");
-            return Err(Status::invalid("meta.k8s.io", options, "", vec![Cause::of(&why)]).into());
+            return Err(WriteError::DryRun { options: options.to_owned(), value });
         }
         dry = true;
     }

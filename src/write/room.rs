@@ -1,16 +1,23 @@
 //! What is free in each member, kept for a few seconds: reading all pods for every create would cost more than it tells.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     config::MemberName,
-    placement::capacity::{Room, Usage, occupy},
+    placement::{
+        capacity::{Room, Usage, occupy},
+        scheduling::NodeFacts,
+    },
+    store::Entry,
     stores::{Running, Stores},
-    write::facts::node,
 };
-use kubefold_wire::resource::Gvr;
+use kubefold_wire::{locate::Paths, matching::Taint, resource::Gvr};
 
 /// How long what was measured is good enough.
 const KEPT_FOR: Duration = Duration::from_secs(5);
@@ -63,4 +70,15 @@ impl Measured {
         *kept = Some((Instant::now(), Arc::clone(&rooms)));
         rooms
     }
+}
+
+/// What placing must know of a node.
+pub(super) fn node(name: String, entry: &Entry) -> NodeFacts {
+    let labels = entry.labels().and_then(|text| serde_json::from_str::<BTreeMap<String, String>>(text).ok());
+    let json = std::str::from_utf8(entry.json()).unwrap_or_default();
+    let mut found = Vec::new();
+    let located = Paths::new([(0, ["spec", "taints"].as_slice())]).locate(json, &mut found).is_ok();
+    let taints = found.first().filter(|_| located).and_then(|at| json.get(at.range.clone()));
+    let taints = taints.and_then(|text| serde_json::from_str::<Vec<Taint>>(text).ok());
+    NodeFacts { name, labels: labels.unwrap_or_default(), taints: taints.unwrap_or_default() }
 }

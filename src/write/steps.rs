@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 
 use crate::{
+    answer::reply::Reply,
     config::MemberName,
     member::call::{Answer, Call, Document},
     placement::{
@@ -11,17 +12,20 @@ use crate::{
         overrides::overridden,
         stamp::{Stamp, stamped},
     },
+    respond::{PartError, WriteError},
     write::{
         APPLY_PATCH, Writer,
         fleet::Fleet,
         journal::{Entry, EntryTarget, Step},
         options,
-        reply::{already_exists, warning_text},
         request::with_dry_run,
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{locate::Paths, warning::Warnings};
+use kubefold_wire::{
+    locate::Paths,
+    warning::{Warnings, warning_text},
+};
 
 /// What came of a mutation.
 #[derive(Debug)]
@@ -127,6 +131,11 @@ impl Seen {
     }
 }
 
+/// A member that was not asked, or did not say; why.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Silent(pub(super) String);
+
 /// What stands at a part's place.
 #[derive(Debug)]
 pub(super) enum Found {
@@ -174,17 +183,15 @@ impl Entry {
 impl<F: Fleet> Writer<F> {
     /// What one member is asked to create.
     ///
-    /// Errors: the body is no object, or what the policy overrides does not go with it; why.
-    pub(super) fn part_body(&self, entry: &Entry, target: &EntryTarget) -> Result<Bytes, String> {
+    /// Errors: the body is no object, or what the policy overrides does not go with it.
+    pub(super) fn part_body(&self, entry: &Entry, target: &EntryTarget) -> Result<Bytes, PartError> {
         let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
         let marker = (!entry.shared).then(|| entry.marker(&target.member));
         let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values };
-        let text = std::str::from_utf8(&local).map_err(|error| error.to_string())?;
-        let body = stamped(text, what).map_err(|error| error.to_string())?;
-        let (kind, policy) = (&entry.key.gvk, entry.policy.as_deref().unwrap_or_default());
-        overridden(body, &target.overrides, (&kind.group, &kind.kind), (policy, &target.member))
-            .map(Bytes::from)
-            .map_err(|error| error.to_string())
+        let body = stamped(std::str::from_utf8(&local)?, what)?;
+        let policy = entry.policy.as_deref().unwrap_or_default();
+        let body = overridden(body, &target.overrides, &entry.key.gvk, policy, &target.member)?;
+        Ok(body.into())
     }
 
     /// Makes one part, or dry-runs that.
@@ -200,7 +207,7 @@ impl<F: Fleet> Writer<F> {
         }
         let body = match self.part_body(entry, target) {
             Ok(body) => body,
-            Err(why) => return Outcome::NotSent(why),
+            Err(error) => return Outcome::NotSent(error.to_string()),
         };
         let call = Call {
             method: if entry.applied { Method::PATCH } else { Method::POST },
@@ -213,7 +220,8 @@ impl<F: Fleet> Writer<F> {
         let answer = self.fleet.call(&target.member, Some(&entry.caller), call).await;
         // An apply takes whatever has the name; a create must not.
         if dry && entry.applied && matches!(answer, Answer::Answered { code: StatusCode::OK, .. }) {
-            let already = already_exists(&entry.key, "");
+            let holders = String::new();
+            let already = Reply::from(WriteError::AlreadyExists { object: entry.key.to_ref(), holders });
             let body = Document { bytes: already.body, incarnation: 0 };
             return Outcome::Refused { code: already.code, body };
         }

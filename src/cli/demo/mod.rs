@@ -228,12 +228,21 @@ impl Drop for Kubeconfig {
     }
 }
 
-fn pods(text: &str) -> Result<usize, String> {
+fn pods(text: &str) -> Result<usize, FlagError> {
     let count = text.parse().ok().filter(|count| (1..=PODS_MAX).contains(count));
-    count.ok_or_else(|| format!("write a number from 1 to {PODS_MAX}"))
+    count.ok_or(FlagError::Pods)
 }
 
-fn churn(text: &str) -> Result<f64, String> {
+fn churn(text: &str) -> Result<f64, FlagError> {
     let rate = text.parse().ok().filter(|rate: &f64| (0.0..=10_000.0).contains(rate));
-    rate.ok_or_else(|| "write how many a second, from 0 to 10000".to_owned())
+    rate.ok_or(FlagError::Churn)
+}
+
+/// How the value of a flag is to be written.
+#[derive(Debug, thiserror::Error)]
+enum FlagError {
+    #[error("write a number from 1 to {PODS_MAX}")]
+    Pods,
+    #[error("write how many a second, from 0 to 10000")]
+    Churn,
 }

@@ -8,8 +8,9 @@
 mod cache;
 mod merge;
 mod sources;
+mod urls;
 
-use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -21,6 +22,7 @@ use self::{
     cache::Key,
     merge::{Encoding, Spec, merge},
     sources::{Index, Missing, Sources, Told, Wanted},
+    urls::{V2, V3, parameter, upper_hex, versioned},
 };
 use crate::{member::Member, respond::DiscoveryError, stores::Stores};
 use kubefold_wire::{
@@ -29,8 +31,6 @@ use kubefold_wire::{
     warning::Warnings,
 };
 
-const V2: &str = "/openapi/v2";
-const V3: &str = "/openapi/v3";
 /// How often an answer is begun again because members' documents changed under it.
 const ATTEMPTS_MAX: usize = 3;
 /// What the hash of a union begins with: another way to unite would be other content.
@@ -283,26 +283,6 @@ fn fleet_hash(holders: &Holders) -> Arc<str> {
     }
 }
 
-fn upper_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, byte| {
-        // Writing to a string does not fail.
-        let _infallible = write!(out, "{byte:02X}");
-        out
-    })
-}
-
-/// A document's URL with its hash.
-fn versioned(path: &str, hash: &str) -> String {
-    format!("{path}?hash={}", percent_encoding::utf8_percent_encode(hash, percent_encoding::NON_ALPHANUMERIC))
-}
-
-/// The decoded value of a query parameter. A hash has no spaces, which are written in two ways.
-fn parameter(query: &str, name: &str) -> Option<String> {
-    let value = query.split('&').find_map(|pair| pair.split_once('=').filter(|(key, _)| *key == name))?.1;
-    let value = percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned();
-    (!value.is_empty()).then_some(value)
-}
-
 /// The first encoding that the client takes; JSON where it does not say.
 fn encoding(spec: Spec, headers: &HeaderMap) -> Option<Encoding> {
     let accept = Some(accept_header(headers)).filter(|accept| !accept.is_empty()).unwrap_or("*/*");
@@ -472,10 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_and_dates_are_those_of_kube_openapi() {
-        assert_eq!(versioned("/openapi/v3/api/v1", "AB0"), "/openapi/v3/api/v1?hash=AB0");
-        assert_eq!(parameter("x=1&hash=AB%300&y", "hash").as_deref(), Some("AB00"));
-        assert_eq!(parameter("hash=", "hash"), None);
+    fn dates_are_those_of_kube_openapi() {
         let date = in_a_year().unwrap();
         let date = date.to_str().unwrap();
         assert!(date.len() == 29 && date.ends_with(" UTC") && &date[3..5] == ", ", "{date}");

@@ -15,11 +15,11 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     cache::{Cache, Key},
-    parameter, upper_hex,
+    urls::{V2, V3, parameter, upper_hex},
 };
 use crate::{
     member::{Member, MemberId},
-    upstream::{Class, collect},
+    upstream::{Class, UpstreamError, collect},
 };
 use kubefold_wire::body::empty;
 
@@ -67,6 +67,21 @@ pub(super) enum Missing {
     Changed,
     /// It did not give it.
     Failed(String),
+}
+
+/// Why a member did not say.
+#[derive(Debug, thiserror::Error)]
+enum AskError {
+    #[error("no answer in {}s", .0.as_secs())]
+    Late(Duration),
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    #[error("{}", .0.cause())]
+    Upstream(#[from] UpstreamError),
+    #[error("it answered {0}")]
+    Code(StatusCode),
+    #[error("its index: {0}")]
+    Index(#[from] serde_json::Error),
 }
 
 /// All members' OpenAPI. One per process.
@@ -154,13 +169,13 @@ impl Sources {
         let mut missing = Missing::Failed("no member has it".to_owned());
         for member in holders {
             let fetched = timeout(DOCUMENT_TIMEOUT, get(member, wanted.url, wanted.accept, DOCUMENT_BYTES_MAX)).await;
-            match fetched.unwrap_or_else(|_| Err(late(DOCUMENT_TIMEOUT))) {
+            match fetched.unwrap_or(Err(AskError::Late(DOCUMENT_TIMEOUT))) {
                 Ok((headers, body)) if hash_of(&headers, &body) == wanted.key.hash => {
                     self.cache.put(wanted.key.clone(), body.clone());
                     return Ok(body);
                 }
                 Ok(_) => missing = Missing::Changed,
-                Err(cause) => missing = Missing::Failed(format!("member {}: {cause}", member.name())),
+                Err(error) => missing = Missing::Failed(format!("member {}: {error}", member.name())),
             }
         }
         Err(missing)
@@ -178,13 +193,13 @@ impl Sources {
 async fn ask<T: Clone>(
     slot: &tokio::sync::Mutex<Known<T>>,
     member: &Arc<Member>,
-    read: impl Future<Output = Result<T, String>>,
+    read: impl Future<Output = Result<T, AskError>>,
 ) -> Told<T> {
     let arrived = Instant::now();
     let mut known = slot.lock().await;
     if known.began.is_none_or(|began| began < arrived) {
         let (began, incarnation) = (Instant::now(), member.incarnation());
-        let answer = timeout(INDEX_TIMEOUT, read).await.unwrap_or_else(|_| Err(late(INDEX_TIMEOUT)));
+        let answer = timeout(INDEX_TIMEOUT, read).await.unwrap_or(Err(AskError::Late(INDEX_TIMEOUT)));
         if known.incarnation != incarnation {
             // It was another cluster that said that.
             known.last = None;
@@ -192,17 +207,13 @@ async fn ask<T: Clone>(
         (known.began, known.incarnation) = (Some(began), incarnation);
         match answer {
             Ok(last) => (known.last, known.trouble) = (Some(last), None),
-            Err(cause) => known.trouble = Some(cause.into()),
+            Err(error) => known.trouble = Some(error.to_string().into()),
         }
     }
     Told { member: Arc::clone(member), last: known.last.clone(), trouble: known.trouble.clone() }
 }
 
-fn late(after: Duration) -> String {
-    format!("no answer in {}s", after.as_secs())
-}
-
-async fn read_index(member: &Member) -> Result<Arc<Index>, String> {
+async fn read_index(member: &Member) -> Result<Arc<Index>, AskError> {
     #[derive(Deserialize)]
     struct Document {
         paths: BTreeMap<String, At>,
@@ -213,8 +224,8 @@ async fn read_index(member: &Member) -> Result<Arc<Index>, String> {
         #[serde(rename = "serverRelativeURL")]
         server_relative_url: String,
     }
-    let (headers, body) = get(member, super::V3, "application/json", INDEX_BYTES_MAX).await?;
-    let document: Document = serde_json::from_slice(&body).map_err(|error| format!("its index: {error}"))?;
+    let (headers, body) = get(member, V3, "application/json", INDEX_BYTES_MAX).await?;
+    let document: Document = serde_json::from_slice(&body)?;
     let hash = |at: &At| {
         let query = at.server_relative_url.split_once('?').map_or("", |(_, query)| query);
         // An index without hashes is legal; its URLs tell nothing of changes.
@@ -225,12 +236,12 @@ async fn read_index(member: &Member) -> Result<Arc<Index>, String> {
 }
 
 /// Its entity tag, or, of a server that gives none, a hash of the document.
-async fn read_swagger_hash(member: &Member) -> Result<Arc<str>, String> {
-    let (headers, _) = send(member, Method::HEAD, super::V2, "application/json", 0).await?;
+async fn read_swagger_hash(member: &Member) -> Result<Arc<str>, AskError> {
+    let (headers, _) = send(member, Method::HEAD, V2, "application/json", 0).await?;
     if let Some(hash) = entity_tag(&headers) {
         return Ok(hash.into());
     }
-    let (headers, body) = get(member, super::V2, "application/json", DOCUMENT_BYTES_MAX).await?;
+    let (headers, body) = get(member, V2, "application/json", DOCUMENT_BYTES_MAX).await?;
     Ok(hash_of(&headers, &body))
 }
 
@@ -243,7 +254,7 @@ fn entity_tag(headers: &HeaderMap) -> Option<&str> {
     Some(tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')).filter(|tag| !tag.is_empty())
 }
 
-async fn get(member: &Member, path: &str, accept: &'static str, max: usize) -> Result<(HeaderMap, Bytes), String> {
+async fn get(member: &Member, path: &str, accept: &'static str, max: usize) -> Result<(HeaderMap, Bytes), AskError> {
     send(member, Method::GET, path, accept, max).await
 }
 
@@ -254,13 +265,11 @@ async fn send(
     path: &str,
     accept: &'static str,
     bytes_max: usize,
-) -> Result<(HeaderMap, Bytes), String> {
-    let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept).body(empty());
-    let request = request.map_err(|error| error.to_string())?;
-    let (head, body) = member.send(request, Class::Read).await.map_err(|error| error.cause())?.into_parts();
+) -> Result<(HeaderMap, Bytes), AskError> {
+    let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept).body(empty())?;
+    let (head, body) = member.send(request, Class::Read).await?.into_parts();
     if head.status != StatusCode::OK {
-        return Err(format!("it answered {}", head.status));
+        return Err(AskError::Code(head.status));
     }
-    let body = collect(body, bytes_max).await.map_err(|error| error.cause())?;
-    Ok((head.headers, body))
+    Ok((head.headers, collect(body, bytes_max).await?))
 }

@@ -3,6 +3,8 @@
 //! It resumes where its watch broke; only when the member says 410, is another or a restored cluster, or was not ready
 //! in between does it list again, and then that member only. What it does not know it never calls a deletion.
 //!
+//! One cycle of files: `Reflector` is one type, and its requests to the member stand in `requests`.
+//!
 //! [`state`] decides, and this file drives: it does what the machine says and tells it what came of it.
 
 mod error;

@@ -1,7 +1,7 @@
 //! Who gets which part, for every strategy.
 
 use super::*;
-use crate::placement::{capacity::Resources, policy::Rules};
+use crate::placement::{policy::Rules, resources::Resources};
 
 fn candidate(name: &str, weight: u32) -> Candidate {
     Candidate {

@@ -22,7 +22,7 @@ use crate::{
     respond::ReadError,
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
     stores::{Target, names::names},
-    upstream::{Class, collect, impersonate},
+    upstream::{Class, ImpersonateError, UpstreamError, collect, impersonate},
     view::Mode,
 };
 use kubefold_wire::{
@@ -50,6 +50,21 @@ enum Said {
     Refused(StatusCode, HeaderMap, Bytes),
     /// No answer; why.
     Failed(String),
+}
+
+/// Why a member gave no answer: one sentence that names it.
+#[derive(Debug, thiserror::Error)]
+enum Silence {
+    #[error("member {member} is the same cluster as {twin}")]
+    Twin { member: MemberName, twin: String },
+    #[error("member {member}: no answer in {}s", MEMBER_TIMEOUT.as_secs())]
+    Late { member: MemberName },
+    #[error("member {member}: {source}")]
+    Request { member: MemberName, source: http::Error },
+    #[error("member {member}: {source}")]
+    Caller { member: MemberName, source: ImpersonateError },
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
 }
 
 /// What all members said that can be asked.
@@ -252,10 +267,11 @@ impl<'a> Live<'a> {
             let registry = self.reader.stores.registry();
             let member = registry.get(name.as_str()).filter(|member| !member.config().absent)?;
             if let Some(twin) = member.twin_of() {
-                return Some((name, Err(format!("member {name} is the same cluster as {twin}"))));
+                let (member, twin) = (name.clone(), twin.to_string());
+                return Some((name, Err(Silence::Twin { member, twin })));
             }
             let answer = timeout(MEMBER_TIMEOUT, self.fetch(&member, path)).await;
-            let late = |_| Err(format!("member {name}: no answer in {}s", MEMBER_TIMEOUT.as_secs()));
+            let late = |_| Err(Silence::Late { member: name.clone() });
             Some((name, answer.unwrap_or_else(late)))
         });
         let mut round = Round::default();
@@ -266,7 +282,7 @@ impl<'a> Live<'a> {
                     values.for_each(|value| round.warnings.add(&warning_text(value)));
                     self.read(name, code, headers, body, is_list, &mut round.type_meta)
                 }
-                Err(cause) => Said::Failed(cause),
+                Err(silence) => Said::Failed(silence.to_string()),
             };
             match said {
                 Said::Objects(objects) => {
@@ -280,20 +296,18 @@ impl<'a> Live<'a> {
         round
     }
 
-    async fn fetch(&self, member: &Member, path: &str) -> Result<(StatusCode, HeaderMap, Bytes), String> {
-        let fault = |cause: String| format!("member {}: {cause}", member.name());
+    async fn fetch(&self, member: &Member, path: &str) -> Result<(StatusCode, HeaderMap, Bytes), Silence> {
+        let name = || member.name().clone();
         let request = Request::builder().method(Method::GET).uri(path).body(empty());
-        let mut request = request.map_err(|error| fault(error.to_string()))?;
+        let mut request = request.map_err(|source| Silence::Request { member: name(), source })?;
         let headers = request.headers_mut();
         if let Some(agent) = self.asked.headers.get(header::USER_AGENT) {
             headers.insert(header::USER_AGENT, agent.clone());
         }
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        impersonate(headers, self.asked.caller).map_err(|error| fault(error.to_string()))?;
-        let answer = member.send(request, Class::Read).await.map_err(|error| fault(error.cause()))?;
-        let (head, body) = answer.into_parts();
-        let body = collect(body, ANSWER_BYTES_MAX).await.map_err(|error| fault(error.cause()))?;
-        Ok((head.status, head.headers, body))
+        impersonate(headers, self.asked.caller).map_err(|source| Silence::Caller { member: name(), source })?;
+        let (head, body) = member.send(request, Class::Read).await?.into_parts();
+        Ok((head.status, head.headers, collect(body, ANSWER_BYTES_MAX).await?))
     }
 
     fn read(

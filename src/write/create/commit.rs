@@ -8,16 +8,16 @@ use http::StatusCode;
 use crate::{
     answer::reply::{Reply, refusal},
     config::MemberName,
+    respond::{Settling, WriteError},
     write::{
         Writer,
         create::dry_run::{Behind, make_all},
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Step},
-        reply::unknown_outcome,
         steps::{Outcome, Removed, Seen},
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::warning::Warnings;
 
 /// Makes the parts of an entered write. `behind` has the members that get theirs later; without it all are made or none.
 pub(super) async fn commit<F: Fleet>(
@@ -35,14 +35,11 @@ pub(super) async fn commit<F: Fleet>(
         Outcome::Unknown(cause) => Some(format!("member {}: {cause}", target.member)),
         Outcome::Done { .. } | Outcome::Refused { .. } | Outcome::NotSent(_) => None,
     });
-    let unknown: Vec<_> = unknown.collect();
-    if !unknown.is_empty() {
-        let what = format!("creating {}", entry.key);
-        let then = "it may land within 40 s; until then the name is held, then kubefold finishes it or takes it back: \
-                    read the object before you try again";
-        let reply = unknown_outcome(&what, &entry.key, &unknown.join("; "), then);
+    let causes: Vec<String> = unknown.collect();
+    if !causes.is_empty() {
+        let (doing, object, settling) = ("creating".to_owned(), entry.key.to_ref(), Settling::DoneOrUndone);
         writer.settle_held(entry.id, hold);
-        return reply.warned(warnings);
+        return Reply::from(WriteError::OutcomeUnknown { doing, object, causes, settling }).warned(warnings);
     }
     let failed = made.iter().find(|(_, outcome)| !matches!(outcome, Outcome::Done { .. }));
     if let Some((target, outcome)) = failed {
@@ -120,7 +117,7 @@ async fn finish<F: Fleet>(
     let stored = shown.filter(|visible| entry.shared || visible.uid == entry.uid).map(|visible| visible.body);
     match stored.or_else(|| writer.fleet.render(&entry.key, &bodies)) {
         Some(body) => Reply { code: StatusCode::CREATED, warnings, body },
-        None => Reply::internal("it is created, but cannot be shown").warned(warnings),
+        None => Reply::from(WriteError::Internal("it is created, but cannot be shown")).warned(warnings),
     }
 }
 
@@ -164,10 +161,9 @@ fn failure(key: &Key, member: &MemberName, outcome: &Outcome, told: &str) -> Rep
     match outcome {
         Outcome::Refused { code, body } => refusal(member, *code, body, told),
         Outcome::NotSent(cause) | Outcome::Unknown(cause) => {
-            Status::unavailable(format!("{key} is not created: member {member} could not be reached: {cause}{told}"))
-                .about(&key.gvr.group, &key.gvr.resource, &key.name)
-                .into()
+            let (object, member, cause, undone) = (key.to_ref(), member.clone(), cause.clone(), told.to_owned());
+            WriteError::NotCreated { object, member, cause, undone }.into()
         }
-        Outcome::Done { .. } => Reply::internal("a success was taken for a failure"),
+        Outcome::Done { .. } => WriteError::Internal("a success was taken for a failure").into(),
     }
 }

@@ -4,15 +4,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    answer::reply::Reply,
     placement::{divided::Wholes, scheduling::PodRequirements},
+    respond::WriteError,
     write::{
-        create::invalid,
         fleet::{Owner, Scaled},
         request::Request,
     },
 };
-use kubefold_wire::{locate::Paths, status::Status};
+use kubefold_wire::locate::Paths;
 
 /// A body that is to be created.
 pub(in crate::write) struct Draft<'a> {
@@ -49,10 +48,11 @@ impl<'a> Draft<'a> {
     /// Reads a request's body.
     ///
     /// Errors: 400 where it is no object with metadata, 422 where a number that is to be divided is none.
-    pub(in crate::write) fn read(request: &'a Request) -> Result<Self, Reply> {
-        let json = std::str::from_utf8(&request.body).map_err(|error| Status::bad_request(error.to_string()))?;
+    pub(in crate::write) fn read(request: &'a Request) -> Result<Self, WriteError> {
+        let json = std::str::from_utf8(&request.body)?;
         let bad = |error: &dyn std::fmt::Display| {
-            Reply::from(Status::bad_request(format!("the body is no object to create: {error}")))
+            let what = "object to create";
+            WriteError::Body { what, cause: error.to_string() }
         };
         let mut found = Vec::new();
         Paths::new([(0, ["metadata"].as_slice()), (1, &["spec", "scaleTargetRef"])])
@@ -63,7 +63,7 @@ impl<'a> Draft<'a> {
         let metadata: Metadata<'a> = serde_json::from_str(metadata).map_err(|error| bad(&error))?;
         let name = metadata.name.unwrap_or_default();
         let (group, kind) = (&*request.gvk.group, &*request.gvk.kind);
-        let wholes = Wholes::read(group, kind, json).map_err(|error| invalid(request, &name, &error.to_string()))?;
+        let wholes = Wholes::read(group, kind, json).map_err(|error| request.invalid(&name, error.into()))?;
         let is_autoscaler = (group, kind) == ("autoscaling", "HorizontalPodAutoscaler");
         Ok(Self {
             json,

@@ -10,15 +10,16 @@ use tokio::time::{Instant, sleep};
 use crate::{
     answer::reply::refusal,
     config::MemberName,
+    respond::WriteError,
     write::{
         Writer,
-        create::{Stop, members},
+        create::stop::Stop,
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget},
         steps::{Outcome, Seen},
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::warning::Warnings;
 
 /// What a refusal in the dry run leaves.
 const NOTHING_MADE: &str = " (nothing was made)";
@@ -66,12 +67,12 @@ pub(super) async fn dry_run<F: Fleet>(
     let first_silent = silent.first().cloned();
     match behind {
         Some(behind) => behind.append(&mut silent),
-        None => first_silent.clone().map_or(Ok(()), |silent| Err(no_answer(&entry.key, &silent)))?,
+        None => first_silent.clone().map_or(Ok(()), |(member, cause)| Err(no_answer(&entry.key, member, cause)))?,
     }
     if bodies.is_empty() {
         let silent = first_silent.or_else(|| behind.iter().flatten().next().cloned());
-        let silent = silent.ok_or_else(|| Status::internal("a plan without targets"))?;
-        return Err(no_answer(&entry.key, &silent));
+        let (member, cause) = silent.ok_or(WriteError::Internal("a plan without targets"))?;
+        return Err(no_answer(&entry.key, member, cause).into());
     }
     entry.targets.sort_by_key(|target| behind.iter().flatten().any(|(member, _)| *member == target.member));
     Ok(bodies)
@@ -89,6 +90,11 @@ fn held_by(entry: &Entry, taken: &[String]) -> String {
     }
     let shown: Vec<String> = taken.iter().map(|member| format!("{}@{member}", entry.key.name)).collect();
     format!("; the fleet view shows it as {}", shown.join(", "))
+}
+
+/// `member east`, `members east, west`.
+pub(super) fn members(names: &[String]) -> String {
+    format!("{} {}", if names.len() == 1 { "member" } else { "members" }, names.join(", "))
 }
 
 /// How long a namespace's own service account is waited for.
@@ -125,9 +131,8 @@ fn lacks_account(outcome: &Outcome) -> bool {
     })
 }
 
-fn no_answer(key: &Key, (member, cause): &(MemberName, String)) -> Stop {
-    let message = format!("member {member} did not answer the dry run, so nothing was made: {cause}");
-    Status::unavailable(message).about(&key.gvr.group, &key.gvr.resource, &key.name).into()
+fn no_answer(key: &Key, member: MemberName, cause: String) -> WriteError {
+    WriteError::DryRunUnanswered { object: key.to_ref(), member, cause }
 }
 
 /// Makes, or dry-runs, these parts in parallel.

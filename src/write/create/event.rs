@@ -8,6 +8,7 @@ use crate::{
     answer::reply::Reply,
     config::MemberName,
     placement::stamp::{Stamp, stamped},
+    respond::WriteError,
     write::{
         Writer,
         create::draft::Draft,
@@ -17,7 +18,7 @@ use crate::{
         request::Request,
     },
 };
-use kubefold_wire::{locate::Paths, status::Status};
+use kubefold_wire::locate::Paths;
 
 /// What an event is about.
 #[derive(Default, Deserialize)]
@@ -45,16 +46,16 @@ pub(super) async fn create<F: Fleet>(
     };
     let json = stamped(draft.json, Stamp { name: Some(&own), ..Stamp::default() });
     let json = json.ok().and_then(|json| String::from_utf8(json).ok());
-    let json = json.ok_or_else(|| Status::bad_request("the body is no event"))?;
+    let json = json.ok_or(WriteError::NoEvent)?;
     pinned::create(writer, request, &json, &format!("{own}@{member}"), &own, &member).await
 }
 
-async fn whereabouts<F: Fleet>(writer: &Writer<F>, request: &Request, about: About) -> Result<MemberName, Reply> {
+async fn whereabouts<F: Fleet>(writer: &Writer<F>, request: &Request, about: About) -> Result<MemberName, WriteError> {
     let owner = Owner { api_version: about.api_version, kind: about.kind, name: about.name, uid: about.uid };
     let holders = writer.fleet.holders(&request.namespace, &owner).await;
     let any = writer.fleet.up();
     let chosen = holders.into_iter().next().or_else(|| any.into_iter().next());
-    chosen.ok_or_else(|| Status::unavailable("no member is up that could take the event").into())
+    chosen.ok_or(WriteError::NoMemberUp)
 }
 
 fn about(json: &str) -> About {

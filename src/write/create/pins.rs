@@ -2,7 +2,12 @@
 
 use std::borrow::Cow;
 
-use crate::{config::MemberName, placement::scheduling::PodRequirements, write::fleet::Fleet};
+use crate::{
+    config::MemberName,
+    placement::scheduling::PodRequirements,
+    respond::{InvalidField, WriteError},
+    write::{Writer, fleet::Fleet, request::Request},
+};
 use kubefold_wire::{locate::Paths, resource::Gvk};
 
 type Path = &'static [&'static str];
@@ -39,4 +44,17 @@ pub(in crate::write) fn pins<F: Fleet>(fleet: &F, gvk: &Gvk, json: &str, pod: Op
     }
     let split = |name: &Cow<'_, str>| Some(Pin { named: name.to_string(), member: fleet.split(name)?.1 });
     names.iter().filter_map(split).collect()
+}
+
+/// Refuses a name with an `@` that is followed by no member.
+pub(in crate::write) fn refuse_what_is_no_pin<F: Fleet>(
+    writer: &Writer<F>,
+    request: &Request,
+    name: &str,
+) -> Result<(), WriteError> {
+    // RBAC names are paths to Kubernetes, in which an `@` is legal.
+    if !name.contains('@') || &*request.gvr.group == "rbac.authorization.k8s.io" {
+        return Ok(());
+    }
+    Err(request.invalid(name, InvalidField::NoPin { name: name.to_owned(), members: writer.fleet.members() }))
 }

@@ -1,15 +1,15 @@
 //! A client's body in a member's words: own names, own revisions, own UIDs, and nothing of kubefold's.
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::Method;
 use serde_json::value::RawValue;
 
 use crate::{
-    answer::reply::Reply,
     placement::marker::OWN_PREFIX,
+    respond::{InvalidField, WriteError},
     write::{
         fleet::Fleet,
-        forward::{To, outward::text_at},
+        forward::{outward::text_at, to::To},
         names::unpin,
         request::values,
     },
@@ -17,7 +17,6 @@ use crate::{
 use kubefold_wire::{
     locate::{Paths, entries},
     splice::{Edit, ObjectEdits, splice, string},
-    status::{Cause, Reason, Status},
 };
 
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";
@@ -33,16 +32,11 @@ impl<F: Fleet> To<'_, F> {
     /// The body as the member gets it. One that cannot be read goes as it came: the member says what is wrong with it.
     ///
     /// Errors: 400, 415, 422.
-    pub(super) fn inward(&self) -> Result<Bytes, Reply> {
+    pub(super) fn inward(&self) -> Result<Bytes, WriteError> {
         let request = self.request;
         let known = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH];
         if request.method == Method::PATCH && !known.contains(&request.content_type.as_str()) {
-            let status = Status::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                Reason::UnsupportedMediaType,
-                "415: Unsupported Media Type",
-            );
-            return Err(status.detailed().into());
+            return Err(WriteError::PatchType);
         }
         let Ok(text) = std::str::from_utf8(&request.body) else { return Ok(request.body.clone()) };
         if text.trim_ascii().is_empty() {
@@ -85,7 +79,7 @@ impl<F: Fleet> To<'_, F> {
     }
 
     /// A whole object, or a patch that has an object's shape.
-    pub(super) fn whole(&self, text: &str) -> Result<Vec<u8>, Reply> {
+    pub(super) fn whole(&self, text: &str) -> Result<Vec<u8>, WriteError> {
         let named = String::from_utf8(self.in_metadata(text)?).unwrap_or_default();
         let plain = if self.may_unpin() { unpin(&named, &self.visible, &self.key.name) } else { named.into_bytes() };
         Ok(self.fleet.localize(&self.key, self.member, &plain.into()).into())
@@ -99,7 +93,7 @@ impl<F: Fleet> To<'_, F> {
         self.visible != self.key.name && !self.native.as_ref().is_some_and(|native| held(&native.json))
     }
 
-    fn in_metadata(&self, text: &str) -> Result<Vec<u8>, Reply> {
+    fn in_metadata(&self, text: &str) -> Result<Vec<u8>, WriteError> {
         let mut found = Vec::new();
         let located = Paths::new([(0, ["metadata"].as_slice())]).locate(text, &mut found);
         let Some(at) = found.into_iter().next().filter(|_| located.is_ok()) else { return Ok(text.into()) };
@@ -108,7 +102,7 @@ impl<F: Fleet> To<'_, F> {
     }
 
     /// The edits of `metadata`, but for owner references by name.
-    pub(super) fn metadata(&self, json: &str, start: usize) -> Result<Vec<Edit<'static>>, Reply> {
+    pub(super) fn metadata(&self, json: &str, start: usize) -> Result<Vec<Edit<'static>>, WriteError> {
         let Ok(mut object) = ObjectEdits::new(json, start) else { return Ok(Vec::new()) };
         let text = |object: &ObjectEdits<'_>, field: &str| object.member(field).and_then(|member| member.text());
         if let Some(name) = text(&object, "name")
@@ -137,7 +131,7 @@ impl<F: Fleet> To<'_, F> {
     /// The own name behind `metadata.name`, if it is this object's.
     ///
     /// Errors: 400 for the member's own name, which in the fleet is another object's.
-    pub(super) fn own_name(&self, name: &str) -> Result<Option<String>, Reply> {
+    pub(super) fn own_name(&self, name: &str) -> Result<Option<String>, WriteError> {
         if name == self.visible || name == self.request.name {
             return Ok(Some(self.key.name.clone()));
         }
@@ -145,12 +139,11 @@ impl<F: Fleet> To<'_, F> {
             return Ok(None);
         }
         let url = &self.request.name;
-        let message = match self.request.subresource.as_str() {
-            "eviction" => "name in URL does not match name in Eviction object".to_owned(),
-            "binding" => "name in URL does not match name in Binding object".to_owned(),
-            _ => format!("the name of the object ({name}) does not match the name on the URL ({url})"),
-        };
-        Err(Status::bad_request(message).into())
+        Err(match self.request.subresource.as_str() {
+            "eviction" => WriteError::SubjectMismatch("Eviction"),
+            "binding" => WriteError::SubjectMismatch("Binding"),
+            _ => WriteError::NameMismatch { name: name.to_owned(), url: url.clone() },
+        })
     }
 
     /// The member's own revision in the place of the fleet's; `None` where it says nothing or is none.
@@ -213,7 +206,7 @@ impl<F: Fleet> To<'_, F> {
     /// Owner references that name no name: patches tell them apart by UID. `None`: nothing to change.
     ///
     /// Errors: 422 for an owner in another member, for whose lack the member would collect the object.
-    pub(super) fn owners(&self, json: &str) -> Result<Option<String>, Reply> {
+    pub(super) fn owners(&self, json: &str) -> Result<Option<String>, WriteError> {
         let Ok(all) = serde_json::from_str::<Vec<&RawValue>>(json) else { return Ok(None) };
         let (mut out, mut changed) = (Vec::new(), false);
         for raw in all {
@@ -223,12 +216,8 @@ impl<F: Fleet> To<'_, F> {
                 && let Some((_, member)) = self.fleet.split(name)
                 && member != *self.member
             {
-                let why = format!(
-                    "metadata.ownerReferences: Invalid value: {name:?}: the owner is in member {member}: member {} would \
-                     collect the object as one whose owner is gone",
-                    self.member
-                );
-                return Err(self.invalid(&why));
+                let (owner, holder, member) = (name.clone(), member, self.member.clone());
+                return Err(self.invalid(InvalidField::OwnerElsewhere { owner, holder, member }));
             }
             let own = uid.filter(|_| name.is_none()).and_then(|uid| self.own_uid(&uid));
             let edited = own.and_then(|own| {
@@ -256,8 +245,8 @@ impl<F: Fleet> To<'_, F> {
         shown.zip(uids(&native.json)?).find(|(shown, _)| shown == visible).map(|(_, own)| own)
     }
 
-    pub(super) fn invalid(&self, why: &str) -> Reply {
-        Status::invalid(&self.key.gvk.group, &self.key.gvk.kind, &self.request.name, vec![Cause::of(why)]).into()
+    fn invalid(&self, field: InvalidField) -> WriteError {
+        self.request.invalid(&self.request.name, field)
     }
 
     /// Options with preconditions at a path.
@@ -280,7 +269,7 @@ impl<F: Fleet> To<'_, F> {
     }
 
     /// A binding of a pod to a node.
-    fn binding(&self, text: &str) -> Result<Bytes, Reply> {
+    fn binding(&self, text: &str) -> Result<Bytes, WriteError> {
         let text = self.in_metadata(text)?;
         let text = std::str::from_utf8(&text).unwrap_or_default();
         let Some((own, member)) =
@@ -289,8 +278,8 @@ impl<F: Fleet> To<'_, F> {
             return Ok(Bytes::copy_from_slice(text.as_bytes()));
         };
         if member != *self.member {
-            let why = format!("target.name: Invalid value: \"{own}@{member}\": the pod is in member {}", self.member);
-            return Err(self.invalid(&why));
+            let (node, holder, member) = (own, member, self.member.clone());
+            return Err(self.invalid(InvalidField::NodeElsewhere { node, holder, member }));
         }
         let mut found = Vec::new();
         // It was found a moment ago.
@@ -299,7 +288,7 @@ impl<F: Fleet> To<'_, F> {
     }
 
     /// A request for a token, which may be bound to an object of the member.
-    fn token_request(&self, text: &str) -> Result<Bytes, Reply> {
+    fn token_request(&self, text: &str) -> Result<Bytes, WriteError> {
         let text = self.in_metadata(text)?;
         let text = std::str::from_utf8(&text).unwrap_or_default();
         let mut found = Vec::new();

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    answer::reply::Reply,
     placement::marker::OWN_PREFIX,
+    respond::WriteError,
     write::{
         fleet::Fleet,
-        forward::{To, inward::spliced},
+        forward::{inward::spliced, to::To},
     },
 };
 use kubefold_wire::{
@@ -77,7 +77,7 @@ fn written(entries: &[&Member<'_>]) -> String {
 impl<F: Fleet> To<'_, F> {
     /// A JSON patch as the member gets it. In the fleet every object has annotations; where the member's has none, a map for
     /// them is made first.
-    pub(super) fn json_patch(&self, text: &str) -> Result<Bytes, Reply> {
+    pub(super) fn json_patch(&self, text: &str) -> Result<Bytes, WriteError> {
         let Ok(operations) = serde_json::from_str::<Vec<&RawValue>>(text) else {
             return Ok(Bytes::copy_from_slice(text.as_bytes()));
         };
@@ -92,7 +92,7 @@ impl<F: Fleet> To<'_, F> {
         Ok(format!("[{}]", out.join(",")).into())
     }
 
-    fn operation(&self, one: &Operation<'_>, has_map: &mut bool, out: &mut Vec<String>) -> Result<(), Reply> {
+    fn operation(&self, one: &Operation<'_>, has_map: &mut bool, out: &mut Vec<String>) -> Result<(), WriteError> {
         let at: Vec<&str> = one.at.iter().map(String::as_str).collect();
         match at.as_slice() {
             ["metadata", "labels" | "annotations", key] if key.starts_with(OWN_PREFIX) => {
@@ -153,7 +153,7 @@ impl<F: Fleet> To<'_, F> {
     }
 
     /// A value in the member's words, known by its place.
-    fn value(&self, at: &[&str], value: &str) -> Result<String, Reply> {
+    fn value(&self, at: &[&str], value: &str) -> Result<String, WriteError> {
         let text = |raw: &str| serde_json::from_str::<String>(raw).ok();
         let quoted = |text: String| String::from_utf8(string(&text)).unwrap_or_default();
         let own = match at {

@@ -8,12 +8,12 @@ use crate::{
     member::call::Document,
     write::{
         fleet::{Fleet, Native},
-        forward::{To, paired},
-        reply::reworded,
+        forward::to::{To, paired},
     },
 };
 use kubefold_wire::{
     locate::Paths,
+    reword::reworded,
     splice::{Edit, ObjectEdits, splice, string},
     warning::Warnings,
 };

@@ -37,6 +37,13 @@ pub enum Step {
     Undone,
 }
 
+impl Step {
+    /// Says whether something is left to do.
+    pub(in crate::write) fn is_open(&self) -> bool {
+        matches!(self, Self::Planned | Self::Failed(_) | Self::Unknown(_))
+    }
+}
+
 /// One part of an unfinished write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryTarget {

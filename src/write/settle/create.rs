@@ -10,7 +10,7 @@ use crate::{
         fleet::{Fleet, Owner},
         journal::{Entry, EntryTarget, Step},
         settle::Settled,
-        steps::{Found, Outcome, Removed},
+        steps::{Found, Outcome, Removed, Silent},
     },
 };
 use kubefold_wire::{locate::Paths, warning::Warnings};
@@ -156,7 +156,8 @@ impl<F: Fleet> Writer<F> {
             Step::Done { .. } => Ok(()),
             _ => self.bring_late(entry, entry.amended.as_deref(), target, body).await,
         };
-        let (there, step) = (brought.is_ok(), brought.map_or_else(Step::Failed, |()| Step::Done { uid: Some(uid) }));
+        let there = brought.is_ok();
+        let step = brought.map_or_else(|Silent(cause)| Step::Failed(cause), |()| Step::Done { uid: Some(uid) });
         self.journal.step(entry.id, &target.member, step).await;
         there
     }

@@ -13,12 +13,11 @@ use crate::{
         Writer,
         fleet::Fleet,
         journal::{Amended, Entry, EntryTarget, Step},
-        steps::{Outcome, Seen},
+        steps::{Outcome, Seen, Silent},
         update::{
             overrider::Overrider,
             part::{Asking, Brought, Held, How, Manner, document},
-            settle::{holds, is_open},
-            task::Task,
+            task::{Task, holds},
             work::Work,
         },
     },
@@ -75,14 +74,14 @@ impl<F: Fleet> Writer<F> {
 
     /// Brings a part to what it would be made of now: the create that made it had an earlier body, and landed late.
     ///
-    /// Errors: it cannot be brought there yet; why.
+    /// Errors: it cannot be brought there yet.
     pub(in crate::write) async fn bring_late(
         &self,
         making: &Entry,
         amended: Option<&Amended>,
         target: &EntryTarget,
         found: &Document,
-    ) -> Result<(), String> {
+    ) -> Result<(), Silent> {
         let (Some(amended), Some(document)) = (amended, document(&making.key, found)) else { return Ok(()) };
         let changes = self.late_changes(making, amended, target);
         let mut part = Held {
@@ -106,7 +105,7 @@ impl<F: Fleet> Writer<F> {
                 Ok(())
             }
             Brought::Asked(outcome) => match outcome.step() {
-                Step::Failed(cause) | Step::Unknown(cause) => Err(cause),
+                Step::Failed(cause) | Step::Unknown(cause) => Err(Silent(cause)),
                 Step::Planned | Step::Done { .. } | Step::Undone => Ok(()),
             },
         }
@@ -149,7 +148,7 @@ impl<F: Fleet> Work<'_, F> {
         });
         let mut coming: Vec<Held> = Vec::new();
         for entry in creates.into_iter().chain(makings) {
-            for target in entry.targets.iter().filter(|target| is_open(&target.step)) {
+            for target in entry.targets.iter().filter(|target| target.step.is_open()) {
                 let is_there = |held: &Held| held.member == target.member;
                 let body = writer.part_body(&entry, target).ok();
                 let document = body.and_then(|body| serde_json::from_slice(&body).ok());

@@ -17,8 +17,7 @@ use crate::{
         update::{
             disown::owns_alone,
             draft::{Plan, overrides_in},
-            part::Held,
-            scale::SCALE,
+            part::{Held, SCALE},
             shares::{Asked, Total, divided, marker_of},
             task::PartTask,
             wanted::{self, Wanted, judge, object, plain, set},
@@ -27,6 +26,18 @@ use crate::{
     },
 };
 use kubefold_wire::patch::merge_into;
+
+/// What a client applies, as far as one part is concerned.
+struct Apply<'a> {
+    patch: &'a Value,
+    /// The divided fields that it sets.
+    said: &'a [Field],
+    /// Those that it leaves out and that its manager alone had in this part.
+    unsaid: &'a [Field],
+    /// The part's own, where the client names the revision that it changes.
+    revision: Option<&'a str>,
+    is_home: bool,
+}
 
 impl<F: Fleet> Work<'_, F> {
     /// Plans an apply.
@@ -66,12 +77,13 @@ impl<F: Fleet> Work<'_, F> {
             _ => None,
         });
         let of = |part: &Held, task: &mut PartTask, is_home: bool| {
-            let revision = revision.as_ref().map(|_| part.revision().to_owned());
+            let revision = revision.as_ref().map(|_| part.revision());
             let alone = left_out.iter().filter(|field| owns_alone(&part.document, &manager, field.path));
             let unsaid: Vec<Field> = alone.copied().collect();
             let path = |field: &Field| field.path.iter().map(|name| (*name).to_owned()).collect();
             task.disowns = unsaid.iter().map(path).collect();
-            task.apply = Some(self.apply_body(part, &patch, task, (&said, &unsaid), (revision, is_home)));
+            let apply = Apply { patch: &patch, said: &said, unsaid: &unsaid, revision, is_home };
+            task.apply = Some(self.apply_body(part, task, apply));
         };
         of(&self.home, &mut plan.home, true);
         for (task, part) in plan.others.iter_mut().zip(&self.others) {
@@ -80,14 +92,8 @@ impl<F: Fleet> Work<'_, F> {
         Ok(plan)
     }
 
-    fn apply_body(
-        &self,
-        part: &Held,
-        patch: &Value,
-        task: &PartTask,
-        (said, unsaid): (&[Field], &[Field]),
-        (revision, is_home): (Option<String>, bool),
-    ) -> Value {
+    fn apply_body(&self, part: &Held, task: &PartTask, apply: Apply<'_>) -> Value {
+        let Apply { patch, said, unsaid, revision, is_home } = apply;
         let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(patch.to_string()));
         let mut body: Value = serde_json::from_slice(&local).unwrap_or_else(|_| patch.clone());
         let awaited = self.awaited(part);
@@ -113,8 +119,8 @@ impl<F: Fleet> Work<'_, F> {
         if self.manner.subresource.is_empty() {
             let own = overrides_in(self.policy(marker_of(&self.home.document).as_ref()).as_ref(), &part.member);
             let manager = values(&self.query, "fieldManager").next().unwrap_or_default();
-            let (kind, owns) = (&self.key.gvk, |path: &[&str]| owns_alone(&part.document, &manager, path));
-            body = applied(body, &part.document, &own, (&kind.group, &kind.kind), owns);
+            let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
+            body = applied(body, &part.document, &own, &self.key.gvk, owns);
             mark(&part.document, &manager, &mut body);
             if !is_home {
                 self.own_last_applied(part, &mut body);

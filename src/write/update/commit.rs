@@ -5,16 +5,15 @@ use crate::{
     config::{MemberName, Overrides},
     member::call::Document,
     placement::{divided::Value as Number, merge::Change},
+    respond::{Settling, WriteError},
     write::{
         fleet::Fleet,
         journal::{Entry, EntryTarget, Listed, Step, Verb},
-        reply::unknown_outcome,
-        steps::Outcome,
+        steps::{Outcome, Silent},
         update::{
             amend::Amendment,
             draft::Plan,
-            part::{Asking, Brought, Held, How, Manner, is_stale},
-            scale::SCALE,
+            part::{Asking, Brought, Held, How, Manner, Rewrite, SCALE, is_stale},
             shares::{Missing, marker_of},
             task::{PartTask, Task},
             work::{DryRun, NOTHING_CHANGED, Stop, Work, unreachable},
@@ -27,7 +26,6 @@ use http::StatusCode;
 use kubefold_wire::{
     locate::Paths,
     splice::{ObjectEdits, splice, string},
-    status::Status,
     warning::Warnings,
 };
 use serde_json::Value;
@@ -38,7 +36,7 @@ enum Committed {
     /// It has changed since it was read.
     Stale,
     Refused(Reply),
-    Unknown(Reply),
+    Unknown(WriteError),
 }
 impl<F: Fleet> Work<'_, F> {
     fn entry(&self, plan: &Plan, dry_run_result: &DryRun) -> Entry {
@@ -108,7 +106,7 @@ impl<F: Fleet> Work<'_, F> {
         hold: F::Hold,
     ) -> Result<Reply, Stop> {
         let entry = self.entry(&plan, &dry_run_result);
-        let entry = self.writer.journal.begin(entry).await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let entry = self.writer.journal.begin(entry).await.map_err(|error| WriteError::Journal(error.into()))?;
         let (code, body) = loop {
             match self.commit_home(&plan, &entry).await {
                 Committed::Done(code, body) => break (code, body),
@@ -122,9 +120,9 @@ impl<F: Fleet> Work<'_, F> {
                     self.writer.journal.finish(entry.id).await;
                     return Err(reply.into());
                 }
-                Committed::Unknown(reply) => {
+                Committed::Unknown(error) => {
                     self.writer.settle_held(entry.id, hold);
-                    return Err(reply.into());
+                    return Err(error.into());
                 }
             }
         };
@@ -160,10 +158,10 @@ impl<F: Fleet> Work<'_, F> {
 
     async fn commit_home(&mut self, plan: &Plan, entry: &Entry) -> Committed {
         let mut said = Warnings::default();
-        let (documents, revision) = ((&self.home.document, &plan.document), Some(self.home.revision()));
-        let member = &self.home.member;
+        let Held { member, document: before, .. } = &self.home;
+        let rewrite = Rewrite { before, after: &plan.document, revision: Some(self.home.revision()) };
         let outcome = match &plan.home.apply {
-            None => self.writer.write_part(self.asking(), member, documents, revision, false, &mut said).await,
+            None => self.writer.write_part(self.asking(), member, rewrite, false, &mut said).await,
             Some(body) => match self.apply_home(body, &plan.home.disowns, &mut said).await {
                 Brought::Asked(outcome) => outcome,
                 Brought::Same | Brought::Gone => Outcome::NotSent("it became another cluster".to_owned()),
@@ -177,12 +175,11 @@ impl<F: Fleet> Work<'_, F> {
             Outcome::Done { code, body } => Committed::Done(code, body),
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(&body) => Committed::Stale,
             Outcome::Refused { code, body } => Committed::Refused(refusal(member, code, &body, NOTHING_CHANGED)),
-            Outcome::NotSent(cause) => Committed::Refused(unreachable(self.key, member, &cause)),
+            Outcome::NotSent(cause) => Committed::Refused(unreachable(self.key, member, cause).into()),
             Outcome::Unknown(cause) => {
-                let then = "it may land within 40 s; until then the name is held, then kubefold finishes it if it did: \
-                            read the object before you try again";
-                let what = format!("changing {}", self.key);
-                Committed::Unknown(unknown_outcome(&what, self.key, &format!("member {member}: {cause}"), then))
+                let (doing, causes) = ("changing".to_owned(), vec![format!("member {member}: {cause}")]);
+                let (object, settling) = (self.key.to_ref(), Settling::IfDone);
+                Committed::Unknown(WriteError::OutcomeUnknown { doing, object, causes, settling })
             }
         }
     }
@@ -195,7 +192,7 @@ impl<F: Fleet> Work<'_, F> {
                 let mut said = Warnings::default();
                 let brought = match changes {
                     Ok(changes) => this.write_other(part, task, changes, &mut said).await,
-                    Err(cause) => Brought::Asked(Outcome::NotSent(cause.clone())),
+                    Err(Silent(cause)) => Brought::Asked(Outcome::NotSent(cause.clone())),
                 };
                 (part.clone(), brought, said)
             },
@@ -236,11 +233,11 @@ impl<F: Fleet> Work<'_, F> {
                 other => return other,
             }
         }
-        self.writer.apply_other(self.asking(), &mut part, (body, &task.disowns), said).await
+        self.writer.apply_other(self.asking(), &mut part, body, &task.disowns, said).await
     }
 
     async fn apply_home(&self, body: &Value, disowns: &[Vec<String>], said: &mut Warnings) -> Brought {
-        self.writer.apply_and_disown(self.asking(), &self.home, (body, disowns), false, said).await
+        self.writer.apply_and_disown(self.asking(), &self.home, body, disowns, false, said).await
     }
 
     /// Brings an answer into the store. That to a `/scale` is not the object, which is read then.
@@ -281,9 +278,9 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// Documents as the fleet view would show them, with the revision that is there: a kube-apiserver's dry run answers so.
-    pub(super) fn rendered(&self, code: StatusCode, documents: &[(MemberName, Bytes)]) -> Result<Reply, Reply> {
+    pub(super) fn rendered(&self, code: StatusCode, documents: &[(MemberName, Bytes)]) -> Result<Reply, WriteError> {
         let body = self.writer.fleet.render(self.key, documents);
-        let body = body.ok_or_else(|| Reply::internal("it cannot be shown"))?;
+        let body = body.ok_or_else(|| WriteError::Internal("it cannot be shown"))?;
         Ok(Reply { code, warnings: Warnings::default(), body: self.identified(&body).unwrap_or(body) })
     }
 

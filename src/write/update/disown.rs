@@ -38,8 +38,8 @@ impl<F: Fleet> Writer<F> {
         let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
         let query = asking.unforced(false);
         let asking = Asking { manner: &manner, query: &query, ..asking };
-        let patch = (MERGE_PATCH, Bytes::from(body.to_string()));
-        match self.send_patch(asking, member, patch, false, said).await {
+        let patch = Bytes::from(body.to_string());
+        match self.send_patch(asking, member, MERGE_PATCH, patch, false, said).await {
             Outcome::Done { body, .. } => body,
             Outcome::Refused { .. } | Outcome::NotSent(_) | Outcome::Unknown(_) => {
                 let fields: Vec<String> = paths.iter().map(|path| path.join(".")).collect();

@@ -11,6 +11,7 @@ mod draft;
 mod overrider;
 mod owners;
 mod part;
+mod run;
 mod scale;
 mod settle;
 mod shares;
@@ -29,25 +30,21 @@ use crate::{
     answer::{reply::Reply, unbuilt::not_built},
     config::MemberName,
     placement::divided::REPLICAS,
+    respond::{InvalidField, NotBuilt, WriteError},
     write::{
         Writer,
         create::create,
         fleet::{Fleet, Key, Owner, Part, Visible},
         forward::{forward_home, paired},
-        reply::{reworded, taken, unsettled},
         request::{Request, with_dry_run},
         update::{
-            scale::SCALE,
+            part::SCALE,
             shares::divided,
-            wanted::stale,
             work::{Stop, Work},
         },
     },
 };
-use kubefold_wire::{
-    status::{Cause, Status},
-    warning::Warnings,
-};
+use kubefold_wire::{reword::reworded, warning::Warnings};
 
 /// How often a write that names no revision begins anew because the object changed meanwhile, as in a kube-apiserver.
 ///
@@ -70,7 +67,7 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
     if OF_HOME.contains(&request.subresource.as_str()) {
         return of_home(writer, request, &key).await.unwrap_or_else(|reply| reply);
     }
-    refused(writer, request, &key)
+    refused(writer, request, &key).into()
 }
 
 /// Subresources that are one member's affair, of which most answer with something else than the object.
@@ -93,7 +90,7 @@ async fn of_home<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key
         "binding" => vec![node_of(writer, request, key)?],
         // Each part has the value that the home has, as long as nobody scales one alone.
         _ if request.method == Method::GET => Vec::new(),
-        _ => return Err(refused(writer, request, key)),
+        _ => return Err(refused(writer, request, key).into()),
     };
     let place = parts.iter().position(|part| at.contains(&part.member)).unwrap_or(0);
     let home = parts.into_iter().nth(place).ok_or_else(|| missing(writer, key))?;
@@ -139,18 +136,12 @@ async fn evict_all<F: Fleet>(
 }
 
 /// The member of the node that a pod is to be bound to: that of its parts which is there is meant.
-fn node_of<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Result<MemberName, Reply> {
+fn node_of<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Result<MemberName, WriteError> {
     let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let node = asked.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
-    let why = || {
-        let why = format!(
-            "target.name: Invalid value: {node:?}: the pod has parts in several members: name the node as the fleet view \
-             does, <node>@<member>"
-        );
-        Reply::from(Status::invalid(&key.gvk.group, &key.gvk.kind, &key.name, vec![Cause::of(&why)]))
-    };
     let member = writer.fleet.split(node).map(|(_, member)| member);
-    member.filter(|member| writer.fleet.parts(key).iter().any(|part| part.member == *member)).ok_or_else(why)
+    let member = member.filter(|member| writer.fleet.parts(key).iter().any(|part| part.member == *member));
+    member.ok_or_else(|| request.invalid(&key.name, InvalidField::NodeUnnamed(node.to_owned())))
 }
 
 /// The members that hold what a token is to be bound to: it is good where that is.
@@ -163,17 +154,17 @@ async fn bound_in<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) ->
     }
 }
 
-fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> Reply {
+fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> NotBuilt {
     let mut what = request.gvr.qualified();
     if !request.subresource.is_empty() {
         what = format!("{what}/{}", request.subresource);
     }
-    not_built(request.method.as_str(), &what, &key.object(), None::<&MemberName>, &writer.fleet.members()).into()
+    not_built(request.method.as_str(), &what, &key.object(), None::<&MemberName>, &writer.fleet.members())
 }
 
 async fn read_scale<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
     let visible = writer.fleet.visible(key).ok_or_else(|| missing(writer, key))?;
-    Work::new(writer, request, key, (visible, writer.fleet.parts(key)), false)?.read_scale().await
+    Work::new(writer, request, key, visible, writer.fleet.parts(key), false)?.read_scale().await
 }
 
 /// Writes whatever answers with the object.
@@ -181,11 +172,11 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
     let options = if request.method == Method::PUT { "UpdateOptions" } else { "PatchOptions" };
     let dry = request.dry_run(options)?;
     for _ in 0..TRIES_MAX {
-        let Some(hold) = writer.fleet.hold(key).await else { return Err(taken(key)) };
-        let Some(whole) = writer.fleet.whole(&hold, key) else {
+        let Some(hold) = writer.fleet.hold(key).await else { return Err(WriteError::Taken(key.to_ref()).into()) };
+        let Some((visible, parts)) = writer.fleet.whole(&hold, key) else {
             drop(hold);
             if !makes(request) {
-                return Err(missing(writer, key));
+                return Err(missing(writer, key).into());
             }
             let reply = if request.method == Method::PUT {
                 put_new(writer, request, key).await?
@@ -198,13 +189,13 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
             }
             return Ok(reply);
         };
-        let mut work = Work::new(writer, request, key, whole, dry)?;
+        let mut work = Work::new(writer, request, key, visible, parts, dry)?;
         match Box::pin(work.run(hold)).await {
             Ok(reply) | Err(Stop::Told(reply)) => return Ok(reply.warned(work.warnings)),
             Err(Stop::Again) => {}
         }
     }
-    Err(stale(key))
+    Err(WriteError::Stale(key.to_ref()).into())
 }
 
 /// Kinds that a PUT makes where there is none of that name. `tests/e2e/write/subresources.rs` asks a kube-apiserver.
@@ -234,31 +225,26 @@ pub fn makes(request: &Request) -> bool {
 }
 
 /// A PUT of what is not there, of a kind that it makes.
-async fn put_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+async fn put_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, WriteError> {
     let mut body = wanted::object(&request.body)?;
     let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let url = &request.name;
     if name.is_empty() {
-        let message = format!("the name of the object ({url} based on URL) was undeterminable: name must be provided");
-        return Err(Status::bad_request(message).into());
+        return Err(WriteError::NameUndeterminable(url.clone()));
     }
     if name != url {
-        let message = format!("the name of the object ({name}) does not match the name on the URL ({url})");
-        return Err(Status::bad_request(message).into());
+        return Err(WriteError::NameMismatch { name: name.to_owned(), url: url.clone() });
     }
     let (_, uid) = wanted::strip(&mut body);
-    if let Some(uid) = uid {
-        let message = format!(
-            "Operation cannot be fulfilled on {key}: Precondition failed: UID in precondition: {uid}, UID in object meta: "
-        );
-        return Err(Status::conflict(&key.gvr.group, &key.gvr.resource, &key.name, message).into());
+    if let Some(expected) = uid {
+        return Err(WriteError::Precondition { object: key.to_ref(), field: "UID", expected, is: String::new() });
     }
     let request = Request { body: body.to_string().into(), ..request.clone() };
     Ok(create(writer, &request).await)
 }
 
 /// An apply of what is not there makes it, by the very apply: so its manager has what it says.
-async fn apply_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+async fn apply_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, WriteError> {
     let mut body = wanted::object(&request.body)?;
     let (revision, uid) = wanted::strip(&mut body);
     if uid.is_some() || revision.is_some() {
@@ -273,10 +259,10 @@ async fn apply_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &K
     Ok(create(writer, &request).await)
 }
 
-/// 404, or 503 while a create of that name is not settled.
-fn missing<F: Fleet>(writer: &Writer<F>, key: &Key) -> Reply {
+/// Nothing has the name, or a create of it is not settled.
+fn missing<F: Fleet>(writer: &Writer<F>, key: &Key) -> WriteError {
     match writer.journal.open_create(key).and_then(|entry| entry.targets.into_iter().next()) {
-        Some(earlier) => unsettled(key, &earlier.member),
-        None => Status::not_found(&key.gvr.group, &key.gvr.resource, &key.name).into(),
+        Some(earlier) => WriteError::Unsettled { object: key.to_ref(), home: earlier.member },
+        None => WriteError::NotFound(key.to_ref()),
     }
 }

@@ -48,9 +48,9 @@ impl Overrider<'_> {
 
     /// A document with overrides. A patch that does not go with it is left out: the object was made before, or elsewhere.
     pub(super) fn overridden(&self, document: &Value, overrides: &Overrides) -> Value {
-        let kind = (&*self.key.gvk.group, &*self.key.gvk.kind);
         let made = |overrides: &Overrides| {
-            let body = overridden(document.to_string().into_bytes(), overrides, kind, ("", self.member)).ok()?;
+            let body = document.to_string().into_bytes();
+            let body = overridden(body, overrides, &self.key.gvk, "", self.member).ok()?;
             serde_json::from_slice(&body).ok()
         };
         let registry = || made(&Overrides { patch: None, registry: overrides.registry.clone() });

@@ -2,18 +2,20 @@
 
 use serde_json::Value;
 
-use crate::write::{
-    fleet::{Fleet, Owner},
-    update::work::{Stop, Work},
+use crate::{
+    respond::{InvalidField, WriteError},
+    write::{
+        fleet::{Fleet, Owner},
+        update::work::Work,
+    },
 };
-use kubefold_wire::status::{Cause, Status};
 
 impl<F: Fleet> Work<'_, F> {
     /// Sees to it that every member that holds a part holds the owners that a document, or a patch, names and the object has
     /// not yet.
     ///
     /// Errors: 422, as of a create.
-    pub(super) async fn hold_owners(&self, said: &Value) -> Result<(), Stop> {
+    pub(super) async fn hold_owners(&self, said: &Value) -> Result<(), WriteError> {
         let has: Vec<Owner> = owners(&self.shown);
         for owner in owners(said).into_iter().filter(|owner| !has.iter().any(|known| known.uid == owner.uid)) {
             let holders = self.writer.fleet.holders(&self.key.namespace, &owner).await;
@@ -25,13 +27,8 @@ impl<F: Fleet> Work<'_, F> {
             if lack.is_empty() {
                 continue;
             }
-            let why = format!(
-                "metadata.ownerReferences: Invalid value: {:?}: the garbage collector would delete the part in member {}",
-                owner.name,
-                lack.join("; ")
-            );
-            let (kind, name) = (&self.key.gvk, &self.key.name);
-            return Err(Status::invalid(&kind.group, &kind.kind, name, vec![Cause::of(&why)]).into());
+            let field = InvalidField::OwnerMissing { owner: owner.name, lack };
+            return Err(WriteError::Invalid { gvk: self.key.gvk.clone(), name: self.key.name.clone(), field });
         }
         Ok(())
     }

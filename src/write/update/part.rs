@@ -5,12 +5,13 @@ use std::slice;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     config::MemberName,
     member::call::{Answer, Call, Document},
     placement::{
+        divided::REPLICAS,
         marker::MARKER_KEY,
         merge::{Change, Take, merge_patch, take},
     },
@@ -18,16 +19,15 @@ use crate::{
         Writer,
         fleet::{Fleet, Key},
         request::with_dry_run,
-        steps::{Outcome, Seen},
-        update::{
-            scale::{self, SCALE},
-            wanted::{APPLY_PATCH, MERGE_PATCH, set},
-        },
+        steps::{Outcome, Seen, Silent},
+        update::wanted::{APPLY_PATCH, MERGE_PATCH, set},
     },
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::warning::Warnings;
 
+/// The subresource of scales.
+pub(super) const SCALE: &str = "scale";
 /// How often a part is read again because it changed meanwhile.
 const CONFLICTS_MAX: u32 = 8;
 
@@ -78,6 +78,15 @@ impl Asking<'_> {
         let query = kept.collect::<Vec<_>>().join("&");
         if dry { with_dry_run(&query) } else { query }
     }
+}
+
+/// What a request makes of a part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rewrite<'a> {
+    pub(super) before: &'a Value,
+    pub(super) after: &'a Value,
+    /// The revision that it must have; `None` for any.
+    pub(super) revision: Option<&'a str>,
 }
 
 /// A part as it is known, in its member's own words.
@@ -152,21 +161,34 @@ fn keep_marker(before: &Value, after: &mut Value) {
     }
 }
 
+/// What a member is told of a part's scale.
+fn scale_body(key: &Key, after: &Value, whole: bool) -> Value {
+    let replicas = after.pointer(REPLICAS.pointer).cloned().unwrap_or_default();
+    if !whole {
+        return json!({"metadata": {}, "spec": {"replicas": replicas}});
+    }
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": after.pointer("/metadata/uid")},
+        "spec": {"replicas": replicas},
+    })
+}
+
 impl<F: Fleet> Writer<F> {
-    /// Has a member make `after` of `before`, at that revision if one is given.
+    /// Has a member rewrite its part, or dry-runs that.
     pub(super) async fn write_part(
         &self,
         asking: Asking<'_>,
         member: &MemberName,
-        (before, after): (&Value, &Value),
-        revision: Option<&str>,
+        rewrite: Rewrite<'_>,
         dry: bool,
         warnings: &mut Warnings,
     ) -> Outcome {
-        let manner = asking.manner;
+        let (manner, Rewrite { before, after, revision }) = (asking.manner, rewrite);
         let whole = manner.how == How::Put;
         let mut body = match (manner.subresource.as_str(), whole) {
-            (SCALE, whole) => scale::body(asking.key, after, whole),
+            (SCALE, whole) => scale_body(asking.key, after, whole),
             (_, true) => after.clone(),
             (_, false) => merge_patch(before, after),
         };
@@ -200,7 +222,8 @@ impl<F: Fleet> Writer<F> {
         &self,
         asking: Asking<'_>,
         member: &MemberName,
-        (content_type, body): (&str, Bytes),
+        content_type: &str,
+        body: Bytes,
         dry: bool,
         warnings: &mut Warnings,
     ) -> Outcome {
@@ -224,7 +247,7 @@ impl<F: Fleet> Writer<F> {
         dry: bool,
         warnings: &mut Warnings,
     ) -> Brought {
-        self.apply_and_disown(asking, part, (body, &[]), dry, warnings).await
+        self.apply_and_disown(asking, part, body, &[], dry, warnings).await
     }
 
     /// The same, after which its manager does not have the fields at these paths.
@@ -232,15 +255,16 @@ impl<F: Fleet> Writer<F> {
         &self,
         asking: Asking<'_>,
         part: &Held,
-        (body, disowns): (&Value, &[Vec<String>]),
+        body: &Value,
+        disowns: &[Vec<String>],
         dry: bool,
         warnings: &mut Warnings,
     ) -> Brought {
         if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
             return Brought::Gone;
         }
-        let patch = (APPLY_PATCH, Bytes::from(body.to_string()));
-        match self.send_patch(asking, &part.member, patch, dry, warnings).await {
+        let patch = Bytes::from(body.to_string());
+        match self.send_patch(asking, &part.member, APPLY_PATCH, patch, dry, warnings).await {
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(&body) => Brought::Gone,
             Outcome::Done { code, body } if !dry && !disowns.is_empty() => {
                 let body = Box::pin(self.disown(asking, &part.member, disowns, body, warnings)).await;
@@ -256,7 +280,8 @@ impl<F: Fleet> Writer<F> {
         &self,
         asking: Asking<'_>,
         part: &mut Held,
-        (body, disowns): (&Value, &[Vec<String>]),
+        body: &Value,
+        disowns: &[Vec<String>],
         warnings: &mut Warnings,
     ) -> Brought {
         let mut tries_left = CONFLICTS_MAX;
@@ -270,7 +295,7 @@ impl<F: Fleet> Writer<F> {
                 set(metadata, "uid", part.uid.clone().into());
                 set(metadata, "resourceVersion", part.revision().into());
             }
-            match self.apply_and_disown(asking, part, (&body, disowns), false, warnings).await {
+            match self.apply_and_disown(asking, part, &body, disowns, false, warnings).await {
                 Brought::Asked(Outcome::Refused { code: StatusCode::CONFLICT, body })
                     if is_stale(&body) && tries_left > 0 => {}
                 Brought::Asked(Outcome::Refused { code: StatusCode::NOT_FOUND, .. }) => return Brought::Gone,
@@ -279,7 +304,7 @@ impl<F: Fleet> Writer<F> {
             match self.read_part(asking.key, part).await {
                 Ok(Some(document)) => part.document = document,
                 Ok(None) => return Brought::Gone,
-                Err(cause) => return Brought::Asked(Outcome::NotSent(cause)),
+                Err(Silent(cause)) => return Brought::Asked(Outcome::NotSent(cause)),
             }
         }
     }
@@ -304,8 +329,8 @@ impl<F: Fleet> Writer<F> {
             if after == part.document && asking.manner.managed_fields.is_none() {
                 return (Brought::Same, left);
             }
-            let documents = (&part.document, &after);
-            let outcome = self.write_part(asking, &part.member, documents, Some(part.revision()), dry, warnings).await;
+            let rewrite = Rewrite { before: &part.document, after: &after, revision: Some(part.revision()) };
+            let outcome = self.write_part(asking, &part.member, rewrite, dry, warnings).await;
             match &outcome {
                 Outcome::Refused { code: StatusCode::NOT_FOUND, .. } => return (Brought::Gone, left),
                 Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(body) && tries_left > 0 => {}
@@ -317,15 +342,15 @@ impl<F: Fleet> Writer<F> {
             match self.read_part(asking.key, part).await {
                 Ok(Some(document)) => part.document = document,
                 Ok(None) => return (Brought::Gone, left),
-                Err(cause) => return (Brought::Asked(Outcome::NotSent(cause)), left),
+                Err(Silent(cause)) => return (Brought::Asked(Outcome::NotSent(cause)), left),
             }
         }
     }
 
     /// Reads a part anew, as kubefold: what it sees goes to nobody. `None`: it is gone, or another object.
     ///
-    /// Errors: nobody can tell; why.
-    pub(super) async fn read_part(&self, key: &Key, part: &Held) -> Result<Option<Value>, String> {
+    /// Errors: nobody can tell.
+    pub(super) async fn read_part(&self, key: &Key, part: &Held) -> Result<Option<Value>, Silent> {
         match self.look(key, part).await? {
             Some(body) => Ok(document(key, &body)),
             None => Ok(None),
@@ -333,7 +358,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// The same, as the member sent it.
-    pub(super) async fn look(&self, key: &Key, part: &Held) -> Result<Option<Document>, String> {
+    pub(super) async fn look(&self, key: &Key, part: &Held) -> Result<Option<Document>, Silent> {
         if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
             return Ok(None);
         }
@@ -352,9 +377,9 @@ impl<F: Fleet> Writer<F> {
             }
             Answer::Answered { code: StatusCode::NOT_FOUND, .. } => Ok(None),
             Answer::Answered { code, body, .. } => {
-                Err(format!("it answered {code} {}", Seen::of(&body).message.unwrap_or_default()))
+                Err(Silent(format!("it answered {code} {}", Seen::of(&body).message.unwrap_or_default())))
             }
-            Answer::NotSent(cause) | Answer::Unknown(cause) => Err(cause),
+            Answer::NotSent(cause) | Answer::Unknown(cause) => Err(Silent(cause)),
         }
     }
 }

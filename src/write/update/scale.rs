@@ -8,36 +8,20 @@ use crate::{
     answer::reply::{Reply, refusal},
     member::call::{Answer, Call},
     placement::divided::REPLICAS,
+    respond::WriteError,
     write::{
-        fleet::{Fleet, Key},
+        fleet::Fleet,
         steps::Outcome,
         update::{
             draft::Plan,
-            part::How,
+            part::{How, Rewrite, SCALE},
             shares::{Asked, Total},
             wanted::{self, JSON_PATCH, Wanted, judge, object, plain},
             work::{NOTHING_CHANGED, Stop, Work, unreachable},
         },
     },
 };
-use kubefold_wire::{patch::merge_into, status::Status, warning::Warnings};
-
-/// The subresource's name.
-pub(super) const SCALE: &str = "scale";
-
-/// What a member is told of a part's scale.
-pub(super) fn body(key: &Key, after: &Value, whole: bool) -> Value {
-    let replicas = after.pointer(REPLICAS.pointer).cloned().unwrap_or_default();
-    if !whole {
-        return json!({"metadata": {}, "spec": {"replicas": replicas}});
-    }
-    json!({
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {"name": key.name, "namespace": key.namespace, "uid": after.pointer("/metadata/uid")},
-        "spec": {"replicas": replicas},
-    })
-}
+use kubefold_wire::{patch::merge_into, warning::Warnings};
 
 impl<F: Fleet> Work<'_, F> {
     /// Answers a `GET`.
@@ -52,20 +36,18 @@ impl<F: Fleet> Work<'_, F> {
         };
         let home = &self.home.member;
         match self.writer.fleet.call(home, Some(&self.request.caller), call).await {
-            Answer::Answered { code, body, .. } if code.is_success() => self.scaled(code, &body, None),
+            Answer::Answered { code, body, .. } if code.is_success() => Ok(self.scaled(code, &body, None)?),
             Answer::Answered { code, body, .. } => Err(refusal(home, code, &body, "")),
             Answer::NotSent(cause) | Answer::Unknown(cause) => {
-                let message = format!("{} cannot be read: its home, member {home}: {cause}", self.key);
-                Err(Status::unavailable(message)
-                    .about(&self.key.gvr.group, &self.key.gvr.resource, &self.key.name)
-                    .into())
+                Err(WriteError::ScaleUnread { object: self.key.to_ref(), home: home.clone(), cause }.into())
             }
         }
     }
 
     /// A member's answer as the fleet's: of the whole, with its name, UID and revision.
-    pub(super) fn scaled(&self, code: StatusCode, answer: &Bytes, total: Option<u32>) -> Result<Reply, Reply> {
-        let mut scale: Value = serde_json::from_slice(answer).map_err(|_| Reply::internal("a scale is no object"))?;
+    pub(super) fn scaled(&self, code: StatusCode, answer: &Bytes, total: Option<u32>) -> Result<Reply, WriteError> {
+        let scale = serde_json::from_slice(answer);
+        let mut scale: Value = scale.map_err(|_| WriteError::Internal("a scale is no object"))?;
         let replicas = total.map(Value::from).or_else(|| self.shown.pointer(REPLICAS.pointer).cloned());
         // Go leaves a 0 out of the spec, and shows one in the status.
         let replicas = replicas.filter(|number| number.as_u64() != Some(0)).unwrap_or_default();
@@ -134,12 +116,13 @@ impl<F: Fleet> Work<'_, F> {
     async fn refused_by_home(&self, asked: &Value) -> Stop {
         let mut after = self.home.document.clone();
         merge_into(&mut after, asked.clone());
-        let (documents, member) = ((&self.home.document, &after), &self.home.member);
+        let member = &self.home.member;
+        let rewrite = Rewrite { before: &self.home.document, after: &after, revision: None };
         let mut said = Warnings::default();
-        match self.writer.write_part(self.asking(), member, documents, None, true, &mut said).await {
+        match self.writer.write_part(self.asking(), member, rewrite, true, &mut said).await {
             Outcome::Refused { code, body } => refusal(member, code, &body, NOTHING_CHANGED).into(),
-            Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(self.key, member, &cause).into(),
-            Outcome::Done { .. } => Status::bad_request("spec.replicas is no number").into(),
+            Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(self.key, member, cause).into(),
+            Outcome::Done { .. } => WriteError::Replicas.into(),
         }
     }
 }

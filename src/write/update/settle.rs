@@ -10,11 +10,11 @@ use crate::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
         journal::{Entry, EntryTarget, Step},
-        steps::{Found, Outcome},
+        steps::{Found, Outcome, Silent},
         update::{
             amend::Amendment,
             part::{Asking, Brought, Held, How, Manner, document},
-            task::{Pending, Task},
+            task::{Pending, Task, holds},
         },
     },
 };
@@ -42,7 +42,7 @@ impl<F: Fleet> Writer<F> {
         // kubefold may have been killed before it noted this.
         self.amend(Amendment { update: entry, changes: &task.live(&now), coming: &task.coming }).await;
         let mut open = false;
-        for target in others.iter().filter(|target| is_open(&target.step)) {
+        for target in others.iter().filter(|target| target.step.is_open()) {
             open |= match (&target.own_uid, &task.making) {
                 (None, Some(making)) => !self.settle_missing(entry, making, target).await,
                 _ => !self.settle_part(entry, &task, target, &now).await,
@@ -74,7 +74,7 @@ impl<F: Fleet> Writer<F> {
                         the home's part was deleted; differences between the other parts stay");
                     return Home::Over;
                 }
-                Err(cause) if !may_still_land => {
+                Err(Silent(cause)) if !may_still_land => {
                     tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished update waits for its home");
                     return Home::Unreachable;
                 }
@@ -90,7 +90,7 @@ impl<F: Fleet> Writer<F> {
             Found::Part { uid, body, .. } => {
                 self.fleet.ingest(&making.key, &target.member, &body).await;
                 let brought = self.bring_late(making, entry.amended.as_deref(), target, &body).await;
-                brought.map_or_else(Step::Failed, |()| Step::Done { uid: Some(uid) })
+                brought.map_or_else(|Silent(cause)| Step::Failed(cause), |()| Step::Done { uid: Some(uid) })
             }
             Found::Elsewhere => Step::Undone,
             Found::Unreachable(cause) => Step::Failed(cause),
@@ -102,7 +102,7 @@ impl<F: Fleet> Writer<F> {
                 outcome.step()
             }
         };
-        let done = !is_open(&step);
+        let done = !step.is_open();
         self.journal.step(entry.id, &target.member, step).await;
         done
     }
@@ -127,7 +127,7 @@ impl<F: Fleet> Writer<F> {
                     query: &entry.query,
                     manner: &task.manner,
                 };
-                let brought = self.catch_up(asking, &mut part, &changes, (entry, task, home)).await;
+                let brought = self.catch_up(asking, &mut part, &changes, entry, task, home).await;
                 match brought {
                     Brought::Same | Brought::Gone => Step::Done { uid: None },
                     Brought::Asked(outcome) => {
@@ -139,7 +139,7 @@ impl<F: Fleet> Writer<F> {
                 }
             }
             Ok(None) => Step::Done { uid: None },
-            Err(cause) => Step::Failed(cause),
+            Err(Silent(cause)) => Step::Failed(cause),
         };
         let done = matches!(step, Step::Done { .. });
         self.journal.step(entry.id, &target.member, step).await;
@@ -155,7 +155,9 @@ impl<F: Fleet> Writer<F> {
         asking: Asking<'_>,
         part: &mut Held,
         changes: &[Change],
-        (entry, task, home): (&Entry, &Task, &Value),
+        entry: &Entry,
+        task: &Task,
+        home: &Value,
     ) -> Brought {
         let at = entry.targets.iter().skip(1).position(|target| target.member == part.member);
         let its = at.and_then(|at| task.others.get(at));
@@ -179,7 +181,7 @@ impl<F: Fleet> Writer<F> {
                 take(&[gone], Take::Always, &mut body);
             }
         }
-        self.apply_other(asking, part, (&body, &disowns), &mut said).await
+        self.apply_other(asking, part, &body, &disowns, &mut said).await
     }
 
     /// Notes that a member has made what these updates had still to do there.
@@ -191,26 +193,6 @@ impl<F: Fleet> Writer<F> {
             }
         }
     }
-}
-
-/// Says whether a home has made its changes: one of the values that came with them is there. An update that changes
-/// nothing in its home was decided when it was entered.
-pub(super) fn holds(task: &Task, now: &Value) -> bool {
-    let shared = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| (change, holds.clone()));
-    let own = task.home.own.iter().map(|change| (change, change.wanted()));
-    let mut told = shared.chain(own).filter(|(change, holds)| change.before() != *holds).peekable();
-    told.peek().is_none() || told.any(|(change, holds)| change.value_in(now) == holds)
-}
-
-/// The updates that their home has made, as far as its document tells.
-pub(super) fn landed(mut updates: Vec<Entry>, home: &Held) -> Vec<Entry> {
-    let done = |entry: &Entry| entry.targets.first().is_some_and(|target| matches!(target.step, Step::Done { .. }));
-    updates.retain(|entry| done(entry) || Task::of(entry).is_some_and(|task| holds(&task, &home.document)));
-    updates
-}
-
-pub(super) fn is_open(step: &Step) -> bool {
-    matches!(step, Step::Planned | Step::Failed(_) | Step::Unknown(_))
 }
 
 fn held(target: &EntryTarget) -> Held {

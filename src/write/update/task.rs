@@ -6,7 +6,10 @@ use serde_json::Value;
 use crate::{
     config::MemberName,
     placement::merge::{Change, What},
-    write::{journal::Entry, update::part::Manner},
+    write::{
+        journal::{Entry, Step},
+        update::part::{Held, Manner},
+    },
 };
 
 /// What is to become of the parts.
@@ -117,4 +120,20 @@ impl Pending {
     pub(super) fn shares(&self) -> Vec<Change> {
         self.0.iter().flat_map(|waiting| waiting.part.own.iter().cloned()).collect()
     }
+}
+
+/// Says whether a home has made its changes: one of the values that came with them is there. An update that changes
+/// nothing in its home was decided when it was entered.
+pub(super) fn holds(task: &Task, now: &Value) -> bool {
+    let shared = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| (change, holds.clone()));
+    let own = task.home.own.iter().map(|change| (change, change.wanted()));
+    let mut told = shared.chain(own).filter(|(change, holds)| change.before() != *holds).peekable();
+    told.peek().is_none() || told.any(|(change, holds)| change.value_in(now) == holds)
+}
+
+/// The updates that their home has made, as far as its document tells.
+pub(super) fn landed(mut updates: Vec<Entry>, home: &Held) -> Vec<Entry> {
+    let done = |entry: &Entry| entry.targets.first().is_some_and(|target| matches!(target.step, Step::Done { .. }));
+    updates.retain(|entry| done(entry) || Task::of(entry).is_some_and(|task| holds(&task, &home.document)));
+    updates
 }

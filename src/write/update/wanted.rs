@@ -5,12 +5,12 @@ use http::Method;
 use serde_json::{Map, Value};
 
 use crate::{
-    answer::reply::Reply,
     placement::{
         divided::Field,
         marker::OWN_PREFIX,
         merge::{Change, What, difference},
     },
+    respond::WriteError,
     write::{
         fleet::{Key, Visible},
         request::Request,
@@ -46,7 +46,7 @@ pub(super) struct Wanted {
 /// Reads what the client wants of the object as the fleet view shows it: a whole document, or a patch that needs no schema.
 ///
 /// Errors: it is no such thing, or expects another object or revision than is shown.
-pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Value) -> Result<Wanted, Reply> {
+pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Value) -> Result<Wanted, Status> {
     let mut after = if request.method == Method::PUT { object(&request.body)? } else { patched(request, shown)? };
     let named = |field: &str| {
         let value = after.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
@@ -70,35 +70,23 @@ pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Valu
 /// Compares the revision and the UID that a client expects with what is shown.
 ///
 /// Errors: 409. Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go`, `pkg/storage/interfaces.go`.
-pub(super) fn judge(key: &Key, visible: &Visible, revision: Option<&str>, uid: Option<&str>) -> Result<(), Reply> {
+pub(super) fn judge(key: &Key, visible: &Visible, revision: Option<&str>, uid: Option<&str>) -> Result<(), WriteError> {
     if let Some(uid) = uid.filter(|uid| *uid != visible.uid) {
-        let is = &visible.uid;
-        let message = format!(
-            "Operation cannot be fulfilled on {key}: Precondition failed: UID in precondition: {uid}, \
-             UID in object meta: {is}"
-        );
-        return Err(Status::conflict(&key.gvr.group, &key.gvr.resource, &key.name, message).into());
+        let (object, expected, is) = (key.to_ref(), uid.to_owned(), visible.uid.clone());
+        return Err(WriteError::Precondition { object, field: "UID", expected, is });
     }
-    if revision.is_some_and(|revision| revision != visible.revision.to_string()) { Err(stale(key)) } else { Ok(()) }
-}
-
-/// 409 in the words of a kube-apiserver.
-///
-/// Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go` `OptimisticLockErrorMsg`.
-pub(super) fn stale(key: &Key) -> Reply {
-    let message = format!(
-        "Operation cannot be fulfilled on {key}: the object has been modified; please apply your changes to the latest \
-         version and try again"
-    );
-    Status::conflict(&key.gvr.group, &key.gvr.resource, &key.name, message).into()
+    if revision.is_some_and(|revision| revision != visible.revision.to_string()) {
+        Err(WriteError::Stale(key.to_ref()))
+    } else {
+        Ok(())
+    }
 }
 
 /// A body that is to be an object.
 ///
 /// Errors: 400.
-pub(super) fn object(body: &Bytes) -> Result<Value, Reply> {
-    let bad =
-        |error: &dyn std::fmt::Display| Reply::from(Status::bad_request(format!("the body is no object: {error}")));
+pub(super) fn object(body: &Bytes) -> Result<Value, WriteError> {
+    let bad = |error: &dyn std::fmt::Display| WriteError::Body { what: "object", cause: error.to_string() };
     let value: Value = serde_json::from_slice(body).map_err(|error| bad(&error))?;
     if value.is_object() { Ok(value) } else { Err(bad(&"it is another kind of JSON")) }
 }
@@ -106,12 +94,12 @@ pub(super) fn object(body: &Bytes) -> Result<Value, Reply> {
 /// The object as shown, with a JSON patch made, or another patch as if it were a merge patch.
 ///
 /// Errors: as a kube-apiserver's.
-pub(super) fn patched(request: &Request, shown: &Value) -> Result<Value, Reply> {
+pub(super) fn patched(request: &Request, shown: &Value) -> Result<Value, Status> {
     let patched = match request.content_type.as_str() {
         JSON_PATCH => patch::json(shown, &request.body),
         _ => patch::merge(shown, &request.body),
     };
-    patched.map_err(|error| Status::from(error).into())
+    patched.map_err(Status::from)
 }
 
 /// Says whether a patch is about the revision.

@@ -1,42 +1,35 @@
-//! One try of an update: planned, dry-run, written to the journal, made in the home, and then in the other parts.
+//! One try of an update: what it is about. Its steps stand in a file each, from `run` on.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::join_all;
-use http::{Method, StatusCode};
+use http::Method;
 use serde_json::Value;
 
 use crate::{
     answer::reply::{Reply, refusal},
     config::MemberName,
-    placement::{divided::Field, merge::Change},
+    placement::merge::Change,
+    respond::{ApiError, WriteError},
     write::{
         Writer,
         fleet::{Fleet, Key, Part, Visible},
         journal::Entry,
         request::Request,
-        steps::Outcome,
+        steps::{Outcome, Silent},
         update::{
-            commit::missing_target,
-            draft::{Plan, with_all},
-            part::{Asking, Brought, Held, How, Manner, document, is_stale},
-            scale::SCALE,
-            settle::landed,
-            shares::{Total, divided},
-            task::Pending,
-            wanted::{self, APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Wanted, plain, stale},
+            part::{Asking, Held, How, Manner, document},
+            task::landed,
+            wanted::APPLY_PATCH,
         },
     },
 };
-use kubefold_wire::{patch::merge_into, status::Status, warning::Warnings};
+use kubefold_wire::{status::Status, warning::Warnings};
 
 /// What a refusal in the dry run leaves.
 pub(super) const NOTHING_CHANGED: &str = " (nothing was changed)";
 /// How often a write looks again at a home of which the status alone has changed. Units: looks.
 const REFRESHES_MAX: u32 = 32;
-/// How many places a warning names at most.
-const PATHS_MAX: usize = 3;
 
 /// Why a try ended without success.
 pub(super) enum Stop {
@@ -52,9 +45,16 @@ impl From<Reply> for Stop {
     }
 }
 
+/// What a patch does not allow.
 impl From<Status> for Stop {
     fn from(status: Status) -> Self {
         Self::Told(status.into())
+    }
+}
+
+impl<E: ApiError> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Told(Reply::from(error))
     }
 }
 
@@ -71,12 +71,12 @@ pub(super) struct Work<'a, F: Fleet> {
     pub(super) warnings: Warnings,
     pub(super) query: String,
     pub(super) manner: Manner,
-    dry: bool,
+    pub(super) dry: bool,
     /// The status is not this write's.
     pub(super) without_status: bool,
     /// Updates of the object that are not finished everywhere.
     pub(super) earlier: Vec<Entry>,
-    refreshes_left: u32,
+    pub(super) refreshes_left: u32,
 }
 
 /// What the dry run showed.
@@ -85,8 +85,8 @@ pub(super) struct DryRun {
     pub(super) home: Bytes,
     /// What the home will hold at each of its changes.
     pub(super) holds: Vec<Option<Value>>,
-    /// What is to be changed in each other part, or why that cannot be asked.
-    pub(super) others: Vec<Result<Vec<Change>, String>>,
+    /// What is to be changed in each other part.
+    pub(super) others: Vec<Result<Vec<Change>, Silent>>,
     /// All documents as they will be.
     pub(super) documents: Vec<(MemberName, Bytes)>,
 }
@@ -95,16 +95,17 @@ impl<'a, F: Fleet> Work<'a, F> {
         writer: &'a Arc<Writer<F>>,
         request: &'a Request,
         key: &'a Key,
-        (visible, parts): (Visible, Vec<Part>),
+        visible: Visible,
+        parts: Vec<Part>,
         dry: bool,
-    ) -> Result<Self, Reply> {
+    ) -> Result<Self, WriteError> {
         let held = parts.into_iter().filter_map(|part| {
             let document = document(key, &part.json)?;
             Some(Held { member: part.member, cluster_uid: part.cluster_uid, uid: part.uid, document })
         });
         let mut held = held;
         let (Some(home), Ok(shown)) = (held.next(), serde_json::from_slice(&visible.body)) else {
-            return Err(Reply::internal("a part is no object"));
+            return Err(WriteError::Internal("a part is no object"));
         };
         let how = match request.content_type.as_str() {
             _ if request.method == Method::PUT => How::Put,
@@ -149,226 +150,18 @@ impl<'a, F: Fleet> Work<'a, F> {
             manner: &self.manner,
         }
     }
-
-    /// Runs the try to its end.
-    pub(super) async fn run(&mut self, hold: F::Hold) -> Result<Reply, Stop> {
-        let mut plan = Box::pin(self.planned()).await?;
-        let dry_run_result = loop {
-            match Box::pin(self.dry_run(&mut plan)).await? {
-                Some(dry_run_result) => break dry_run_result,
-                None => self.refresh(&mut plan).await?,
-            }
-        };
-        if self.dry && self.manner.subresource == SCALE {
-            return self.scaled(StatusCode::OK, &dry_run_result.home, plan.total()).map_err(Stop::from);
-        }
-        if self.dry {
-            self.rendered(StatusCode::OK, &dry_run_result.documents).map_err(Stop::from)
-        } else {
-            Box::pin(self.commit(plan, dry_run_result, hold)).await
-        }
-    }
-
-    async fn planned(&mut self) -> Result<Plan, Stop> {
-        match self.request.content_type.as_str() {
-            _ if self.manner.how == How::Apply => self.plan_apply().await,
-            _ if self.manner.subresource == SCALE => self.plan_scale().await,
-            _ if self.manner.how == How::Put => self.plan().await,
-            JSON_PATCH | MERGE_PATCH => self.plan().await,
-            _ => self.ask_home().await,
-        }
-    }
-
-    /// Plans what needs no schema.
-    async fn plan(&mut self) -> Result<Plan, Stop> {
-        let wanted = wanted::read(self.request, self.key, &self.visible, &self.shown)?;
-        self.manner.managed_fields.clone_from(&wanted.managed_fields);
-        self.hold_owners(&wanted.after).await?;
-        let is_coming = !divided(self.key).is_empty() && !self.coming().is_empty();
-        let total = |field: &Field| {
-            let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
-            // What parts will have that are still to be made is not in the sum that is shown.
-            let is_told = is_coming && wanted::names(self.request, field);
-            Total::read(&wanted.after, *field).filter(|_| is != was || is_told)
-        };
-        let totals: Vec<Total> = divided(self.key).iter().filter_map(total).collect();
-        Ok(Box::pin(self.draft(&wanted, None, &totals)).await)
-    }
-
-    /// Has the home say what a strategic merge patch makes of it: only a member knows the kind's schema.
-    async fn ask_home(&mut self) -> Result<Plan, Stop> {
-        let mut patch = wanted::object(&self.request.body)?;
-        let (revision, uid) = wanted::strip(&mut patch);
-        wanted::judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
-        self.hold_owners(&patch).await?;
-        let mut totals = Vec::new();
-        for field in divided(self.key) {
-            let Some(asked) = wanted::take_at(&mut patch, field.path) else { continue };
-            let asked = wanted::nested(field.path, asked);
-            match Total::read(&asked, *field) {
-                Some(total) => totals.push(total),
-                // It is refused in the home's own words.
-                None => merge_into(&mut patch, asked),
-            }
-        }
-        let body = self.writer.fleet.localize(self.key, &self.home.member, &Bytes::from(patch.to_string()));
-        let mut said = Warnings::default();
-        let content_type = &self.request.content_type;
-        let patch_sent = (content_type.as_str(), body);
-        let outcome = self.writer.send_patch(self.asking(), &self.home.member, patch_sent, true, &mut said).await;
-        self.warnings.merge(&said);
-        let after = match outcome {
-            Outcome::Done { body, .. } => document(self.key, &body),
-            outcome => return Err(dry_run_failed(self.key, &self.home.member, outcome).into()),
-        };
-        let after = after.ok_or_else(|| Reply::internal("the home's answer is no object"))?;
-        for field in divided(self.key) {
-            let is_told = totals.iter().any(|total| total.field == *field);
-            // A directive (`$patch: replace`) may have taken it away.
-            if !is_told && after.pointer(field.pointer) != self.home.document.pointer(field.pointer) {
-                totals.extend(Total::read(&after, *field));
-            }
-        }
-        let (before, after) = (plain(self.home.document.clone()), plain(after));
-        let wanted = Wanted { before, after, guarded: revision.is_some(), managed_fields: None };
-        Ok(Box::pin(self.draft(&wanted, Some(&patch), &totals)).await)
-    }
-
-    /// Asks every part's member for a dry run. `None`: the home has changed.
-    async fn dry_run(&mut self, plan: &mut Plan) -> Result<Option<DryRun>, Stop> {
-        let mut warnings = Warnings::default();
-        let (asking, writer) = (self.asking(), self.writer);
-        let outcome = match &plan.home.apply {
-            Some(body) => match writer.apply_part(asking, &self.home, body, true, &mut warnings).await {
-                Brought::Asked(outcome) => outcome,
-                Brought::Same | Brought::Gone => return Ok(None),
-            },
-            None => {
-                let revision = plan.guarded.then(|| self.home.revision());
-                let documents = (&self.home.document, &plan.document);
-                writer.write_part(asking, &self.home.member, documents, revision, true, &mut warnings).await
-            }
-        };
-        let body = match outcome {
-            Outcome::Done { body, .. } => body.bytes,
-            Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(&body) => return Ok(None),
-            outcome => return Err(dry_run_failed(self.key, &self.home.member, outcome).into()),
-        };
-        let after = if self.manner.subresource == SCALE {
-            plan.document.clone()
-        } else {
-            document(self.key, &body).unwrap_or_default()
-        };
-        if plan.home.apply.is_some() {
-            self.note_applied(plan, &after);
-        }
-        let holds: Vec<_> = plan.home.shared.iter().map(|change| change.value_in(&after)).collect();
-        let asked = join_all(self.others.iter().zip(&plan.others).map(|(part, task)| {
-            let pending = Pending::of(&self.earlier_in(&part.member), &part.member);
-            let changes = pending.then(&plan.home.shared, &holds, task.clone()).live(&after);
-            let mut part = part.clone();
-            async move {
-                let mut said = Warnings::default();
-                let (brought, left) = match &task.apply {
-                    Some(body) => (writer.apply_part(asking, &part, body, true, &mut said).await, Vec::new()),
-                    None => writer.bring(asking, &mut part, &changes, true, &mut said).await,
-                };
-                let left: Vec<String> = left.into_iter().map(Change::path).collect();
-                (part, changes, brought, left, said)
-            }
-        }))
-        .await;
-        let documents = vec![(self.home.member.clone(), body.clone())];
-        let mut dry_run_result = DryRun { home: body, holds, others: Vec::new(), documents };
-        for (part, changes, brought, left, said) in asked {
-            warnings.merge(&said);
-            let unchanged = || Bytes::from(part.document.to_string());
-            let (shown, to_do) = match brought {
-                Brought::Same => (Some(unchanged()), Ok(changes)),
-                Brought::Gone => (None, Ok(Vec::new())),
-                Brought::Asked(Outcome::Done { body, .. }) => (Some(body.bytes), Ok(changes)),
-                Brought::Asked(Outcome::NotSent(cause) | Outcome::Unknown(cause)) => (Some(unchanged()), Err(cause)),
-                Brought::Asked(outcome) => return Err(dry_run_failed(self.key, &part.member, outcome).into()),
-            };
-            dry_run_result.documents.extend(shown.map(|shown| (part.member.clone(), shown)));
-            if to_do.is_ok() {
-                keeps_own(&mut warnings, self.key, &part.member, &left);
-            }
-            dry_run_result.others.push(to_do);
-        }
-        dry_run_result.documents.extend(self.dry_run_missing(plan, &mut warnings).await?);
-        self.warnings.merge(&warnings);
-        Ok(Some(dry_run_result))
-    }
-
-    async fn dry_run_missing(&self, plan: &Plan, said: &mut Warnings) -> Result<Vec<(MemberName, Bytes)>, Reply> {
-        let Some(making) = self.making(plan) else { return Ok(Vec::new()) };
-        let mut made = Vec::new();
-        for missing in &plan.missing {
-            let target = missing_target(missing);
-            match self.writer.make(&making, &target, true, said).await {
-                Outcome::Done { body, .. } => made.push((target.member, body.bytes)),
-                outcome => return Err(dry_run_failed(self.key, &target.member, outcome)),
-            }
-        }
-        Ok(made)
-    }
-
-    /// Reads the home anew. Where its status alone has changed, that is no conflict: the write goes on.
-    pub(super) async fn refresh(&mut self, plan: &mut Plan) -> Result<(), Stop> {
-        if self.refreshes_left == 0 {
-            return Err(stale(self.key).into());
-        }
-        self.refreshes_left -= 1;
-        let body = match self.writer.look(self.key, &self.home).await {
-            Ok(Some(body)) => body,
-            Ok(None) => {
-                return Err(Status::not_found(&self.key.gvr.group, &self.key.gvr.resource, &self.key.name).into());
-            }
-            Err(cause) => return Err(unreachable(self.key, &self.home.member, &cause).into()),
-        };
-        let now = document(self.key, &body).ok_or_else(|| Reply::internal("the home is no object"))?;
-        let bare = |document: &Value| {
-            let mut document = plain(document.clone());
-            if self.without_status {
-                wanted::take_at(&mut document, &["status"]);
-            }
-            document
-        };
-        self.writer.fleet.ingest(self.key, &self.home.member, &body).await;
-        if bare(&self.home.document) != bare(&now) {
-            return Err(if plan.guarded { stale(self.key).into() } else { Stop::Again });
-        }
-        self.home.document = now;
-        plan.document = with_all(&self.home.document, &plan.home);
-        Ok(())
-    }
-}
-
-/// Warns of values that a part keeps.
-fn keeps_own(warnings: &mut Warnings, key: &Key, member: &MemberName, left: &[String]) {
-    if left.is_empty() {
-        return;
-    }
-    let more = left.len().saturating_sub(PATHS_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let named = left.iter().take(PATHS_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-    warnings
-        .add(&format!("the part of {key} in member {member} keeps its own {named}{more}: somebody changed it there"));
 }
 
 /// The answer where a dry run was no success.
 pub(super) fn dry_run_failed(key: &Key, member: &MemberName, outcome: Outcome) -> Reply {
     match outcome {
         Outcome::Refused { code, body } => refusal(member, code, &body, NOTHING_CHANGED),
-        Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(key, member, &cause),
-        Outcome::Done { .. } => Reply::internal("a success was taken for a failure"),
+        Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(key, member, cause).into(),
+        Outcome::Done { .. } => WriteError::Internal("a success was taken for a failure").into(),
     }
 }
 
-/// 503: the home decides, and it does not answer.
-pub(super) fn unreachable(key: &Key, home: &MemberName, cause: &str) -> Reply {
-    Status::unavailable(format!("{key} is not changed: its home, member {home}, cannot be reached: {cause}"))
-        .about(&key.gvr.group, &key.gvr.resource, &key.name)
-        .into()
+/// The home decides, and it does not answer.
+pub(super) fn unreachable(key: &Key, home: &MemberName, cause: String) -> WriteError {
+    WriteError::HomeUnreachable { object: key.to_ref(), done: "changed", home: home.clone(), cause }
 }
