@@ -1,9 +1,10 @@
 //! Objects as a Table: what `kubectl get` prints. Computed at each answer, since ages are.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     answer::partial::partial_entry,
+    config::MemberName,
     store::{Entry, KindSpec, Revision, unix_micros},
     stores::Stores,
 };
@@ -16,6 +17,10 @@ use kubefold_wire::{
     resource::Gvr,
     status::Status,
 };
+
+/// Says which members hold the object.
+const CLUSTER_COLUMN: &str = "{\"name\":\"Cluster\",\"type\":\"string\",\"format\":\"\",\"description\":\"The members of \
+     the fleet that hold the object.\",\"priority\":0}";
 
 /// What a Table needs to be known beforehand.
 #[derive(Default)]
@@ -49,8 +54,8 @@ impl Tables {
     ///
     /// Errors: 400, for a parameter that is not understood.
     pub(crate) fn table(&self, version: &'static str, spec: &KindSpec) -> Result<Table, Status> {
-        let built_in = || Printer::built_in(&spec.gvk.group, &spec.gvk.kind).unwrap_or_else(Printer::plain);
-        let printer = self.printer.clone().unwrap_or_else(built_in);
+        let printer = self.printer.clone().unwrap_or_else(|| built_in(&spec.gvk.group, &spec.gvk.kind));
+        let printer = printer.with_second_column(CLUSTER_COLUMN);
         Ok(Table(Sheet::new(version, self.included()?, (&spec.gvk.group, &spec.gvk.kind), printer)))
     }
 
@@ -60,6 +65,10 @@ impl Tables {
     pub(crate) fn included(&self) -> Result<Include, Status> {
         Include::parse(&self.include).ok_or_else(|| no_include(&self.include))
     }
+}
+
+fn built_in(group: &str, kind: &str) -> Printer {
+    Printer::built_in(group, kind).unwrap_or_else(Printer::plain)
 }
 
 /// A Table of entries.
@@ -107,25 +116,28 @@ impl Table {
         if let Some(kind) = found.kind.as_deref().filter(|kind| *kind != &*spec.gvk.kind) {
             let group =
                 found.api_version.as_deref().and_then(|text| text.split_once('/')).map_or("", |(group, _)| group);
-            sheet = sheet.printed_by(Printer::built_in(group, kind).unwrap_or_else(Printer::plain));
+            sheet = sheet.printed_by(built_in(group, kind).with_second_column(CLUSTER_COLUMN));
         }
-        let revision = found.metadata.and_then(|metadata| metadata.resource_version?.parse().ok());
+        let metadata = found.metadata.unwrap_or_default();
+        let revision = metadata.resource_version.and_then(|text| text.parse().ok());
+        let annotations = metadata.annotations.unwrap_or_default();
+        let clusters = annotations.clusters.or(annotations.cluster).unwrap_or_default();
         sheet.begin_single(revision.unwrap_or_default(), out);
-        sheet.row(&Object::new(text).in_annotated_clusters(), now(), out);
+        sheet.row(&Object::new(text).with_second_cell(&clusters), now(), out);
         out.extend_from_slice(b"]}");
     }
 
     /// One row.
     pub(crate) fn row(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
-        let clusters = || entry.holders.iter().map(|member| member.as_str());
+        let clusters = clusters_of(entry);
         if let Some(name) = echo.filter(|name| *name != entry.name()) {
             let mut whole = Vec::new();
             entry.write_named(name, revision, &mut whole);
             let text = std::str::from_utf8(&whole).unwrap_or_default();
-            return self.0.row(&Object::new(text).in_clusters(clusters()), now(), out);
+            return self.0.row(&Object::new(text).with_second_cell(&clusters), now(), out);
         }
         let (json, metadata) = entry.text_and_metadata();
-        let object = Object::known(json, metadata, entry.name(), entry.deleting).in_clusters(clusters());
+        let object = Object::known(json, metadata, entry.name(), entry.deleting).with_second_cell(&clusters);
         self.0.begin_row(&object, now(), out);
         match self.0.include() {
             Include::None => out.extend_from_slice(b"null"),
@@ -160,6 +172,15 @@ impl Table {
     }
 }
 
+/// The cell of an object's members. Allocates only if it has several.
+fn clusters_of(entry: &Entry) -> Cow<'_, str> {
+    match &entry.holders[..] {
+        [] => Cow::Borrowed(""),
+        [one] => Cow::Borrowed(one.as_str()),
+        several => Cow::Owned(several.iter().map(MemberName::as_str).collect::<Vec<_>>().join(",")),
+    }
+}
+
 fn now() -> Now {
     Now(i64::try_from(unix_micros()).unwrap_or(i64::MAX))
 }
@@ -177,6 +198,17 @@ struct Found {
 #[serde(default, rename_all = "camelCase")]
 struct FoundMetadata {
     resource_version: Option<String>,
+    annotations: Option<FoundAnnotations>,
+}
+
+/// Which members hold the object, as the fleet view annotates it.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct FoundAnnotations {
+    #[serde(rename = "kubefold.io/clusters")]
+    clusters: Option<String>,
+    #[serde(rename = "kubefold.io/cluster")]
+    cluster: Option<String>,
 }
 
 impl Found {

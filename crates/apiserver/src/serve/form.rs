@@ -48,7 +48,7 @@ impl Form {
             Some(wanted) if wanted.kind == TABLE_V1.kind => {
                 let include = Include::parse(include).ok_or_else(|| no_include(include))?;
                 let printer = printer.or_else(|| Printer::built_in(&kind.group, &kind.kind));
-                let printer = printer.unwrap_or_else(Printer::plain).without_clusters();
+                let printer = printer.unwrap_or_else(Printer::plain);
                 Shape::Table(Box::new(Sheet::new(wanted.version, include, (&kind.group, &kind.kind), printer)))
             }
             Some(wanted) if wanted.kind == partial => {
