@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use kubefold_wire::body::{Body, full};
 
-/// One thing that readiness depends on, such as a member.
+/// One thing that readiness depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Its name in `?verbose`, `?exclude=` and `/readyz/<name>`.
@@ -48,7 +48,7 @@ impl<'a> HealthPath<'a> {
         matches!(group, "livez" | "readyz" | "healthz").then_some(Self { group, check })
     }
 
-    /// Probes come without a certificate; they see `ok` or not, and no name of a member.
+    /// Probes come without a certificate; they see `ok` or not, and no names.
     pub fn open_to_anonymous(&self, query: Option<&str>) -> bool {
         self.check.is_none() && query.unwrap_or_default().is_empty()
     }
