@@ -105,7 +105,7 @@ pub struct Status {
     pub code: StatusCode,
     /// Machine-readable reason.
     pub reason: Reason,
-    /// For people: what failed, at which member, the likely cause, what to do.
+    /// For people: what failed, where, the likely cause, what to do.
     pub message: String,
     /// What it is about.
     pub details: Details,
