@@ -17,11 +17,12 @@ use crate::{
     read::{answer::json_response, filter::Filter},
     respond::ReadError,
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
+    view::ListOptions,
 };
 use kubefold_wire::{
     body::{Body, BodyError, full},
     form::list_metadata,
-    options::{At, Match, Options},
+    options::{At, Match},
     status::Status,
     token::ContinueToken,
 };
@@ -36,7 +37,7 @@ const NEWEST: u64 = 0;
 /// Answers a list.
 pub(super) fn list(
     store: &Arc<FleetStore>,
-    options: &Options,
+    options: &ListOptions,
     filter: Filter,
     form: Form,
     last: Revision,
@@ -58,7 +59,7 @@ pub(super) fn list(
 /// Answers a list as [`list`] does, and gives the objects in it.
 pub(super) fn collected(
     store: &Arc<FleetStore>,
-    options: &Options,
+    options: &ListOptions,
     filter: Filter,
     form: Form,
     last: Revision,
@@ -72,7 +73,7 @@ pub(super) fn collected(
 
 fn snapshot(
     store: &FleetStore,
-    options: &Options,
+    options: &ListOptions,
     token: Option<&ContinueToken>,
     last: Revision,
 ) -> Result<Snapshot, ReadError> {

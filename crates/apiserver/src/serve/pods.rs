@@ -221,5 +221,5 @@ fn covers(budget: &Value, pod: &Value) -> bool {
     let Some(selector) = budget.pointer("/spec/selector") else { return false };
     let text = super::scale::selector_text(selector);
     let labels = pod.pointer("/metadata/labels").map(Value::to_string);
-    LabelSelector::parse(&text, |_| false).is_ok_and(|selector| selector.matches(labels.as_deref(), &[]))
+    LabelSelector::parse(&text).is_ok_and(|selector| selector.matches(labels.as_deref()))
 }

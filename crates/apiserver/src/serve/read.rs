@@ -71,7 +71,7 @@ impl ApiServer {
     async fn list(&self, target: &Target, asked: Asked<'_>, wanted: Wanted) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
-        let options = Options::parse(asked.query, false, &gvr, |_| false)?;
+        let options = Options::parse(asked.query, false, &gvr)?;
         selectable(kind, asked.query)?;
         let form = self.form(kind, asked, wanted, true)?;
         let which = list_options(&options, &target.name);
@@ -85,7 +85,7 @@ impl ApiServer {
     async fn watch(&self, target: &Target, asked: Asked<'_>, wanted: Wanted) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
-        let options = Options::parse(asked.query, true, &gvr, |_| false)?;
+        let options = Options::parse(asked.query, true, &gvr)?;
         selectable(kind, asked.query)?;
         if wanted.encoding.media == Media::Yaml {
             return Err(media::no_stream());

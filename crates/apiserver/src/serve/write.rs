@@ -171,7 +171,7 @@ impl ApiServer {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
         let body = read_json(asked.headers, body).await?;
-        let which = Options::parse(asked.query, false, &gvr, |_| false)?;
+        let which = Options::parse(asked.query, false, &gvr)?;
         selectable(kind, asked.query)?;
         let (options, _) = of_delete(asked.query, &body)?;
         let form = self.form(kind, asked, wanted, true)?;
