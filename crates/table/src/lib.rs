@@ -11,7 +11,6 @@ mod cells;
 mod columns;
 mod custom;
 mod duration;
-mod jsonpath;
 mod kinds;
 mod object;
 mod selector;

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Range};
 
-use kubefold_wire::scan::Scanner;
+use kubefold_wire::scan::{Scanner, value_of};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor, value::BorrowedStrDeserializer},
@@ -21,7 +21,7 @@ pub struct Object<'a> {
 impl<'a> Object<'a> {
     /// An object of which nothing is known but its text.
     pub fn new(json: &'a str) -> Self {
-        let metadata = member(json, 0, "metadata").unwrap_or_default();
+        let metadata = value_of(json, 0, "metadata").unwrap_or_default();
         Self { json, metadata, name: None, deleting: None, second_cell: "" }
     }
 
@@ -69,7 +69,7 @@ impl<'a> Object<'a> {
 
     /// The JSON of a value of the metadata.
     fn in_metadata(&self, key: &str) -> Option<&'a str> {
-        self.json.get(member(self.json, self.metadata.start, key)?)
+        self.json.get(value_of(self.json, self.metadata.start, key)?)
     }
 
     /// Reads what cells need of the metadata.
@@ -89,31 +89,6 @@ impl<'a> Object<'a> {
             begun: false,
         })
     }
-}
-
-/// Where the value of a key lies in the object that begins at `start`.
-pub(super) fn member(json: &str, start: usize, key: &str) -> Option<Range<usize>> {
-    let mut scanner = Scanner::new(json);
-    scanner.back_to(start);
-    if !scanner.eat(b'{') || scanner.eat(b'}') {
-        return None;
-    }
-    loop {
-        let found = is_key(scanner.key().ok()?, key);
-        let value = scanner.value().ok()?;
-        if found {
-            return Some(value);
-        }
-        if !scanner.goes_on(b'}').ok()? {
-            return None;
-        }
-    }
-}
-
-/// Says whether a key with its quotes is this one.
-fn is_key(raw: &str, key: &str) -> bool {
-    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
-    inner == key || (inner.contains('\\') && serde_json::from_str::<String>(raw).is_ok_and(|name| name == key))
 }
 
 /// The top level of an object without its metadata.
