@@ -37,6 +37,37 @@ pub enum Operator {
     Less,
 }
 
+impl Operator {
+    /// That of this name in `matchExpressions`.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "In" => Some(Self::In),
+            "NotIn" => Some(Self::NotIn),
+            "Exists" => Some(Self::Exists),
+            "DoesNotExist" => Some(Self::NotExists),
+            "Gt" => Some(Self::Greater),
+            "Lt" => Some(Self::Less),
+            _ => None,
+        }
+    }
+
+    /// Says whether a label of this value, or none, meets a requirement with these values.
+    ///
+    /// Source: `Requirement.Matches`.
+    pub fn is_met(self, label: Option<&str>, values: &[String]) -> bool {
+        let among = |label: &str| values.iter().any(|value| value == label);
+        let numbers = || Some((label?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
+        match self {
+            Self::In => label.is_some_and(among),
+            Self::NotIn => !label.is_some_and(among),
+            Self::Exists => label.is_some(),
+            Self::NotExists => label.is_none(),
+            Self::Greater => numbers().is_some_and(|(label, bound)| label > bound),
+            Self::Less => numbers().is_some_and(|(label, bound)| label < bound),
+        }
+    }
+}
+
 /// What a selector requires of one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
@@ -141,23 +172,7 @@ impl<'a> Labels<'a> {
 impl Requirement {
     /// Says whether a label of this value, or none, meets the requirement.
     pub fn matches(&self, label: Option<&str>) -> bool {
-        let among = |label: &str| self.values.iter().any(|value| value == label);
-        match self.operator {
-            Operator::In => label.is_some_and(among),
-            Operator::NotIn => !label.is_some_and(among),
-            Operator::Exists => label.is_some(),
-            Operator::NotExists => label.is_none(),
-            Operator::Greater => self.compares(label, |label, bound| label > bound),
-            Operator::Less => self.compares(label, |label, bound| label < bound),
-        }
-    }
-
-    fn compares(&self, label: Option<&str>, holds: impl Fn(i64, i64) -> bool) -> bool {
-        let bound = self.values.first().and_then(|value| value.parse().ok());
-        match (label.and_then(|label| label.parse().ok()), bound) {
-            (Some(label), Some(bound)) => holds(label, bound),
-            _ => false,
-        }
+        self.operator.is_met(label, &self.values)
     }
 }
 
