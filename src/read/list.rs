@@ -45,14 +45,12 @@ pub(super) fn list(
     let spec = store.spec();
     let token = options.token.as_ref();
     let snapshot = snapshot(store, options, token, last)?;
-    let Some(limit) = options.limit.or_else(|| form.order(spec).map(|_| PAGE_ITEMS_MAX)) else {
+    let Some(limit) = options.limit.or_else(|| form.is_sorted(spec).then_some(PAGE_ITEMS_MAX)) else {
         let after = token.map(|token| token.after.clone()).unwrap_or_default();
         return Ok(whole(spec, snapshot, filter, form, after));
     };
     let mut page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
-    if let Some(table) = form.order(spec) {
-        table.sort(&mut page.items);
-    }
+    form.sort(spec, &mut page.items);
     Ok(page.response(store, &snapshot, filter, form))
 }
 

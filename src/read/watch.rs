@@ -79,7 +79,7 @@ pub(super) fn watch(
         store: Arc::clone(store),
         cursor,
         filter,
-        form: form.clone().unwrap_or(Form::Whole),
+        form: form.clone().unwrap_or_default(),
         initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
         next_bookmark: next_bookmark(options.bookmarks, now, deadline),
@@ -326,7 +326,7 @@ impl Watcher {
     /// Only the first event of a watch tells what is the same for all.
     fn told_one(&mut self) {
         if !std::mem::replace(&mut self.has_told, true) {
-            self.form = std::mem::replace(&mut self.form, Form::Whole).of_later_events();
+            self.form = std::mem::take(&mut self.form).of_later_events();
         }
     }
 

@@ -11,6 +11,7 @@ mod cells;
 mod columns;
 mod custom;
 mod duration;
+mod form;
 mod kinds;
 mod object;
 mod selector;
@@ -21,6 +22,7 @@ mod tests;
 pub use {
     cells::Now,
     custom::{DefinedColumn, Definition},
+    form::{Form, TypeMeta},
     object::Object,
     sheet::Sheet,
 };

@@ -210,7 +210,7 @@ impl<'a> Live<'a> {
     fn write(&self, round: &Round, options: &ListOptions, form: &Form) -> Vec<u8> {
         let mut out = vec![b'{'];
         match &round.type_meta {
-            Some((kind, api_version)) if matches!(form, Form::Whole) => {
+            Some((kind, api_version)) if form.is_whole() => {
                 out.extend_from_slice(b"\"kind\":");
                 push_string(kind, &mut out);
                 out.extend_from_slice(b",\"apiVersion\":");
