@@ -5,7 +5,10 @@
 
 use http::{HeaderValue, Response, StatusCode, header};
 
-use kubefold_wire::body::{Body, full};
+use kubefold_wire::{
+    body::{Body, full},
+    golang::Quoted,
+};
 
 /// One thing that readiness depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +89,10 @@ pub fn answer(path: HealthPath<'_>, query: Option<&str>, checks: &[Check], known
         }
     }
     for name in excluded.iter().filter(|name| !checks.iter().any(|check| check.name == **name)) {
-        shown.push_str(&format!("warn: some health checks cannot be excluded: no matches for {name:?}\n"));
+        shown.push_str(&format!(
+            "warn: some health checks cannot be excluded: no matches for {name}\n",
+            name = Quoted(name)
+        ));
     }
     shown.push_str(&format!("{group} check {}\n", if passed { "passed" } else { "failed" }));
     text(code, shown)

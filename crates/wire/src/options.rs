@@ -5,6 +5,7 @@
 use http::StatusCode;
 
 use crate::{
+    golang::Quoted,
     resource::Gvr,
     selector::{FieldSelector, LabelSelector, SelectorError},
     status::{Cause, Reason, Status},
@@ -199,7 +200,7 @@ fn forbidden(field: &str, what: &str) -> Cause {
 }
 
 fn unsupported(value: &str, supported: &str) -> Cause {
-    let message = format!("Unsupported value: {value:?}: supported values: {supported}");
+    let message = format!("Unsupported value: {value}: supported values: {supported}", value = Quoted(value));
     Cause { reason: "FieldValueNotSupported".into(), message, field: MATCH.into() }
 }
 
@@ -231,7 +232,8 @@ pub fn at(text: &str) -> Result<At, Status> {
         Ok(0) => Ok(At::Any),
         Ok(number) => Ok(At::Revision(number)),
         Err(what) => Err(Status::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {what}"
+            "invalid resource version: resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {what}",
+            text = Quoted(text)
         ))),
     }
 }
@@ -249,7 +251,7 @@ fn number(query: &str, name: &str) -> Result<Option<i64>, Status> {
     text.parse().map(Some).map_err(|_| {
         let digits = text.strip_prefix(['-', '+']).unwrap_or(&text);
         let what = if parse_unsigned(digits) == Err(SYNTAX) { SYNTAX } else { RANGE };
-        Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: {what}"))
+        Status::bad_request(format!("strconv.ParseInt: parsing {text}: {what}", text = Quoted(text)))
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::golang::Quoted;
 use bytes::{Buf, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
@@ -58,7 +59,7 @@ pub enum WatchError {
     #[error("not a watch event: {0}")]
     Shape(#[from] serde_json::Error),
     /// The type is none that Kubernetes has.
-    #[error("an event of unknown type {0:?}")]
+    #[error("an event of unknown type {quoted}", quoted = Quoted(.0))]
     Type(String),
 }
 

@@ -22,6 +22,7 @@ use crate::{
 };
 use kubefold_wire::{
     body::Body,
+    golang::Quoted,
     info::RequestInfo,
     media::{self, Media, Wanted, is_built_in},
     options::{self, Match, Options, query_value, too_large},
@@ -194,7 +195,7 @@ pub(super) fn selectable(kind: &Kind, query: &str) -> Result<(), Status> {
     let Some(odd) = odd else { return Ok(()) };
     if known.is_empty() {
         let only = "only \"metadata.name\", \"metadata.namespace\"";
-        return Err(Status::bad_request(format!("{odd:?} is not a known field selector: {only}")));
+        return Err(Status::bad_request(format!("{odd} is not a known field selector: {only}", odd = Quoted(odd))));
     }
     Err(Status::bad_request(format!("field label not supported: {odd}")))
 }
