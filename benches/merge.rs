@@ -14,10 +14,11 @@ use criterion::{Criterion, Throughput};
 use kubefold::{
     config::{Config, MemberName, Names},
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared, Slot, Snapshot},
+    view::FleetSelector,
 };
 use kubefold_wire::{
     resource::{Gvk, Gvr},
-    selector::{FieldSelector, LabelSelector, Subject},
+    selector::{FieldSelector, Subject},
     watch::{Event, EventType},
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -317,7 +318,7 @@ fn select(criterion: &mut Criterion, snapshot: &Snapshot) {
         ratio(&name, took, copied);
         per_object(&name, took, pods.len() as u64);
     }
-    let labels = LabelSelector::parse("app=web,tier!=back", |_| false).unwrap();
+    let labels = FleetSelector::parse("app=web,tier!=back", |_| false).unwrap();
     let took = bench(criterion, "labels", bytes, || {
         timed(|| pods.iter().filter(|entry| labels.matches(entry.labels(), &["member-0"])).count())
     });

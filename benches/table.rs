@@ -8,6 +8,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use kubefold_table::{Now, Object, Printer};
 
+const COLUMN: &str = r#"{"name":"Cluster","type":"string","format":"","description":"","priority":0}"#;
+
 fn main() {
     let is_test = std::env::args().any(|argument| argument == "--test");
     let pods: Vec<Pod> = (0..if is_test { 150 } else { 15_000 }).map(Pod::new).collect();
@@ -32,11 +34,11 @@ fn main() {
 
 /// A whole table in one chunk after the other, each row with its object's metadata.
 fn print(pods: &[Pod]) -> usize {
-    let printer = Printer::built_in("", "Pod").unwrap();
+    let printer = Printer::built_in("", "Pod").unwrap().with_second_column(COLUMN);
     let now = Now(1_800_000_000_000_000);
     let (mut out, mut len) = (Vec::with_capacity(128 << 10), 0);
     for pod in pods {
-        let object = Object::known(&pod.json, pod.metadata.clone(), &pod.name, false).in_clusters(["east"]);
+        let object = Object::known(&pod.json, pod.metadata.clone(), &pod.name, false).with_second_cell("east");
         out.push(b'{');
         printer.write_cells(&object, now, &mut out);
         out.extend_from_slice(

@@ -3,31 +3,21 @@
 //! A form says how an object, a list's head, an item and a bookmark are written; get, list and watch are the same for
 //! all. Every form is made of an entry's final bytes.
 
-use std::io::Write as _;
+use std::sync::Arc;
 
 use crate::{
     answer::{
         partial::partial_entry,
-        table::{Table, Tables},
+        table::{self, Tables},
     },
     store::{Entry, KindSpec, Revision},
 };
-use kubefold_wire::{
-    accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1, Transform},
-    form::{Partial, is_status, unfit},
-    status::Status,
-};
+use kubefold_table::{Form as Shape, TypeMeta};
+use kubefold_wire::{accept::Transform, form::is_status, status::Status};
 
 /// How objects are written.
-#[derive(Clone, Debug)]
-pub(crate) enum Form {
-    /// As they are.
-    Whole,
-    /// `PartialObjectMetadata` alone.
-    Metadata(Partial),
-    /// As rows of a `Table`.
-    Table(Box<Table>),
-}
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Form(Shape);
 
 impl Form {
     /// The form of single objects: those of a get, of a write's answer, of a watch's events.
@@ -38,7 +28,7 @@ impl Form {
         spec: &KindSpec,
         tables: &Tables,
     ) -> Result<Self, Status> {
-        Self::of(transform, spec, tables, PARTIAL_OBJECT, false)
+        Self::of(transform, spec, tables, false)
     }
 
     /// The form of a list.
@@ -49,33 +39,32 @@ impl Form {
         spec: &KindSpec,
         tables: &Tables,
     ) -> Result<Self, Status> {
-        Self::of(transform, spec, tables, PARTIAL_OBJECT_LIST, true)
+        Self::of(transform, spec, tables, true)
     }
 
     fn of(
         transform: Option<Transform<'static>>,
         spec: &KindSpec,
         tables: &Tables,
-        partial: Transform<'static>,
         is_list: bool,
     ) -> Result<Self, Status> {
-        let (group, kind) = (&*spec.gvk.group, &*spec.gvk.kind);
-        match transform {
-            None => Ok(Self::Whole),
-            Some(wanted) if wanted.kind == TABLE_V1.kind => Ok(Self::Table(tables.table(wanted.version, spec)?.into())),
-            Some(wanted) if wanted.kind == partial.kind => Ok(Self::Metadata(Partial::of(wanted.version, group, kind))),
-            Some(wanted) => Err(unfit(wanted, is_list, group, kind)),
-        }
+        let kind = (&*spec.gvk.group, &*spec.gvk.kind);
+        Shape::new(transform, kind, is_list, |version| tables.sheet(version, spec)).map(Self)
+    }
+
+    /// Says whether objects are written as they are.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.0, Shape::Whole)
     }
 
     /// Appends an object as of `revision`, under the name that the answer echoes, if it echoes one.
     pub(crate) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
-        match (self, echo) {
-            (Self::Whole, None) => entry.write_at(revision, out),
-            (Self::Whole, Some(name)) => entry.write_named(name, revision, out),
-            (Self::Table(table), echo) => table.object(entry, echo, revision, out),
-            (Self::Metadata(partial), None) => partial_entry(*partial, entry, revision, out),
-            (Self::Metadata(partial), Some(name)) => {
+        match (&self.0, echo) {
+            (Shape::Whole, None) => entry.write_at(revision, out),
+            (Shape::Whole, Some(name)) => entry.write_named(name, revision, out),
+            (Shape::Table(sheet), echo) => table::object(sheet, entry, echo, revision, out),
+            (Shape::Metadata(partial), None) => partial_entry(*partial, entry, revision, out),
+            (Shape::Metadata(partial), Some(name)) => {
                 let mut whole = Vec::new();
                 entry.write_named(name, revision, &mut whole);
                 partial.document(&whole, out);
@@ -85,98 +74,71 @@ impl Form {
 
     /// Appends an object as an item of a list.
     pub(crate) fn item(&self, entry: &Entry, echo: Option<&str>, out: &mut Vec<u8>) {
-        match (self, echo) {
-            (Self::Whole, None) => entry.write_item(out),
-            (Self::Table(table), echo) => table.row(entry, echo, entry.revision, out),
+        match (&self.0, echo) {
+            (Shape::Whole, None) => entry.write_item(out),
+            (Shape::Table(sheet), echo) => table::row(sheet, entry, echo, entry.revision, out),
             _ => self.object(entry, echo, entry.revision, out),
         }
     }
 
     /// Appends a document that is no entry: a part of a placed object, the answer to a write.
     pub(crate) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
-        match self {
-            Self::Whole => out.extend_from_slice(json.trim_ascii_end()),
-            Self::Table(_) if is_status(json) => out.extend_from_slice(json.trim_ascii_end()),
-            Self::Table(table) => table.document(json.trim_ascii_end(), spec, out),
-            Self::Metadata(partial) => partial.document(json, out),
+        match &self.0 {
+            Shape::Whole => out.extend_from_slice(json.trim_ascii_end()),
+            Shape::Table(_) if is_status(json) => out.extend_from_slice(json.trim_ascii_end()),
+            Shape::Table(sheet) => table::document(sheet, json.trim_ascii_end(), spec, out),
+            Shape::Metadata(partial) => partial.document(json, out),
         }
     }
 
-    /// Appends `"kind":"PodList","apiVersion":"v1"`.
+    /// As [`Shape::list_type`].
     pub(crate) fn list_type(&self, spec: &KindSpec, out: &mut Vec<u8>) {
-        self.type_meta(spec, "List", out);
+        let api_version = spec.gvr.api_version();
+        self.0.list_type(TypeMeta { kind: &spec.gvk.kind, api_version: &api_version }, out);
     }
 
-    /// Appends `"items":`, or what a Table has there.
+    /// As [`Shape::begin_items`].
     pub(crate) fn begin_items(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Table(table) => table.begin_rows(out),
-            Self::Whole | Self::Metadata(_) => out.extend_from_slice(b"\"items\":"),
-        }
+        self.0.begin_items(out);
     }
 
-    /// Appends what ends a list whose every item had a `[` or a `,` before it, and the document. Where a kube-apiserver says
-    /// `null`, so does kubefold.
+    /// As [`Shape::end_items`].
     pub(crate) fn end_items(&self, is_empty: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(match self {
-            Self::Table(table) if is_empty && table.has_no_rows_of_none() => b"null}\n",
-            Self::Metadata(_) if is_empty => b"null}\n",
-            _ if is_empty => b"[]}\n",
-            _ => b"]}\n",
-        });
+        self.0.end_items(is_empty, out);
     }
 
-    /// Appends an empty object with this metadata.
+    /// As [`Shape::bookmark`].
     pub(crate) fn bookmark(&self, spec: &KindSpec, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
-        if let Self::Table(table) = self {
-            return table.bookmark(metadata, revision, out);
-        }
-        out.push(b'{');
-        self.type_meta(spec, "", out);
-        out.extend_from_slice(b",\"metadata\":");
-        out.extend_from_slice(metadata.as_bytes());
-        out.push(b'}');
+        let api_version = spec.gvr.api_version();
+        let of = TypeMeta { kind: &spec.gvk.kind, api_version: &api_version };
+        self.0.bookmark(of, metadata, revision.0, table::now(), out);
     }
 
-    /// The form of what follows the first event of a watch.
+    /// As [`Shape::of_later_events`].
     pub(crate) fn of_later_events(self) -> Self {
-        match self {
-            Self::Table(table) => Self::Table(Box::new(table.without_columns())),
-            other => other,
-        }
+        Self(self.0.of_later_events())
     }
 
-    /// Puts the objects of a list in the order in which they are shown, if that is not the store's.
-    pub(crate) fn order(&self, spec: &KindSpec) -> Option<&Table> {
-        match self {
-            Self::Table(table) if table.is_sorted(spec) => Some(table),
-            _ => None,
-        }
+    /// Says whether the objects of a list are shown in another order than the store's: that of [`Self::sort`].
+    pub(crate) fn is_sorted(&self, spec: &KindSpec) -> bool {
+        matches!(self.0, Shape::Table(_)) && table::is_sorted(spec)
     }
 
-    fn type_meta(&self, spec: &KindSpec, suffix: &str, out: &mut Vec<u8>) {
-        // Writing to memory has no way to fail.
-        let _infallible = match self {
-            Self::Whole => {
-                let (kind, api_version) = (&spec.gvk.kind, spec.gvr.api_version());
-                write!(out, "\"kind\":\"{kind}{suffix}\",\"apiVersion\":\"{api_version}\"")
-            }
-            Self::Table(table) => {
-                table.type_meta(out);
-                Ok(())
-            }
-            Self::Metadata(partial) => {
-                partial.type_meta(suffix, out);
-                Ok(())
-            }
-        };
+    /// Puts the objects of a list in the order in which they are shown.
+    pub(crate) fn sort(&self, spec: &KindSpec, entries: &mut [Arc<Entry>]) {
+        if self.is_sorted(spec) {
+            table::sort(entries);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubefold_wire::resource::{Gvk, Gvr};
+    use kubefold_wire::{
+        accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1},
+        resource::{Gvk, Gvr},
+    };
 
     fn spec(group: &str, resource: &str, kind: &str) -> KindSpec {
         KindSpec::new(Gvr::new(group, "v1", resource), Gvk::new(group, "v1", kind), true)
@@ -186,9 +148,9 @@ mod tests {
     fn a_form_that_does_not_fit_is_refused_as_a_kube_apiserver_refuses_it() {
         let pods = spec("", "pods", "Pod");
         let tables = Tables::default();
-        assert!(matches!(Form::of_list(None, &pods, &tables), Ok(Form::Whole)));
-        assert!(matches!(Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods, &tables), Ok(Form::Metadata(_))));
-        assert!(matches!(Form::of_object(Some(TABLE_V1), &pods, &tables), Ok(Form::Table(_))));
+        assert!(Form::of_list(None, &pods, &tables).unwrap().is_whole());
+        assert!(matches!(Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods, &tables).unwrap().0, Shape::Metadata(_)));
+        assert!(matches!(Form::of_object(Some(TABLE_V1), &pods, &tables).unwrap().0, Shape::Table(_)));
         assert_eq!(
             Form::of_list(Some(PARTIAL_OBJECT), &pods, &tables).unwrap_err().message,
             "you requested PartialObjectMetadata, but the requested object is a list (*core.PodList)"

@@ -1,9 +1,10 @@
 //! Objects as a Table: what `kubectl get` prints. Computed at each answer, since ages are.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     answer::partial::partial_entry,
+    config::MemberName,
     store::{Entry, KindSpec, Revision, unix_micros},
     stores::Stores,
 };
@@ -16,6 +17,10 @@ use kubefold_wire::{
     resource::Gvr,
     status::Status,
 };
+
+/// Says which members hold the object.
+const CLUSTER_COLUMN: &str = "{\"name\":\"Cluster\",\"type\":\"string\",\"format\":\"\",\"description\":\"The members of \
+     the fleet that hold the object.\",\"priority\":0}";
 
 /// What a Table needs to be known beforehand.
 #[derive(Default)]
@@ -48,119 +53,104 @@ impl Tables {
     /// The table of a kind.
     ///
     /// Errors: 400, for a parameter that is not understood.
-    pub(crate) fn table(&self, version: &'static str, spec: &KindSpec) -> Result<Table, Status> {
-        let built_in = || Printer::built_in(&spec.gvk.group, &spec.gvk.kind).unwrap_or_else(Printer::plain);
-        let printer = self.printer.clone().unwrap_or_else(built_in);
-        Ok(Table(Sheet::new(version, self.included()?, (&spec.gvk.group, &spec.gvk.kind), printer)))
+    pub(super) fn sheet(&self, version: &'static str, spec: &KindSpec) -> Result<Sheet, Status> {
+        let printer = self.printer.clone().unwrap_or_else(|| built_in(&spec.gvk.group, &spec.gvk.kind));
+        let printer = printer.with_second_column(CLUSTER_COLUMN);
+        Ok(Sheet::new(version, self.included()?, (&spec.gvk.group, &spec.gvk.kind), printer))
     }
 
     /// How much of an object stands in its row.
     ///
-    /// Errors: as [`Self::table`].
+    /// Errors: as [`Self::sheet`].
     pub(crate) fn included(&self) -> Result<Include, Status> {
         Include::parse(&self.include).ok_or_else(|| no_include(&self.include))
     }
 }
 
-/// A Table of entries.
-#[derive(Clone, Debug)]
-pub(crate) struct Table(Sheet);
+fn built_in(group: &str, kind: &str) -> Printer {
+    Printer::built_in(group, kind).unwrap_or_else(Printer::plain)
+}
 
-impl Table {
-    /// The same without columns: a watch tells them with its first event only.
-    pub(crate) fn without_columns(self) -> Self {
-        Self(self.0.without_columns())
+/// Appends one object as a Table of one row.
+pub(super) fn object(sheet: &Sheet, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    sheet.begin_single(revision.0, out);
+    row(sheet, entry, echo, revision, out);
+    out.extend_from_slice(b"]}");
+}
+
+/// Appends a document that is no entry. It may be of another kind than the resource: a scale.
+pub(super) fn document(sheet: &Sheet, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
+    let text = std::str::from_utf8(json).unwrap_or_default();
+    let found = Found::read(text);
+    let mut sheet = sheet.clone();
+    if let Some(kind) = found.kind.as_deref().filter(|kind| *kind != &*spec.gvk.kind) {
+        let group = found.api_version.as_deref().and_then(|text| text.split_once('/')).map_or("", |(group, _)| group);
+        sheet = sheet.printed_by(built_in(group, kind).with_second_column(CLUSTER_COLUMN));
     }
+    let metadata = found.metadata.unwrap_or_default();
+    let revision = metadata.resource_version.and_then(|text| text.parse().ok());
+    let annotations = metadata.annotations.unwrap_or_default();
+    let clusters = annotations.clusters.or(annotations.cluster).unwrap_or_default();
+    sheet.begin_single(revision.unwrap_or_default(), out);
+    sheet.row(&Object::new(text).with_second_cell(&clusters), now(), out);
+    out.extend_from_slice(b"]}");
+}
 
-    /// As [`Sheet::type_meta`].
-    pub(crate) fn type_meta(&self, out: &mut Vec<u8>) {
-        self.0.type_meta(out);
+/// Appends one row.
+pub(super) fn row(sheet: &Sheet, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    let clusters = clusters_of(entry);
+    if let Some(name) = echo.filter(|name| *name != entry.name()) {
+        let mut whole = Vec::new();
+        entry.write_named(name, revision, &mut whole);
+        let text = std::str::from_utf8(&whole).unwrap_or_default();
+        return sheet.row(&Object::new(text).with_second_cell(&clusters), now(), out);
     }
-
-    /// As [`Sheet::begin_rows`].
-    pub(crate) fn begin_rows(&self, out: &mut Vec<u8>) {
-        self.0.begin_rows(out);
+    let (json, metadata) = entry.text_and_metadata();
+    let object = Object::known(json, metadata, entry.name(), entry.deleting).with_second_cell(&clusters);
+    sheet.begin_row(&object, now(), out);
+    match sheet.include() {
+        Include::None => out.extend_from_slice(b"null"),
+        Include::Metadata => partial_entry(sheet.partial(), entry, revision, out),
+        Include::Object => entry.write_at(revision, out),
     }
+    out.push(b'}');
+}
 
-    /// As [`Sheet::has_no_rows_of_none`].
-    pub(crate) fn has_no_rows_of_none(&self) -> bool {
-        self.0.has_no_rows_of_none()
+/// Says whether the rows of a list stand in another order than the objects.
+pub(super) fn is_sorted(spec: &KindSpec) -> bool {
+    &*spec.gvk.group == "flowcontrol.apiserver.k8s.io" && &*spec.gvk.kind == "FlowSchema"
+}
+
+/// Puts flow schemas in the order in which they are matched.
+pub(super) fn sort(entries: &mut [Arc<Entry>]) {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Schema {
+        spec: Spec,
     }
-
-    /// As [`Sheet::bookmark`].
-    pub(crate) fn bookmark(&self, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
-        self.0.bookmark(metadata, revision.0, now(), out);
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Spec {
+        matching_precedence: i64,
     }
+    let precedence = |entry: &Arc<Entry>| {
+        let schema: Schema = serde_json::from_slice(entry.json()).unwrap_or_default();
+        (schema.spec.matching_precedence, entry.name().to_owned())
+    };
+    entries.sort_by_cached_key(precedence);
+}
 
-    /// One object as a Table of one row.
-    pub(crate) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
-        self.0.begin_single(revision.0, out);
-        self.row(entry, echo, revision, out);
-        out.extend_from_slice(b"]}");
-    }
-
-    /// A document that is no entry. It may be of another kind than the resource: a scale.
-    pub(crate) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
-        let text = std::str::from_utf8(json).unwrap_or_default();
-        let found = Found::read(text);
-        let mut sheet = self.0.clone();
-        if let Some(kind) = found.kind.as_deref().filter(|kind| *kind != &*spec.gvk.kind) {
-            let group =
-                found.api_version.as_deref().and_then(|text| text.split_once('/')).map_or("", |(group, _)| group);
-            sheet = sheet.printed_by(Printer::built_in(group, kind).unwrap_or_else(Printer::plain));
-        }
-        let revision = found.metadata.and_then(|metadata| metadata.resource_version?.parse().ok());
-        sheet.begin_single(revision.unwrap_or_default(), out);
-        sheet.row(&Object::new(text).in_annotated_clusters(), now(), out);
-        out.extend_from_slice(b"]}");
-    }
-
-    /// One row.
-    pub(crate) fn row(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
-        let clusters = || entry.holders.iter().map(|member| member.as_str());
-        if let Some(name) = echo.filter(|name| *name != entry.name()) {
-            let mut whole = Vec::new();
-            entry.write_named(name, revision, &mut whole);
-            let text = std::str::from_utf8(&whole).unwrap_or_default();
-            return self.0.row(&Object::new(text).in_clusters(clusters()), now(), out);
-        }
-        let (json, metadata) = entry.text_and_metadata();
-        let object = Object::known(json, metadata, entry.name(), entry.deleting).in_clusters(clusters());
-        self.0.begin_row(&object, now(), out);
-        match self.0.include() {
-            Include::None => out.extend_from_slice(b"null"),
-            Include::Metadata => partial_entry(self.0.partial(), entry, revision, out),
-            Include::Object => entry.write_at(revision, out),
-        }
-        out.push(b'}');
-    }
-
-    /// Says whether the rows of a list stand in another order than the objects.
-    pub(crate) fn is_sorted(&self, spec: &KindSpec) -> bool {
-        &*spec.gvk.group == "flowcontrol.apiserver.k8s.io" && &*spec.gvk.kind == "FlowSchema"
-    }
-
-    /// Puts flow schemas in the order in which they are matched.
-    pub(crate) fn sort(&self, entries: &mut [Arc<Entry>]) {
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default)]
-        struct Schema {
-            spec: Spec,
-        }
-        #[derive(Default, serde::Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        struct Spec {
-            matching_precedence: i64,
-        }
-        let precedence = |entry: &Arc<Entry>| {
-            let schema: Schema = serde_json::from_slice(entry.json()).unwrap_or_default();
-            (schema.spec.matching_precedence, entry.name().to_owned())
-        };
-        entries.sort_by_cached_key(precedence);
+/// The cell of an object's members. Allocates only if it has several.
+fn clusters_of(entry: &Entry) -> Cow<'_, str> {
+    match &entry.holders[..] {
+        [] => Cow::Borrowed(""),
+        [one] => Cow::Borrowed(one.as_str()),
+        several => Cow::Owned(several.iter().map(MemberName::as_str).collect::<Vec<_>>().join(",")),
     }
 }
 
-fn now() -> Now {
+/// When the rows are printed.
+pub(super) fn now() -> Now {
     Now(i64::try_from(unix_micros()).unwrap_or(i64::MAX))
 }
 
@@ -177,6 +167,17 @@ struct Found {
 #[serde(default, rename_all = "camelCase")]
 struct FoundMetadata {
     resource_version: Option<String>,
+    annotations: Option<FoundAnnotations>,
+}
+
+/// Which members hold the object, as the fleet view annotates it.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct FoundAnnotations {
+    #[serde(rename = "kubefold.io/clusters")]
+    clusters: Option<String>,
+    #[serde(rename = "kubefold.io/cluster")]
+    cluster: Option<String>,
 }
 
 impl Found {

@@ -4,15 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_saphyr::Spanned;
 
-use crate::config::{
-    Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
-    Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
-    checked::{Checked, Fault, fault, weight},
-    raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
-    unfit,
+use crate::{
+    config::{
+        Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
+        Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
+        checked::{Checked, Fault, fault, weight},
+        raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
+        unfit,
+    },
+    view::FleetSelector,
 };
 use kubefold_wire::names::{is_dns_label, is_dns_subdomain, label_value, qualified_name};
-use kubefold_wire::selector::LabelSelector;
 
 /// More policies than this nobody reads.
 const POLICIES_MAX: usize = 256;
@@ -148,8 +150,8 @@ fn kind_pattern(at: &Spanned<String>, strategy: Option<Strategy>) -> Checked<Kin
     Ok(KindPattern { kind: kind.to_owned(), group: group.map(str::to_owned) })
 }
 
-fn selector(field: &'static str, at: &Spanned<String>) -> Checked<LabelSelector> {
-    match LabelSelector::parse(&at.value, |_| false) {
+fn selector(field: &'static str, at: &Spanned<String>) -> Checked<FleetSelector> {
+    match FleetSelector::parse(&at.value, |_| false) {
         Ok(selector) if selector.is_everything() => fault(at, Problem::Empty { field }),
         Ok(selector) => Ok(selector),
         Err(error) => refuse(at, PolicyProblem::Selector { field, text: at.value.clone(), cause: error.to_string() }),

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{MemberName, Weight};
-use kubefold_wire::{patch::JsonPatch, selector::LabelSelector};
+use crate::{
+    config::{MemberName, Weight},
+    view::FleetSelector,
+};
+use kubefold_wire::patch::JsonPatch;
 
 /// How an object is spread over members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +54,7 @@ pub struct Match {
     /// In one of these namespaces (a last `*` is a prefix); empty is every namespace, and none.
     pub namespaces: Vec<String>,
     /// With such labels.
-    pub labels: Option<LabelSelector>,
+    pub labels: Option<FleetSelector>,
     /// With these annotations.
     pub annotations: BTreeMap<String, String>,
 }
@@ -74,7 +77,7 @@ pub enum Chosen {
     /// These.
     Named(Vec<MemberName>),
     /// Those with such labels, and the text that was written.
-    Selected(Box<LabelSelector>, String),
+    Selected(Box<FleetSelector>, String),
 }
 
 /// How large a part may be.

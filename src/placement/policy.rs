@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{
-    Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, Weight,
+use crate::{
+    config::{Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, Weight},
+    view::FleetSelector,
 };
 use kubefold_wire::{
     locate::entries,
     matching::{Taint, Toleration},
     media::is_built_in,
     resource::Gvk,
-    selector::LabelSelector,
 };
 
 pub use crate::config::Strategy;
@@ -246,7 +246,7 @@ impl Rules {
                 None => Ok(Chosen::Named(names)),
             };
         }
-        let selector = LabelSelector::parse(text, |_| false);
+        let selector = FleetSelector::parse(text, |_| false);
         let selector = selector.map_err(|error| {
             wrong(format!("write members ({}) or a selector over their labels (region in (eu,us)): {error}", all()))
         })?;

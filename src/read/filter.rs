@@ -1,14 +1,14 @@
 //! Which objects a reader sees, and under which name.
 
-use crate::store::Entry;
-use kubefold_wire::selector::{FieldSelector, LabelSelector, Subject};
+use crate::{store::Entry, view::FleetSelector};
+use kubefold_wire::selector::{FieldSelector, Subject};
 
 /// A namespace and selectors, and the name that the answer echoes.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     /// Empty for all.
     pub(super) namespace: String,
-    pub(super) labels: LabelSelector,
+    pub(super) labels: FleetSelector,
     pub(super) fields: FieldSelector,
     /// Natives have their member's name behind their own.
     pub(super) suffixed: bool,

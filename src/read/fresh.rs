@@ -7,10 +7,10 @@ use crate::{
     config::MemberName,
     respond::StoresError,
     stores::{Ready, Scope, Stores, Target, Unproven},
-    view::Mode,
+    view::{ListOptions, Mode},
 };
 use kubefold_wire::{
-    options::{At, Match, Options},
+    options::{At, Match},
     status::Status,
 };
 
@@ -35,7 +35,7 @@ pub(super) enum Need {
 }
 
 impl Need {
-    pub(super) fn of_options(options: &Options, watch: bool, headers: &HeaderMap, freshness: Freshness) -> Self {
+    pub(super) fn of_options(options: &ListOptions, watch: bool, headers: &HeaderMap, freshness: Freshness) -> Self {
         let is_exact = options.matching == Match::Exact || options.token.is_some();
         let begins_now = !watch || options.at != At::Any && options.send_initial_events != Some(false);
         match options.at {
@@ -60,7 +60,7 @@ pub(super) fn wants_no_cache(headers: &HeaderMap) -> bool {
 }
 
 /// What a list or watch is about, as far as members can be asked for it.
-pub(super) fn scope_of(target: &Target, options: &Options, own: Option<&str>) -> Scope {
+pub(super) fn scope_of(target: &Target, options: &ListOptions, own: Option<&str>) -> Scope {
     let namespace = match target.namespace.is_empty() {
         true => options.fields.namespace().unwrap_or_default(),
         false => &target.namespace,
@@ -106,10 +106,11 @@ pub(super) async fn prove(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::list_options;
     use kubefold_wire::{resource::Gvr, token::ContinueToken};
 
     fn need(query: &str, watch: bool, cache_control: &str, freshness: Freshness) -> Need {
-        let options = Options::parse(query, watch, &Gvr::new("", "v1", "pods"), |_| false).unwrap();
+        let options = list_options(query, watch, &Gvr::new("", "v1", "pods"), |_| false).unwrap();
         let mut headers = HeaderMap::new();
         if !cache_control.is_empty() {
             headers.insert(header::CACHE_CONTROL, cache_control.parse().unwrap());

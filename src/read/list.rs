@@ -17,11 +17,12 @@ use crate::{
     read::{answer::json_response, filter::Filter},
     respond::ReadError,
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
+    view::ListOptions,
 };
 use kubefold_wire::{
     body::{Body, BodyError, full},
     form::list_metadata,
-    options::{At, Match, Options},
+    options::{At, Match},
     status::Status,
     token::ContinueToken,
 };
@@ -36,7 +37,7 @@ const NEWEST: u64 = 0;
 /// Answers a list.
 pub(super) fn list(
     store: &Arc<FleetStore>,
-    options: &Options,
+    options: &ListOptions,
     filter: Filter,
     form: Form,
     last: Revision,
@@ -44,21 +45,19 @@ pub(super) fn list(
     let spec = store.spec();
     let token = options.token.as_ref();
     let snapshot = snapshot(store, options, token, last)?;
-    let Some(limit) = options.limit.or_else(|| form.order(spec).map(|_| PAGE_ITEMS_MAX)) else {
+    let Some(limit) = options.limit.or_else(|| form.is_sorted(spec).then_some(PAGE_ITEMS_MAX)) else {
         let after = token.map(|token| token.after.clone()).unwrap_or_default();
         return Ok(whole(spec, snapshot, filter, form, after));
     };
     let mut page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
-    if let Some(table) = form.order(spec) {
-        table.sort(&mut page.items);
-    }
+    form.sort(spec, &mut page.items);
     Ok(page.response(store, &snapshot, filter, form))
 }
 
 /// Answers a list as [`list`] does, and gives the objects in it.
 pub(super) fn collected(
     store: &Arc<FleetStore>,
-    options: &Options,
+    options: &ListOptions,
     filter: Filter,
     form: Form,
     last: Revision,
@@ -72,7 +71,7 @@ pub(super) fn collected(
 
 fn snapshot(
     store: &FleetStore,
-    options: &Options,
+    options: &ListOptions,
     token: Option<&ContinueToken>,
     last: Revision,
 ) -> Result<Snapshot, ReadError> {

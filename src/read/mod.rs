@@ -29,12 +29,12 @@ use crate::{
         Ready, Stores, Target,
         names::{Named, resolve},
     },
-    view::Mode,
+    view::{ListOptions, Mode, list_options},
 };
 use kubefold_wire::{
     body::Body,
     media::{self, Media, Wanted},
-    options::{At, Options},
+    options::At,
     resource::{Gvk, Gvr},
     status::Status,
     warning::Warnings,
@@ -81,7 +81,7 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
-        let mut options = Options::parse(asked.query, watch, &target.gvr, |name| naming.is_member(name))?;
+        let mut options = list_options(asked.query, watch, &target.gvr, |name| naming.is_member(name))?;
         // `/api/v1/watch/.../<name>`: the path says what a field selector would.
         if !target.name.is_empty() {
             match options.fields.name() {
@@ -157,7 +157,7 @@ impl Reader {
     pub async fn collection(&self, target: &Target, asked: Asked<'_>) -> Result<Collection, Status> {
         let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
-        let options = Options::parse(asked.query, false, &target.gvr, |name| naming.is_member(name))?;
+        let options = list_options(asked.query, false, &target.gvr, |name| naming.is_member(name))?;
         let ready = self.prepare(target, &options, false, asked).await?;
         let only = options.fields.name().and_then(|name| naming.split(name)).map(|(_, member)| member.as_str());
         let may_hold = |name: &String| only.is_none_or(|only| only == name) && options.labels.may_match(name);
@@ -178,7 +178,7 @@ impl Reader {
     async fn prepare(
         &self,
         target: &Target,
-        options: &Options,
+        options: &ListOptions,
         watch: bool,
         asked: Asked<'_>,
     ) -> Result<Ready, Status> {
@@ -196,7 +196,7 @@ impl Reader {
     }
 
     /// A list or watch of one name selects and names the same object for its whole life.
-    fn filter(&self, target: &Target, options: &Options, ready: &Ready) -> Result<Filter, Status> {
+    fn filter(&self, target: &Target, options: &ListOptions, ready: &Ready) -> Result<Filter, Status> {
         let mut filter = Filter {
             namespace: target.namespace.clone(),
             labels: options.labels.clone(),
@@ -216,7 +216,7 @@ impl Reader {
 
     /// The object that a watch's revision told of, where it was given out for another version of the kind: each version
     /// tells of it at a revision of its own, and to a kube-apiserver they are one.
-    fn known(&self, gvr: &Gvr, options: &Options) -> Option<Arc<Entry>> {
+    fn known(&self, gvr: &Gvr, options: &ListOptions) -> Option<Arc<Entry>> {
         let At::Revision(revision) = options.at else { return None };
         let revision = Revision(revision);
         if options.send_initial_events == Some(true) {

@@ -17,10 +17,11 @@ use crate::{
     read::{answer::json_response, filter::Filter, list::CHUNK_BYTES},
     respond::ReadError,
     store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
+    view::ListOptions,
 };
 use kubefold_wire::{
     body::{Body, BodyError},
-    options::{At, Options},
+    options::At,
     status::Status,
     watch::EventType,
 };
@@ -58,7 +59,7 @@ pub(super) struct Surroundings {
 /// the same revision for ever (client-go `tools/watch/retrywatcher.go`).
 pub(super) fn watch(
     store: &Arc<FleetStore>,
-    options: &Options,
+    options: &ListOptions,
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
@@ -78,7 +79,7 @@ pub(super) fn watch(
         store: Arc::clone(store),
         cursor,
         filter,
-        form: form.clone().unwrap_or(Form::Whole),
+        form: form.clone().unwrap_or_default(),
         initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
         next_bookmark: next_bookmark(options.bookmarks, now, deadline),
@@ -101,7 +102,7 @@ pub(super) fn watch(
 }
 
 /// Where a watch begins: at the objects of now, or in the log.
-fn begin(store: &FleetStore, options: &Options, last: Revision) -> Result<(Option<Snapshot>, Cursor), ReadError> {
+fn begin(store: &FleetStore, options: &ListOptions, last: Revision) -> Result<(Option<Snapshot>, Cursor), ReadError> {
     let initial = options.send_initial_events == Some(true);
     match options.at {
         At::Revision(asked) if asked > last.0 && initial => Err(ReadError::TooLarge { asked, current: last.0 }),
@@ -325,7 +326,7 @@ impl Watcher {
     /// Only the first event of a watch tells what is the same for all.
     fn told_one(&mut self) {
         if !std::mem::replace(&mut self.has_told, true) {
-            self.form = std::mem::replace(&mut self.form, Form::Whole).of_later_events();
+            self.form = std::mem::take(&mut self.form).of_later_events();
         }
     }
 

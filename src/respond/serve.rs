@@ -3,14 +3,21 @@
 use http::StatusCode;
 
 use crate::respond::{ApiError, Blame, Retry};
+use kubefold_serving::headers::Impersonates;
 use kubefold_wire::status::{Reason, Status};
 
 /// Why the gate answers a request itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
     /// Nobody is known to ask. In the words of a kube-apiserver.
     #[error("Unauthorized")]
     Unauthorized,
+    /// The client asks to be somebody else.
+    #[error(
+        "kubefold does not impersonate on a client's behalf yet and refuses the header {}; use a client certificate of the \
+         user, or a member's own kubeconfig", .0.0
+    )]
+    Impersonates(#[from] Impersonates),
     /// Another method than GET and HEAD on a path of health.
     #[error("health is read with GET")]
     HealthMethod,
@@ -22,14 +29,14 @@ pub enum GateError {
 impl ApiError for GateError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Unauthorized | Self::HealthMethod => Blame::Downstream,
+            Self::Unauthorized | Self::Impersonates(_) | Self::HealthMethod => Blame::Downstream,
             Self::Panicked => Blame::Kubefold,
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
-            Self::Unauthorized | Self::HealthMethod => Retry::Never,
+            Self::Unauthorized | Self::Impersonates(_) | Self::HealthMethod => Retry::Never,
             Self::Panicked => Retry::IfRead,
         }
     }
@@ -40,6 +47,7 @@ impl From<GateError> for Status {
         let message = error.to_string();
         match error {
             GateError::Unauthorized => Self::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, message),
+            GateError::Impersonates(_) => Self::forbidden(message),
             GateError::HealthMethod => Self::method_not_allowed(message),
             GateError::Panicked => Self::internal(message),
         }

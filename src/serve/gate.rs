@@ -76,8 +76,8 @@ impl<H: Handler> Gate<H> {
         if let Some(asked) = UpgradeAsked::by(request.headers()) {
             request.extensions_mut().insert(asked);
         }
-        if let Err(status) = headers::clean(request.headers_mut()) {
-            return status.into_response_to(request.headers());
+        if let Err(impersonates) = headers::clean(request.headers_mut()) {
+            return Status::from(GateError::from(impersonates)).into_response_to(request.headers());
         }
         Arc::clone(&self.handler).handle(request).await
     }

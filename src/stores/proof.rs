@@ -23,8 +23,9 @@ use crate::{
     store::{FleetStore, HeldVersion, TooManyGone, key},
     stores::{Running, Stores, marks::Place},
     upstream::{Class, Failure, UpstreamError, collect},
+    view::FleetSelector,
 };
-use kubefold_wire::{body::empty, list::split, selector::LabelSelector};
+use kubefold_wire::{body::empty, list::split};
 
 /// For one member to be proven.
 const PROOF_MAX: Duration = Duration::from_secs(10);
@@ -48,7 +49,7 @@ pub struct Scope {
     /// Empty for all, and for cluster-scoped kinds.
     pub namespace: String,
     /// Those of the read.
-    pub labels: LabelSelector,
+    pub labels: FleetSelector,
     /// A member's own name, of one object.
     pub name: Option<String>,
 }
@@ -240,7 +241,7 @@ impl Proof<'_> {
             }
             if difference.hidden > FETCH_MAX {
                 // A list with these labels would hide them again.
-                self.scope.labels = LabelSelector::default();
+                self.scope.labels = FleetSelector::default();
             }
             self.list(incarnation).await?;
         }

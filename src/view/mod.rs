@@ -1,12 +1,16 @@
-//! Which API a request speaks to: the fleet's, in one of its modes, or one member's.
+//! Which API a request speaks to: the fleet's, in one of its modes, or one member's; and the fleet's label selectors.
 //!
 //! May name: no other room.
 
 mod mode;
+mod selector;
 
 use kubefold_wire::info::{PathError, decode_segment, segments, without_tail};
 
-pub use mode::Mode;
+pub use {
+    mode::Mode,
+    selector::{FleetSelector, ListOptions, list_options},
+};
 
 /// Which API a request speaks to.
 #[derive(Clone, Debug, PartialEq, Eq)]

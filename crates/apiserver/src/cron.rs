@@ -3,7 +3,7 @@
 //! Source: robfig/cron v3 `parser.go`, `spec.go`, `constantdelay.go`, which Kubernetes reads them with.
 
 use jiff::{SignedDuration, Timestamp, Zoned, tz::TimeZone};
-use kubefold_wire::duration;
+use kubefold_wire::{duration, golang::Quoted};
 
 /// Years that are looked through for a time.
 const YEARS_MAX: i16 = 5;
@@ -227,7 +227,7 @@ fn number(text: &str) -> Result<u64, CronError> {
                 PosOverflow | NegOverflow => "value out of range",
                 _ => "invalid syntax",
             };
-            refused(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}"))
+            refused(format!("failed to parse int from {text}: strconv.Atoi: parsing {}: {why}", Quoted(text)))
         }
     }
 }

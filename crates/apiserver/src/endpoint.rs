@@ -43,7 +43,7 @@ const LIMITS: Limits = Limits {
     streams_max: STREAMS_MAX,
     anonymous_streams_max: STREAMS_MAX,
     grace: Duration::ZERO,
-    ..Limits::KUBEFOLD
+    ..Limits::DEFAULT
 };
 /// How long a certificate holds.
 const CERTIFICATE_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);

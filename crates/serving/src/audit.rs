@@ -1,10 +1,10 @@
-//! The `Audit-ID` of the request that a task works for: it goes into log lines and to members, so that their audit logs
-//! and kubefold's own can be joined.
+//! The `Audit-ID` of the request that a task works for: it goes into log lines and to the servers that the request is sent on to, so
+//! that their audit logs and ours can be joined.
 
 use http::{HeaderName, HeaderValue};
 use tracing::Instrument;
 
-/// Carries one request's identity through the logs of kubefold and of every member.
+/// Carries one request's identity through the logs of all servers that work for it.
 ///
 /// Source: kubernetes/apiserver `pkg/endpoints/filters/audit_init.go`.
 pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");

@@ -1,11 +1,11 @@
-//! Who asks: what authentication found out about a request, and what impersonation tells a member.
+//! Who asks: what authentication found out about a request, and what impersonation tells another server.
 
 use std::collections::BTreeMap;
 
 /// An authenticated caller.
 ///
-/// `serve` makes it and puts it into the request's extensions; whoever speaks to a member writes the
-/// impersonation headers from it, so that a member sees the caller and never kubefold's own power.
+/// Authentication puts it into the request's extensions. Who sends the request on to another server writes the impersonation
+/// headers from it, so that the other server sees the caller and not the sender's own rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Caller {
     /// User name; never empty in a caller that `serve` has let in.

@@ -1,11 +1,10 @@
-//! Header hygiene downstream, in the order that keeps a client from speaking with kubefold's voice.
+//! Header hygiene downstream, in the order that keeps a client from speaking with the server's voice.
 //!
 //! Source: k8s-semantics section 7; CVE-2021-31999 and golang/go#50580 for what the wrong order costs.
 
 use http::{HeaderMap, HeaderName, header};
 
 use crate::audit::AUDIT_ID;
-use kubefold_wire::status::Status;
 
 const AUDIT_ID_MAX: usize = 64;
 
@@ -22,15 +21,18 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
+/// The client asks to be somebody else, with this header.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("impersonation with the header {0} is refused")]
+pub struct Impersonates(pub HeaderName);
+
 /// Makes the headers of an authenticated request safe to act on and to send on.
 ///
-/// Errors: 403 where the client asks to be somebody else. That is judged on what it sent, before anything is taken
-/// out: naming `Impersonate-User` in `Connection` hides nothing.
-pub fn clean(headers: &mut HeaderMap) -> Result<(), Status> {
+/// Errors: the client asks to be somebody else. That is judged on what it sent, before anything is taken out: naming
+/// `Impersonate-User` in `Connection` hides nothing.
+pub fn clean(headers: &mut HeaderMap) -> Result<(), Impersonates> {
     if let Some(name) = headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
-        return Err(Status::forbidden(format!(
-            "kubefold does not impersonate on a client's behalf yet and refuses the header {name}; use a client certificate of the user, or a member's own kubeconfig"
-        )));
+        return Err(Impersonates(name.clone()));
     }
     strip_hop_by_hop(headers);
     let asserted: Vec<HeaderName> =
@@ -55,7 +57,7 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// The client's `Audit-ID` or a new one; set on the request, so that members log the same.
+/// The client's `Audit-ID` or a new one; set on the request, so that the servers it is sent on to log the same.
 ///
 /// Source: kubernetes/apiserver `pkg/endpoints/filters/audit_init.go`.
 pub fn audit_id(headers: &mut HeaderMap) -> http::HeaderValue {
@@ -84,7 +86,7 @@ mod tests {
         for extra in [&[][..], &[("connection", "impersonate-user")], &[("connection", "close, Impersonate-User")]] {
             let mut sent = headers(&[("impersonate-user", "admin")]);
             sent.extend(headers(extra));
-            assert_eq!(clean(&mut sent).unwrap_err().code, http::StatusCode::FORBIDDEN);
+            assert_eq!(clean(&mut sent).unwrap_err().0, "impersonate-user");
         }
         for name in ["Impersonate-Group", "impersonate-uid", "Impersonate-Extra-scopes", "Impersonate-Anything"] {
             assert!(clean(&mut headers(&[(name, "x")])).is_err(), "{name}");

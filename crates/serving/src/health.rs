@@ -5,9 +5,12 @@
 
 use http::{HeaderValue, Response, StatusCode, header};
 
-use kubefold_wire::body::{Body, full};
+use kubefold_wire::{
+    body::{Body, full},
+    golang::Quoted,
+};
 
-/// One thing that readiness depends on, such as a member.
+/// One thing that readiness depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// Its name in `?verbose`, `?exclude=` and `/readyz/<name>`.
@@ -48,7 +51,7 @@ impl<'a> HealthPath<'a> {
         matches!(group, "livez" | "readyz" | "healthz").then_some(Self { group, check })
     }
 
-    /// Probes come without a certificate; they see `ok` or not, and no name of a member.
+    /// Probes come without a certificate; they see `ok` or not, and no names.
     pub fn open_to_anonymous(&self, query: Option<&str>) -> bool {
         self.check.is_none() && query.unwrap_or_default().is_empty()
     }
@@ -86,7 +89,10 @@ pub fn answer(path: HealthPath<'_>, query: Option<&str>, checks: &[Check], known
         }
     }
     for name in excluded.iter().filter(|name| !checks.iter().any(|check| check.name == **name)) {
-        shown.push_str(&format!("warn: some health checks cannot be excluded: no matches for {name:?}\n"));
+        shown.push_str(&format!(
+            "warn: some health checks cannot be excluded: no matches for {name}\n",
+            name = Quoted(name)
+        ));
     }
     shown.push_str(&format!("{group} check {}\n", if passed { "passed" } else { "failed" }));
     text(code, shown)

@@ -54,7 +54,7 @@ pub struct Shutdown {
 /// Bounds of what clients may hold. Sources: kube-apiserver's own where it has one.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The maximum of concurrent connections. A few more get 429; kubefold closes all others without an answer.
+    /// The maximum of concurrent connections. A few more get 429; all others are closed without an answer.
     pub connections_max: usize,
     /// How many connections over the limit get a 429.
     pub refusals_max: usize,
@@ -81,8 +81,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of kubefold itself.
-    pub const KUBEFOLD: Self = Self {
+    /// Those of a server that faces many clients.
+    pub const DEFAULT: Self = Self {
         connections_max: 4096,
         refusals_max: 64,
         handshake: Duration::from_secs(10),
@@ -100,7 +100,7 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self::KUBEFOLD
+        Self::DEFAULT
     }
 }
 

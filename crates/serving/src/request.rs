@@ -30,7 +30,7 @@ pub async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status>
     }
     match format? {
         Format::Json => Ok(body),
-        Format::Yaml => yaml_to_json(&body).map_err(Status::bad_request),
+        Format::Yaml => yaml_to_json(&body).map_err(|error| Status::bad_request(error.to_string())),
         Format::Protobuf => {
             protobuf::to_json(&body).map(Bytes::from).map_err(|error| Status::bad_request(error.to_string()))
         }
@@ -44,7 +44,7 @@ pub async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes, Status
     let body = whole(body).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if content_type.starts_with("application/apply-patch+yaml") {
-        return yaml_to_json(&body).map_err(Status::bad_request);
+        return yaml_to_json(&body).map_err(|error| Status::bad_request(error.to_string()));
     }
     Ok(body)
 }
@@ -54,15 +54,25 @@ pub async fn drain(body: Body) {
     let _whatever = whole(body).await;
 }
 
-fn yaml_to_json(body: &[u8]) -> Result<Bytes, String> {
-    let text = std::str::from_utf8(body).map_err(|error| format!("yaml: {error}"))?;
+/// Why YAML is not read.
+#[derive(Debug, thiserror::Error)]
+enum YamlError {
+    #[error("yaml: {0}")]
+    Encoding(#[from] std::str::Utf8Error),
+    #[error("yaml: {0}")]
+    Syntax(#[from] serde_saphyr::Error),
+    #[error("{0}")]
+    Value(#[from] serde_json::Error),
+}
+
+fn yaml_to_json(body: &[u8]) -> Result<Bytes, YamlError> {
+    let text = std::str::from_utf8(body)?;
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: YAML_DEPTH_MAX, max_aliases: YAML_ALIASES_MAX },
         with_snippet: false,
     };
-    let value: serde_json::Value =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| format!("yaml: {error}"))?;
-    serde_json::to_vec(&value).map(Bytes::from).map_err(|error| error.to_string())
+    let value: serde_json::Value = serde_saphyr::from_str_with_options(text, options)?;
+    Ok(serde_json::to_vec(&value)?.into())
 }
 
 /// The whole of a body, up to the limit.
@@ -118,7 +128,7 @@ mod tests {
             ("a: &x {b: 1}\nc: *x\nd:\n  <<: *x\n  e: 2", r#"{"a":{"b":1},"c":{"b":1},"d":{"e":2,"b":1}}"#),
             (r#"{"kind":"ConfigMap"}"#, r#"{"kind":"ConfigMap"}"#),
         ] {
-            assert_eq!(json(yaml).as_deref(), Ok(wanted), "{yaml}");
+            assert_eq!(json(yaml).unwrap(), wanted, "{yaml}");
         }
         assert!(json("a: [").is_err() && json("a: b: c").is_err());
         assert!(json(&"[".repeat(1000)).is_err());

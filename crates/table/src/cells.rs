@@ -12,11 +12,11 @@ use kubefold_wire::golang;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now(pub i64);
 
-/// A row that is being written. Behind its first cell it writes the one that says where the object is.
+/// A row that is being written. Behind its first cell it writes the one of the caller's column.
 pub(super) struct Cells<'o> {
     out: &'o mut Vec<u8>,
     /// `None`: there is no such column.
-    clusters: Option<&'o [&'o str]>,
+    second: Option<&'o str>,
     object: &'o Object<'o>,
     pub(super) now: Now,
     count: usize,
@@ -25,9 +25,9 @@ pub(super) struct Cells<'o> {
 }
 
 impl<'o> Cells<'o> {
-    pub(super) fn new(object: &'o Object<'o>, now: Now, has_clusters: bool, out: &'o mut Vec<u8>) -> Self {
-        let clusters = has_clusters.then(|| object.clusters());
-        Self { out, clusters, object, now, count: 0, conditions: None }
+    pub(super) fn new(object: &'o Object<'o>, now: Now, has_second: bool, out: &'o mut Vec<u8>) -> Self {
+        let second = has_second.then(|| object.second_cell());
+        Self { out, second, object, now, count: 0, conditions: None }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -46,14 +46,9 @@ impl<'o> Cells<'o> {
         }
         write(self.out);
         self.count += 1;
-        if let Some(clusters) = self.clusters.filter(|_| self.count == 1) {
+        if let Some(text) = self.second.filter(|_| self.count == 1) {
             self.out.extend_from_slice(b",\"");
-            for (at, name) in clusters.iter().enumerate() {
-                if at > 0 {
-                    self.out.push(b',');
-                }
-                self.out.extend_from_slice(name.as_bytes());
-            }
+            golang::escape_json(text, self.out);
             self.out.push(b'"');
             self.count += 1;
         }

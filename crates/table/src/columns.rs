@@ -4,9 +4,6 @@ use std::{collections::HashMap, sync::LazyLock};
 
 /// Written by `tests/testbed/table-columns`.
 const TEXT: &str = include_str!("columns.txt");
-/// Where an object is: kubefold's own column.
-pub(super) const COLUMN_CLUSTER: &str = "{\"name\":\"Cluster\",\"type\":\"string\",\"format\":\"\",\"description\":\"The \
-     members of the fleet that hold the object.\",\"priority\":0}";
 
 struct Columns {
     kinds: HashMap<(&'static str, &'static str), Vec<&'static str>>,

@@ -2,7 +2,7 @@
 //!
 //! Source: kubernetes/apiextensions-apiserver `pkg/registry/customresource/tableconvertor/tableconvertor.go`.
 
-use kubefold_wire::golang;
+use kubefold_wire::{golang, jsonpath::JsonPath};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -10,7 +10,6 @@ use crate::{
     cells::Cells,
     columns::{AGE, NAME},
     duration::parse_time,
-    jsonpath::JsonPath,
     object::Object,
 };
 

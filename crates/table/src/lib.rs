@@ -1,6 +1,6 @@
 //! Server-side printing: columns and cells per kind, as a kube-apiserver prints them. Pure: the clock is a value.
 //!
-//! What is special to kubefold is one column: CLUSTER stands second and names the members that hold an object.
+//! A caller may insert one column of its own behind the first: [`Printer::with_second_column`], [`Object::with_second_cell`].
 //!
 //! Source: kubernetes `pkg/printers/internalversion/printers.go`; apiextensions-apiserver
 //! `pkg/registry/customresource/tableconvertor`; apiserver `pkg/registry/rest/table.go`.
@@ -11,7 +11,7 @@ mod cells;
 mod columns;
 mod custom;
 mod duration;
-mod jsonpath;
+mod form;
 mod kinds;
 mod object;
 mod selector;
@@ -22,14 +22,15 @@ mod tests;
 pub use {
     cells::Now,
     custom::{DefinedColumn, Definition},
+    form::{Form, TypeMeta},
     object::Object,
     sheet::Sheet,
 };
 
-use std::{io::Write as _, sync::Arc};
+use std::{borrow::Cow, io::Write as _, sync::Arc};
 
 use cells::Cells;
-use columns::{COLUMN_CLUSTER, CREATED_AT, NAME, built_in};
+use columns::{CREATED_AT, NAME, built_in};
 use custom::Custom;
 use kinds::Print;
 
@@ -60,12 +61,11 @@ impl Include {
 /// How the objects of one kind are printed.
 #[derive(Clone, Debug)]
 pub struct Printer {
-    /// JSON objects, with commas between them.
-    columns: Arc<str>,
+    /// JSON objects.
+    columns: Arc<[Cow<'static, str>]>,
     row: Row,
-    /// Columns, CLUSTER included.
-    count: usize,
-    has_clusters: bool,
+    /// Whether the second column is the caller's.
+    has_second: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ impl Printer {
     pub fn built_in(group: &str, kind: &str) -> Option<Self> {
         let found = built_in(group, kind)?;
         Some(match kinds::of(group, kind) {
-            Some(print) => Self::new(&found, Row::BuiltIn(print)),
+            Some(print) => Self::new(found.into_iter().map(Cow::Borrowed), Row::BuiltIn(print)),
             None => Self::plain(),
         })
     }
@@ -91,29 +91,24 @@ impl Printer {
     /// The printer of a custom resource.
     pub fn custom(definition: &Definition) -> Self {
         let (columns, custom) = Custom::new(definition);
-        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-        Self::new(&columns, Row::Custom(Arc::new(custom)))
+        Self::new(columns.into_iter().map(Cow::Owned), Row::Custom(Arc::new(custom)))
     }
 
     /// The printer of any other kind.
     pub fn plain() -> Self {
-        Self::new(&[NAME.as_str(), CREATED_AT.as_str()], Row::Plain)
+        Self::new([NAME.as_str(), CREATED_AT.as_str()].map(Cow::Borrowed), Row::Plain)
     }
 
-    fn new(columns: &[&str], row: Row) -> Self {
-        let mut all: Vec<&str> = columns.to_vec();
-        all.insert(1.min(all.len()), COLUMN_CLUSTER);
-        Self { columns: all.join(",").into(), row, count: all.len(), has_clusters: true }
+    fn new(columns: impl IntoIterator<Item = Cow<'static, str>>, row: Row) -> Self {
+        Self { columns: columns.into_iter().collect(), row, has_second: false }
     }
 
-    /// The same without the column that says where an object is: that of a single cluster.
+    /// The same with a column behind the first, a JSON object, whose cells are [`Object::with_second_cell`].
     #[must_use]
-    pub fn without_clusters(mut self) -> Self {
-        if std::mem::take(&mut self.has_clusters) {
-            let columns = self.columns.replacen(&format!(",{COLUMN_CLUSTER}"), "", 1);
-            self.columns = columns.into();
-            self.count -= 1;
-        }
+    pub fn with_second_column(mut self, column: &'static str) -> Self {
+        let mut columns = self.columns.to_vec();
+        columns.insert(1.min(columns.len()), Cow::Borrowed(column));
+        (self.columns, self.has_second) = (columns.into(), true);
         self
     }
 
@@ -123,15 +118,15 @@ impl Printer {
     }
 
     /// The columns, as they stand between brackets.
-    pub fn columns(&self) -> &str {
-        &self.columns
+    pub fn columns(&self) -> String {
+        self.columns.join(",")
     }
 
     /// Appends `"cells":[...]`, and the row's conditions if it has any.
     pub fn write_cells(&self, object: &Object<'_>, now: Now, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\"cells\":[");
         let start = out.len();
-        let mut cells = Cells::new(object, now, self.has_clusters, out);
+        let mut cells = Cells::new(object, now, self.has_second, out);
         let printed = match &self.row {
             Row::BuiltIn(print) => print(object, &mut cells),
             Row::Custom(custom) => {
@@ -146,11 +141,11 @@ impl Printer {
             }
         };
         // Of addresses a kube-apiserver has one cell more than columns.
-        if printed.is_err() || cells.count() < self.count {
+        if printed.is_err() || cells.count() < self.columns.len() {
             // An object that is not what its kind says: a row has as many cells as there are columns all the same.
             cells.restart(start);
             cells.text(&object.name());
-            while cells.count() < self.count {
+            while cells.count() < self.columns.len() {
                 cells.null();
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Range};
 
-use kubefold_wire::scan::Scanner;
+use kubefold_wire::scan::{Scanner, value_of};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor, value::BorrowedStrDeserializer},
@@ -15,56 +15,25 @@ pub struct Object<'a> {
     metadata: Range<usize>,
     name: Option<&'a str>,
     deleting: Option<bool>,
-    clusters: Clusters<'a>,
-}
-
-/// The members that hold an object: mostly one.
-#[derive(Default)]
-enum Clusters<'a> {
-    #[default]
-    None,
-    One(&'a str),
-    Several(Vec<&'a str>),
-}
-
-impl<'a> FromIterator<&'a str> for Clusters<'a> {
-    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
-        let mut names = names.into_iter();
-        match (names.next(), names.next()) {
-            (None, _) => Self::None,
-            (Some(one), None) => Self::One(one),
-            (Some(one), Some(two)) => Self::Several([one, two].into_iter().chain(names).collect()),
-        }
-    }
+    second_cell: &'a str,
 }
 
 impl<'a> Object<'a> {
     /// An object of which nothing is known but its text.
     pub fn new(json: &'a str) -> Self {
-        let metadata = member(json, 0, "metadata").unwrap_or_default();
-        Self { json, metadata, name: None, deleting: None, clusters: Clusters::None }
+        let metadata = value_of(json, 0, "metadata").unwrap_or_default();
+        Self { json, metadata, name: None, deleting: None, second_cell: "" }
     }
 
     /// An object whose metadata is known to lie there, with its name, and whether it is being deleted.
     pub fn known(json: &'a str, metadata: Range<usize>, name: &'a str, deleting: bool) -> Self {
-        Self { json, metadata, name: Some(name), deleting: Some(deleting), clusters: Clusters::None }
+        Self { json, metadata, name: Some(name), deleting: Some(deleting), second_cell: "" }
     }
 
-    /// With the members that hold it.
+    /// The same with what stands in the column of [`Printer::with_second_column`](crate::Printer::with_second_column).
     #[must_use]
-    pub fn in_clusters(mut self, clusters: impl IntoIterator<Item = &'a str>) -> Self {
-        self.clusters = clusters.into_iter().collect();
-        self
-    }
-
-    /// With the members that its annotations name.
-    #[must_use]
-    pub fn in_annotated_clusters(mut self) -> Self {
-        let annotations = self.in_metadata("annotations").unwrap_or_default();
-        let text = |key| annotations.get(member(annotations, 0, key)?);
-        let value = text("kubefold.io/clusters").or_else(|| text("kubefold.io/cluster")).unwrap_or_default();
-        self.clusters = value.trim_matches('"').split(',').filter(|name| !name.is_empty()).collect();
-        self
+    pub fn with_second_cell(self, text: &'a str) -> Self {
+        Self { second_cell: text, ..self }
     }
 
     /// `{...}` of its metadata; empty if it has none.
@@ -77,12 +46,8 @@ impl<'a> Object<'a> {
         self.json
     }
 
-    pub(super) fn clusters(&self) -> &[&'a str] {
-        match &self.clusters {
-            Clusters::None => &[],
-            Clusters::One(name) => std::slice::from_ref(name),
-            Clusters::Several(names) => names,
-        }
+    pub(super) fn second_cell(&self) -> &'a str {
+        self.second_cell
     }
 
     pub(super) fn name(&self) -> Cow<'a, str> {
@@ -102,9 +67,9 @@ impl<'a> Object<'a> {
         self.deleting.unwrap_or_else(|| self.in_metadata("deletionTimestamp").is_some_and(|value| value != "null"))
     }
 
-    /// A value of the metadata.
+    /// The JSON of a value of the metadata.
     fn in_metadata(&self, key: &str) -> Option<&'a str> {
-        self.json.get(member(self.json, self.metadata.start, key)?)
+        self.json.get(value_of(self.json, self.metadata.start, key)?)
     }
 
     /// Reads what cells need of the metadata.
@@ -124,31 +89,6 @@ impl<'a> Object<'a> {
             begun: false,
         })
     }
-}
-
-/// Where the value of a key lies in the object that begins at `start`.
-pub(super) fn member(json: &str, start: usize, key: &str) -> Option<Range<usize>> {
-    let mut scanner = Scanner::new(json);
-    scanner.back_to(start);
-    if !scanner.eat(b'{') || scanner.eat(b'}') {
-        return None;
-    }
-    loop {
-        let found = is_key(scanner.key().ok()?, key);
-        let value = scanner.value().ok()?;
-        if found {
-            return Some(value);
-        }
-        if !scanner.goes_on(b'}').ok()? {
-            return None;
-        }
-    }
-}
-
-/// Says whether a key with its quotes is this one.
-fn is_key(raw: &str, key: &str) -> bool {
-    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
-    inner == key || (inner.contains('\\') && serde_json::from_str::<String>(raw).is_ok_and(|name| name == key))
 }
 
 /// The top level of an object without its metadata.

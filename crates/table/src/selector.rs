@@ -5,6 +5,7 @@
 use serde::Deserialize;
 
 use crate::object::{List, Map, Text};
+use kubefold_wire::matching::{Printed, selector_text};
 
 /// `metav1.LabelSelector`
 #[derive(Clone, Default, Deserialize)]
@@ -41,11 +42,8 @@ fn none_if_empty(text: String) -> String {
 impl Selector<'_> {
     /// As a label selector of a query.
     pub(super) fn text(&self) -> String {
-        let mut terms: Vec<(&str, String)> =
-            self.match_labels.0.iter().map(|(key, value)| (key.as_str(), format!("{}={}", key.0, value.0))).collect();
-        terms.extend(self.match_expressions.iter().map(|term| (term.key.as_str(), term.text())));
-        terms.sort_by_key(|(key, _)| *key);
-        terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
+        let labels = self.match_labels.0.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        selector_text(labels, self.match_expressions.iter().map(Requirement::printed))
     }
 
     /// As Go's generated `String` writes the struct.
@@ -62,17 +60,9 @@ impl Selector<'_> {
 }
 
 impl Requirement<'_> {
-    fn text(&self) -> String {
-        let key = &self.key.0;
-        let mut values: Vec<&str> = self.values.iter().map(Text::as_str).collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        match self.operator.as_str() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_string(),
-        }
+    fn printed(&self) -> Printed<'_> {
+        let values = self.values.iter().map(Text::as_str).collect();
+        Printed { key: self.key.as_str(), operator: self.operator.as_str(), values }
     }
 
     fn go_text(&self) -> String {

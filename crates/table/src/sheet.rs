@@ -61,7 +61,7 @@ impl Sheet {
 
     /// `"columnDefinitions":[...],"rows":`
     pub fn begin_rows(&self, out: &mut Vec<u8>) {
-        let columns = if self.has_columns { self.printer.columns() } else { "" };
+        let columns = if self.has_columns { self.printer.columns() } else { String::new() };
         let [open, close] = if self.has_columns { ["[", "]"] } else { ["null", ""] };
         let _infallible = write!(out, "\"columnDefinitions\":{open}{columns}{close},\"rows\":");
     }

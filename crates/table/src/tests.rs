@@ -4,10 +4,12 @@ use super::*;
 
 const NOW: Now = Now(1_700_000_000_000_000);
 
-fn row(printer: &Printer, object: &Value, clusters: &[&str]) -> Value {
+const ZONE: &str = r#"{"name":"Zone","type":"string","format":"","description":"","priority":0}"#;
+
+fn row(printer: &Printer, object: &Value, zone: &str) -> Value {
     let text = object.to_string();
     let mut out = b"{".to_vec();
-    printer.write_cells(&Object::new(&text).in_clusters(clusters.iter().copied()), NOW, &mut out);
+    printer.write_cells(&Object::new(&text).with_second_cell(zone), NOW, &mut out);
     out.push(b'}');
     serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out)))
 }
@@ -21,15 +23,15 @@ fn pod(status: Value) -> Value {
 }
 
 #[test]
-fn the_cluster_stands_second_in_columns_and_cells() {
-    let printer = Printer::built_in("", "Pod").unwrap();
+fn a_column_of_the_caller_stands_second_in_columns_and_cells() {
+    let printer = Printer::built_in("", "Pod").unwrap().with_second_column(ZONE);
     let columns: Value = serde_json::from_str(&format!("[{}]", printer.columns())).unwrap();
     let names: Vec<&str> = columns.as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap()).collect();
-    assert_eq!(names[..4], ["Name", "Cluster", "Ready", "Status"]);
+    assert_eq!(names[..4], ["Name", "Zone", "Ready", "Status"]);
     let status = json!({"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [{"name": "a", "ready": true, "restartCount": 2,
         "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1, "finishedAt": "2023-11-14T22:08:20Z"}}}]});
     assert_eq!(
-        row(&printer, &pod(status), &["east"]),
+        row(&printer, &pod(status), "east"),
         json!({"cells": ["web", "east", "1/1", "Running", "2 (5m ago)", "13m", "10.0.0.1", "node-0@east", "<none>", "<none>"]})
     );
 }
@@ -37,9 +39,9 @@ fn the_cluster_stands_second_in_columns_and_cells() {
 #[test]
 fn a_pod_that_is_over_says_so_beside_its_cells() {
     let printer = Printer::built_in("", "Pod").unwrap();
-    let done = row(&printer, &pod(json!({"phase": "Succeeded"})), &["east", "west"]);
+    let done = row(&printer, &pod(json!({"phase": "Succeeded"})), "");
     assert_eq!(done["conditions"][0]["reason"], "Succeeded");
-    assert_eq!(done["cells"][1], "east,west");
+    assert_eq!(done["cells"][1], "0/1");
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn a_row_is_as_long_as_the_columns_whatever_the_object_is() {
             json!({"metadata": {"name": "x"}, "spec": null, "status": null, "data": null}),
             json!({"metadata": [], "spec": {"containers": {}, "ports": [[]], "rules": "x"}}),
         ] {
-            let row = row(&printer, &object, &["east"]);
+            let row = row(&printer, &object, "east");
             let cells = row["cells"].as_array().unwrap().len();
             let is_as_long = cells == columns.len() || (key.ends_with("/IPAddress") && cells == columns.len() + 1);
             assert!(is_as_long, "{key}: {object}: {row}");
@@ -69,7 +71,7 @@ fn every_printer() -> Vec<(String, Printer)> {
     let mut printers: Vec<(String, Printer)> = known
         .map(|key| {
             let (group, kind) = key.split_once('/').unwrap();
-            (key.to_owned(), Printer::built_in(group, kind).unwrap())
+            (key.to_owned(), Printer::built_in(group, kind).unwrap().with_second_column(ZONE))
         })
         .collect();
     assert!(printers.len() > 60);
@@ -79,9 +81,9 @@ fn every_printer() -> Vec<(String, Printer)> {
         json_path: ".a[0]".into(),
         ..DefinedColumn::default()
     };
-    printers.push(("custom".to_owned(), Printer::custom(&Definition(vec![column]))));
-    printers.push(("aged".to_owned(), Printer::custom(&Definition::default())));
-    printers.push(("plain".to_owned(), Printer::plain()));
+    printers.push(("custom".to_owned(), Printer::custom(&Definition(vec![column])).with_second_column(ZONE)));
+    printers.push(("aged".to_owned(), Printer::custom(&Definition::default()).with_second_column(ZONE)));
+    printers.push(("plain".to_owned(), Printer::plain().with_second_column(ZONE)));
     printers
 }
 
@@ -96,7 +98,7 @@ fn every_kind_with_columns_has_a_function_that_fills_them() {
         // Filled by it: an empty object needs no cells that stand in for missing ones.
         let printer = Printer::built_in(group, kind).unwrap();
         let named = json!({"metadata": {"name": "x"}});
-        let row = row(&printer, &named, &["east"]);
+        let row = row(&printer, &named, "east");
         assert!(!row["cells"].as_array().unwrap().contains(&Value::Null), "{line}: {row}");
     }
 }
@@ -112,5 +114,5 @@ fn an_autoscaler_of_version_1_prints_as_one_of_version_2() {
             "autoscaling.alpha.kubernetes.io/current-metrics": current}},
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5, "targetCPUUtilizationPercentage": 70},
     });
-    assert_eq!(row(&printer, &object, &[])["cells"][3], "2/3, cpu: <unknown>/70%");
+    assert_eq!(row(&printer, &object, "")["cells"][2], "2/3, cpu: <unknown>/70%");
 }

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 /// Why a response body ended early. It reaches the client as a reset stream, never as a clean end.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A response body: a few bytes, a list in chunks, a watch, or a member's own stream.
+/// A response body: a few bytes, a list in chunks, a watch, or a stream that is passed through.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
 
 /// Makes a body of bytes that are all here already.

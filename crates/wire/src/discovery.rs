@@ -2,7 +2,7 @@
 //!
 //! Source: KEP-3352; field order as in kubernetes/api `apidiscovery/v2/types.go` and kubernetes/apimachinery
 //! `pkg/apis/meta/v1/types.go`. `storageVersionHash` is left out: it tells clients when the stored form of a kind
-//! changes, which the members of one fleet do at different times.
+//! changes, which the servers behind a merged document do at different times.
 
 use std::{borrow::Cow, fmt::Write as _};
 

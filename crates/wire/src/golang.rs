@@ -2,7 +2,7 @@
 //!
 //! `golang/vectors.txt` is what Go printed; `tests/testbed/golang` writes it.
 //!
-//! - [`quoted`]: a text as `%q` prints it
+//! - [`Quoted`], [`quoted`]: a text as `%q` prints it
 //! - [`plain`], [`syntax`], [`type_name`]: a value as `%v`, `%#v` and `%T` print it
 //! - [`json`], [`escape_json`], [`json_float`]: as `encoding/json` writes it
 //!
@@ -11,37 +11,48 @@
 #[cfg(test)]
 mod tests;
 
-use std::io::Write as _;
+use std::{
+    fmt::{self, Write as _},
+    io::Write as _,
+};
 
 use serde_json::{Map, Number, Value};
 
-/// A text as `strconv.Quote` and `%q` print it.
+/// A text that is displayed as `strconv.Quote` and `%q` print it.
 ///
 /// Rust's table of characters is newer than Go's: those that Go's Unicode does not have yet are printed as they are.
-pub fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            other if is_printable(other) => out.push(other),
-            other => match u32::from(other) {
-                code @ (0..0x20 | 0x7f) => out.push_str(&format!("\\x{code:02x}")),
-                code @ ..0x10000 => out.push_str(&format!("\\u{code:04x}")),
-                code => out.push_str(&format!("\\U{code:08x}")),
-            },
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<T>(pub T);
+
+impl<T: AsRef<str>> fmt::Display for Quoted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for character in self.0.as_ref().chars() {
+            match character {
+                '"' => f.write_str("\\\""),
+                '\\' => f.write_str("\\\\"),
+                '\u{7}' => f.write_str("\\a"),
+                '\u{8}' => f.write_str("\\b"),
+                '\u{c}' => f.write_str("\\f"),
+                '\n' => f.write_str("\\n"),
+                '\r' => f.write_str("\\r"),
+                '\t' => f.write_str("\\t"),
+                '\u{b}' => f.write_str("\\v"),
+                other if is_printable(other) => f.write_char(other),
+                other => match u32::from(other) {
+                    code @ (0..0x20 | 0x7f) => write!(f, "\\x{code:02x}"),
+                    code @ ..0x10000 => write!(f, "\\u{code:04x}"),
+                    code => write!(f, "\\U{code:08x}"),
+                },
+            }?;
         }
+        f.write_char('"')
     }
-    out.push('"');
-    out
+}
+
+/// A text as [`Quoted`] displays it.
+pub fn quoted(text: &str) -> String {
+    Quoted(text).to_string()
 }
 
 /// `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols, and the space of ASCII.

@@ -1,6 +1,6 @@
 //! What a request is about: verb, resource and name as Kubernetes reads them.
 //!
-//! Source: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go`. A member must read the same path alike, so
+//! Source: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go`. Who forwards a request must read its path as the server does, so
 //! every rule here is one of that file, and its oddities are kept.
 
 use http::Method;
@@ -57,7 +57,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// Reads a request of the fleet view.
+    /// Reads a request.
     ///
     /// Errors: a path that is no path.
     pub fn of(method: &Method, path: &str, query: Option<&str>) -> Result<Self, PathError> {

@@ -11,6 +11,7 @@ pub mod form;
 pub mod golang;
 pub mod info;
 pub mod invalid;
+pub mod jsonpath;
 pub mod list;
 pub mod locate;
 pub mod matching;

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ListMeta {
-    /// The member's revision that the list stands for.
+    /// The server's revision that the list stands for.
     pub resource_version: String,
     /// More pages follow where this is not empty.
     #[serde(rename = "continue")]

@@ -1,4 +1,4 @@
-//! Finds the few values of a JSON document that kubefold reads or replaces, in one pass.
+//! Finds a few values of a JSON document in one pass.
 //!
 //! A document is never turned into a tree: every other value is skipped. Key order is never assumed (custom resources
 //! print their keys sorted, built-in kinds in declaration order), and escaped keys are unescaped before they are compared.

@@ -10,7 +10,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::names::{label_value, qualified_name};
+use crate::{
+    names::{label_value, qualified_name},
+    selector::Operator,
+};
 
 /// The one field of nodes that their selectors may name.
 const NODE_NAME: &str = "metadata.name";
@@ -50,20 +53,8 @@ impl Expression {
     }
 
     /// Says whether a label of this value, or none, meets a valid requirement.
-    ///
-    /// Source: `Requirement.Matches`.
     fn is_met(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|known| known == value);
-        let numbers = || Some((value?.parse::<i64>().ok()?, self.values.first()?.parse::<i64>().ok()?));
-        match self.operator.as_str() {
-            "In" => value.is_some_and(listed),
-            "NotIn" => !value.is_some_and(listed),
-            "Exists" => value.is_some(),
-            "DoesNotExist" => value.is_none(),
-            "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
-            "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
-            _ => false,
-        }
+        Operator::named(&self.operator).is_some_and(|operator| operator.is_met(value, &self.values))
     }
 
     /// Says whether a node's name meets a requirement of fields.
@@ -110,6 +101,44 @@ impl ObjectSelector {
             && self.match_expressions.iter().all(|one| {
                 !matches!(one.operator.as_str(), "Gt" | "Lt") && one.is_valid() && one.is_met(label(&one.key))
             })
+    }
+}
+
+/// One of `matchExpressions`, to be printed.
+#[derive(Clone, Debug)]
+pub struct Printed<'a> {
+    /// A label.
+    pub key: &'a str,
+    /// As [`Expression::operator`].
+    pub operator: &'a str,
+    /// What the operator compares with.
+    pub values: Vec<&'a str>,
+}
+
+/// A `metav1.LabelSelector` as the label selector of a query; one without requirements is empty.
+///
+/// Source: `LabelSelectorAsSelector`; apimachinery `pkg/labels/selector.go`, `ByKey`, `Requirement.String`.
+pub fn selector_text<'a>(
+    labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+    expressions: impl IntoIterator<Item = Printed<'a>>,
+) -> String {
+    let mut terms: Vec<(&str, String)> =
+        labels.into_iter().map(|(key, value)| (key, format!("{key}={value}"))).collect();
+    terms.extend(expressions.into_iter().map(|expression| (expression.key, expression.text())));
+    terms.sort_by_key(|(key, _)| *key);
+    terms.into_iter().map(|(_, term)| term).collect::<Vec<_>>().join(",")
+}
+
+impl Printed<'_> {
+    fn text(mut self) -> String {
+        self.values.sort_unstable();
+        let (key, values) = (self.key, self.values.join(","));
+        match self.operator {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        }
     }
 }
 
@@ -363,6 +392,17 @@ mod tests {
                 "{toleration:?} {taint:?}"
             );
         }
+    }
+
+    /// Where copies differed: terms stand by their keys, so that `a-b=1` and `!a` do not stand before `a`.
+    #[test]
+    fn a_selector_is_printed_by_its_keys() {
+        let printed = |key, operator, values: &[&'static str]| Printed { key, operator, values: values.to_vec() };
+        let expressions =
+            [printed("z", "DoesNotExist", &[]), printed("b", "In", &["y", "x"]), printed("c", "Exists", &[])];
+        assert_eq!(selector_text([("a-b", "1"), ("a", "2")], expressions), "a=2,a-b=1,b in (x,y),c,!z");
+        assert_eq!(selector_text([], [printed("b", "NotIn", &["x"])]), "b notin (x)");
+        assert_eq!(selector_text([], []), "");
     }
 
     /// Source: apimachinery `pkg/apis/meta/v1/helpers_test.go`, `TestLabelSelectorAsSelector`.

@@ -5,6 +5,7 @@
 use http::StatusCode;
 
 use crate::{
+    golang::Quoted,
     resource::Gvr,
     selector::{FieldSelector, LabelSelector, SelectorError},
     status::{Cause, Reason, Status},
@@ -33,9 +34,9 @@ pub enum Match {
     Exact,
 }
 
-/// Parsed and validated options.
+/// Parsed and validated options; `L` is how labels are selected.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct Options<L = LabelSelector> {
     /// Where in time.
     pub at: At,
     /// How that is meant.
@@ -45,7 +46,7 @@ pub struct Options {
     /// Where a paged list goes on.
     pub token: Option<ContinueToken>,
     /// By labels.
-    pub labels: LabelSelector,
+    pub labels: L,
     /// By fields.
     pub fields: FieldSelector,
     /// Below zero: over at once.
@@ -73,11 +74,25 @@ impl Options {
     ///
     /// Errors: of several mistakes the one that a kube-apiserver tells: it reads numbers, then selectors' grammar, then
     /// looks at what goes together, then at the fields, then at tokens and revisions.
-    pub fn parse(query: &str, watch: bool, gvr: &Gvr, is_member: impl Fn(&str) -> bool) -> Result<Self, Status> {
+    pub fn parse(query: &str, watch: bool, gvr: &Gvr) -> Result<Self, Status> {
+        Self::parse_with(query, watch, gvr, LabelSelector::parse)
+    }
+}
+
+impl<L> Options<L> {
+    /// The same, where `labels` reads the label selector.
+    ///
+    /// Errors: as [`Options::parse`].
+    pub fn parse_with(
+        query: &str,
+        watch: bool,
+        gvr: &Gvr,
+        labels: impl FnOnce(&str) -> Result<L, SelectorError>,
+    ) -> Result<Self, Status> {
         let text = |name: &str| query_value(query, name).unwrap_or_default();
         let timeout_seconds = number(query, "timeoutSeconds")?;
         let limit = number(query, "limit")?;
-        let labels = LabelSelector::parse(&text("labelSelector"), is_member).map_err(|error| selector(&error))?;
+        let labels = labels(&text("labelSelector")).map_err(|error| selector(&error))?;
         let fields = FieldSelector::parse(&text("fieldSelector"), &gvr.group, &gvr.resource);
         let fields = match fields {
             Err(SelectorError::Field(_)) | Ok(_) => fields,
@@ -185,7 +200,7 @@ fn forbidden(field: &str, what: &str) -> Cause {
 }
 
 fn unsupported(value: &str, supported: &str) -> Cause {
-    let message = format!("Unsupported value: {value:?}: supported values: {supported}");
+    let message = format!("Unsupported value: {value}: supported values: {supported}", value = Quoted(value));
     Cause { reason: "FieldValueNotSupported".into(), message, field: MATCH.into() }
 }
 
@@ -217,7 +232,8 @@ pub fn at(text: &str) -> Result<At, Status> {
         Ok(0) => Ok(At::Any),
         Ok(number) => Ok(At::Revision(number)),
         Err(what) => Err(Status::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {what}"
+            "invalid resource version: resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {what}",
+            text = Quoted(text)
         ))),
     }
 }
@@ -235,7 +251,7 @@ fn number(query: &str, name: &str) -> Result<Option<i64>, Status> {
     text.parse().map(Some).map_err(|_| {
         let digits = text.strip_prefix(['-', '+']).unwrap_or(&text);
         let what = if parse_unsigned(digits) == Err(SYNTAX) { SYNTAX } else { RANGE };
-        Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: {what}"))
+        Status::bad_request(format!("strconv.ParseInt: parsing {text}: {what}", text = Quoted(text)))
     })
 }
 
@@ -266,8 +282,7 @@ mod tests {
     use super::*;
 
     fn parse(query: &str, watch: bool) -> Result<Options, u16> {
-        Options::parse(query, watch, &Gvr::new("", "v1", "pods"), |name| name == "east")
-            .map_err(|status| status.code.as_u16())
+        Options::parse(query, watch, &Gvr::new("", "v1", "pods")).map_err(|status| status.code.as_u16())
     }
 
     #[test]

@@ -82,6 +82,31 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// Where the value of a key lies in the object that begins at `start`; of several the first. `None` where there is none.
+pub fn value_of(json: &str, start: usize, key: &str) -> Option<Range<usize>> {
+    let mut scanner = Scanner::new(json);
+    scanner.back_to(start);
+    if !scanner.eat(b'{') || scanner.eat(b'}') {
+        return None;
+    }
+    loop {
+        let found = is_key(scanner.key().ok()?, key);
+        let value = scanner.value().ok()?;
+        if found {
+            return Some(value);
+        }
+        if !scanner.goes_on(b'}').ok()? {
+            return None;
+        }
+    }
+}
+
+/// Says whether a key with its quotes is this one.
+fn is_key(raw: &str, key: &str) -> bool {
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    inner == key || (inner.contains('\\') && serde_json::from_str::<String>(raw).is_ok_and(|name| name == key))
+}
+
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::{
     accept::wants_aggregated,
     body::{Body, full},
+    golang::Quoted,
 };
 
 /// The machine-readable `reason` of a failure, in Kubernetes' own words.
@@ -105,7 +106,7 @@ pub struct Status {
     pub code: StatusCode,
     /// Machine-readable reason.
     pub reason: Reason,
-    /// For people: what failed, at which member, the likely cause, what to do.
+    /// For people: what failed, where, the likely cause, what to do.
     pub message: String,
     /// What it is about.
     pub details: Details,
@@ -152,7 +153,7 @@ impl Status {
     /// 404 for an object, in Kubernetes' words: `pods "x" not found`.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
         let qualified = qualified(group, resource);
-        Self::new(StatusCode::NOT_FOUND, Reason::NotFound, format!("{qualified} {name:?} not found"))
+        Self::new(StatusCode::NOT_FOUND, Reason::NotFound, format!("{qualified} {name} not found", name = Quoted(name)))
             .about(group, resource, name)
     }
 
@@ -194,7 +195,7 @@ impl Status {
             }
         }
         let told = if let [only] = each.as_slice() { only.clone() } else { format!("[{}]", each.join(", ")) };
-        let message = format!("{} {name:?} is invalid: {told}", qualified(group, kind));
+        let message = format!("{} {name} is invalid: {told}", qualified(group, kind), name = Quoted(name));
         let mut status = Self::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::Invalid, message).about(group, kind, name);
         status.details.causes = causes;
         status

@@ -8,6 +8,35 @@ use serde_json::{Map, Number, Value};
 /// Lists and objects inside each other. Go allows 10,000; ours live on a stack.
 const DEPTH_MAX: usize = 500;
 
+/// What is wrong with a text, in the words of Go's scanner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    /// The text ends inside a value.
+    #[error("unexpected end of JSON input")]
+    Ended,
+    /// More lists and objects inside each other than are read.
+    #[error("exceeded max depth")]
+    TooDeep,
+    /// Another byte belongs in this place.
+    #[error("invalid character {} {place}", quoted(*.found))]
+    Unexpected {
+        /// The byte.
+        found: u8,
+        /// Where it stands.
+        place: &'static str,
+    },
+    /// A word that begins as `true`, `false` or `null` and is none.
+    #[error("invalid character {} in literal {word} (expecting {})", quoted(*.found), quoted(*.wanted))]
+    Literal {
+        /// The first wrong byte.
+        found: u8,
+        /// The word as which it begins.
+        word: &'static str,
+        /// What belongs there.
+        wanted: u8,
+    },
+}
+
 /// A value as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Text<'a> {
@@ -29,7 +58,7 @@ impl<'a> Text<'a> {
     /// Reads one value.
     ///
     /// Errors: what Go says of it.
-    pub fn read(text: &'a str) -> Result<Self, String> {
+    pub fn read(text: &'a str) -> Result<Self, TextError> {
         let mut reader = Reader { text, at: 0 };
         let value = reader.value(0)?;
         match reader.next_visible() {
@@ -93,11 +122,11 @@ impl<'a> Reader<'a> {
         self.peek()
     }
 
-    fn value(&mut self, depth: usize) -> Result<Text<'a>, String> {
+    fn value(&mut self, depth: usize) -> Result<Text<'a>, TextError> {
         if depth > DEPTH_MAX {
-            return Err("exceeded max depth".to_owned());
+            return Err(TextError::TooDeep);
         }
-        match self.next_visible().ok_or_else(ended)? {
+        match self.next_visible().ok_or(TextError::Ended)? {
             b'{' => self.object(depth),
             b'[' => self.list(depth),
             b'"' => Ok(Text::String(self.string()?)),
@@ -109,7 +138,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Text<'a>, String> {
+    fn object(&mut self, depth: usize) -> Result<Text<'a>, TextError> {
         self.at += 1;
         let mut entries = Vec::new();
         if self.next_visible() == Some(b'}') {
@@ -117,17 +146,17 @@ impl<'a> Reader<'a> {
             return Ok(Text::Object(entries));
         }
         loop {
-            match self.next_visible().ok_or_else(ended)? {
+            match self.next_visible().ok_or(TextError::Ended)? {
                 b'"' => {}
                 other => return Err(unexpected(other, "looking for beginning of object key string")),
             }
             let key = self.string()?;
-            match self.next_visible().ok_or_else(ended)? {
+            match self.next_visible().ok_or(TextError::Ended)? {
                 b':' => self.at += 1,
                 other => return Err(unexpected(other, "after object key")),
             }
             entries.push((key, self.value(depth + 1)?));
-            match self.next_visible().ok_or_else(ended)? {
+            match self.next_visible().ok_or(TextError::Ended)? {
                 b',' => self.at += 1,
                 b'}' => break,
                 other => return Err(unexpected(other, "after object key:value pair")),
@@ -137,7 +166,7 @@ impl<'a> Reader<'a> {
         Ok(Text::Object(entries))
     }
 
-    fn list(&mut self, depth: usize) -> Result<Text<'a>, String> {
+    fn list(&mut self, depth: usize) -> Result<Text<'a>, TextError> {
         self.at += 1;
         let mut items = Vec::new();
         if self.next_visible() == Some(b']') {
@@ -146,7 +175,7 @@ impl<'a> Reader<'a> {
         }
         loop {
             items.push(self.value(depth + 1)?);
-            match self.next_visible().ok_or_else(ended)? {
+            match self.next_visible().ok_or(TextError::Ended)? {
                 b',' => self.at += 1,
                 b']' => break,
                 other => return Err(unexpected(other, "after array element")),
@@ -156,18 +185,18 @@ impl<'a> Reader<'a> {
         Ok(Text::List(items))
     }
 
-    fn literal(&mut self, word: &str, value: Text<'a>) -> Result<Text<'a>, String> {
+    fn literal(&mut self, word: &'static str, value: Text<'a>) -> Result<Text<'a>, TextError> {
         for wanted in word.bytes() {
-            let found = self.peek().ok_or_else(ended)?;
+            let found = self.peek().ok_or(TextError::Ended)?;
             if found != wanted {
-                return Err(unexpected(found, &format!("in literal {word} (expecting {})", quoted(wanted))));
+                return Err(TextError::Literal { found, word, wanted });
             }
             self.at += 1;
         }
         Ok(value)
     }
 
-    fn number(&mut self) -> Result<Text<'a>, String> {
+    fn number(&mut self) -> Result<Text<'a>, TextError> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -191,8 +220,8 @@ impl<'a> Reader<'a> {
         Ok(Text::Number(self.text.get(start..self.at).unwrap_or_default()))
     }
 
-    fn digits(&mut self, place: &str) -> Result<(), String> {
-        match self.peek().ok_or_else(ended)? {
+    fn digits(&mut self, place: &'static str) -> Result<(), TextError> {
+        match self.peek().ok_or(TextError::Ended)? {
             b'0'..=b'9' => {}
             other => return Err(unexpected(other, place)),
         }
@@ -202,7 +231,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn string(&mut self) -> Result<String, String> {
+    fn string(&mut self) -> Result<String, TextError> {
         self.at += 1;
         let mut out = String::new();
         loop {
@@ -211,7 +240,7 @@ impl<'a> Reader<'a> {
                 self.at += 1;
             }
             out.push_str(self.text.get(start..self.at).unwrap_or_default());
-            match self.peek().ok_or_else(ended)? {
+            match self.peek().ok_or(TextError::Ended)? {
                 b'"' => break,
                 b'\\' => self.escape(&mut out)?,
                 other => return Err(unexpected(other, "in string literal")),
@@ -221,9 +250,9 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    fn escape(&mut self, out: &mut String) -> Result<(), String> {
+    fn escape(&mut self, out: &mut String) -> Result<(), TextError> {
         self.at += 1;
-        let escape = self.peek().ok_or_else(ended)?;
+        let escape = self.peek().ok_or(TextError::Ended)?;
         self.at += 1;
         out.push(match escape {
             b'"' => '"',
@@ -244,7 +273,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One character of one or two units; half a pair alone is the replacement character, as in Go.
-    fn character(&mut self, first: u32, out: &mut String) -> Result<(), String> {
+    fn character(&mut self, first: u32, out: &mut String) -> Result<(), TextError> {
         if (0xd800..0xdc00).contains(&first) && self.text.get(self.at..).is_some_and(|rest| rest.starts_with("\\u")) {
             let before = self.at;
             self.at += 2;
@@ -260,10 +289,10 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn unit(&mut self) -> Result<u32, String> {
+    fn unit(&mut self) -> Result<u32, TextError> {
         let mut unit = 0;
         for _ in 0..4 {
-            let byte = self.peek().ok_or_else(ended)?;
+            let byte = self.peek().ok_or(TextError::Ended)?;
             let digit = char::from(byte).to_digit(16);
             unit = unit * 16 + digit.ok_or_else(|| unexpected(byte, "in \\u hexadecimal character escape"))?;
             self.at += 1;
@@ -272,12 +301,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn ended() -> String {
-    "unexpected end of JSON input".to_owned()
-}
-
-fn unexpected(byte: u8, place: &str) -> String {
-    format!("invalid character {} {place}", quoted(byte))
+fn unexpected(found: u8, place: &'static str) -> TextError {
+    TextError::Unexpected { found, place }
 }
 
 /// Go takes the byte for a character of Latin-1.
@@ -318,7 +343,7 @@ mod tests {
             (r#"{"a":é}"#, "invalid character 'Ã' looking for beginning of value"),
         ];
         for (text, wanted) in cases {
-            assert_eq!(Text::read(text).unwrap_err(), wanted, "{text}");
+            assert_eq!(Text::read(text).unwrap_err().to_string(), wanted, "{text}");
         }
     }
 

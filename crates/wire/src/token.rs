@@ -12,7 +12,7 @@ pub struct ContinueToken {
     /// The resource that the list is of: a token of another list is refused.
     #[serde(rename = "r")]
     pub resource: String,
-    /// Fleet revision that all pages share.
+    /// Revision that all pages share.
     #[serde(rename = "rv")]
     pub revision: u64,
     /// Key of the last object given; the next page begins after it.

@@ -36,7 +36,7 @@ impl Warnings {
         self.texts.is_empty()
     }
 
-    /// Appends the headers to a response's; a member's own warnings, there already, stay.
+    /// Appends the headers to a response's; warnings that are there already stay.
     pub fn write_to(&self, headers: &mut HeaderMap) {
         for value in self.values() {
             headers.append(HeaderName::from_static("warning"), value);
@@ -62,7 +62,7 @@ impl Warnings {
     }
 }
 
-/// The text of a member's `Warning` header: `299 - "text"`, or whatever it is.
+/// The text of a `Warning` header: `299 - "text"`, or whatever it is.
 pub fn warning_text(header: &str) -> String {
     let Some((_, quoted)) = header.split_once('"') else { return header.to_owned() };
     let mut text = String::with_capacity(quoted.len());

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use crate::golang::Quoted;
 use bytes::{Buf, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
-/// Largest event that is taken from a member. An object in etcd has at most 1.5 MiB by default; operators raise it.
+/// Largest event that is taken. An object in etcd has at most 1.5 MiB by default; operators raise it.
 pub const EVENT_BYTES_MAX: usize = 64 << 20;
 
-/// What a member says in one event.
+/// What a server says in one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// The object is new.
@@ -58,7 +59,7 @@ pub enum WatchError {
     #[error("not a watch event: {0}")]
     Shape(#[from] serde_json::Error),
     /// The type is none that Kubernetes has.
-    #[error("an event of unknown type {0:?}")]
+    #[error("an event of unknown type {quoted}", quoted = Quoted(.0))]
     Type(String),
 }
 

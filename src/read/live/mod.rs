@@ -23,13 +23,13 @@ use crate::{
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
     stores::{Target, names::names},
     upstream::{Class, ImpersonateError, UpstreamError, collect, impersonate},
-    view::Mode,
+    view::{ListOptions, Mode, list_options},
 };
 use kubefold_wire::{
     body::{Body, empty, full},
     list::split,
     locate::Paths,
-    options::{Options, query_value},
+    options::query_value,
     splice::push_string,
     status::Status,
     warning::{Warnings, warning_text},
@@ -177,8 +177,7 @@ impl<'a> Live<'a> {
     }
 
     async fn list(&self, form: Form) -> Result<Response<Body>, Status> {
-        let options =
-            Options::parse(self.asked.query, false, &self.resource.gvr, |name| self.naming().is_member(name))?;
+        let options = list_options(self.asked.query, false, &self.resource.gvr, |name| self.naming().is_member(name))?;
         if options.token.is_some() {
             return Err(ReadError::NoPages.into());
         }
@@ -223,10 +222,10 @@ impl<'a> Live<'a> {
         Ok(response)
     }
 
-    fn write(&self, round: &Round, options: &Options, form: &Form) -> Vec<u8> {
+    fn write(&self, round: &Round, options: &ListOptions, form: &Form) -> Vec<u8> {
         let mut out = vec![b'{'];
         match &round.type_meta {
-            Some((kind, api_version)) if matches!(form, Form::Whole) => {
+            Some((kind, api_version)) if form.is_whole() => {
                 out.extend_from_slice(b"\"kind\":");
                 push_string(kind, &mut out);
                 out.extend_from_slice(b",\"apiVersion\":");

@@ -18,7 +18,10 @@ use crate::{
     kinds::{Kind, put},
     registry::{DeleteOptions, Event, From, ListOptions, Part, Registry, Selection, WriteOptions},
 };
-use kubefold_wire::status::{Reason, Status};
+use kubefold_wire::{
+    golang::Quoted,
+    status::{Reason, Status},
+};
 
 /// As whom the status is written.
 const MANAGER: &str = "kube-apiserver";
@@ -280,9 +283,9 @@ fn judge(definition: &mut Value, taken: &Taken, now: &str) {
         let clashes: Vec<_> = asked.iter().filter(|name| !own.contains(*name) && taken.contains(*name)).collect();
         match clashes.as_slice() {
             [] => put(&mut accepted, name, wanted.get(name).cloned()),
-            [one] => conflict = Some((reason, format!("{one:?} is already in use"))),
+            [one] => conflict = Some((reason, format!("{} is already in use", Quoted(one)))),
             several => {
-                let several: Vec<_> = several.iter().map(|one| format!("{one:?} is already in use")).collect();
+                let several: Vec<_> = several.iter().map(|one| format!("{} is already in use", Quoted(one))).collect();
                 conflict = Some((reason, format!("[{}]", several.join(", "))));
             }
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{FINALIZER, schema, spec};
 use crate::kinds::{Strategy, keep, put, raise_generation, set_generation};
-use kubefold_wire::status::Cause;
+use kubefold_wire::{golang::Quoted, status::Cause};
 
 /// Of `customresourcedefinitions`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +55,7 @@ impl Strategy for Definition {
         }
         formats.sort();
         formats.dedup();
-        warnings.extend(formats.iter().map(|format| format!("unrecognized format {format:?}")));
+        warnings.extend(formats.iter().map(|format| format!("unrecognized format {format}", format = Quoted(format))));
         warnings
     }
 

@@ -9,7 +9,10 @@ use super::{
     doc::{Doc, fill, inner, items_mut},
     put,
 };
-use kubefold_wire::status::{Status, qualified};
+use kubefold_wire::{
+    golang::Quoted,
+    status::{Status, qualified},
+};
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_VOLUME: &str = "kube-api-access-";
@@ -24,7 +27,7 @@ pub(super) fn forbidden(group: &str, resource: &str, object: &Value, why: &str) 
         },
         name => name,
     };
-    let message = format!("{} {name:?} is forbidden: {why}", qualified(group, resource));
+    let message = format!("{} {name} is forbidden: {why}", qualified(group, resource), name = Quoted(name));
     Box::new(Status::forbidden(message).about(group, resource, name))
 }
 

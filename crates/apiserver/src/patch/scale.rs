@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     fields::{Element, Set},
-    managed::{Managed, Owned},
+    managed::{Managed, ManagedError, Owned},
 };
 
 const SCALE_VERSION: &str = "autoscaling/v1";
@@ -24,7 +24,7 @@ pub struct Mapping<'a> {
 /// The entries that a `Scale` shows, of an object's.
 ///
 /// Errors: why an entry can't be read.
-pub fn to_scale(entries: Option<&Value>, mappings: &[Mapping<'_>]) -> Result<Option<Value>, String> {
+pub fn to_scale(entries: Option<&Value>, mappings: &[Mapping<'_>]) -> Result<Option<Value>, ManagedError> {
     let managed = Managed::decode(entries)?;
     let mut scale = Managed::default();
     for (owner, owned) in managed.fields {
@@ -46,7 +46,7 @@ pub fn to_object(
     scale: Option<&Value>,
     mappings: &[Mapping<'_>],
     api_version: &str,
-) -> Result<Option<Value>, String> {
+) -> Result<Option<Value>, ManagedError> {
     let (object, mut scale) = (Managed::decode(entries)?, Managed::decode(scale)?);
     let mut all = Managed::default();
     for (owner, mut owned) in object.fields {

@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use crate::{kinds::Kind, storage::StorageError};
 use kubefold_wire::{
+    golang::Quoted,
     options::too_large,
     status::{Cause, Reason, Status, qualified},
 };
@@ -19,12 +20,16 @@ pub(super) fn not_found(kind: &Kind, name: &str) -> Status {
 }
 
 pub(super) fn already_exists(kind: &Kind, name: &str) -> Status {
-    let message = format!("{} {name:?} already exists", qualified(&kind.group, &kind.plural));
+    let message = format!("{} {name} already exists", qualified(&kind.group, &kind.plural), name = Quoted(name));
     Status::new(StatusCode::CONFLICT, Reason::AlreadyExists, message).about(&kind.group, &kind.plural, name)
 }
 
 pub(super) fn conflict(kind: &Kind, name: &str, why: &str) -> Status {
-    let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(&kind.group, &kind.plural));
+    let message = format!(
+        "Operation cannot be fulfilled on {} {name}: {why}",
+        qualified(&kind.group, &kind.plural),
+        name = Quoted(name)
+    );
     Status::conflict(&kind.group, &kind.plural, name, message)
 }
 
@@ -32,7 +37,7 @@ pub(super) fn forbidden(kind: &Kind, name: &str, why: &str) -> Status {
     let resource = qualified(&kind.group, &kind.plural);
     let message = match name {
         "" => format!("{resource} is forbidden: {why}"),
-        name => format!("{resource} {name:?} is forbidden: {why}"),
+        name => format!("{resource} {name} is forbidden: {why}", name = Quoted(name)),
     };
     Status::forbidden(message).about(&kind.group, &kind.plural, name)
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{kinds::Kind, registry::meta};
 use kubefold_wire::{
+    golang::Quoted,
     media::is_built_in,
     names::{NameRule, dns_label, label_value, qualified_name},
     resource::split_api_version,
@@ -69,7 +70,7 @@ pub(super) fn faults_of_update(new: &Value, old: &Value) -> Vec<Cause> {
         added.retain(|finalizer| !before.contains(finalizer));
         added.sort_unstable();
         if !added.is_empty() {
-            let added: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+            let added: Vec<String> = added.iter().map(|finalizer| Quoted(finalizer).to_string()).collect();
             let message = format!(
                 "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers \
                  []string{{{}}}",
@@ -158,7 +159,7 @@ fn faults_of_finalizers(object: &Value) -> Vec<Cause> {
     }
     let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
-        let shown: Vec<String> = finalizers.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+        let shown: Vec<String> = finalizers.iter().map(|finalizer| Quoted(finalizer).to_string()).collect();
         let message =
             format!("Invalid value: [{}]: finalizer orphan and foregroundDeletion cannot be both set", shown.join(","));
         causes.push(Cause::new("FieldValueInvalid", "metadata.finalizers", message));

@@ -118,6 +118,6 @@ impl Selection {
         // What is stored is JSON.
         let _located = LABELS.locate_valid(json, &mut found);
         let labels = found.first().and_then(|found| json.get(found.range.clone()));
-        self.labels.matches(labels, &[])
+        self.labels.matches(labels)
     }
 }

@@ -111,7 +111,7 @@ fn decoded(kind: &Kind, object: Value, validation: FieldValidation) -> Result<(V
         let cause = Cause::invalid_text("patch", &json, &why);
         Status::invalid("", "", "", vec![cause])
     };
-    let text = Text::read(&json).map_err(&refused)?;
+    let text = Text::read(&json).map_err(|error| refused(error.to_string()))?;
     let decoded = decode(typed, &text).map_err(&refused)?;
     let findings = validation.judge(decoded.findings).map_err(&refused)?;
     Ok((decoded.object, findings))

@@ -137,7 +137,7 @@ async fn a_watch_tells_what_enters_and_leaves_a_selection() {
     let world = world().await;
     let of = |labels: Value| json!({"metadata": {"name": "a", "labels": labels}});
     world.create(of(json!({"x": "1"}))).await.unwrap();
-    let labels = kubefold_wire::selector::LabelSelector::parse("x=1", |_| false).unwrap();
+    let labels = kubefold_wire::selector::LabelSelector::parse("x=1").unwrap();
     let selection = Selection { labels, ..Selection::default() };
     let mut events = world.registry.watch(&world.things, "default", selection, From::Start).await.unwrap();
     let write = WriteOptions::default();

@@ -62,7 +62,7 @@ impl FieldValidation {
 /// Errors: the message of a `BadRequest`.
 pub fn read_body(expected: Expected<'_>, body: &[u8], validation: FieldValidation) -> Result<Decoded, String> {
     let body_text = String::from_utf8_lossy(body);
-    let text = Text::read(&body_text).map_err(|why| expected.unrecognized(&why, body))?;
+    let text = Text::read(&body_text).map_err(|why| expected.unrecognized(&why.to_string(), body))?;
     let meta_error = |why: String| expected.unrecognized(&why, body);
     let (api_version, kind) = expected.type_meta(&text).map_err(meta_error)?;
     if kind.is_empty() {

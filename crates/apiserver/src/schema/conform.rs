@@ -36,7 +36,7 @@ pub fn conform(typed: Type<'_>, object: &mut Value) -> Result<Vec<String>, Strin
 fn read_metadata(typed: Type<'_>, metadata: &mut Value) -> Result<Vec<String>, String> {
     let Some(meta) = typed.types().named(METADATA) else { return Ok(Vec::new()) };
     let text = metadata.to_string();
-    let decoded = decode(meta, &Text::read(&text)?)?;
+    let decoded = decode(meta, &Text::read(&text).map_err(|error| error.to_string())?)?;
     *metadata = decoded.object;
     let unknown = decoded.findings.iter().filter_map(|finding| {
         let field = finding.strip_prefix("unknown field \"")?.strip_suffix('"')?;

@@ -265,8 +265,12 @@ impl<'a> Decoder<'a> {
         match (go.kind, text) {
             (GoKind::IntOrString, Text::Null) if !go.pointer => Ok(0.into()),
             (_, Text::Null) => Ok(Value::Null),
-            (GoKind::Time, Text::String(string)) => canonical_time(string).map(Value::String),
-            (GoKind::MicroTime, Text::String(string)) => canonical_micro_time(string).map(Value::String),
+            (GoKind::Time, Text::String(string)) => {
+                canonical_time(string).map(Value::String).map_err(|error| error.to_string())
+            }
+            (GoKind::MicroTime, Text::String(string)) => {
+                canonical_micro_time(string).map(Value::String).map_err(|error| error.to_string())
+            }
             (GoKind::Duration, Text::String(string)) => Ok(string.as_str().into()),
             (GoKind::Quantity, Text::String(string)) => quantity(string.trim()),
             (GoKind::Quantity, Text::Number(number)) => quantity(number),

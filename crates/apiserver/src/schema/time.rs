@@ -7,12 +7,48 @@ use jiff::{
     civil::{Date, DateTime, Time},
 };
 
-use kubefold_wire::golang;
+use kubefold_wire::golang::Quoted;
+
+/// Why a text is no time, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimeError {
+    /// A part of the text is not what the layout has there.
+    #[error("parsing time {} as \"{layout}\": cannot parse {} as \"{element}\"", Quoted(.text), Quoted(.rest))]
+    Unlike {
+        /// The whole text.
+        text: String,
+        /// How a time is written, as Go says it.
+        layout: &'static str,
+        /// The text from that part on.
+        rest: String,
+        /// What the layout has there.
+        element: &'static str,
+    },
+    /// Text behind the time.
+    #[error("parsing time {}: extra text: {}", Quoted(.text), Quoted(.extra))]
+    Extra {
+        /// The whole text.
+        text: String,
+        /// What follows the time.
+        extra: String,
+    },
+    /// A number that no calendar or clock has.
+    #[error("parsing time {}: {what} out of range", Quoted(.text))]
+    Range {
+        /// The whole text.
+        text: String,
+        /// What the number counts.
+        what: &'static str,
+    },
+    /// A year that JSON has no form for.
+    #[error("Time.MarshalJSON: year outside of range [0,9999]")]
+    Year,
+}
 
 /// A time to the second, in UTC.
 ///
 /// Errors: what Go says of it.
-pub fn canonical_time(text: &str) -> Result<String, String> {
+pub fn canonical_time(text: &str) -> Result<String, TimeError> {
     let (time, _) = Reader { text, rest: text, layout: "2006-01-02T15:04:05Z07:00" }.read(None)?;
     Ok(format!("{time}Z"))
 }
@@ -20,7 +56,7 @@ pub fn canonical_time(text: &str) -> Result<String, String> {
 /// A time to the millionth of a second, in UTC.
 ///
 /// Errors: what Go says of it.
-pub fn canonical_micro_time(text: &str) -> Result<String, String> {
+pub fn canonical_micro_time(text: &str) -> Result<String, TimeError> {
     let (time, micros) =
         Reader { text, rest: text, layout: "2006-01-02T15:04:05.000000Z07:00" }.read(Some(".000000"))?;
     Ok(format!("{time}.{micros:06}Z"))
@@ -34,7 +70,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// The time in UTC to the second, and millionths.
-    fn read(mut self, fraction: Option<&str>) -> Result<(DateTime, i64), String> {
+    fn read(mut self, fraction: Option<&'static str>) -> Result<(DateTime, i64), TimeError> {
         let year = self.digits(4, "2006")?;
         self.literal("-")?;
         let month = self.digits(2, "01")?;
@@ -66,22 +102,17 @@ impl Reader<'_> {
         };
         let offset = self.offset()?;
         if !self.rest.is_empty() {
-            return Err(format!(
-                "parsing time {}: extra text: {}",
-                golang::quoted(self.text),
-                golang::quoted(self.rest)
-            ));
+            return Err(TimeError::Extra { text: self.text.to_owned(), extra: self.rest.to_owned() });
         }
-        let outside = || "Time.MarshalJSON: year outside of range [0,9999]".to_owned();
         let (year, month) = (i16::try_from(year).unwrap_or(0), i8::try_from(month).unwrap_or(1));
-        let first = Date::new(year, month, 1).map_err(|_| outside())?;
+        let first = Date::new(year, month, 1).map_err(|_| TimeError::Year)?;
         self.within(day, 1, first.days_in_month().into(), "day")?;
         let since = SignedDuration::from_secs((day - 1) * 86400 + hour * 3600 + minute * 60 + second - offset);
-        let time = first.to_datetime(Time::midnight()).checked_add(since).map_err(|_| outside())?;
+        let time = first.to_datetime(Time::midnight()).checked_add(since).map_err(|_| TimeError::Year)?;
         Ok((time, micros))
     }
 
-    fn digits(&mut self, count: usize, element: &str) -> Result<i64, String> {
+    fn digits(&mut self, count: usize, element: &'static str) -> Result<i64, TimeError> {
         match self.rest.get(..count).filter(|part| part.bytes().all(|byte| byte.is_ascii_digit())) {
             Some(part) => {
                 self.rest = self.rest.get(count..).unwrap_or_default();
@@ -91,7 +122,7 @@ impl Reader<'_> {
         }
     }
 
-    fn literal(&mut self, literal: &str) -> Result<(), String> {
+    fn literal(&mut self, literal: &'static str) -> Result<(), TimeError> {
         self.rest = self.rest.strip_prefix(literal).ok_or_else(|| self.unlike(literal))?;
         Ok(())
     }
@@ -106,7 +137,7 @@ impl Reader<'_> {
     }
 
     /// Seconds to the east.
-    fn offset(&mut self) -> Result<i64, String> {
+    fn offset(&mut self) -> Result<i64, TimeError> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
             return Ok(0);
@@ -127,20 +158,16 @@ impl Reader<'_> {
         Ok(sign * (hours * 3600 + minutes * 60))
     }
 
-    fn within(&self, value: i64, least: i64, most: i64, what: &str) -> Result<(), String> {
+    fn within(&self, value: i64, least: i64, most: i64, what: &'static str) -> Result<(), TimeError> {
         if (least..=most).contains(&value) {
             return Ok(());
         }
-        Err(format!("parsing time {}: {what} out of range", golang::quoted(self.text)))
+        Err(TimeError::Range { text: self.text.to_owned(), what })
     }
 
-    fn unlike(&self, element: &str) -> String {
-        format!(
-            "parsing time {} as \"{}\": cannot parse {} as \"{element}\"",
-            golang::quoted(self.text),
-            self.layout,
-            golang::quoted(self.rest)
-        )
+    fn unlike(&self, element: &'static str) -> TimeError {
+        let (text, rest) = (self.text.to_owned(), self.rest.to_owned());
+        TimeError::Unlike { text, layout: self.layout, rest, element }
     }
 }
 
@@ -165,7 +192,7 @@ mod tests {
             ("2020-01-01T00:00:00Zx", Err(r#"parsing time "2020-01-01T00:00:00Zx": extra text: "x""#.to_owned())),
         ];
         for (text, wanted) in cases {
-            assert_eq!(canonical_time(text), wanted, "{text}");
+            assert_eq!(canonical_time(text).map_err(|error| error.to_string()), wanted, "{text}");
         }
         assert_eq!(canonical_micro_time("1969-12-31T23:59:59.000001Z").unwrap(), "1969-12-31T23:59:59.000001Z");
     }

@@ -1,12 +1,10 @@
 //! What of an object is shown: all of it, its metadata alone, or a row of cells.
 
-use std::io::Write as _;
-
 use crate::{kinds::Kind, registry::Object};
-use kubefold_table::{Include, Now, Object as Row, Printer, Sheet};
+use kubefold_table::{Form as Shape, Include, Now, Object as Row, Printer, Sheet, TypeMeta};
 use kubefold_wire::{
-    accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1, Transform},
-    form::{Partial, is_status, list_metadata, no_include, unfit},
+    accept::Transform,
+    form::{is_status, list_metadata, no_include},
     media::is_built_in,
     resource::api_version,
     status::Status,
@@ -23,13 +21,6 @@ pub(super) struct Form {
     now: Now,
 }
 
-#[derive(Clone, Debug)]
-enum Shape {
-    Whole,
-    Metadata(Partial),
-    Table(Box<Sheet>),
-}
-
 impl Form {
     /// The form of an answer: of a list, or of single objects.
     ///
@@ -42,20 +33,13 @@ impl Form {
         is_list: bool,
         now: Now,
     ) -> Result<Self, Status> {
-        let partial = if is_list { PARTIAL_OBJECT_LIST.kind } else { PARTIAL_OBJECT.kind };
-        let shape = match transform {
-            None => Shape::Whole,
-            Some(wanted) if wanted.kind == TABLE_V1.kind => {
-                let include = Include::parse(include).ok_or_else(|| no_include(include))?;
-                let printer = printer.or_else(|| Printer::built_in(&kind.group, &kind.kind));
-                let printer = printer.unwrap_or_else(Printer::plain).without_clusters();
-                Shape::Table(Box::new(Sheet::new(wanted.version, include, (&kind.group, &kind.kind), printer)))
-            }
-            Some(wanted) if wanted.kind == partial => {
-                Shape::Metadata(Partial::of(wanted.version, &kind.group, &kind.kind))
-            }
-            Some(wanted) => return Err(unfit(wanted, is_list, &kind.group, &kind.kind)),
+        let of_kind = (kind.group.as_str(), kind.kind.as_str());
+        let sheet = |version| {
+            let include = Include::parse(include).ok_or_else(|| no_include(include))?;
+            let printer = printer.or_else(|| Printer::built_in(&kind.group, &kind.kind));
+            Ok(Sheet::new(version, include, of_kind, printer.unwrap_or_else(Printer::plain)))
         };
+        let shape = Shape::new(transform, of_kind, is_list, sheet)?;
         Ok(Self {
             shape,
             kind: kind.kind.clone(),
@@ -110,24 +94,16 @@ impl Form {
     /// Appends the beginning of a list; every item has a `[` or a `,` before it.
     pub(super) fn begin_list(&self, revision: u64, next: Option<&str>, remaining: Option<u64>, out: &mut Vec<u8>) {
         out.push(b'{');
-        self.type_meta("List", out);
+        self.shape.list_type(self.type_meta(), out);
         out.push(b',');
         list_metadata(revision, next, remaining, out);
         out.push(b',');
-        match &self.shape {
-            Shape::Table(sheet) => sheet.begin_rows(out),
-            _ => out.extend_from_slice(b"\"items\":"),
-        }
+        self.shape.begin_items(out);
     }
 
-    /// Appends the end of a list. Where a kube-apiserver says `null`, so does this.
+    /// Appends the end of a list.
     pub(super) fn end_list(&self, is_empty: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(match &self.shape {
-            Shape::Table(sheet) if is_empty && sheet.has_no_rows_of_none() => b"null}\n",
-            Shape::Metadata(_) if is_empty => b"null}\n",
-            _ if is_empty => b"[]}\n",
-            _ => b"]}\n",
-        });
+        self.shape.end_items(is_empty, out);
     }
 
     /// Appends an empty object of the kind, as of a revision.
@@ -135,37 +111,15 @@ impl Form {
         let annotations =
             if is_end_of_beginning { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
         let metadata = format!("{{\"resourceVersion\":\"{revision}\"{annotations}}}");
-        if let Shape::Table(sheet) = &self.shape {
-            return sheet.bookmark(&metadata, revision, self.now, out);
-        }
-        out.push(b'{');
-        self.type_meta("", out);
-        out.extend_from_slice(b",\"metadata\":");
-        out.extend_from_slice(metadata.as_bytes());
-        out.push(b'}');
+        self.shape.bookmark(self.type_meta(), &metadata, revision, self.now, out);
     }
 
     /// The form of what follows the first event of a watch.
     pub(super) fn of_later_events(&mut self) {
-        if let Shape::Table(sheet) = &self.shape {
-            self.shape = Shape::Table(Box::new(sheet.as_ref().clone().without_columns()));
-        }
+        self.shape = std::mem::take(&mut self.shape).of_later_events();
     }
 
-    fn type_meta(&self, suffix: &str, out: &mut Vec<u8>) {
-        // Writing to memory has no way to fail.
-        let _infallible = match &self.shape {
-            Shape::Whole => {
-                write!(out, "\"kind\":\"{}{suffix}\",\"apiVersion\":\"{}\"", self.kind, self.api_version)
-            }
-            Shape::Table(sheet) => {
-                sheet.type_meta(out);
-                Ok(())
-            }
-            Shape::Metadata(partial) => {
-                partial.type_meta(suffix, out);
-                Ok(())
-            }
-        };
+    fn type_meta(&self) -> TypeMeta<'_> {
+        TypeMeta { kind: &self.kind, api_version: &self.api_version }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     schema::FieldValidation,
 };
 use kubefold_wire::{
+    golang::Quoted,
     options::query_value,
     status::{Cause, Status},
 };
@@ -64,15 +65,21 @@ impl Said {
             causes.push(Cause::new("FieldValueTooLong", "fieldManager", message));
         }
         for (at, odd) in manager.char_indices().filter(|(_, c)| c.is_control()) {
-            let message =
-                format!("Invalid value: {manager:?}: invalid character U+{:04X} (at position {at})", u32::from(odd));
+            let message = format!(
+                "Invalid value: {manager}: invalid character U+{:04X} (at position {at})",
+                u32::from(odd),
+                manager = Quoted(&manager)
+            );
             causes.push(Cause::new("FieldValueInvalid", "fieldManager", message));
         }
         let dry_run = dry_run(&values(query, "dryRun"), &mut causes);
         let parsed = FieldValidation::parse(&validation);
         if parsed.is_none() {
             let supported = r#""", "Ignore", "Strict", "Warn""#;
-            let message = format!("Unsupported value: {validation:?}: supported values: {supported}");
+            let message = format!(
+                "Unsupported value: {validation}: supported values: {supported}",
+                validation = Quoted(&validation)
+            );
             causes.push(Cause::new("FieldValueNotSupported", "fieldValidation", message));
         }
         if !causes.is_empty() {
@@ -103,7 +110,7 @@ fn values(query: &str, name: &str) -> Vec<String> {
 
 fn dry_run(said: &[String], causes: &mut Vec<Cause>) -> bool {
     if said.iter().any(|value| value != "All") {
-        let shown: Vec<String> = said.iter().map(|value| format!("{value:?}")).collect();
+        let shown: Vec<String> = said.iter().map(|value| Quoted(value).to_string()).collect();
         let message = format!("Unsupported value: [{}]: supported values: \"All\"", shown.join(","));
         causes.push(Cause::new("FieldValueNotSupported", "dryRun", message));
     }
@@ -142,7 +149,11 @@ pub(super) fn of_delete(query: &str, body: &Bytes) -> Result<(DeleteOptions, boo
         if let Some(kind) = said.kind.as_deref().filter(|kind| !matches!(*kind, "" | "DeleteOptions")) {
             let version = said.api_version.as_deref().unwrap_or("meta.k8s.io/v1");
             let scheme = "in scheme \"pkg/runtime/scheme.go:111\"";
-            let message = format!("no kind {kind:?} is registered for version {version:?} {scheme}");
+            let message = format!(
+                "no kind {kind} is registered for version {version} {scheme}",
+                kind = Quoted(kind),
+                version = Quoted(version)
+            );
             return Err(Status::bad_request(message));
         }
         said
@@ -151,7 +162,7 @@ pub(super) fn of_delete(query: &str, body: &Bytes) -> Result<(DeleteOptions, boo
     let policy = said.propagation_policy.as_deref();
     if let (Some(policy), Some(_)) = (policy, said.orphan_dependents) {
         let why = "orphanDependents and deletionPropagation cannot be both set";
-        let message = format!("Invalid value: {policy:?}: {why}");
+        let message = format!("Invalid value: {policy}: {why}", policy = Quoted(policy));
         causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", message));
     }
     let propagation = match policy {
@@ -161,7 +172,7 @@ pub(super) fn of_delete(query: &str, body: &Bytes) -> Result<(DeleteOptions, boo
         Some("Orphan") => Some(Propagation::Orphan),
         Some(other) => {
             let supported = r#""Foreground", "Background", "Orphan", "nil""#;
-            let message = format!("Unsupported value: {other:?}: supported values: {supported}");
+            let message = format!("Unsupported value: {other}: supported values: {supported}", other = Quoted(other));
             causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", message));
             None
         }
@@ -182,8 +193,9 @@ pub(super) fn of_delete(query: &str, body: &Bytes) -> Result<(DeleteOptions, boo
 
 fn of_query(query: &str) -> Result<Body, Status> {
     let number = |text: String| {
-        text.parse::<i64>()
-            .map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
+        text.parse::<i64>().map_err(|_| {
+            Status::bad_request(format!("strconv.ParseInt: parsing {text}: invalid syntax", text = Quoted(text)))
+        })
     };
     let dry_run = values(query, "dryRun");
     Ok(Body {

@@ -21,6 +21,7 @@ use crate::{
 use kubefold_serving::request::read_json;
 use kubefold_wire::{
     body::Body,
+    golang::Quoted,
     selector::LabelSelector,
     status::{Cause, Reason, Status},
 };
@@ -61,7 +62,10 @@ impl ApiServer {
         let node = text(binding, "/target/name").to_owned();
         let target_kind = text(binding, "/target/kind");
         if !matches!(target_kind, "" | "Node") {
-            let message = format!("Unsupported value: {target_kind:?}: supported values: \"Node\", \"<empty>\"");
+            let message = format!(
+                "Unsupported value: {target_kind}: supported values: \"Node\", \"<empty>\"",
+                target_kind = Quoted(target_kind)
+            );
             return Err(invalid_binding(&name, "FieldValueNotSupported", "target.kind", message));
         }
         if node.is_empty() {
@@ -73,14 +77,15 @@ impl ApiServer {
         let bind = |pod: &mut Value| {
             let there = text(pod, "/spec/nodeName");
             let conflict = |why: String| {
-                let message = format!("Operation cannot be fulfilled on pods/binding {name:?}: {why}");
+                let message =
+                    format!("Operation cannot be fulfilled on pods/binding {name}: {why}", name = Quoted(&name));
                 Err(Status::conflict("", "pods/binding", &name, message))
             };
             if pod.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string) {
                 return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
             }
             if !there.is_empty() {
-                return conflict(format!("pod {name} is already assigned to node {there:?}"));
+                return conflict(format!("pod {name} is already assigned to node {there}", there = Quoted(there)));
             }
             if let Some(spec) = pod.get_mut("spec") {
                 put(spec, "nodeName", Some(node.as_str().into()));
@@ -221,5 +226,5 @@ fn covers(budget: &Value, pod: &Value) -> bool {
     let Some(selector) = budget.pointer("/spec/selector") else { return false };
     let text = super::scale::selector_text(selector);
     let labels = pod.pointer("/metadata/labels").map(Value::to_string);
-    LabelSelector::parse(&text, |_| false).is_ok_and(|selector| selector.matches(labels.as_deref(), &[]))
+    LabelSelector::parse(&text).is_ok_and(|selector| selector.matches(labels.as_deref()))
 }

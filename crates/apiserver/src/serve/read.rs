@@ -22,6 +22,7 @@ use crate::{
 };
 use kubefold_wire::{
     body::Body,
+    golang::Quoted,
     info::RequestInfo,
     media::{self, Media, Wanted, is_built_in},
     options::{self, Match, Options, query_value, too_large},
@@ -71,7 +72,7 @@ impl ApiServer {
     async fn list(&self, target: &Target, asked: Asked<'_>, wanted: Wanted) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
-        let options = Options::parse(asked.query, false, &gvr, |_| false)?;
+        let options = Options::parse(asked.query, false, &gvr)?;
         selectable(kind, asked.query)?;
         let form = self.form(kind, asked, wanted, true)?;
         let which = list_options(&options, &target.name);
@@ -85,7 +86,7 @@ impl ApiServer {
     async fn watch(&self, target: &Target, asked: Asked<'_>, wanted: Wanted) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
-        let options = Options::parse(asked.query, true, &gvr, |_| false)?;
+        let options = Options::parse(asked.query, true, &gvr)?;
         selectable(kind, asked.query)?;
         if wanted.encoding.media == Media::Yaml {
             return Err(media::no_stream());
@@ -194,7 +195,7 @@ pub(super) fn selectable(kind: &Kind, query: &str) -> Result<(), Status> {
     let Some(odd) = odd else { return Ok(()) };
     if known.is_empty() {
         let only = "only \"metadata.name\", \"metadata.namespace\"";
-        return Err(Status::bad_request(format!("{odd:?} is not a known field selector: {only}")));
+        return Err(Status::bad_request(format!("{odd} is not a known field selector: {only}", odd = Quoted(odd))));
     }
     Err(Status::bad_request(format!("field label not supported: {odd}")))
 }

@@ -21,6 +21,7 @@ use kubefold_serving::request::read_json;
 use kubefold_wire::{
     body::Body,
     info::RequestInfo,
+    matching::{self, Printed},
     media::Wanted,
     status::{Cause, Status},
 };
@@ -135,23 +136,15 @@ pub(super) fn selector_text(selector: &Value) -> String {
     let Some(fields) = selector.as_object() else { return String::new() };
     let is_selector = fields.contains_key("matchLabels") || fields.contains_key("matchExpressions");
     let labels = if is_selector { fields.get("matchLabels").and_then(Value::as_object) } else { Some(fields) };
-    let equal = |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
-    let mut terms: Vec<String> = labels.into_iter().flatten().map(equal).collect();
-    for expression in fields.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
-        let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
-        let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
-        let mut values: Vec<&str> = values.filter_map(Value::as_str).collect();
-        values.sort_unstable();
-        let (key, values) = (text("key"), values.join(","));
-        terms.push(match text("operator") {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "DoesNotExist" => format!("!{key}"),
-            _ => key.to_owned(),
-        });
-    }
-    terms.sort_unstable();
-    terms.join(",")
+    let labels = labels.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
+    let expressions = fields.get("matchExpressions").and_then(Value::as_array).into_iter().flatten();
+    matching::selector_text(labels, expressions.map(printed))
+}
+
+fn printed(expression: &Value) -> Printed<'_> {
+    let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
+    let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
+    Printed { key: text("key"), operator: text("operator"), values: values.filter_map(Value::as_str).collect() }
 }
 
 /// Takes the number of a scale over into the object.

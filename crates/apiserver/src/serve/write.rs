@@ -18,7 +18,9 @@ use crate::{
     },
 };
 use kubefold_serving::request::{read_json, read_patch};
-use kubefold_wire::{body::Body, info::RequestInfo, media::Wanted, options::Options, resource::Gvr, status::Status};
+use kubefold_wire::{
+    body::Body, golang::Quoted, info::RequestInfo, media::Wanted, options::Options, resource::Gvr, status::Status,
+};
 
 /// Kinds whose delete is answered with the object, though it is gone.
 ///
@@ -171,7 +173,7 @@ impl ApiServer {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
         let body = read_json(asked.headers, body).await?;
-        let which = Options::parse(asked.query, false, &gvr, |_| false)?;
+        let which = Options::parse(asked.query, false, &gvr)?;
         selectable(kind, asked.query)?;
         let (options, _) = of_delete(asked.query, &body)?;
         let form = self.form(kind, asked, wanted, true)?;
@@ -191,7 +193,7 @@ fn part(target: &Target) -> Part {
 /// Errors: 400.
 pub(super) fn decoded(kind: &Kind, body: &[u8], validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
     let Some(typed) = kind.types.named(&kind.type_name) else {
-        return Err(Status::internal(format!("the type {:?} is not known", kind.type_name)));
+        return Err(Status::internal(format!("the type {} is not known", Quoted(&kind.type_name))));
     };
     let expected = Expected { group: &kind.group, version: &kind.version, kind: &kind.kind, typed };
     let decoded = read_body(expected, body, validation).map_err(Status::bad_request)?;

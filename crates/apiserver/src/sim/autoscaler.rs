@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     action::Outcome,
-    fields::{count, items, number, set_condition, stamp, text},
+    fields::{count, items, number, set_condition, text, time_text},
     machine::Context,
     names::{Dice, hash},
     world::Key,
@@ -70,7 +70,7 @@ fn measured(context: &Context<'_>, metric: &Value) -> Option<Value> {
 
 fn told(context: &Context<'_>, kind: &str, status: &str, reason: &str, message: &str) -> Value {
     json!({
-        "type": kind, "status": status, "lastTransitionTime": stamp(context.now), "reason": reason, "message": message,
+        "type": kind, "status": status, "lastTransitionTime": time_text(context.now), "reason": reason, "message": message,
     })
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome, Report},
-    fields::{condition, controller_reference, is_true, items, number, seconds_later, stamp, text, time},
+    fields::{condition, controller_reference, is_true, items, number, seconds_later, text, time, time_text},
     machine::Context,
     resource::JOBS,
     view::Uid,
@@ -85,7 +85,7 @@ fn follow(context: &Context<'_>, new: &mut Value, jobs: &[(Key, Uid, Value)], ou
             status.insert("active".to_owned(), active.into());
         }
         if let Some(last) = last {
-            status.insert("lastSuccessfulTime".to_owned(), stamp(last).into());
+            status.insert("lastSuccessfulTime".to_owned(), time_text(last).into());
         }
     }
 }
@@ -152,7 +152,7 @@ fn start(context: &Context<'_>, entry: &Entry, new: &mut Value, jobs: &[(Key, Ui
     let name = format!("{}-{}", context.key.name, due.as_second() / 60);
     let key = Key { resource: JOBS, namespace: Arc::clone(&context.key.namespace), name: name.as_str().into() };
     if context.world.get(&key).is_some() {
-        new["status"]["lastScheduleTime"] = stamp(due).into();
+        new["status"]["lastScheduleTime"] = time_text(due).into();
         return;
     }
     let working: Vec<&(Key, Uid, Value)> = jobs.iter().filter(|(_, _, job)| ended(job).is_none()).collect();
@@ -169,7 +169,7 @@ fn start(context: &Context<'_>, entry: &Entry, new: &mut Value, jobs: &[(Key, Ui
         failed: Event::warning(context.key, BY, "FailedCreate", "Error creating job: {}".to_owned()),
     };
     outcome.create_telling(JOBS, &context.key.namespace, job_of(new, &name, due), Some(report));
-    new["status"]["lastScheduleTime"] = stamp(due).into();
+    new["status"]["lastScheduleTime"] = time_text(due).into();
 }
 
 /// A job of the template.
@@ -180,7 +180,7 @@ pub(super) fn job_of(cron: &Value, name: &str, due: Timestamp) -> Value {
         metadata["labels"] = template["metadata"]["labels"].clone();
     }
     let mut annotations = template["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    annotations.insert("batch.kubernetes.io/cronjob-scheduled-timestamp".to_owned(), stamp(due).into());
+    annotations.insert("batch.kubernetes.io/cronjob-scheduled-timestamp".to_owned(), time_text(due).into());
     metadata["annotations"] = annotations.into();
     metadata["ownerReferences"] = json!([controller_reference(cron)]);
     json!({"kind": "Job", "apiVersion": "batch/v1", "metadata": metadata, "spec": template["spec"]})

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     action::{Action, Event, Outcome},
     fields::{
-        annotate, annotation, condition, controller_reference, count, is_true, items, number, share, stamp, text,
+        annotate, annotation, condition, controller_reference, count, is_true, items, number, share, text, time_text,
     },
     machine::Context,
     names::template_hash,
@@ -308,7 +308,7 @@ impl<'a> Rollout<'a> {
     }
 
     fn set_progressing(&mut self, status: &str, reason: &str, message: &str) {
-        let now = stamp(self.context.now);
+        let now = time_text(self.context.now);
         let mut conditions = items(&self.tree, "/status/conditions").to_vec();
         let before = condition(&conditions, "Progressing").cloned();
         let mut wanted = json!({

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
-    fields::{count, items, set_condition, share, stamp},
+    fields::{count, items, set_condition, share, time_text},
     machine::Context,
     resource::{DEPLOYMENTS, REPLICA_SETS},
     view::{Uid, selects},
@@ -47,7 +47,7 @@ pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
         json!({
             "type": "DisruptionAllowed", "status": answer,
             "observedGeneration": count(&tree, "/metadata/generation"),
-            "lastTransitionTime": stamp(context.now), "reason": reason, "message": "",
+            "lastTransitionTime": time_text(context.now), "reason": reason, "message": "",
         }),
     );
     let status: Value = json!({

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
-    fields::{controller_reference, items, stamp, text},
+    fields::{controller_reference, items, text, time_text},
     machine::Context,
     names::{Dice, hash},
     resource::{ENDPOINT_SLICES, ENDPOINTS, NODES},
@@ -101,7 +101,7 @@ fn put_endpoints(context: &Context<'_>, service: &Value, pods: &[Found<'_>], por
     if text(service, "/spec/clusterIP") == "None" {
         labels.insert("service.kubernetes.io/headless".to_owned(), "".into());
     }
-    let changed = json!({"endpoints.kubernetes.io/last-change-trigger-time": stamp(context.now)});
+    let changed = json!({"endpoints.kubernetes.io/last-change-trigger-time": time_text(context.now)});
     match context.world.tree(&key) {
         Some(mut present) => {
             if items(&present, "/subsets") != items(&subsets, "")
@@ -202,7 +202,7 @@ fn put_slices(context: &Context<'_>, service: &Value, pods: &[Found<'_>], ports:
                 "generateName": format!("{}-", context.key.name),
                 "namespace": *context.key.namespace,
                 "labels": labels,
-                "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": stamp(context.now)},
+                "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": time_text(context.now)},
                 "ownerReferences": [controller_reference(service)],
             },
             "addressType": "IPv4", "endpoints": endpoints, "ports": ports,

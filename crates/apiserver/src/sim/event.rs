@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome},
-    fields::{seconds_later, stamp, stamp_micro, text, time},
+    fields::{seconds_later, stamp_micro, text, time, time_text},
     machine::Context,
     names::{hash, mixed},
     resource::EVENTS,
@@ -104,7 +104,7 @@ pub(super) fn object(name: &str, namespace: &str, involved: &Value, event: &Even
     json!({
         "kind": "Event", "apiVersion": "v1", "metadata": metadata, "involvedObject": involved,
         "reason": event.reason, "message": event.message, "source": source,
-        "firstTimestamp": stamp(now), "lastTimestamp": stamp(now), "count": 1, "type": kind, "eventTime": null,
+        "firstTimestamp": time_text(now), "lastTimestamp": time_text(now), "count": 1, "type": kind, "eventTime": null,
         "reportingComponent": event.by, "reportingInstance": event.host,
     })
 }
@@ -115,7 +115,7 @@ fn once_more(mut event: Value, now: Timestamp) -> Value {
         event["series"] = json!({"count": count, "lastObservedTime": stamp_micro(now)});
     } else {
         event["count"] = (event["count"].as_i64().unwrap_or(1) + 1).into();
-        event["lastTimestamp"] = stamp(now).into();
+        event["lastTimestamp"] = time_text(now).into();
     }
     event
 }

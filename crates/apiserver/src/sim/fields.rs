@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use jiff::{Span, Timestamp};
 use serde_json::{Value, json};
 
+pub(super) use crate::registry::time_text;
+
 /// The text at a JSON pointer; empty if there is none.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
@@ -41,11 +43,6 @@ pub(super) fn annotate(object: &mut Value, name: &str, value: &str) {
         object["metadata"]["annotations"] = json!({});
     }
     object["metadata"]["annotations"][name] = value.into();
-}
-
-/// A time as objects have it.
-pub(super) fn stamp(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A time as `MicroTime` fields have it.

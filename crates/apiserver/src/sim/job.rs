@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Event, Outcome},
-    fields::{condition, count, is_true, items, number, remove_condition, seconds_later, stamp, text, time},
+    fields::{condition, count, is_true, items, number, remove_condition, seconds_later, text, time, time_text},
     garbage::without_finalizer,
     machine::Context,
     replicaset::{Member, delete_pod, made, members, pod_of},
@@ -247,12 +247,12 @@ impl<'a> Work<'a> {
             self.outcome.tell(Event::normal(about, BY, "Resumed", "Job resumed".to_owned()));
         }
         if !suspends && self.tree["status"]["startTime"].is_null() {
-            self.tree["status"]["startTime"] = stamp(self.context.now).into();
+            self.tree["status"]["startTime"] = time_text(self.context.now).into();
         }
     }
 
     fn set_condition(&mut self, kind: &str, holds: bool, reason: &str, message: &str) {
-        let now = stamp(self.context.now);
+        let now = time_text(self.context.now);
         let mut conditions = items(&self.tree, "/status/conditions").to_vec();
         remove_condition(&mut conditions, kind);
         conditions.push(json!({
@@ -322,7 +322,7 @@ impl<'a> Work<'a> {
         let about = self.context.key;
         self.set_condition(end.last, true, end.reason, end.message);
         if end.last == "Complete" {
-            self.tree["status"]["completionTime"] = stamp(self.context.now).into();
+            self.tree["status"]["completionTime"] = time_text(self.context.now).into();
             self.outcome.tell(Event::normal(about, BY, "Completed", "Job completed".to_owned()));
         } else {
             self.outcome.tell(Event::warning(about, BY, end.reason, end.message.to_owned()));

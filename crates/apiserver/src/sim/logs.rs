@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    fields::{items, stamp, text, time},
+    fields::{items, text, time, time_text},
     names::{Dice, hash},
 };
 use crate::{registry::Env, serve::Pods};
@@ -109,7 +109,7 @@ fn lines(pod: &Value, container: &str, status: &Value, now: Timestamp) -> Vec<(T
         }
         (None, None) => return Vec::new(),
     };
-    let said = |at: Timestamp, words: &str| (at, format!("{} {words}", stamp(at)));
+    let said = |at: Timestamp, words: &str| (at, format!("{} {words}", time_text(at)));
     let name = text(pod, "/metadata/name");
     let mut lines = vec![said(begin, &format!("INFO  starting {container} in {name}"))];
     let mut dice = Dice::new(hash(name.as_bytes()), container);

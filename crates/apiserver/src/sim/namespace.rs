@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
-    fields::{condition, items, stamp},
+    fields::{condition, items, time_text},
     machine::Context,
     resource::{CONFIG_MAPS, Described, PODS, SERVICE_ACCOUNTS},
     world::Key,
@@ -144,7 +144,7 @@ fn conditions(context: &Context<'_>, content: &[&Key]) -> Vec<Value> {
     let told = |kind: &str, is_true: bool, reason: &str, message: &str| {
         let status = if is_true { "True" } else { "False" };
         json!({
-            "type": kind, "status": status, "lastTransitionTime": stamp(context.now), "reason": reason, "message": message
+            "type": kind, "status": status, "lastTransitionTime": time_text(context.now), "reason": reason, "message": message
         })
     };
     vec![

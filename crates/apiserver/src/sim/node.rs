@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
-    fields::{condition, items, seconds_later, stamp, stamp_micro, text, time},
+    fields::{condition, items, seconds_later, stamp_micro, text, time, time_text},
     machine::Context,
     resource::LEASES,
     world::Key,
@@ -100,7 +100,7 @@ fn report(tree: &mut Value, now: Timestamp, address: &str) {
         status["nodeInfo"] = node_info(&name, "v1.36.3");
     }
     let before = items(status, "/conditions").to_vec();
-    let now = stamp(now);
+    let now = time_text(now);
     let conditions: Vec<Value> = CONDITIONS
         .iter()
         .map(|(kind, answer, reason, message)| {

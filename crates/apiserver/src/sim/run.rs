@@ -269,12 +269,12 @@ fn gone(key: &Key) -> Status {
 
 /// As `pods/binding` does. Source: kubernetes `pkg/registry/core/pod/storage/storage.go`, `setPodNodeAndMetadata`.
 fn bind(pod: &mut Value, node: &str, now: Timestamp) {
-    use super::fields::{items, remove_condition, stamp};
+    use super::fields::{items, remove_condition, time_text};
     pod["spec"]["nodeName"] = node.into();
     let mut conditions = items(pod, "/status/conditions").to_vec();
     remove_condition(&mut conditions, "PodScheduled");
     let mut condition = serde_json::json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": stamp(now),
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time_text(now),
     });
     if let Some(generation) = pod["metadata"].get("generation") {
         condition["observedGeneration"] = generation.clone();

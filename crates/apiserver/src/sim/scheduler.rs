@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome},
-    fields::{condition, items, remove_condition, seconds_later, stamp, text},
+    fields::{condition, items, remove_condition, seconds_later, text, time_text},
     machine::Context,
     names::{hash, mixed},
     resource::CLAIMS,
@@ -67,7 +67,7 @@ fn unschedulable(context: &Context<'_>, mut tree: Value, why: &str, outcome: &mu
         return;
     }
     let since =
-        if before["status"] == "False" { before["lastTransitionTime"].clone() } else { stamp(context.now).into() };
+        if before["status"] == "False" { before["lastTransitionTime"].clone() } else { time_text(context.now).into() };
     remove_condition(&mut conditions, "PodScheduled");
     let mut condition = json!({
         "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": since,

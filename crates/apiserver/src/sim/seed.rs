@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    fields::{seconds_later, stamp, text},
+    fields::{seconds_later, text, time_text},
     names::Dice,
 };
 use crate::{kinds::Kind, registry::Registry};
@@ -165,7 +165,7 @@ impl<'a> Planner<'a> {
 
     /// A time so many seconds ago.
     fn ago(&self, seconds: i64) -> String {
-        stamp(seconds_later(self.now, -seconds))
+        time_text(seconds_later(self.now, -seconds))
     }
 
     /// Seconds since some day after the cluster's beginning.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, se
 use serde_json::{Map, Value};
 
 use super::{PatchError, decoded, go_kind};
+use crate::golang::Quoted;
 
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`, `maxJSONPatchOperations`.
 const OPERATIONS_MAX: usize = 10_000;
@@ -99,16 +100,16 @@ pub struct Inapplicable {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     /// The `op` is none of the six.
-    #[error("{0:?} is no operation")]
+    #[error("{quoted} is no operation", quoted = Quoted(.0))]
     Unknown(String),
     /// A member of the operation is missing.
-    #[error("it has no {0:?}")]
+    #[error("it has no {quoted}", quoted = Quoted(.0))]
     Missing(&'static str),
     /// The object has nothing at the path.
-    #[error("there is nothing at {0:?}")]
+    #[error("there is nothing at {quoted}", quoted = Quoted(.0))]
     Absent(String),
     /// A `test` found another value.
-    #[error("{0:?} has another value")]
+    #[error("{quoted} has another value", quoted = Quoted(.0))]
     Differs(String),
     /// A scalar in place of the whole object.
     #[error("only an object or a list can take the place of the whole")]
@@ -252,7 +253,7 @@ impl<'de> Deserialize<'de> for Operation {
         };
         let paths = [operation.path.as_str(), from];
         if let Some(path) = paths.into_iter().find(|path| !path.is_empty() && !path.starts_with('/')) {
-            return Err(D::Error::custom(format!("the path {path:?} does not begin with '/'")));
+            return Err(D::Error::custom(format!("the path {path} does not begin with '/'", path = Quoted(path))));
         }
         Ok(operation)
     }

@@ -18,13 +18,13 @@ pub use merge::{merge, merge_into};
 
 use serde_json::Value;
 
-use crate::text::Text;
+use crate::text::{Text, TextError};
 
 /// A patch as JSON. `prefix` stands before what Go says of one that is none.
 ///
 /// Errors: 400.
 pub fn decoded(patch: &[u8], prefix: &str) -> Result<Value, PatchError> {
-    let wrong = |why: String| PatchError::bad_request(format!("{prefix}{why}"));
+    let wrong = |why: TextError| PatchError::bad_request(format!("{prefix}{why}"));
     let patch = String::from_utf8_lossy(patch);
     let text = Text::read(&patch).map_err(wrong)?;
     Ok(text.value())

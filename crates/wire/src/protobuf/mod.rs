@@ -24,6 +24,7 @@ mod values;
 
 pub use records::{MalformedRecord, Payload, Records};
 
+use crate::golang::Quoted;
 use decode::Decoder;
 use envelope::{Content, Envelope};
 use schema::Messages;
@@ -51,7 +52,7 @@ pub enum ProtobufError {
     )]
     Prefix,
     /// The bytes are not protobuf: cut short, most likely.
-    #[error("the protobuf body is damaged in {kind} at {path:?}: {source}")]
+    #[error("the protobuf body is damaged in {kind} at {path}: {source}", path = Quoted(.path))]
     Malformed {
         /// Kind of the object.
         kind: String,
@@ -61,7 +62,7 @@ pub enum ProtobufError {
         source: MalformedRecord,
     },
     /// The envelope does not say what it holds.
-    #[error("the protobuf body names no apiVersion or kind (apiVersion {api_version:?}, kind {kind:?})")]
+    #[error("the protobuf body names no apiVersion or kind (apiVersion {api_version}, kind {kind})", api_version = Quoted(.api_version), kind = Quoted(.kind))]
     MissingKind {
         /// As the envelope has it.
         api_version: String,
@@ -78,8 +79,7 @@ pub enum ProtobufError {
     },
     /// The sender knows a field that this build does not. Dropping it would lose data.
     #[error(
-        "{kind} has the field number {number} at {path:?}, which this build of kubefold does not know: the client is newer, or older than the field's removal; send JSON, or upgrade kubefold"
-    )]
+        "{kind} has the field number {number} at {path}, which this build of kubefold does not know: the client is newer, or older than the field's removal; send JSON, or upgrade kubefold", path = Quoted(.path))]
     UnknownField {
         /// Kind of the object.
         kind: String,
@@ -89,7 +89,7 @@ pub enum ProtobufError {
         number: u32,
     },
     /// A field has another wire type than the API gives it.
-    #[error("{kind} has a value of the wrong protobuf wire type at {path:?}")]
+    #[error("{kind} has a value of the wrong protobuf wire type at {path}", path = Quoted(.path))]
     WireType {
         /// Kind of the object.
         kind: String,
@@ -97,7 +97,7 @@ pub enum ProtobufError {
         path: String,
     },
     /// A string holds bytes that JSON cannot carry.
-    #[error("{kind} has a string at {path:?} that is not valid UTF-8")]
+    #[error("{kind} has a string at {path} that is not valid UTF-8", path = Quoted(.path))]
     Utf8 {
         /// Kind of the object.
         kind: String,
@@ -105,7 +105,7 @@ pub enum ProtobufError {
         path: String,
     },
     /// A field that carries JSON text does not.
-    #[error("{kind} has text at {path:?} that should be JSON: {source}")]
+    #[error("{kind} has text at {path} that should be JSON: {source}", path = Quoted(.path))]
     Json {
         /// Kind of the object.
         kind: String,
@@ -115,7 +115,7 @@ pub enum ProtobufError {
         source: serde_json::Error,
     },
     /// A value has no JSON form.
-    #[error("{kind} has a value at {path:?} that cannot be printed: {problem}")]
+    #[error("{kind} has a value at {path} that cannot be printed: {problem}", path = Quoted(.path))]
     Value {
         /// Kind of the object.
         kind: String,
@@ -126,8 +126,7 @@ pub enum ProtobufError {
     },
     /// The envelope announces a compressed or foreign content.
     #[error(
-        "the protobuf body holds content of type {content_type:?} and encoding {content_encoding:?}; only plain protobuf or JSON is read"
-    )]
+        "the protobuf body holds content of type {content_type} and encoding {content_encoding}; only plain protobuf or JSON is read", content_type = Quoted(.content_type), content_encoding = Quoted(.content_encoding))]
     Content {
         /// As the envelope has it.
         content_type: String,

@@ -16,12 +16,12 @@ use crate::selector::{
 pub struct Subject<'a> {
     /// Empty for cluster-scoped kinds.
     pub namespace: &'a str,
-    /// Visible name.
+    /// Name.
     pub name: &'a str,
-    /// The visible object, which a JSON parser has accepted.
+    /// The object, which a JSON parser has accepted.
     pub json: &'a [u8],
-    /// What follows the object's own name in visible ones, its member's as well as those that it refers to: `@east`, or
-    /// nothing.
+    /// A suffix that names in the object have and a selector may leave out, in two parts whose first is no part of a UID.
+    /// Empty if there is none.
     pub suffix: [&'a str; 2],
 }
 
@@ -51,9 +51,8 @@ struct Term {
 enum Field {
     Name,
     Namespace,
-    /// The name of what an event is about. With a UID it also matches by the name without its member: an answer to a
-    /// request by a short name echoes that name (docs/design/identity.md#echo), and `kubectl describe` asks with it for
-    /// events.
+    /// The name of what an event is about. With a UID it also matches by the name without [`Subject::suffix`]: who asked for
+    /// the object by its short name, as `kubectl describe` does, asks for its events by that name.
     Referent(Place, bool),
     /// The UID of what an event is about: of a node kubelets write its name.
     ReferentUid(Place),
@@ -197,9 +196,9 @@ impl Term {
             return None;
         }
         match &self.field {
-            // The member's name may be missing in what was asked for, or in what there is.
+            // The suffix may be missing in what was asked for, or in what there is.
             Field::Referent(_, true) => Some(format!("\"{}", self.value)),
-            Field::ReferentUid(_) if self.value.contains('@') => None,
+            Field::ReferentUid(_) if !self.value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') => None,
             // A number or a boolean stands without quotes.
             _ if self.value.parse::<f64>().is_ok() || matches!(self.value.as_str(), "true" | "false") => {
                 Some(self.value.clone())
@@ -239,9 +238,9 @@ impl Term {
             _ => raw.into(),
         };
         let with_suffix = |short: &str, long: &str| {
-            let [at, member] = subject.suffix;
-            !member.is_empty()
-                && long.strip_suffix(member).and_then(|rest| rest.strip_suffix(at)).is_some_and(|rest| rest == short)
+            let [first, second] = subject.suffix;
+            !second.is_empty()
+                && long.strip_suffix(second).and_then(|rest| rest.strip_suffix(first)).is_some_and(|rest| rest == short)
         };
         self.value == value
             || match self.field {

@@ -2,8 +2,6 @@
 //!
 //! Source: kubernetes/apimachinery `pkg/labels/selector.go`.
 
-mod upstream;
-
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
@@ -12,7 +10,7 @@ use crate::{
     golang,
     scan::Scanner,
     selector::{
-        CLUSTER_LABEL, SelectorError,
+        SelectorError,
         validity::{check_key, check_value},
     },
 };
@@ -22,28 +20,63 @@ const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 const SPACES: &str = " \t\r\n";
 const SPECIAL: &str = "=!(),><";
 
+/// How a label is compared with a requirement's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
+pub enum Operator {
+    /// The label is one of the values: `=`, `==` and `in`.
     In,
+    /// The label is absent or none of the values: `!=` and `notin`.
     NotIn,
+    /// The label is present.
     Exists,
+    /// The label is absent: `!key`.
     NotExists,
+    /// The label is an integer above the value: `>`.
     Greater,
+    /// The label is an integer below the value: `<`.
     Less,
 }
 
-/// A value, and the member that it is bound to if it was written `value@member`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Value {
-    text: String,
-    member: Option<String>,
+impl Operator {
+    /// That of this name in `matchExpressions`.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "In" => Some(Self::In),
+            "NotIn" => Some(Self::NotIn),
+            "Exists" => Some(Self::Exists),
+            "DoesNotExist" => Some(Self::NotExists),
+            "Gt" => Some(Self::Greater),
+            "Lt" => Some(Self::Less),
+            _ => None,
+        }
+    }
+
+    /// Says whether a label of this value, or none, meets a requirement with these values.
+    ///
+    /// Source: `Requirement.Matches`.
+    pub fn is_met(self, label: Option<&str>, values: &[String]) -> bool {
+        let among = |label: &str| values.iter().any(|value| value == label);
+        let numbers = || Some((label?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
+        match self {
+            Self::In => label.is_some_and(among),
+            Self::NotIn => !label.is_some_and(among),
+            Self::Exists => label.is_some(),
+            Self::NotExists => label.is_none(),
+            Self::Greater => numbers().is_some_and(|(label, bound)| label > bound),
+            Self::Less => numbers().is_some_and(|(label, bound)| label < bound),
+        }
+    }
 }
 
+/// What a selector requires of one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Requirement {
-    key: String,
-    operator: Operator,
-    values: Vec<Value>,
+pub struct Requirement {
+    /// The label's key.
+    pub key: String,
+    /// How the label is compared with the values.
+    pub operator: Operator,
+    /// The values, sorted. None for [`Operator::Exists`] and [`Operator::NotExists`].
+    pub values: Vec<String>,
 }
 
 /// A parsed label selector. All requirements must hold.
@@ -52,14 +85,24 @@ pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-type Labels<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 12]>;
+/// The labels of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Labels<'a>(SmallVec<[(Cow<'a, str>, Cow<'a, str>); 12]>);
 
 impl LabelSelector {
-    /// Parses `a=b,c!=d,e in (f,g),!h,...`. `is_member` says which names after a last `@` are members.
+    /// Parses `a=b,c!=d,e in (f,g),!h,...`.
     ///
     /// Errors: in Kubernetes' own words.
-    pub fn parse(text: &str, is_member: impl Fn(&str) -> bool) -> Result<Self, SelectorError> {
-        let mut parser = Parser { tokens: tokens(text), is_member: &is_member };
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        Self::parse_extended(text, |value| value)
+    }
+
+    /// Parses a selector whose values may hold more than Kubernetes lets a label's value hold: `label_part` gives the part
+    /// that Kubernetes' rules are about. The selector keeps the values as they are written.
+    ///
+    /// Errors: as [`Self::parse`].
+    pub fn parse_extended(text: &str, label_part: impl Fn(&str) -> &str) -> Result<Self, SelectorError> {
+        let mut parser = Parser { tokens: tokens(text), label_part: &label_part };
         let mut requirements = Vec::new();
         loop {
             match parser.peek() {
@@ -79,80 +122,57 @@ impl LabelSelector {
         }
     }
 
+    /// The requirements, in the order in which they are written.
+    pub fn into_requirements(self) -> Vec<Requirement> {
+        self.requirements
+    }
+
     /// Says whether every object matches.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Says whether an object that this member alone holds may match, whatever its labels are.
-    pub fn may_match(&self, member: &str) -> bool {
-        let about_members = self.requirements.iter().filter(|requirement| requirement.key == CLUSTER_LABEL);
-        about_members.into_iter().all(|requirement| requirement.matches(&Labels::new(), &[member]))
-    }
-
-    /// Matches an object by the text of its labels (`None` or `null` where it has none) and the members that hold it.
-    pub fn matches(&self, labels: Option<&str>, members: &[&str]) -> bool {
+    /// Matches an object by the text of its labels (`None` or `null` where it has none).
+    pub fn matches(&self, labels: Option<&str>) -> bool {
         if self.is_everything() {
             return true;
         }
-        let labels = labels.map(read).unwrap_or_default();
-        self.requirements.iter().all(|requirement| requirement.matches(&labels, members))
+        let labels = labels.map(Labels::read).unwrap_or_default();
+        self.requirements.iter().all(|requirement| requirement.matches(labels.get(&requirement.key)))
     }
 }
 
-/// The labels of an object, which a JSON parser has accepted. Whatever is no text is left out.
-fn read(json: &str) -> Labels<'_> {
-    let mut labels = Labels::new();
-    let mut scanner = Scanner::new(json);
-    if !scanner.eat(b'{') || scanner.eat(b'}') {
-        return labels;
-    }
-    while let Ok(key) = scanner.key()
-        && let Ok(value) = scanner.value()
-    {
-        if let (Some(key), Some(value)) = (super::text_of(key), json.get(value).and_then(super::text_of)) {
-            labels.push((key, value));
+impl<'a> Labels<'a> {
+    /// Reads labels which a JSON parser has accepted. Whatever is no text is left out.
+    pub fn read(json: &'a str) -> Self {
+        let mut labels = SmallVec::new();
+        let mut scanner = Scanner::new(json);
+        if !scanner.eat(b'{') || scanner.eat(b'}') {
+            return Self(labels);
         }
-        if !scanner.goes_on(b'}').unwrap_or_default() {
-            break;
+        while let Ok(key) = scanner.key()
+            && let Ok(value) = scanner.value()
+        {
+            if let (Some(key), Some(value)) = (super::text_of(key), json.get(value).and_then(super::text_of)) {
+                labels.push((key, value));
+            }
+            if !scanner.goes_on(b'}').unwrap_or_default() {
+                break;
+            }
         }
+        Self(labels)
     }
-    labels
+
+    /// The value of a label.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_ref())
+    }
 }
 
 impl Requirement {
-    fn matches(&self, labels: &Labels<'_>, members: &[&str]) -> bool {
-        if self.key == CLUSTER_LABEL {
-            let named = || self.values.iter().any(|value| members.contains(&value.text.as_str()));
-            return match self.operator {
-                Operator::In => named(),
-                Operator::NotIn => !named(),
-                Operator::Exists => true,
-                Operator::NotExists | Operator::Greater | Operator::Less => false,
-            };
-        }
-        let label = labels.iter().find(|(key, _)| *key == self.key).map(|(_, value)| value.as_ref());
-        let among = |label: &str| {
-            self.values.iter().any(|value| {
-                value.text == label && value.member.as_deref().is_none_or(|member| members.contains(&member))
-            })
-        };
-        match self.operator {
-            Operator::In => label.is_some_and(among),
-            Operator::NotIn => !label.is_some_and(among),
-            Operator::Exists => label.is_some(),
-            Operator::NotExists => label.is_none(),
-            Operator::Greater => self.compares(label, |label, bound| label > bound),
-            Operator::Less => self.compares(label, |label, bound| label < bound),
-        }
-    }
-
-    fn compares(&self, label: Option<&str>, holds: impl Fn(i64, i64) -> bool) -> bool {
-        let bound = self.values.first().and_then(|value| value.text.parse().ok());
-        match (label.and_then(|label| label.parse().ok()), bound) {
-            (Some(label), Some(bound)) => holds(label, bound),
-            _ => false,
-        }
+    /// Says whether a label of this value, or none, meets the requirement.
+    pub fn matches(&self, label: Option<&str>) -> bool {
+        self.operator.is_met(label, &self.values)
     }
 }
 
@@ -181,7 +201,7 @@ fn is_word(token: &str) -> bool {
 
 struct Parser<'t, 'm> {
     tokens: Vec<&'t str>,
-    is_member: &'m dyn Fn(&str) -> bool,
+    label_part: &'m dyn Fn(&str) -> &str,
 }
 
 impl<'t> Parser<'t, '_> {
@@ -222,24 +242,25 @@ impl<'t> Parser<'t, '_> {
         let mut words = if matches!(token, "in" | "notin") { self.set()? } else { vec![self.single()?] };
         words.sort_unstable();
         words.dedup();
-        let values: Vec<Value> = words.iter().map(|word| self.value(word)).collect();
+        let parts = || words.iter().map(|word| (self.label_part)(word)).enumerate();
         let compares = matches!(operator, Operator::Greater | Operator::Less);
         let mut wrong = Vec::new();
-        for (at, value) in values.iter().enumerate().filter(|_| compares) {
-            if value.text.parse::<i64>().is_err() {
-                wrong.push(format!(
-                    "values[{at}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
-                    golang::quoted(&value.text)
-                ));
-            }
+        for (at, part) in parts().filter(|(_, part)| compares && part.parse::<i64>().is_err()) {
+            wrong.push(format!(
+                "values[{at}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                golang::quoted(part)
+            ));
         }
-        for (at, (value, word)) in values.iter().zip(&words).enumerate() {
-            if let Some(what) = check_value(&value.text) {
+        for ((at, part), word) in parts().zip(&words) {
+            if let Some(what) = check_value(part) {
                 wrong.push(format!("values[{at}][{key}]: Invalid value: {}: {what}", golang::quoted(word)));
             }
         }
         match wrong.as_slice() {
-            [] => Ok(Requirement { key: key.to_owned(), operator, values }),
+            [] => {
+                let values = words.into_iter().map(str::to_owned).collect();
+                Ok(Requirement { key: key.to_owned(), operator, values })
+            }
             [one] => Err(SelectorError::Invalid(one.clone())),
             several => Err(SelectorError::Invalid(format!("[{}]", several.join(", ")))),
         }
@@ -293,15 +314,6 @@ impl<'t> Parser<'t, '_> {
                 }
                 token => return Err(SelectorError::found(token, "',', or identifier")),
             }
-        }
-    }
-
-    fn value(&self, word: &str) -> Value {
-        match word.rsplit_once('@') {
-            Some((text, member)) if (self.is_member)(member) => {
-                Value { text: text.to_owned(), member: Some(member.to_owned()) }
-            }
-            _ => Value { text: word.to_owned(), member: None },
         }
     }
 }

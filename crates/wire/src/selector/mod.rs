@@ -11,10 +11,7 @@ mod validity;
 use std::borrow::Cow;
 
 pub use field::{FieldSelector, Subject};
-pub use label::LabelSelector;
-
-/// The virtual label that names an object's member.
-pub const CLUSTER_LABEL: &str = "kubefold.io/cluster";
+pub use label::{LabelSelector, Labels, Operator, Requirement};
 
 /// A selector that is not understood is refused, never ignored. The words are Kubernetes' own.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

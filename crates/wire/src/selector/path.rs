@@ -3,7 +3,10 @@
 //! `spec.nodeName`, `spec.ports[0].port`, `spec.containers[*].image`, `metadata.labels['app.kubernetes.io/name']`,
 //! `metadata.labels.app\.kubernetes\.io/name`: what kubectl's JSONPath takes inside its braces, without the leading dot.
 
-use crate::scan::{Fault, Scanner};
+use crate::{
+    jsonpath::{self, Dialect, Slice},
+    scan::{Fault, Scanner},
+};
 
 /// Steps of one path.
 const STEPS_MAX: usize = 64;
@@ -17,57 +20,19 @@ enum Step {
 
 /// Reads a path. `None` is one that is not understood.
 fn parse(text: &str) -> Option<Vec<Step>> {
-    let mut steps = Vec::new();
-    let mut rest = text;
-    loop {
-        let (key, after) = bare_key(rest)?;
-        steps.push(Step::Key(key));
-        rest = after;
-        while let Some(inner) = rest.strip_prefix('[') {
-            let (step, after) = bracket(inner)?;
-            steps.push(step);
-            rest = after;
-        }
-        if steps.len() > STEPS_MAX {
-            return None;
-        }
-        match rest.strip_prefix('.') {
-            Some(after) => rest = after,
-            None => return rest.is_empty().then_some(steps),
-        }
-    }
+    // As it stands in braces.
+    let nodes = jsonpath::parse(&format!(".{text}"), Dialect::Selector)?;
+    let steps: Option<Vec<Step>> = nodes.into_iter().map(step).collect();
+    steps.filter(|steps| steps.len() <= STEPS_MAX)
 }
 
-/// A key up to the next dot or bracket; a backslash takes their meaning.
-fn bare_key(text: &str) -> Option<(String, &str)> {
-    let mut key = String::new();
-    let mut chars = text.char_indices();
-    let end = loop {
-        match chars.next() {
-            None => break text.len(),
-            Some((at, '.' | '[')) => break at,
-            Some((_, '\\')) => key.push(chars.next()?.1),
-            Some((_, c)) if c.is_whitespace() || "]'\"{}()<>!?@".contains(c) => return None,
-            Some((_, c)) => key.push(c),
-        }
-    };
-    (!key.is_empty()).then_some(())?;
-    Some((key, text.get(end..)?))
-}
-
-/// What follows an opening bracket: a number, a star, or a key in quotes.
-fn bracket(text: &str) -> Option<(Step, &str)> {
-    if let Some(after) = text.strip_prefix("*]") {
-        return Some((Step::Each, after));
+fn step(node: jsonpath::Node) -> Option<Step> {
+    match node {
+        jsonpath::Node::Field(key) if !key.is_empty() => Some(Step::Key(key)),
+        jsonpath::Node::Array(Slice { from: Some(at), derived: true, .. }) => usize::try_from(at).ok().map(Step::Index),
+        jsonpath::Node::Array(slice) => (slice == Slice::default()).then_some(Step::Each),
+        _ => None,
     }
-    for quote in ['\'', '"'] {
-        let Some(inner) = text.strip_prefix(quote) else { continue };
-        let (key, after) = inner.split_once(quote)?;
-        return Some((Step::Key(key.to_owned()), after.strip_prefix(']')?));
-    }
-    let (number, after) = text.split_once(']')?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    Some((Step::Index(number.parse().ok().filter(|_| is_number)?), after))
 }
 
 /// Several paths, merged to a tree that documents are walked along.

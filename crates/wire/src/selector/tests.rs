@@ -1,7 +1,7 @@
 use super::*;
 
-fn matches(selector: &str, labels: &str, members: &[&str]) -> bool {
-    LabelSelector::parse(selector, |name| name == "east" || name == "west").unwrap().matches(Some(labels), members)
+fn matches(selector: &str, labels: &str) -> bool {
+    LabelSelector::parse(selector).unwrap().matches(Some(labels))
 }
 
 #[test]
@@ -28,15 +28,15 @@ fn label_selectors_as_kubernetes() {
         "app=web,tier",
         "app in (web),n",
     ] {
-        assert!(matches(yes, labels, &["east"]), "{yes}");
+        assert!(matches(yes, labels), "{yes}");
     }
-    assert!(matches("in=x,x", r#"{"in":"x","x":""}"#, &["east"]));
-    assert!(matches("notin", r#"{ "notin" : "" }"#, &["east"]) && matches("in in (in)", r#"{"in":"in"}"#, &[]));
-    assert!(matches("a=b", r#"{"\u0061":"\u0062"}"#, &["east"]));
+    assert!(matches("in=x,x", r#"{"in":"x","x":""}"#));
+    assert!(matches("notin", r#"{ "notin" : "" }"#) && matches("in in (in)", r#"{"in":"in"}"#));
+    assert!(matches("a=b", r#"{"\u0061":"\u0062"}"#));
     for no in ["app=db", "zone", "!app", "app!=web", "app notin (web)", "n>5", "zone>1", "zone in (a)", "tier=a"] {
-        assert!(!matches(no, labels, &["east"]), "{no}");
+        assert!(!matches(no, labels), "{no}");
     }
-    assert!(matches("!app", "{}", &[]) && matches("!app", "null", &[]) && matches("!app", "", &[]));
+    assert!(matches("!app", "{}") && matches("!app", "null") && matches("!app", ""));
 }
 
 /// The words were taken down from a kube-apiserver 1.36; the end-to-end tests ask it again.
@@ -59,22 +59,25 @@ fn bad_label_selectors_are_refused_in_kubernetes_words() {
             "unable to parse requirement: values[0]: Invalid value: \"\": for 'Gt', 'Lt' operators, the value must be an integer",
         ),
     ] {
-        let error = LabelSelector::parse(bad, |name| name == "east").unwrap_err();
+        let error = LabelSelector::parse(bad).unwrap_err();
         assert_eq!(error.to_string(), words, "{bad}");
     }
     for bad in ["=a", "a>x", "a=b@nowhere", "-a", "a/b/c", "A/b", "a=b,", "a=$", "a.b..c/d=e", "/a"] {
-        assert!(LabelSelector::parse(bad, |name| name == "east").is_err(), "{bad}");
+        assert!(LabelSelector::parse(bad).is_err(), "{bad}");
     }
 }
 
 #[test]
-fn the_virtual_label_and_values_bound_to_a_member() {
-    assert!(matches("kubefold.io/cluster in (east,north)", "{}", &["east"]));
-    assert!(matches("kubefold.io/cluster=west", "{}", &["east", "west"]));
-    assert!(!matches("kubefold.io/cluster!=west", "{}", &["east", "west"]));
-    assert!(matches("app=web@east", r#"{"app":"web"}"#, &["east"]));
-    assert!(!matches("app=web@west", r#"{"app":"web"}"#, &["east"]));
-    assert!(matches("app!=web@west", r#"{"app":"web"}"#, &["east"]));
+fn a_selector_of_more_than_labels_checks_the_part_that_is_a_label() {
+    let part = |value: &str| -> usize { value.find('@').unwrap_or(value.len()) };
+    let parse = |text: &str| LabelSelector::parse_extended(text, |value| value.get(..part(value)).unwrap_or_default());
+    let values = |text: &str| parse(text).unwrap().into_requirements().remove(0).values;
+    assert_eq!(values("a in (c@east,b)"), ["b", "c@east"]);
+    assert_eq!(values("x>5@east"), ["5@east"]);
+    assert_eq!(
+        parse("a=$@east").unwrap_err().to_string().split(": a valid").next().unwrap(),
+        "unable to parse requirement: values[0][a]: Invalid value: \"$@east\""
+    );
 }
 
 fn of(resource: &str, selector: &str, json: &str) -> bool {
@@ -291,8 +294,8 @@ mod property {
                 let suffix = ["@", "east"];
                 selector.matches(&Subject { namespace: "", name: "", json: json.as_bytes(), suffix });
             }
-            if let Ok(selector) = LabelSelector::parse(&text, |_| false) {
-                selector.matches(Some(&json), &[]);
+            if let Ok(selector) = LabelSelector::parse(&text) {
+                selector.matches(Some(&json));
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Keys and values of label selectors.
 
 use crate::{
+    golang::Quoted,
     names::{label_value, qualified_name},
     selector::SelectorError,
 };
@@ -11,7 +12,7 @@ pub(super) fn check_key(key: &str) -> Result<(), SelectorError> {
     if wrong.is_empty() {
         return Ok(());
     }
-    Err(SelectorError::Invalid(format!("<nil>: Invalid value: {key:?}: {}", wrong.join("; "))))
+    Err(SelectorError::Invalid(format!("<nil>: Invalid value: {key}: {}", wrong.join("; "), key = Quoted(key))))
 }
 
 /// What is wrong with a label's value, if anything is.

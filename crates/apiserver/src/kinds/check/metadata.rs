@@ -9,7 +9,10 @@ use super::{
     words::{IMMUTABLE, NEGATIVE},
 };
 use crate::kinds::doc::Doc;
-use kubefold_wire::names::{NameRule, dns_label, label_value, qualified_name};
+use kubefold_wire::{
+    golang::Quoted,
+    names::{NameRule, dns_label, label_value, qualified_name},
+};
 
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 const MANAGER_BYTES_MAX: usize = 128;
@@ -116,7 +119,7 @@ fn check_changes(new: &Value, old: &Value, errors: &mut Errors) {
         extra.sort_unstable();
         extra.dedup();
         if !extra.is_empty() {
-            let shown: Vec<_> = extra.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+            let shown: Vec<_> = extra.iter().map(|finalizer| Quoted(finalizer).to_string()).collect();
             let why = "no new finalizers can be added if the object is being deleted, found new finalizers";
             errors.forbidden(&at.child("finalizers"), &format!("{why} []string{{{}}}", shown.join(", ")));
         }

@@ -8,3 +8,4 @@ mod wire;
 
 pub use element::{Element, same, shown};
 pub use set::Set;
+pub use wire::FieldsError;

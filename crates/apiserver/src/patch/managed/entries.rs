@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kubefold_wire::golang;
+use kubefold_wire::golang::{self, Quoted};
 use serde_json::{Map, Value};
 
-use crate::patch::{Subject, fields::Set};
+use crate::patch::{
+    Subject,
+    fields::{FieldsError, Set},
+};
 
 /// How somebody came to own fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,32 +100,60 @@ impl Owner {
     }
 }
 
+/// Why entries can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ManagedError {
+    /// Something else stands where the entries belong.
+    #[error("managedFields must be a list")]
+    NotAList,
+    /// An operation that is not known, or none.
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    /// An entry without the version of its fields.
+    #[error("apiVersion must not be empty")]
+    NoApiVersion,
+    /// The entry of this index does not say how its fields are written.
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoFieldsType(usize),
+    /// Fields written in a way that is not known.
+    #[error("invalid fieldsType {} in managed fields entry {index}", Quoted(.fields_type))]
+    FieldsType {
+        /// What the entry says.
+        fields_type: String,
+        /// Which entry.
+        index: usize,
+    },
+    /// An entry's fields.
+    #[error(transparent)]
+    Fields(#[from] FieldsError),
+}
+
 impl Managed {
     /// Reads entries.
     ///
     /// Errors: why one can't be read.
-    pub(crate) fn decode(entries: Option<&Value>) -> Result<Self, String> {
+    pub(crate) fn decode(entries: Option<&Value>) -> Result<Self, ManagedError> {
         let mut managed = Self::default();
         let entries = match entries {
             None | Some(Value::Null) => return Ok(managed),
             Some(Value::Array(entries)) => entries,
-            Some(_) => return Err("managedFields must be a list".to_owned()),
+            Some(_) => return Err(ManagedError::NotAList),
         };
         for (index, entry) in entries.iter().enumerate() {
             let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
             let operation = match &*text("operation") {
                 "Apply" => Operation::Apply,
                 "Update" => Operation::Update,
-                _ => return Err("operation must be `Apply` or `Update`".to_owned()),
+                _ => return Err(ManagedError::Operation),
             };
             let api_version = text("apiVersion");
             if api_version.is_empty() {
-                return Err("apiVersion must not be empty".to_owned());
+                return Err(ManagedError::NoApiVersion);
             }
             match &*text("fieldsType") {
                 "FieldsV1" => {}
-                "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
-                other => return Err(format!("invalid fieldsType {other:?} in managed fields entry {index}")),
+                "" => return Err(ManagedError::NoFieldsType(index)),
+                other => return Err(ManagedError::FieldsType { fields_type: other.to_owned(), index }),
             }
             let set = match entry.get("fieldsV1") {
                 None | Some(Value::Null) => Set::default(),

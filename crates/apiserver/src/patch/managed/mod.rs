@@ -6,6 +6,7 @@ mod entries;
 mod ownership;
 mod present;
 
+pub use entries::ManagedError;
 pub(super) use entries::{Managed, Operation, Owned, Owner};
 pub(super) use ownership::{Ownership, Unowned};
 pub(super) use present::present;

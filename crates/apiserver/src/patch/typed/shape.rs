@@ -190,17 +190,41 @@ impl<'a> Map<'a> {
     }
 }
 
+/// Why an item of a list has no step that leads to it.
+///
+/// Source: structured-merge-diff `typed/helpers.go`, `listItemToPathElement`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each variant says what it is")]
+pub(super) enum StepError {
+    #[error("invalid indexing of non-associative list")]
+    NotAssociative,
+    #[error("associative list without keys has an element that's a map type")]
+    MapWithoutKeys,
+    #[error("not supported: associative list with lists as elements")]
+    ListOfLists,
+    #[error("associative list without keys has an element that's an explicit null")]
+    NullWithoutKeys,
+    #[error("associative list with keys may not have a null element")]
+    NullWithKeys,
+    #[error("associative list with keys may not have non-map elements")]
+    NotAMap,
+    #[error(
+        "associative list with keys has an element that omits all key fields [{0}] (and doesn't have default values for any key fields)"
+    )]
+    NoKeys(String),
+}
+
 impl<'a> List<'a> {
     /// How an item is known.
     ///
     /// Errors: why it can't be.
-    pub(super) fn step(self, item: &Value) -> Result<Element, String> {
+    pub(super) fn step(self, item: &Value) -> Result<Element, StepError> {
         match self.items_by {
-            None => Err("invalid indexing of non-associative list".to_owned()),
+            None => Err(StepError::NotAssociative),
             Some(By::Value) => match item {
-                Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
-                Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-                Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+                Value::Object(_) => Err(StepError::MapWithoutKeys),
+                Value::Array(_) => Err(StepError::ListOfLists),
+                Value::Null => Err(StepError::NullWithoutKeys),
                 item => Ok(Element::Value(item.clone())),
             },
             Some(By::Keys(keys)) => self.by_keys(item, &keys.iter().map(String::as_str).collect::<Vec<_>>()),
@@ -208,10 +232,9 @@ impl<'a> List<'a> {
         }
     }
 
-    fn by_keys(self, item: &Value, keys: &[&str]) -> Result<Element, String> {
+    fn by_keys(self, item: &Value, keys: &[&str]) -> Result<Element, StepError> {
         let Value::Object(item) = item else {
-            let what = if item.is_null() { "a null element" } else { "non-map elements" };
-            return Err(format!("associative list with keys may not have {what}"));
+            return Err(if item.is_null() { StepError::NullWithKeys } else { StepError::NotAMap });
         };
         let value = |key: &&str| {
             let value = item.get(*key).or_else(|| self.default(key))?;
@@ -220,10 +243,7 @@ impl<'a> List<'a> {
         let mut fields: Vec<(String, Value)> = keys.iter().filter_map(value).collect();
         if fields.is_empty() && !keys.is_empty() {
             let keys: Vec<String> = keys.iter().map(|key| golang::quoted(key)).collect();
-            let keys = keys.join(" ");
-            return Err(format!(
-                "associative list with keys has an element that omits all key fields [{keys}] (and doesn't have default values for any key fields)"
-            ));
+            return Err(StepError::NoKeys(keys.join(" ")));
         }
         fields.sort_by(|left, right| left.0.cmp(&right.0));
         Ok(Element::Key(fields))

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Rollout, Set};
 use crate::sim::fields::{
-    condition, count, items, number, remove_condition, seconds_later, set_condition, stamp, text, time,
+    condition, count, items, number, remove_condition, seconds_later, set_condition, text, time, time_text,
 };
 
 impl Rollout<'_> {
@@ -44,7 +44,7 @@ impl Rollout<'_> {
                 Some(new) => format!("ReplicaSet \"{}\"", new.key.name),
                 None => format!("Deployment \"{}\"", self.context.key.name),
             };
-            let now = stamp(self.context.now);
+            let now = time_text(self.context.now);
             let told = |status: &str, reason: &str, message: String| {
                 json!({
                     "type": "Progressing", "status": status, "lastUpdateTime": now, "lastTransitionTime": now,
@@ -130,7 +130,7 @@ impl Rollout<'_> {
             status["collisionCount"] = collisions.clone();
         }
         let mut conditions = items(&self.tree, "/status/conditions").to_vec();
-        let now = stamp(self.context.now);
+        let now = time_text(self.context.now);
         let (answer, reason, message) = if available >= self.wanted - self.unavailable {
             ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
         } else {

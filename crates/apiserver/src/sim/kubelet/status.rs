@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Hand, told_condition};
 use crate::sim::{
-    fields::{address, condition, items, stamp, text},
+    fields::{address, condition, items, text, time_text},
     names::{hash, mixed},
 };
 
@@ -39,7 +39,7 @@ impl Told {
 
     pub(super) fn status(&self, hand: &Hand<'_>) -> Value {
         let before = &hand.tree["status"];
-        let now = stamp(hand.context.now);
+        let now = time_text(hand.context.now);
         let mut status = before.clone();
         if !status.is_object() {
             status = json!({});
@@ -82,7 +82,7 @@ impl Told {
 
     fn conditions(self, hand: &Hand<'_>, generation: &Value) -> Vec<Value> {
         let before = items(&hand.tree, "/status/conditions");
-        let now: Value = stamp(hand.context.now).into();
+        let now: Value = time_text(hand.context.now).into();
         let begun = !matches!(self, Self::Creating);
         let ended = matches!(self, Self::Ended { .. });
         let has_init = !items(&hand.tree, "/spec/initContainers").is_empty();
@@ -121,7 +121,7 @@ impl Told {
         let before = &hand.tree["status"]["containerStatuses"][place];
         let restarts = before["restartCount"].as_i64().unwrap_or(0);
         let uid = text(&hand.tree, "/metadata/uid");
-        let now = stamp(hand.context.now);
+        let now = time_text(hand.context.now);
         let began = before["state"]["running"]["startedAt"].clone();
         let id = |restarts: i64| container_id(uid, name, restarts);
         let ended = |code: i64, reason: &str| {
@@ -140,7 +140,7 @@ impl Told {
                 (json!({"waiting": {"reason": reason, "message": message}}), last, restarts)
             }
             Self::Running { started, .. } => {
-                let since = if began.is_string() { began.clone() } else { stamp(started).into() };
+                let since = if began.is_string() { began.clone() } else { time_text(started).into() };
                 (json!({"running": {"startedAt": since}}), last, restarts)
             }
             Self::Restarted => (json!({"running": {"startedAt": now}}), last, restarts + 1),
@@ -170,7 +170,7 @@ impl Told {
     fn init(self, hand: &Hand<'_>, container: &Value) -> Value {
         let (name, image) = (text(container, "/name"), text(container, "/image"));
         let id = container_id(text(&hand.tree, "/metadata/uid"), name, 0);
-        let now = stamp(hand.context.now);
+        let now = time_text(hand.context.now);
         let before = items(&hand.tree, "/status/initContainerStatuses");
         if let Some(before) = before.iter().find(|status| status["name"] == name) {
             return before.clone();

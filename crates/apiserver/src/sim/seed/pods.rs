@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Place;
 use crate::sim::{
-    fields::{address, items, later, seconds_later, stamp, text},
+    fields::{address, items, later, seconds_later, text, time_text},
     kubelet::status::{container_id, image_id},
     names::Dice,
 };
@@ -68,7 +68,7 @@ impl Batch {
         let began = seconds_later(self.now, -one.age);
         pod["metadata"]["name"] = one.name.as_str().into();
         pod["metadata"]["uid"] = one.uid.as_str().into();
-        pod["metadata"]["creationTimestamp"] = stamp(began).into();
+        pod["metadata"]["creationTimestamp"] = time_text(began).into();
         for (pointer, value) in &one.set {
             set(&mut pod, pointer, value.clone());
         }
@@ -87,7 +87,7 @@ impl Batch {
 
     fn status(&self, one: &One, pod: &Value, place: Option<&Place>, began: Timestamp) -> Value {
         let generation = &pod["metadata"]["generation"];
-        let (took, up) = (stamp(began), stamp(later(began, 4000)));
+        let (took, up) = (time_text(began), time_text(later(began, 4000)));
         let condition = |kind: &str, holds: bool, since: &str| {
             let status = if holds { "True" } else { "False" };
             let mut condition =
@@ -159,7 +159,7 @@ impl Batch {
         let ended = |code: i64, reason: &str, at: i64| {
             let (from, to) = (seconds_later(self.now, -at - 3), seconds_later(self.now, -at));
             json!({
-                "exitCode": code, "reason": reason, "startedAt": stamp(from), "finishedAt": stamp(to), "containerID": id,
+                "exitCode": code, "reason": reason, "startedAt": time_text(from), "finishedAt": time_text(to), "containerID": id,
             })
         };
         let (state, last) = match one.health {
@@ -177,7 +177,7 @@ impl Batch {
             Health::Succeeded => (json!({"terminated": ended(0, "Completed", one.age - 30)}), json!({})),
             _ if restarts > 0 => {
                 let at = dice.between(3600, one.age.max(3700));
-                let since = stamp(seconds_later(self.now, -at));
+                let since = time_text(seconds_later(self.now, -at));
                 (json!({"running": {"startedAt": since}}), json!({"terminated": ended(137, "OOMKilled", at)}))
             }
             _ => (json!({"running": {"startedAt": up}}), json!({})),

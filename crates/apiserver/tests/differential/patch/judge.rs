@@ -218,7 +218,10 @@ fn scaled_alike(write: &Write, target: &Target) -> Result<(), String> {
         json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": spec, "status": status})
     };
     let types = schema::builtin();
-    let live = scale(&write.before, scale::to_scale(entries(&write.before).as_ref(), &mappings)?);
+    let live = scale(
+        &write.before,
+        scale::to_scale(entries(&write.before).as_ref(), &mappings).map_err(|error| error.to_string())?,
+    );
     let subject = Subject {
         api_version: "autoscaling/v1",
         kind: "Scale",
@@ -244,7 +247,8 @@ fn scaled_alike(write: &Write, target: &Target) -> Result<(), String> {
         after
     };
     let before = entries(&write.before);
-    let ours = scale::to_object(before.as_ref(), entries(&after).as_ref(), &mappings, &target.api_version)?;
+    let ours = scale::to_object(before.as_ref(), entries(&after).as_ref(), &mappings, &target.api_version)
+        .map_err(|error| error.to_string())?;
     let (ours, theirs) = (ours.unwrap_or_default(), entries(&write.answer).unwrap_or_default());
     if printed_alike(&ours, &theirs) { Ok(()) } else { Err(difference(&ours, &theirs)) }
 }

@@ -10,6 +10,7 @@ use super::{
     container::{descending, field_reference, no_backsteps, resource_reference},
     dns_label, dns_subdomain,
 };
+use kubefold_wire::golang::Quoted;
 
 /// The order in which sources are looked at.
 const SOURCES: [&str; 28] = [
@@ -241,7 +242,7 @@ fn ephemeral(volume: &Value, pod: &str, whole: &Path, errors: &mut Errors) {
     if !pod.is_empty() && !name.is_empty() {
         let claim = format!("{pod}-{name}");
         for why in dns_subdomain(&claim) {
-            errors.invalid(&whole.child("name"), name, &format!("PVC name {claim:?}: {why}"));
+            errors.invalid(&whole.child("name"), name, &format!("PVC name {claim}: {why}", claim = Quoted(&claim)));
         }
     }
 }
