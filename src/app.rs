@@ -32,7 +32,10 @@ use kubefold_serving::{
     health::Check,
     tls::{Tls, TlsFiles, read_given},
 };
-use kubefold_wire::body::{Body, BodyError};
+use kubefold_wire::{
+    body::{Body, BodyError},
+    golang::Quoted,
+};
 
 /// How soon a shared object's end is written down.
 const LIVES_EVERY: Duration = Duration::from_secs(1);
@@ -202,9 +205,8 @@ fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
         None => 0,
         Some(text) => text.trim().parse().with_context(|| {
             format!(
-                "{}/{HIGH_WATER} holds {text:?} and not a number; if no client holds a revision any more, remove the file",
-                state.path().display()
-            )
+                "{}/{HIGH_WATER} holds {text} and not a number; if no client holds a revision any more, remove the file",
+                state.path().display(), text = Quoted(text))
         })?,
     };
     let keep = Arc::clone(state);

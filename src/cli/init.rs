@@ -16,6 +16,7 @@ use crate::{
     config::{self, ConfigError, MemberName},
     view::Mode,
 };
+use kubefold_wire::golang::Quoted;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Init {
@@ -68,7 +69,12 @@ members:
 fn compose(kubeconfig: &Kubeconfig, path: &Path, only: &[String]) -> anyhow::Result<(String, usize)> {
     let known: Vec<&str> = kubeconfig.contexts.iter().map(|named| named.name.as_str()).collect();
     if let Some(stranger) = only.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("{} has no context {stranger:?}; its contexts are {}", path.display(), known.join(", "));
+        bail!(
+            "{} has no context {stranger}; its contexts are {}",
+            path.display(),
+            known.join(", "),
+            stranger = Quoted(stranger)
+        );
     }
     let chosen: Vec<&str> = if only.is_empty() { known } else { only.iter().map(String::as_str).collect() };
     let (mut out, mut members) = (HEAD.to_owned(), 0);
@@ -83,7 +89,7 @@ fn compose(kubeconfig: &Kubeconfig, path: &Path, only: &[String]) -> anyhow::Res
         let reason = twin.map(|twin| format!("the same server as {twin}")).or_else(|| refusal(&entry, path));
         if let Some(reason) = reason {
             // Writing to memory has no way to fail.
-            let _infallible = writeln!(out, "  # Context {context:?} is left out: {reason}");
+            let _infallible = writeln!(out, "  # Context {context} is left out: {reason}", context = Quoted(context));
             entry.lines().for_each(|line| {
                 let _infallible = writeln!(out, "  # {}", line.strip_prefix("  ").unwrap_or(line));
             });

@@ -22,6 +22,7 @@ use crate::{
         preview::PLAN_PATH,
     },
 };
+use kubefold_wire::golang::Quoted;
 
 /// Files that a directory is read for, as kubectl does.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
@@ -88,7 +89,7 @@ fn title(file: &str, object: &Value) -> String {
     let text = |of: &Value| of.as_str().map(str::to_owned);
     let name = object.get("metadata").and_then(|metadata| text(metadata.get("name")?));
     match (object.get("kind").and_then(text), name) {
-        (Some(kind), Some(name)) => format!("{file}: {kind} {name:?}"),
+        (Some(kind), Some(name)) => format!("{file}: {kind} {name}", name = Quoted(name)),
         _ => file.to_owned(),
     }
 }

@@ -31,6 +31,7 @@ use crate::{
 };
 use kubefold_wire::{
     body::{empty, full},
+    golang::Quoted,
     resource::Gvr,
 };
 
@@ -83,7 +84,11 @@ fn chosen(config: &Config, only: &[String]) -> anyhow::Result<Vec<MemberName>> {
     let known: Vec<MemberName> = config.members.iter().map(|member| member.name.clone()).collect();
     if let Some(stranger) = only.iter().find(|name| !known.iter().any(|known| known.as_str() == **name)) {
         let known: Vec<&str> = known.iter().map(MemberName::as_str).collect();
-        bail!("there is no member {stranger:?} in the configuration; the members are {}", known.join(", "));
+        bail!(
+            "there is no member {stranger} in the configuration; the members are {}",
+            known.join(", "),
+            stranger = Quoted(stranger)
+        );
     }
     let is_chosen = |name: &MemberName| only.is_empty() || only.iter().any(|only| only == name.as_str());
     Ok(known.into_iter().filter(is_chosen).collect())

@@ -6,6 +6,7 @@
 
 use std::mem;
 
+use kubefold_wire::golang::Quoted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -119,7 +120,7 @@ impl Change {
                     let keys: Vec<_> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
                     out.push_str(&format!("[{}]", keys.join(",")));
                 }
-                Step::Text(text) => out.push_str(&format!("[{text:?}]")),
+                Step::Text(text) => out.push_str(&format!("[{text}]", text = Quoted(text))),
             }
         }
         out

@@ -7,6 +7,7 @@ use crate::{
     view::FleetSelector,
 };
 use kubefold_wire::{
+    golang::Quoted,
     locate::entries,
     matching::{Taint, Toleration},
     media::is_built_in,
@@ -120,7 +121,7 @@ pub struct Terms {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The object names a policy that is not configured.
-    #[error("metadata.annotations[{POLICY_KEY}]: Invalid value: {name:?}: there is no such policy; {}", known_policies(.known))]
+    #[error("metadata.annotations[{POLICY_KEY}]: Invalid value: {name}: there is no such policy; {}", known_policies(.known), name = Quoted(.name))]
     NoSuchPolicy {
         /// The name.
         name: String,
@@ -128,7 +129,7 @@ pub enum PolicyError {
         known: Vec<String>,
     },
     /// The object's choice of members is none.
-    #[error("metadata.annotations[{PLACE_ON_KEY}]: Invalid value: {text:?}: {why}")]
+    #[error("metadata.annotations[{PLACE_ON_KEY}]: Invalid value: {text}: {why}", text = Quoted(.text))]
     PlaceOn {
         /// What stands there.
         text: String,
@@ -139,7 +140,7 @@ pub enum PolicyError {
     #[error("metadata.annotations[{0}]: Forbidden: every member has this object")]
     Shared(&'static str),
     /// The policy asks for what the kind cannot do.
-    #[error("placement policy {policy:?} does not fit: {why}")]
+    #[error("placement policy {policy} does not fit: {why}", policy = Quoted(.policy))]
     Unfit {
         /// The policy.
         policy: String,
@@ -242,7 +243,9 @@ impl Rules {
         if let Some(names) = names {
             let stranger = names.iter().find(|name| !self.members.iter().any(|member| member.name == **name));
             return match stranger {
-                Some(name) => Err(wrong(format!("there is no member {:?}; the members are {}", name.as_str(), all()))),
+                Some(name) => {
+                    Err(wrong(format!("there is no member {}; the members are {}", Quoted(name.as_str()), all())))
+                }
                 None => Ok(Chosen::Named(names)),
             };
         }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::placement::resources::Resources;
 use kubefold_wire::{
+    golang::Quoted,
     locate::{NotAnObject, Paths},
     matching::{NodeRequirements, Taint, nullable},
 };
@@ -96,7 +97,7 @@ impl PodRequirements {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misfit {
     /// The pod names a node that the member does not have, or that its own selector excludes.
-    #[error("it has no node {0:?} that the pod may run on")]
+    #[error("it has no node {quoted} that the pod may run on", quoted = Quoted(.0))]
     NoNode(String),
     /// A taint, by its key, repels the pod from each node that matches.
     #[error("every node that matches has a taint the pod does not tolerate, such as {0}")]

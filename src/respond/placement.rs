@@ -5,13 +5,14 @@ use crate::{
     respond::{ApiError, Blame, Retry},
 };
 use kubefold_wire::{
+    golang::Quoted,
     resource::{Gvk, Gvr},
     status::{Cause, Status, qualified},
 };
 
 /// An object that cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} {name:?} cannot be placed: {error}", qualified(&gvr.group, &gvr.resource))]
+#[error("{} {name} cannot be placed: {error}", qualified(&gvr.group, &gvr.resource), name = Quoted(.name))]
 pub struct Unplaced {
     /// Its resource.
     pub gvr: Gvr,

@@ -4,13 +4,13 @@ use crate::{
     respond::{ApiError, Blame, Retry},
     store::Revision,
 };
-use kubefold_wire::{options::too_large, resource::Gvr, status::Status};
+use kubefold_wire::{golang::Quoted, options::too_large, resource::Gvr, status::Status};
 
 /// Why a read has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// No object has the name.
-    #[error("{} {name:?} not found{}", gvr.qualified(), also(.natives))]
+    #[error("{} {name} not found{}", gvr.qualified(), also(.natives), name = Quoted(.name))]
     NotFound {
         /// The resource.
         gvr: Gvr,
@@ -20,7 +20,7 @@ pub enum ReadError {
         natives: Vec<String>,
     },
     /// The name is short for several objects.
-    #[error("{} {name:?} is in several members: {}", gvr.qualified(), .natives.join(", "))]
+    #[error("{} {name} is in several members: {}", gvr.qualified(), .natives.join(", "), name = Quoted(.name))]
     Ambiguous {
         /// The resource.
         gvr: Gvr,

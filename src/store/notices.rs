@@ -6,6 +6,7 @@ use crate::{
     placement::fold::FoldKind,
     store::{fold::Part, sequencer::Sequencer},
 };
+use kubefold_wire::golang::Quoted;
 
 /// Annotation that names the members that an unfinished write has not reached.
 pub(super) const BEHIND: &str = "kubefold.io/behind";
@@ -37,25 +38,29 @@ impl Notices {
         let list = |members: &[MemberName]| members.iter().map(MemberName::as_str).collect::<Vec<_>>().join(", ");
         if !self.behind.is_empty() {
             out.push(format!(
-                "{what} {name:?} is behind in member {}: an unfinished write has not reached it; kubefold goes on trying \
+                "{what} {name} is behind in member {}: an unfinished write has not reached it; kubefold goes on trying \
                  (see kubefold status)",
-                list(&self.behind)
+                list(&self.behind),
+                name = Quoted(name)
             ));
         }
         if !self.differs.is_empty() {
             out.push(format!(
-                "{what} {name:?} differs in member {}: its part there was edited, deleted or restored; kubefold repairs \
+                "{what} {name} differs in member {}: its part there was edited, deleted or restored; kubefold repairs \
                  nothing unasked (see kubefold status)",
-                list(&self.differs)
+                list(&self.differs),
+                name = Quoted(name)
             ));
         }
         for member in &self.others {
             out.push(format!(
-                "member {member} holds a part of another, younger placement of {what} {name:?}: it is shown as {name}@{member}"
-            ));
+                "member {member} holds a part of another, younger placement of {what} {}: it is shown as {name}@{member}", Quoted(name)));
         }
         if self.is_quota {
-            out.push(format!("{what} {name:?}: the hard limits apply in each member, not to the sum"));
+            out.push(format!(
+                "{what} {name}: the hard limits apply in each member, not to the sum",
+                name = Quoted(name)
+            ));
         }
         out
     }

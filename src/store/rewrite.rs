@@ -13,6 +13,7 @@ use crate::{
     },
 };
 use kubefold_wire::{
+    golang::Quoted,
     locate::{Found, NotAnObject},
     resource::split_api_version,
     splice::{ObjectEdits, push_string},
@@ -31,7 +32,7 @@ pub enum BadObject {
     #[error("an object without metadata.{0}")]
     Missing(&'static str),
     /// The revision is no decimal number, so nothing can be ordered by it.
-    #[error("metadata.resourceVersion {0:?} is not a decimal number")]
+    #[error("metadata.resourceVersion {quoted} is not a decimal number", quoted = Quoted(.0))]
     Revision(String),
 }
 

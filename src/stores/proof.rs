@@ -25,7 +25,7 @@ use crate::{
     upstream::{Class, Failure, UpstreamError, collect},
     view::FleetSelector,
 };
-use kubefold_wire::{body::empty, list::split};
+use kubefold_wire::{body::empty, golang::Quoted, list::split};
 
 /// For one member to be proven.
 const PROOF_MAX: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ enum ProofError {
     Status(StatusCode),
     #[error("its list cannot be read: {0}")]
     List(#[from] kubefold_wire::list::ListError),
-    #[error("its list has the revision {0:?}, which is not a decimal number")]
+    #[error("its list has the revision {quoted}, which is not a decimal number", quoted = Quoted(.0))]
     Revision(String),
     #[error("its metadata cannot be read: {0}")]
     Metadata(#[from] serde_json::Error),

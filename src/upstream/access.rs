@@ -18,6 +18,7 @@ use crate::{
     config::{Access, PemSource, ServerAccess},
     upstream::error::Failure,
 };
+use kubefold_wire::golang::Quoted;
 
 /// Where a pod finds its service account (kube reads the same paths).
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -53,7 +54,10 @@ impl Credentials {
         if let Some(scheme) = config.proxy_url.as_ref().map(|proxy| proxy.scheme_str().unwrap_or_default())
             && !matches!(scheme, "http" | "socks5")
         {
-            return Err(refuse(format!("its proxy URL has scheme {scheme:?}; http and socks5 are supported")));
+            return Err(refuse(format!(
+                "its proxy URL has scheme {scheme}; http and socks5 are supported",
+                scheme = Quoted(scheme)
+            )));
         }
         let mut tls = config.rustls_client_config().map_err(|error| refuse(error.to_string()))?;
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -27,7 +27,7 @@ use crate::upstream::{
     access::Credentials,
     error::{Failure, Source, find},
 };
-use kubefold_wire::body::Body;
+use kubefold_wire::{body::Body, golang::Quoted};
 
 /// A member that hangs, or a path that drops packets, is noticed within the sum of both.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
@@ -130,8 +130,9 @@ impl Dialer {
         let host = self.credentials.base.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = self.credentials.server_name.as_deref().unwrap_or(host);
-        ServerName::try_from(name.to_owned())
-            .map_err(|_| Failure::Credential(format!("{name:?} is no name that a certificate can have").into()))
+        ServerName::try_from(name.to_owned()).map_err(|_| {
+            Failure::Credential(format!("{name} is no name that a certificate can have", name = Quoted(name)).into())
+        })
     }
 
     async fn http2<T: Read + Write + Unpin + Send + 'static>(&self, io: T) -> Result<Opened, Failure> {

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use kubefold_serving::caller::Caller;
+use kubefold_wire::golang::Quoted;
 
 /// Headers that are about one connection (RFC 9110 section 7.6.1).
 const HOP_BY_HOP: [&str; 6] =
@@ -44,7 +45,7 @@ pub enum ImpersonateError {
     #[error("the caller has no name")]
     NoUser,
     /// A part of the identity that is no header value.
-    #[error("the caller's {part} {value:?} cannot be passed to a member: {why}")]
+    #[error("the caller's {part} {value} cannot be passed to a member: {why}", value = Quoted(.value))]
     Unfit {
         /// `user name`, `group`, `UID` or `extra`.
         part: &'static str,

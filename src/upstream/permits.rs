@@ -10,6 +10,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::config::MemberName;
+use kubefold_wire::golang::Quoted;
 
 /// Streams of one caller in one member.
 const OF_CALLER_MAX: usize = 256;
@@ -83,7 +84,11 @@ impl Permits {
         let who = (member.clone(), user.to_owned());
         let held = |count: Option<&usize>| count.copied().unwrap_or_default();
         let limits = [
-            (held(taken.callers.get(&who)), OF_CALLER_MAX, format!("member {member}: user {user:?} has")),
+            (
+                held(taken.callers.get(&who)),
+                OF_CALLER_MAX,
+                format!("member {member}: user {user} has", user = Quoted(user)),
+            ),
             (held(taken.members.get(member)), OF_MEMBER_MAX, format!("member {member} has")),
             (taken.all, IN_ALL_MAX, "kubefold has".to_owned()),
         ];

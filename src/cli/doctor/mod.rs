@@ -20,6 +20,7 @@ use crate::{
     },
     config::{self, MemberConfig},
 };
+use kubefold_wire::golang::Quoted;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
@@ -57,7 +58,11 @@ pub(super) fn run(flags: &Doctor) -> anyhow::Result<()> {
     let config = config::load(&flags.config)?;
     let known: Vec<&str> = config.members.iter().map(|member| member.name.as_str()).collect();
     if let Some(stranger) = flags.member.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!("there is no member {stranger:?} in the configuration; the members are {}", known.join(", "));
+        bail!(
+            "there is no member {stranger} in the configuration; the members are {}",
+            known.join(", "),
+            stranger = Quoted(stranger)
+        );
     }
     let is_chosen = |member: &&MemberConfig| {
         flags.member.is_empty() || flags.member.iter().any(|name| name == member.name.as_str())

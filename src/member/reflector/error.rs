@@ -8,6 +8,7 @@ use crate::{
     member::metrics::ListReason,
     upstream::{UpstreamError, cause::Cause},
 };
+use kubefold_wire::golang::Quoted;
 
 /// Why one session ended.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +25,7 @@ pub(super) enum SessionError {
     Watch(#[from] kubefold_wire::watch::WatchError),
     #[error("it sent an object that cannot be taken in: {0}")]
     Object(#[from] crate::store::BadObject),
-    #[error("its list has the revision {0:?}, which is not a decimal number")]
+    #[error("its list has the revision {quoted}, which is not a decimal number", quoted = Quoted(.0))]
     Revision(String),
     #[error("its list at revision {list} is older than its watch at revision {position}")]
     OldList { list: u64, position: u64 },

@@ -17,7 +17,7 @@ use crate::{
         },
     },
 };
-use kubefold_wire::warning::Warnings;
+use kubefold_wire::{golang::Quoted, warning::Warnings};
 
 impl<F: Fleet> Writer<F> {
     /// Takes fields from the manager of an apply that was just made: on one cluster it would not have them, since it left
@@ -44,7 +44,10 @@ impl<F: Fleet> Writer<F> {
             Outcome::Refused { .. } | Outcome::NotSent(_) | Outcome::Unknown(_) => {
                 let fields: Vec<String> = paths.iter().map(|path| path.join(".")).collect();
                 let (key, fields) = (asking.key, fields.join(", "));
-                said.add(&format!("manager {manager:?} keeps {fields} of the part of {key} in member {member}"));
+                said.add(&format!(
+                    "manager {manager} keeps {fields} of the part of {key} in member {member}",
+                    manager = Quoted(manager)
+                ));
                 applied
             }
         }
