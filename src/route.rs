@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 
 use crate::{
-    answer::{Asked, unbuilt::request_not_built},
+    answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{Member, view},
@@ -154,7 +154,8 @@ impl Router {
             };
         }
         let (parts, body) = request.into_parts();
-        let asked = Asked { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
+        let asked =
+            RequestContext { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
         match self.fleet(asked, &parts, body).await {
             Ok(response) => Ok(response),
             Err(status) => {
@@ -164,7 +165,7 @@ impl Router {
         }
     }
 
-    async fn fleet(&self, asked: Asked<'_>, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
+    async fn fleet(&self, asked: RequestContext<'_>, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
         let is_catalogue = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
         if parts.uri.path() == "/openapi/v2" {
             Box::pin(self.stores.definitions_are_described()).await;
@@ -206,7 +207,7 @@ impl Router {
     async fn resource(
         &self,
         info: &RequestInfo,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
@@ -270,7 +271,7 @@ impl Router {
             ("create", "") if is_review(&target.gvr) => review::answer(&self.stores, asked, target, known, body).await,
             ("deletecollection", "") => {
                 // Whichever view asks: what is left out would stay, and nobody would know.
-                let whole = Asked { mode: Mode::Whole, ..asked };
+                let whole = RequestContext { mode: Mode::Whole, ..asked };
                 let listed = Box::pin(self.reader.collection(target, whole));
                 self.writer.answer_for_all(write, listed, body).await
             }
@@ -308,7 +309,7 @@ impl Router {
         info: &RequestInfo,
         known: Option<&MergedResource>,
         target: &Target,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
         parts: &Parts,
     ) -> Result<Response<Body>, Status> {
         // What cannot be listed and watched no store can hold (reviews, bindings, component statuses), nor what has
@@ -346,7 +347,7 @@ impl Router {
         info: &RequestInfo,
         resource: &MergedResource,
         target: &Target,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
     ) -> Result<Response<Body>, Status> {
         match info.verb.as_str() {
             _ if !info.subresource.is_empty() => Err(request_not_built(info, &self.stores.shared().naming).into()),

@@ -16,13 +16,13 @@ use kubefold_serving::{caller::Caller, encode::encode};
 use kubefold_wire::{
     body::{Body, BodyError, full},
     form::OFFERS,
-    media::{self, Encoding, Wanted},
+    media::{self, Encoding, Negotiated},
     status::Status,
 };
 
 /// A request of the fleet view as it came.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RequestContext<'a> {
     /// Who asks.
     pub caller: &'a Caller,
     /// The query, without its question mark.
@@ -33,16 +33,16 @@ pub struct Asked<'a> {
     pub mode: Mode,
 }
 
-impl Asked<'_> {
+impl RequestContext<'_> {
     /// What the answer is to be.
     ///
     /// Errors: 406.
-    pub fn wanted(&self) -> Result<Wanted, Status> {
+    pub fn wanted(&self) -> Result<Negotiated, Status> {
         media::negotiate(self.headers, Some(self.query), OFFERS)
     }
 
     /// A Table is read by people: who sees a warning is not told the less for a member that is unknown.
-    pub(crate) fn for_people(self, wanted: Wanted) -> Self {
+    pub(crate) fn for_people(self, wanted: Negotiated) -> Self {
         let is_lenient = self.mode == Mode::Whole && Tables::are_wanted(wanted.transform);
         Self { mode: if is_lenient { Mode::Lenient } else { self.mode }, ..self }
     }
@@ -53,7 +53,7 @@ impl Asked<'_> {
     pub async fn written(
         &self,
         response: Response<Body>,
-        wanted: Wanted,
+        wanted: Negotiated,
         spec: &KindSpec,
         stores: &Stores,
     ) -> Result<Response<Body>, Status> {

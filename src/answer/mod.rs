@@ -1,6 +1,6 @@
 //! What requests of the fleet view ask for, and how their answers are written: forms, Tables, encodings, refusals.
 //!
-//! [`Asked`] is what a request says beside its target; `form` and `table` write objects; [`reply`] is a whole answer as
+//! [`RequestContext`] is what a request says beside its target; `form` and `table` write objects; [`reply`] is a whole answer as
 //! JSON; [`unbuilt`] refuses what no room does yet.
 //!
 //! May name: `view`, `config`, `store`, `respond`, `stores` and what is below them. No request is answered here.
@@ -12,4 +12,4 @@ pub mod reply;
 pub(crate) mod table;
 pub mod unbuilt;
 
-pub use asked::{Asked, Collection};
+pub use asked::{Collection, RequestContext};

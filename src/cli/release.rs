@@ -345,8 +345,8 @@ async fn strip<'m>(member: &Member, marked: &'m Marked) -> anyhow::Result<Option
 
 fn message(body: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Said {
+    struct StatusMessage {
         message: String,
     }
-    serde_json::from_slice::<Said>(body).map(|said| said.message).unwrap_or_default()
+    serde_json::from_slice::<StatusMessage>(body).map(|said| said.message).unwrap_or_default()
 }

@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for Amount {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Wanted {
+struct ResourceRequirements {
     #[serde(deserialize_with = "nullable")]
     requests: Amounts,
     #[serde(deserialize_with = "nullable")]
@@ -47,7 +47,7 @@ struct Wanted {
 #[serde(rename_all = "camelCase", default)]
 struct Container {
     #[serde(deserialize_with = "nullable")]
-    resources: Wanted,
+    resources: ResourceRequirements,
     #[serde(deserialize_with = "nullable")]
     restart_policy: String,
 }
@@ -64,7 +64,7 @@ pub(super) struct PodSpec {
     #[serde(deserialize_with = "nullable")]
     overhead: Amounts,
     #[serde(deserialize_with = "nullable")]
-    resources: Wanted,
+    resources: ResourceRequirements,
 }
 
 impl Resources {
@@ -143,7 +143,7 @@ impl Resources {
     }
 }
 
-impl Wanted {
+impl ResourceRequirements {
     fn amount(&self) -> Resources {
         let mut amounts = self.limits.clone();
         amounts.extend(self.requests.iter().map(|(name, amount)| (name.clone(), amount.clone())));

@@ -3,7 +3,7 @@
 use http::{HeaderMap, header};
 
 use crate::{
-    answer::Asked,
+    answer::RequestContext,
     config::MemberName,
     respond::StoresError,
     stores::{Ready, Scope, Stores, Target, Unproven},
@@ -82,7 +82,7 @@ pub(super) async fn prove(
     ready: &mut Ready,
     due: Due,
     only: Option<&MemberName>,
-    asked: Asked<'_>,
+    asked: RequestContext<'_>,
 ) -> Result<(), Status> {
     let Due { need, scope } = due;
     let unproven = match need {

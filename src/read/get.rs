@@ -7,7 +7,7 @@ use futures::future::join_all;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 
 use crate::{
-    answer::{Asked, form::Form},
+    answer::{RequestContext, form::Form},
     config::MemberName,
     member::Member,
     read::{
@@ -40,7 +40,7 @@ const OBJECT_BYTES_MAX: usize = 64 << 20;
 pub(super) async fn get(
     stores: &Stores,
     target: &Target,
-    asked: Asked<'_>,
+    asked: RequestContext<'_>,
     freshness: Freshness,
     form: impl FnOnce(&KindSpec) -> Result<Form, Status>,
 ) -> Result<Response<Body>, Status> {
@@ -75,7 +75,7 @@ pub(super) async fn get(
 }
 
 /// Says whether the caller takes what is at hand: a revision is set.
-fn from_store(stores: &Stores, asked: Asked<'_>) -> Result<bool, Status> {
+fn from_store(stores: &Stores, asked: RequestContext<'_>) -> Result<bool, Status> {
     let last = stores.shared().revisions.last();
     match at(&query_value(asked.query, "resourceVersion").unwrap_or_default())? {
         At::Newest => Ok(false),
@@ -91,7 +91,7 @@ async fn pinned(
     stores: &Stores,
     ready: &Ready,
     target: &Target,
-    asked: Asked<'_>,
+    asked: RequestContext<'_>,
     form: Result<Form, Status>,
     own: &str,
     name: &MemberName,
@@ -126,7 +126,7 @@ async fn plain(
     stores: &Stores,
     ready: &Ready,
     target: &Target,
-    asked: Asked<'_>,
+    asked: RequestContext<'_>,
     form: Result<Form, Status>,
 ) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
@@ -182,7 +182,7 @@ fn notice(stores: &Stores, ready: &Ready, target: &Target, answer: &Answer, warn
 }
 
 /// The last known state is shown with a warning, or in the strict view not at all.
-fn warn(asked: Asked<'_>, warnings: &mut Warnings, warning: &str) -> Result<(), Status> {
+fn warn(asked: RequestContext<'_>, warnings: &mut Warnings, warning: &str) -> Result<(), Status> {
     if asked.mode == Mode::Strict {
         return Err(StoresError::NotCurrent(vec![warning.to_owned()]).into());
     }
@@ -202,7 +202,14 @@ enum Live {
     Failed(String),
 }
 
-async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, own: &str, name: &MemberName) -> Live {
+async fn ask(
+    stores: &Stores,
+    ready: &Ready,
+    target: &Target,
+    asked: RequestContext<'_>,
+    own: &str,
+    name: &MemberName,
+) -> Live {
     let Some(member) = stores.registry().get(name.as_str()) else {
         return Live::Failed(format!("member {name} is being removed; its last known state is shown"));
     };
@@ -243,16 +250,16 @@ async fn ask(stores: &Stores, ready: &Ready, target: &Target, asked: Asked<'_>, 
 /// What a `Status` says, with a colon before it.
 fn told(body: &[u8]) -> String {
     #[derive(serde::Deserialize)]
-    struct Told {
+    struct StatusMessage {
         message: String,
     }
-    serde_json::from_slice::<Told>(body).map(|told| format!(": {}", told.message)).unwrap_or_default()
+    serde_json::from_slice::<StatusMessage>(body).map(|told| format!(": {}", told.message)).unwrap_or_default()
 }
 
 async fn fetch(
     member: &Member,
     target: &Target,
-    asked: Asked<'_>,
+    asked: RequestContext<'_>,
     own: &str,
 ) -> Result<(StatusCode, HeaderMap, Bytes), UpstreamError> {
     let collection =

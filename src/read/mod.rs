@@ -17,7 +17,7 @@ use http::{Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    answer::{Asked, Collection, form::Form, table::Tables},
+    answer::{Collection, RequestContext, form::Form, table::Tables},
     read::{
         filter::Filter,
         fresh::{Due, Need, prove, scope_of},
@@ -33,7 +33,7 @@ use crate::{
 };
 use kubefold_wire::{
     body::Body,
-    media::{self, Media, Wanted},
+    media::{self, Media, Negotiated},
     options::At,
     resource::{Gvk, Gvr},
     status::Status,
@@ -62,7 +62,7 @@ impl Reader {
     /// Answers a get.
     ///
     /// Errors: as a kube-apiserver, and 503 while a member that decides is unknown.
-    pub async fn get(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
+    pub async fn get(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
@@ -77,7 +77,7 @@ impl Reader {
         &self,
         target: &Target,
         watch: bool,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
@@ -131,9 +131,9 @@ impl Reader {
     async fn of_nobody(
         &self,
         target: &Target,
-        wanted: Wanted,
+        wanted: Negotiated,
         tables: &Tables,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
         status: Status,
     ) -> Result<Response<Body>, Status> {
         let left_out = self.stores.left_out_unseen(&target.gvr.resource);
@@ -154,7 +154,7 @@ impl Reader {
     /// The list that the deletion of a collection is answered with, and the objects in it.
     ///
     /// Errors: as a list; 503 while a member cannot be asked that may hold what matches.
-    pub async fn collection(&self, target: &Target, asked: Asked<'_>) -> Result<Collection, Status> {
+    pub async fn collection(&self, target: &Target, asked: RequestContext<'_>) -> Result<Collection, Status> {
         let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.stores.shared().naming);
         let options = list_options(asked.query, false, &target.gvr, |name| naming.is_member(name))?;
@@ -180,7 +180,7 @@ impl Reader {
         target: &Target,
         options: &ListOptions,
         watch: bool,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
     ) -> Result<Ready, Status> {
         let naming = Arc::clone(&self.stores.shared().naming);
         let split = options.fields.name().and_then(|name| naming.split(name));

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use self::rules::{intersect_non_resource, intersect_resource};
 use crate::{
     answer::{
-        Asked,
+        RequestContext,
         reply::{Reply, refusal},
     },
     catalog::MergedResource,
@@ -44,7 +44,7 @@ pub fn is_review(gvr: &Gvr) -> bool {
 }
 
 /// What one member says.
-struct Said {
+struct MemberReview {
     member: MemberName,
     review: Value,
 }
@@ -52,7 +52,7 @@ struct Said {
 /// What the members say.
 #[derive(Default)]
 struct Round {
-    said: Vec<Said>,
+    said: Vec<MemberReview>,
     /// Why others say nothing.
     silent: Vec<String>,
     warnings: Warnings,
@@ -62,7 +62,7 @@ struct Round {
 #[derive(Clone, Copy)]
 struct Question<'a> {
     stores: &'a Stores,
-    asked: Asked<'a>,
+    asked: RequestContext<'a>,
     target: &'a Target,
 }
 
@@ -71,7 +71,7 @@ struct Question<'a> {
 /// Cancel: safe; nothing is stored, so that nothing has to be finished.
 pub async fn answer(
     stores: &Stores,
-    asked: Asked<'_>,
+    asked: RequestContext<'_>,
     target: &Target,
     known: Option<&MergedResource>,
     body: Body,
@@ -146,7 +146,7 @@ async fn all(question: Question<'_>, targets: &[MemberName], body: &Bytes) -> Re
             Answer::Answered { code, warnings, body } if code.is_success() => {
                 warnings.iter().for_each(|header| round.warnings.add(&warning_text(header)));
                 match serde_json::from_slice(&body) {
-                    Ok(review) => round.said.push(Said { member: member.clone(), review }),
+                    Ok(review) => round.said.push(MemberReview { member: member.clone(), review }),
                     Err(error) => round.silent.push(format!("member {member} answered with no review: {error}")),
                 }
             }
@@ -176,7 +176,7 @@ fn first(round: &Round) -> Value {
 /// Allowed if all allow. Of the caller himself the members that answer decide, as each will judge again what he does; a
 /// review of somebody else is the judgement, and is no while anybody is silent.
 fn access_review(round: &Round, of_self: bool) -> Value {
-    let is = |said: &Said, what: &str| said.review["status"][what].as_bool().unwrap_or_default();
+    let is = |said: &MemberReview, what: &str| said.review["status"][what].as_bool().unwrap_or_default();
     let no = round.said.iter().find(|said| !is(said, "allowed"));
     let mut review = no.map_or_else(|| first(round), |said| said.review.clone());
     let mut status = Map::new();
@@ -208,7 +208,7 @@ fn access_review(round: &Round, of_self: bool) -> Value {
 /// What all members allow.
 fn rules_review(round: &Round) -> Value {
     let mut review = first(round);
-    let status = |said: &Said, what: &str| said.review["status"][what].clone();
+    let status = |said: &MemberReview, what: &str| said.review["status"][what].clone();
     let lists = |what: &str| round.said.iter().map(|said| status(said, what)).collect::<Vec<_>>();
     let (resource, non_resource) = (lists("resourceRules"), lists("nonResourceRules"));
     // Each member gives them in an order of its own.
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     fn round(reviews: &[(&str, Value)], silent: &[&str]) -> Round {
-        let said = |(member, status): &(&str, Value)| Said {
+        let said = |(member, status): &(&str, Value)| MemberReview {
             member: MemberName::new(member).unwrap(),
             review: json!({"kind": "R", "spec": {"a": 1}, "status": status}),
         };

@@ -192,7 +192,7 @@ struct Proof<'a> {
 /// An object as the member tells of it.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct ListedMetadata {
     name: String,
     #[serde(default)]
     namespace: String,
@@ -202,7 +202,7 @@ struct Told {
 
 #[derive(serde::Deserialize)]
 struct ToldItem {
-    metadata: Told,
+    metadata: ListedMetadata,
 }
 
 /// What is not as the store has it.
@@ -248,7 +248,7 @@ impl Proof<'_> {
         Err(ProofError::Restless)
     }
 
-    fn difference(&self, revision: u64, told: Vec<Told>, missing: &HashSet<String>) -> Difference {
+    fn difference(&self, revision: u64, told: Vec<ListedMetadata>, missing: &HashSet<String>) -> Difference {
         let name = self.member.name();
         let labels = &self.scope.labels;
         let matches = |entry: &crate::store::Entry| {
@@ -264,7 +264,7 @@ impl Proof<'_> {
     }
 
     /// The metadata of everything in scope, at one revision.
-    async fn metadata(&self) -> Result<(u64, Vec<Told>), ProofError> {
+    async fn metadata(&self) -> Result<(u64, Vec<ListedMetadata>), ProofError> {
         let (mut token, mut told) = (String::new(), Vec::new());
         let mut revision;
         loop {
@@ -370,7 +370,7 @@ impl Proof<'_> {
 fn compare(
     mut held: HashMap<String, HeldVersion>,
     revision: u64,
-    told: Vec<Told>,
+    told: Vec<ListedMetadata>,
     is_gone: impl Fn(&str) -> bool,
 ) -> Difference {
     let mut difference = Difference::default();
@@ -401,8 +401,8 @@ fn compare(
 mod tests {
     use super::*;
 
-    fn told(name: &str, uid: &str, rv: u64) -> Told {
-        Told { name: name.into(), namespace: "a".into(), uid: uid.into(), resource_version: rv.to_string() }
+    fn told(name: &str, uid: &str, rv: u64) -> ListedMetadata {
+        ListedMetadata { name: name.into(), namespace: "a".into(), uid: uid.into(), resource_version: rv.to_string() }
     }
 
     fn held(entries: &[(&str, &str, u64, bool)]) -> HashMap<String, HeldVersion> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Request, Response};
 
 use crate::{
-    answer::Asked,
+    answer::RequestContext,
     config::MemberName,
     member::Member,
     respond::StreamError,
@@ -30,7 +30,7 @@ pub struct StreamAsked<'a> {
     /// What its path says.
     pub info: &'a RequestInfo,
     /// Who asks, through which view.
-    pub asked: Asked<'a>,
+    pub asked: RequestContext<'a>,
 }
 
 /// Answers a request to `log`, `exec`, `attach`, `portforward` or `proxy`, or for another protocol below any object.

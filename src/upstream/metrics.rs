@@ -33,14 +33,14 @@ impl EncodeLabelValue for MemberName {
 
 /// The member that a request went to. Cloned for each of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Asked {
+struct MemberLabel {
     member: MemberName,
 }
 
 /// The counters of the requests to all members.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamMetrics {
-    traffic: Traffic<Asked>,
+    traffic: Traffic<MemberLabel>,
     failures: Family<OfCause, Counter>,
     retries: Family<OfMember, Counter>,
 }
@@ -59,14 +59,17 @@ impl UpstreamMetrics {
 #[derive(Debug)]
 pub struct Meter {
     member: String,
-    asked: Asked,
+    asked: MemberLabel,
     metrics: UpstreamMetrics,
 }
 
 impl Meter {
     pub(crate) fn new(member: &MemberName, metrics: &UpstreamMetrics) -> Arc<Self> {
-        let meter =
-            Self { member: member.to_string(), asked: Asked { member: member.clone() }, metrics: metrics.clone() };
+        let meter = Self {
+            member: member.to_string(),
+            asked: MemberLabel { member: member.clone() },
+            metrics: metrics.clone(),
+        };
         // From zero on, so that the first of them is a rise.
         drop(metrics.retries.get_or_create(&OfMember { member: meter.member.clone() }));
         Arc::new(meter)

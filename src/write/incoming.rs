@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 
 use crate::{
-    answer::{Asked, Collection, unbuilt::request_not_built},
+    answer::{Collection, RequestContext, unbuilt::request_not_built},
     catalog::MergedResource,
     config::MemberName,
     respond::{NotBuilt, ObjectRef, WriteError},
@@ -27,7 +27,7 @@ use kubefold_wire::{
 #[derive(Clone, Copy)]
 pub struct Incoming<'a> {
     /// Who asks, and for what answer.
-    pub asked: Asked<'a>,
+    pub asked: RequestContext<'a>,
     /// The method of HTTP.
     pub method: &'a Method,
     /// The verb, the subresource, and the path for refusals.
@@ -253,7 +253,7 @@ fn notice(ready: &Ready, target: &Target, name: &str, response: &mut Response<Bo
 
 impl Request {
     /// The write of `asked` to a target of this kind, with its body as JSON.
-    pub(super) fn of(asked: Asked<'_>, method: &Method, target: &Target, gvk: &Gvk, body: Bytes) -> Self {
+    pub(super) fn of(asked: RequestContext<'_>, method: &Method, target: &Target, gvk: &Gvk, body: Bytes) -> Self {
         let text = |name: header::HeaderName| asked.headers.get(name).and_then(|value| value.to_str().ok());
         let content_type = text(header::CONTENT_TYPE).and_then(|value| value.split(';').next());
         Self {

@@ -29,7 +29,7 @@ pub(super) struct Options {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Said {
+struct DeleteOptionsFields {
     preconditions: Option<Preconditions>,
     dry_run: Option<Vec<String>>,
 }
@@ -51,7 +51,7 @@ impl Options {
         }
         let bad = |error: &dyn std::fmt::Display| WriteError::Body { what: KIND, cause: error.to_string() };
         let text = std::str::from_utf8(&request.body).map_err(|error| bad(&error))?;
-        let said: Said = serde_json::from_str(text).map_err(|error| bad(&error))?;
+        let said: DeleteOptionsFields = serde_json::from_str(text).map_err(|error| bad(&error))?;
         let mut edits = ObjectEdits::new(text, 0).map_err(|error| bad(&error))?;
         edits.remove(|key| key == "preconditions" || key == "dryRun");
         let preconditions = said.preconditions.unwrap_or_default();

@@ -32,7 +32,7 @@ use kubefold_wire::{
 };
 
 /// What an object is placed by: its policy, and what is known of the members.
-pub(super) struct Asked {
+pub(super) struct CreateFacts {
     pub(super) policy: Policy,
     pub(super) facts: Facts,
     /// The UID that every cluster's object of that name has, if it is shared.
@@ -51,7 +51,7 @@ pub(super) async fn asked<F: Fleet>(
     request: &Request,
     draft: &Draft<'_>,
     key: &Key,
-) -> Result<Asked, WriteError> {
+) -> Result<CreateFacts, WriteError> {
     let fleet = &writer.fleet;
     let shared = fleet.shared_uid(key);
     let subject = Subject {
@@ -75,7 +75,7 @@ pub(super) async fn asked<F: Fleet>(
     for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
         candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.as_str().to_owned()).collect()));
     }
-    Ok(Asked { policy, facts, shared, pins, pod })
+    Ok(CreateFacts { policy, facts, shared, pins, pod })
 }
 
 /// Says whether a body names things of other members alone.
@@ -106,7 +106,7 @@ fn measure(policy: &Policy) -> Measure {
     }
 }
 
-impl Asked {
+impl CreateFacts {
     /// Plans the parts under a minted UID.
     ///
     /// Errors: as [`plan`], as the client sees them.
@@ -282,7 +282,7 @@ fn one(member: &MemberName, why: &str) -> Place {
 }
 
 /// Every member, in the order of the configuration.
-fn places(plan: Plan, asked: &Asked) -> Vec<Place> {
+fn places(plan: Plan, asked: &CreateFacts) -> Vec<Place> {
     let mut places: Vec<Place> = plan
         .left_out
         .into_iter()

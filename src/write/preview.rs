@@ -3,7 +3,7 @@
 use http::{Method, Response};
 
 use crate::{
-    answer::Asked,
+    answer::RequestContext,
     catalog::Scope,
     respond::WriteError,
     stores::Target,
@@ -19,7 +19,7 @@ impl Writer<LiveFleet> {
     /// Answers a `POST` to [`PLAN_PATH`]; `?namespace=` is for an object that names none.
     ///
     /// Errors: as a create of the object.
-    pub async fn preview(&self, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
+    pub async fn preview(&self, asked: RequestContext<'_>, body: Body) -> Result<Response<Body>, Status> {
         let body = read_json(asked.headers, body).await?;
         let text = std::str::from_utf8(&body).map_err(WriteError::from)?;
         let [api_version, kind, namespace] = words(text)?;
@@ -43,7 +43,7 @@ impl Writer<LiveFleet> {
         };
         self.fleet.stores.ready(&resource.gvr, None).await?;
         let target = Target { gvr: resource.gvr.clone(), namespace, name: String::new() };
-        let asked = Asked { query: "", ..asked };
+        let asked = RequestContext { query: "", ..asked };
         let request = Request::of(asked, &Method::POST, &target, &resource.gvk, body);
         Ok(self.plan(&request).await.into_response())
     }

@@ -92,7 +92,7 @@ pub(crate) async fn verdicts(member: &Member, targets: &[&Target]) -> Vec<String
 }
 
 /// Who differs from the first.
-fn compare(story: &Story, targets: &[&Target], told: &[Told]) -> Vec<String> {
+fn compare(story: &Story, targets: &[&Target], told: &[EventLines]) -> Vec<String> {
     let first = &told[0];
     let others = targets.iter().zip(told).skip(1);
     others
@@ -119,7 +119,7 @@ fn compare(story: &Story, targets: &[&Target], told: &[Told]) -> Vec<String> {
 }
 
 /// What a watch told: its events, or why there are none.
-type Told = Result<Vec<String>, String>;
+type EventLines = Result<Vec<String>, String>;
 
 /// A target, and its revisions when the script begins.
 struct Reader<'a> {
@@ -147,7 +147,7 @@ impl Reader<'_> {
 
 impl Telling {
     /// Everything up to the deletion of one object; of several members, what is about the first one's.
-    async fn events(self, until: &str) -> Told {
+    async fn events(self, until: &str) -> EventLines {
         let mut watch = self.opened?;
         let (mut events, mut last) = (Vec::new(), 0);
         loop {

@@ -126,11 +126,11 @@ fn failures(samples: &BTreeMap<String, f64>, member: &str) -> BTreeMap<String, f
 }
 
 /// The fleet's events, as `TYPE name`, from a watch that the test opens before the faults.
-struct Told {
+struct WatchedEvents {
     watch: testbed::Watch,
 }
 
-impl Told {
+impl WatchedEvents {
     async fn from(api: &Api) -> Self {
         let list = api.get(CONFIG_MAPS).await;
         let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
@@ -281,7 +281,7 @@ async fn every_wrong_answer_is_its_members_own_and_is_told_by_member_and_cause()
     eventually(SOON, async || exact(&api, east, west).await).await;
     let mut informer = Informer::start(&fleet.kubeconfig(), None, "configmaps", true);
     informer.synced(SOON).await;
-    let mut told = Told::from(&api).await;
+    let mut told = WatchedEvents::from(&api).await;
 
     // All at once: whatever one member does, the others' objects and events flow on.
     let began = Instant::now();

@@ -87,7 +87,7 @@ pub struct Encoding {
 
 /// What the first acceptable clause asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Negotiated {
     /// The offered kind that is wanted, or `None` for the endpoint's own.
     pub transform: Option<Transform<'static>>,
     /// How it is to be written.
@@ -97,7 +97,11 @@ pub struct Wanted {
 /// Negotiates an answer about resources: conversions are offered, and `sv=v1` is taken.
 ///
 /// Errors: 406.
-pub fn negotiate(headers: &HeaderMap, query: Option<&str>, offers: &[Transform<'static>]) -> Result<Wanted, Status> {
+pub fn negotiate(
+    headers: &HeaderMap,
+    query: Option<&str>,
+    offers: &[Transform<'static>],
+) -> Result<Negotiated, Status> {
     pick(headers, query, offers, "v1").ok_or_else(|| refused(ALL))
 }
 
@@ -112,10 +116,10 @@ fn pick(
     query: Option<&str>,
     offers: &[Transform<'static>],
     server_version: &str,
-) -> Option<Wanted> {
+) -> Option<Negotiated> {
     let accept = accept_header(headers);
     let (pretty, gzip) = (wants_pretty(query, headers), takes_gzip(headers));
-    let wanted = |media, transform, indented| Wanted {
+    let wanted = |media, transform, indented| Negotiated {
         transform,
         encoding: Encoding { media, pretty: pretty || indented, gzip },
     };

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha512};
 use self::{
     cache::Key,
     merge::{Encoding, Spec, merge},
-    sources::{Index, Missing, Sources, Told, Wanted},
+    sources::{DocumentRequest, Index, LastAnswer, Missing, Sources},
     urls::{V2, V3, parameter, upper_hex, versioned},
 };
 use crate::{member::Member, respond::DiscoveryError, stores::Stores};
@@ -212,7 +212,8 @@ impl OpenApi {
         let fetches = hashes.iter().map(|hash| async move {
             let having: Vec<Arc<Member>> =
                 holders.iter().filter(|(_, theirs)| theirs == hash).map(|(member, _)| Arc::clone(member)).collect();
-            let wanted = Wanted { url: question.path, accept: media_type_asked(question), key: key(question, hash) };
+            let wanted =
+                DocumentRequest { url: question.path, accept: media_type_asked(question), key: key(question, hash) };
             self.sources.document(&wanted, &having).await
         });
         let (mut documents, mut left_out) = (Vec::new(), Vec::new());
@@ -256,7 +257,7 @@ fn key(question: &Question<'_>, hash: &Arc<str>) -> Key {
 }
 
 /// Who has a document, in configuration order.
-fn holders(told: &[Told<Arc<Index>>], name: &str) -> Holders {
+fn holders(told: &[LastAnswer<Arc<Index>>], name: &str) -> Holders {
     told.iter()
         .filter_map(|told| Some((Arc::clone(&told.member), told.last.as_ref()?.hashes.get(name)?.clone())))
         .collect()
@@ -305,7 +306,7 @@ fn media_type_asked(question: &Question<'_>) -> &'static str {
     }
 }
 
-fn warnings<T>(told: &[Told<T>]) -> Warnings {
+fn warnings<T>(told: &[LastAnswer<T>]) -> Warnings {
     let mut warnings = Warnings::default();
     for told in told {
         let Some(trouble) = &told.trouble else { continue };
@@ -315,7 +316,7 @@ fn warnings<T>(told: &[Told<T>]) -> Warnings {
     warnings
 }
 
-fn none_told<T>(told: &[Told<T>]) -> DiscoveryError {
+fn none_told<T>(told: &[LastAnswer<T>]) -> DiscoveryError {
     let each: Vec<String> = told
         .iter()
         .map(|told| format!("{}: {}", told.member.name(), told.trouble.as_deref().unwrap_or("not asked")))

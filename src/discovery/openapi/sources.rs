@@ -45,7 +45,7 @@ pub(super) struct Index {
 
 /// A member, and what it says; that is not new where it did not answer.
 #[derive(Clone)]
-pub(super) struct Told<T> {
+pub(super) struct LastAnswer<T> {
     pub(super) member: Arc<Member>,
     /// `None` where it has never said anything.
     pub(super) last: Option<T>,
@@ -54,7 +54,7 @@ pub(super) struct Told<T> {
 }
 
 /// A document that is wanted from members, by the hash that they give.
-pub(super) struct Wanted<'a> {
+pub(super) struct DocumentRequest<'a> {
     /// Path and media type to ask with.
     pub(super) url: &'a str,
     pub(super) accept: &'static str,
@@ -144,7 +144,7 @@ impl Sources {
     }
 
     /// Asks a member for its index. Cancel: safe.
-    pub(super) async fn index(&self, member: &Arc<Member>) -> Told<Arc<Index>> {
+    pub(super) async fn index(&self, member: &Arc<Member>) -> LastAnswer<Arc<Index>> {
         let source = self.source(member);
         let told = ask(&source.index, member, read_index(member)).await;
         *source.last_index.lock() = told.last.clone().map(|index| (member.incarnation(), index));
@@ -152,13 +152,17 @@ impl Sources {
     }
 
     /// Asks a member for the hash of its swagger document. Cancel: safe.
-    pub(super) async fn swagger(&self, member: &Arc<Member>) -> Told<Arc<str>> {
+    pub(super) async fn swagger(&self, member: &Arc<Member>) -> LastAnswer<Arc<str>> {
         let source = self.source(member);
         ask(&source.swagger, member, read_swagger_hash(member)).await
     }
 
     /// A document of one of `holders`, all of whom gave it the hash in `wanted`.
-    pub(super) async fn document(&self, wanted: &Wanted<'_>, holders: &[Arc<Member>]) -> Result<Bytes, Missing> {
+    pub(super) async fn document(
+        &self,
+        wanted: &DocumentRequest<'_>,
+        holders: &[Arc<Member>],
+    ) -> Result<Bytes, Missing> {
         if let Some(known) = self.cache.get(&wanted.key) {
             return Ok(known);
         }
@@ -194,7 +198,7 @@ async fn ask<T: Clone>(
     slot: &tokio::sync::Mutex<Known<T>>,
     member: &Arc<Member>,
     read: impl Future<Output = Result<T, AskError>>,
-) -> Told<T> {
+) -> LastAnswer<T> {
     let arrived = Instant::now();
     let mut known = slot.lock().await;
     if known.began.is_none_or(|began| began < arrived) {
@@ -210,7 +214,7 @@ async fn ask<T: Clone>(
             Err(error) => known.trouble = Some(error.to_string().into()),
         }
     }
-    Told { member: Arc::clone(member), last: known.last.clone(), trouble: known.trouble.clone() }
+    LastAnswer { member: Arc::clone(member), last: known.last.clone(), trouble: known.trouble.clone() }
 }
 
 async fn read_index(member: &Member) -> Result<Arc<Index>, AskError> {

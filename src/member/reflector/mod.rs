@@ -275,7 +275,7 @@ impl Reflector {
             lines.push(&chunk)?;
             while let Some(line) = lines.next_line() {
                 self.take(&Event::parse(&line)?)?;
-                machine.apply(Input::Told(self.store.position(name)));
+                machine.apply(Input::Progress(self.store.position(name)));
             }
         }
         if lines.is_mid_line() {

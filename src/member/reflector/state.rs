@@ -57,7 +57,7 @@ pub(super) enum Input {
     /// Everything was listed, at this member revision.
     Listed(u64),
     /// The watch told something; this is the position now.
-    Told(u64),
+    Progress(u64),
     /// The member ended the watch. The session lasted long enough to count, or it did not.
     Ended { lasted: bool },
     /// The session failed.
@@ -147,7 +147,7 @@ impl Machine {
                 };
                 (self.at(State::Listing(reason)), Action::List(reason))
             }
-            (State::Watching(_), Input::Told(position)) => (self.at(State::Watching(position)), Action::Read),
+            (State::Watching(_), Input::Progress(position)) => (self.at(State::Watching(position)), Action::Read),
             (_, Input::Ended { lasted }) => self.ended(lasted),
             (_, Input::Failed { lasted, ready, again, retry_after }) => self.failed(lasted, ready, again, retry_after),
             // The driver gives a state its own inputs alone. Any other would begin the session anew.
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(machine.apply(Input::Compared { backwards: false }), Action::Describe { forget: None });
         assert_eq!(machine.apply(Input::Described { changed: false }), Action::List(first));
         assert_eq!(machine.apply(Input::Listed(7)), Action::Watch(7));
-        assert_eq!(machine.apply(Input::Told(9)), Action::Read);
+        assert_eq!(machine.apply(Input::Progress(9)), Action::Read);
         assert_eq!(machine.state, State::Watching(9));
     }
 

@@ -14,7 +14,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::time::timeout;
 
 use crate::{
-    answer::{Asked, form::Form, table::Tables},
+    answer::{RequestContext, form::Form, table::Tables},
     catalog::{Freshness, MergedResource, Scope},
     config::MemberName,
     member::Member,
@@ -43,7 +43,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const ITEMS_MAX: usize = 100_000;
 
 /// What one member said.
-enum Said {
+enum MemberAnswer {
     /// Objects.
     Objects(Vec<Arc<Entry>>),
     /// Another answer than 200.
@@ -85,7 +85,7 @@ struct Live<'a> {
     reader: &'a Reader,
     resource: &'a MergedResource,
     target: &'a Target,
-    asked: Asked<'a>,
+    asked: RequestContext<'a>,
     spec: KindSpec,
     shared: Arc<Shared>,
 }
@@ -98,7 +98,7 @@ impl Reader {
         &self,
         resource: &MergedResource,
         target: &Target,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let live = Live::new(self, resource, target, asked);
@@ -115,7 +115,7 @@ impl Reader {
         &self,
         resource: &MergedResource,
         target: &Target,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let live = Live::new(self, resource, target, asked);
@@ -126,7 +126,7 @@ impl Reader {
 }
 
 impl<'a> Live<'a> {
-    fn new(reader: &'a Reader, resource: &'a MergedResource, target: &'a Target, asked: Asked<'a>) -> Self {
+    fn new(reader: &'a Reader, resource: &'a MergedResource, target: &'a Target, asked: RequestContext<'a>) -> Self {
         let namespaced = resource.scope == Scope::Namespaced;
         let spec = KindSpec::new(resource.gvr.clone(), resource.gvk.clone(), namespaced);
         Self { reader, resource, target, asked, spec, shared: reader.stores.shared() }
@@ -281,15 +281,15 @@ impl<'a> Live<'a> {
                     values.for_each(|value| round.warnings.add(&warning_text(value)));
                     self.read(name, code, headers, body, is_list, &mut round.type_meta)
                 }
-                Err(silence) => Said::Failed(silence.to_string()),
+                Err(silence) => MemberAnswer::Failed(silence.to_string()),
             };
             match said {
-                Said::Objects(objects) => {
+                MemberAnswer::Objects(objects) => {
                     round.answered = true;
                     round.objects.extend(objects);
                 }
-                Said::Refused(code, headers, body) => round.refused.push((name.clone(), code, headers, body)),
-                Said::Failed(cause) => round.missing.push(cause),
+                MemberAnswer::Refused(code, headers, body) => round.refused.push((name.clone(), code, headers, body)),
+                MemberAnswer::Failed(cause) => round.missing.push(cause),
             }
         }
         round
@@ -317,22 +317,22 @@ impl<'a> Live<'a> {
         body: Bytes,
         is_list: bool,
         type_meta: &mut Option<(String, String)>,
-    ) -> Said {
+    ) -> MemberAnswer {
         // A 401 is about kubefold's own credential, and with a 5xx the member says that it cannot say.
         if code == StatusCode::UNAUTHORIZED || (code.is_server_error() && !is_list) {
-            return Said::Failed(format!("member {member} answered {code}"));
+            return MemberAnswer::Failed(format!("member {member} answered {code}"));
         }
         if code != StatusCode::OK {
-            return Said::Refused(code, headers, body);
+            return MemberAnswer::Refused(code, headers, body);
         }
         let bad = |error: &dyn std::fmt::Display| {
-            Said::Failed(format!("kubefold cannot parse the answer of member {member} ({error})"))
+            MemberAnswer::Failed(format!("kubefold cannot parse the answer of member {member} ({error})"))
         };
         let rewrite = |document: &str| unstored(&self.spec, &self.shared, member, document);
         if !is_list {
             let object = std::str::from_utf8(&body).map_err(|error| error.to_string());
             let object = object.and_then(|text| rewrite(text).map_err(|error| error.to_string()));
-            return object.map_or_else(|error| bad(&error), |object| Said::Objects(vec![object]));
+            return object.map_or_else(|error| bad(&error), |object| MemberAnswer::Objects(vec![object]));
         }
         let items = match split(&body) {
             Ok((_, items)) => items,
@@ -341,7 +341,7 @@ impl<'a> Live<'a> {
         match items.into_iter().map(rewrite).collect::<Result<Vec<_>, BadObject>>() {
             Ok(objects) => {
                 *type_meta = type_meta.take().or_else(|| list_type(&body));
-                Said::Objects(objects)
+                MemberAnswer::Objects(objects)
             }
             Err(error) => bad(&error),
         }

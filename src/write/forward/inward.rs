@@ -60,13 +60,13 @@ impl<F: Fleet> To<'_, F> {
     pub(super) fn is_dry(&self, body: &Bytes) -> bool {
         #[derive(Default, serde::Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct Said {
+        struct DryRunFields {
             dry_run: Vec<String>,
             delete_options: Option<Box<Self>>,
         }
         let has_options = self.request.method == Method::DELETE || self.request.subresource == "eviction";
-        let said = has_options.then(|| serde_json::from_slice::<Said>(body).ok()).flatten();
-        let in_body = |said: &Said| !said.dry_run.is_empty();
+        let said = has_options.then(|| serde_json::from_slice::<DryRunFields>(body).ok()).flatten();
+        let in_body = |said: &DryRunFields| !said.dry_run.is_empty();
         values(&self.request.query, "dryRun").next().is_some()
             || said.is_some_and(|said| in_body(&said) || said.delete_options.is_some_and(|said| in_body(&said)))
     }

@@ -100,11 +100,11 @@ impl<F: Fleet> Writer<F> {
         };
         match self.bring(asking, &mut part, &changes, false, &mut Warnings::default()).await.0 {
             Brought::Same | Brought::Gone => Ok(()),
-            Brought::Asked(Outcome::Done { body, .. }) => {
+            Brought::Answered(Outcome::Done { body, .. }) => {
                 self.fleet.ingest(&making.key, &target.member, &body).await;
                 Ok(())
             }
-            Brought::Asked(outcome) => match outcome.step() {
+            Brought::Answered(outcome) => match outcome.step() {
                 Step::Failed(cause) | Step::Unknown(cause) => Err(Silent(cause)),
                 Step::Planned | Step::Done { .. } | Step::Undone => Ok(()),
             },

@@ -18,9 +18,9 @@ use crate::{
             disown::owns_alone,
             draft::{Plan, overrides_in},
             part::{Held, SCALE},
-            shares::{Asked, Total, divided, marker_of},
+            shares::{DesiredReplicas, Total, divided, marker_of},
             task::PartTask,
-            wanted::{self, Wanted, judge, object, plain, set},
+            wanted::{self, Desired, judge, object, plain, set},
             work::{Stop, Work},
         },
     },
@@ -64,16 +64,16 @@ impl<F: Fleet> Work<'_, F> {
         };
         // What the parts have together already stays as they have it.
         let is_new = |total: &&Total| match &total.asked {
-            Asked::Number(number) => waits(&total.field) != u64::from(*number),
-            Asked::Same(_) => true,
+            DesiredReplicas::Number(number) => waits(&total.field) != u64::from(*number),
+            DesiredReplicas::Same(_) => true,
         };
         let totals: Vec<Total> = asked.iter().filter(is_new).cloned().collect();
         let as_shown = plain(self.shown.clone());
         let wanted =
-            Wanted { before: as_shown.clone(), after: as_shown, guarded: revision.is_some(), managed_fields: None };
+            Desired { before: as_shown.clone(), after: as_shown, guarded: revision.is_some(), managed_fields: None };
         let mut plan = Box::pin(self.draft(&wanted, None, &totals)).await;
         plan.scale = asked.iter().find_map(|total| match total.asked {
-            Asked::Number(number) if scale => Some(number),
+            DesiredReplicas::Number(number) if scale => Some(number),
             _ => None,
         });
         let of = |part: &Held, task: &mut PartTask, is_home: bool| {

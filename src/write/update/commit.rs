@@ -163,7 +163,7 @@ impl<F: Fleet> Work<'_, F> {
         let outcome = match &plan.home.apply {
             None => self.writer.write_part(self.asking(), member, rewrite, false, &mut said).await,
             Some(body) => match self.apply_home(body, &plan.home.disowns, &mut said).await {
-                Brought::Asked(outcome) => outcome,
+                Brought::Answered(outcome) => outcome,
                 Brought::Same | Brought::Gone => Outcome::NotSent("it became another cluster".to_owned()),
             },
         };
@@ -192,7 +192,7 @@ impl<F: Fleet> Work<'_, F> {
                 let mut said = Warnings::default();
                 let brought = match changes {
                     Ok(changes) => this.write_other(part, task, changes, &mut said).await,
-                    Err(Silent(cause)) => Brought::Asked(Outcome::NotSent(cause.clone())),
+                    Err(Silent(cause)) => Brought::Answered(Outcome::NotSent(cause.clone())),
                 };
                 (part.clone(), brought, said)
             },
@@ -203,7 +203,7 @@ impl<F: Fleet> Work<'_, F> {
             self.warnings.merge(&said);
             let step = match brought {
                 Brought::Same | Brought::Gone => Step::Done { uid: None },
-                Brought::Asked(outcome) => {
+                Brought::Answered(outcome) => {
                     if let Outcome::Done { body, .. } = &outcome {
                         self.take_in(&part, body).await;
                     }
@@ -229,7 +229,7 @@ impl<F: Fleet> Work<'_, F> {
             let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
             let asking = Asking { manner: &manner, ..self.asking() };
             match self.writer.bring(asking, &mut part, changes, false, said).await.0 {
-                Brought::Same | Brought::Asked(Outcome::Done { .. }) => {}
+                Brought::Same | Brought::Answered(Outcome::Done { .. }) => {}
                 other => return other,
             }
         }

@@ -17,7 +17,7 @@ use crate::{
             part::{Held, changed},
             shares::{Missing, Shares, Total, divided, marker_of},
             task::PartTask,
-            wanted::{Wanted, meant, plain, take_at},
+            wanted::{Desired, meant, plain, take_at},
             work::Work,
         },
     },
@@ -55,7 +55,7 @@ impl Plan {
 
 impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
-    pub(super) async fn draft(&self, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Plan {
+    pub(super) async fn draft(&self, wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Plan {
         let Shares { mut tasks, coming, missing } = self.shares(totals).await;
         let policy = self.policy(marker_of(&self.home.document).as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
@@ -117,7 +117,7 @@ impl<F: Fleet> Work<'_, F> {
         whole
     }
 
-    fn changes_of(&self, part: &Held, wanted: &Wanted, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
+    fn changes_of(&self, part: &Held, wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
         let local = |document: &Value| -> Value {
             let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(document.to_string()));
             serde_json::from_slice(&local).unwrap_or_else(|_| document.clone())

@@ -191,7 +191,7 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
         };
         let mut work = Work::new(writer, request, key, visible, parts, dry)?;
         match Box::pin(work.run(hold)).await {
-            Ok(reply) | Err(Stop::Told(reply)) => return Ok(reply.warned(work.warnings)),
+            Ok(reply) | Err(Stop::Answer(reply)) => return Ok(reply.warned(work.warnings)),
             Err(Stop::Again) => {}
         }
     }

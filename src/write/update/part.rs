@@ -111,7 +111,7 @@ pub(super) enum Brought {
     /// It was so already.
     Same,
     /// The member was asked.
-    Asked(Outcome),
+    Answered(Outcome),
     /// It is not there any more: somebody deleted it in its member.
     Gone,
 }
@@ -268,9 +268,9 @@ impl<F: Fleet> Writer<F> {
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(&body) => Brought::Gone,
             Outcome::Done { code, body } if !dry && !disowns.is_empty() => {
                 let body = Box::pin(self.disown(asking, &part.member, disowns, body, warnings)).await;
-                Brought::Asked(Outcome::Done { code, body })
+                Brought::Answered(Outcome::Done { code, body })
             }
-            outcome => Brought::Asked(outcome),
+            outcome => Brought::Answered(outcome),
         }
     }
 
@@ -296,15 +296,15 @@ impl<F: Fleet> Writer<F> {
                 set(metadata, "resourceVersion", part.revision().into());
             }
             match self.apply_and_disown(asking, part, &body, disowns, false, warnings).await {
-                Brought::Asked(Outcome::Refused { code: StatusCode::CONFLICT, body })
+                Brought::Answered(Outcome::Refused { code: StatusCode::CONFLICT, body })
                     if is_stale(&body) && tries_left > 0 => {}
-                Brought::Asked(Outcome::Refused { code: StatusCode::NOT_FOUND, .. }) => return Brought::Gone,
+                Brought::Answered(Outcome::Refused { code: StatusCode::NOT_FOUND, .. }) => return Brought::Gone,
                 other => return other,
             }
             match self.read_part(asking.key, part).await {
                 Ok(Some(document)) => part.document = document,
                 Ok(None) => return Brought::Gone,
-                Err(Silent(cause)) => return Brought::Asked(Outcome::NotSent(cause)),
+                Err(Silent(cause)) => return Brought::Answered(Outcome::NotSent(cause)),
             }
         }
     }
@@ -337,12 +337,12 @@ impl<F: Fleet> Writer<F> {
                 Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(body) => {
                     return (Brought::Gone, left);
                 }
-                _ => return (Brought::Asked(outcome), left),
+                _ => return (Brought::Answered(outcome), left),
             }
             match self.read_part(asking.key, part).await {
                 Ok(Some(document)) => part.document = document,
                 Ok(None) => return (Brought::Gone, left),
-                Err(Silent(cause)) => return (Brought::Asked(Outcome::NotSent(cause)), left),
+                Err(Silent(cause)) => return (Brought::Answered(Outcome::NotSent(cause)), left),
             }
         }
     }

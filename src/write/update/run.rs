@@ -19,7 +19,7 @@ use crate::{
             part::{Brought, How, Rewrite, SCALE, document, is_stale},
             shares::{Total, divided},
             task::Pending,
-            wanted::{self, JSON_PATCH, MERGE_PATCH, Wanted, plain},
+            wanted::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
             work::{DryRun, Stop, Work, dry_run_failed, unreachable},
         },
     },
@@ -110,7 +110,7 @@ impl<F: Fleet> Work<'_, F> {
             }
         }
         let (before, after) = (plain(self.home.document.clone()), plain(after));
-        let wanted = Wanted { before, after, guarded: revision.is_some(), managed_fields: None };
+        let wanted = Desired { before, after, guarded: revision.is_some(), managed_fields: None };
         Ok(Box::pin(self.draft(&wanted, Some(&patch), &totals)).await)
     }
 
@@ -120,7 +120,7 @@ impl<F: Fleet> Work<'_, F> {
         let (asking, writer) = (self.asking(), self.writer);
         let outcome = match &plan.home.apply {
             Some(body) => match writer.apply_part(asking, &self.home, body, true, &mut warnings).await {
-                Brought::Asked(outcome) => outcome,
+                Brought::Answered(outcome) => outcome,
                 Brought::Same | Brought::Gone => return Ok(None),
             },
             None => {
@@ -166,11 +166,11 @@ impl<F: Fleet> Work<'_, F> {
             let (shown, to_do) = match brought {
                 Brought::Same => (Some(unchanged()), Ok(changes)),
                 Brought::Gone => (None, Ok(Vec::new())),
-                Brought::Asked(Outcome::Done { body, .. }) => (Some(body.bytes), Ok(changes)),
-                Brought::Asked(Outcome::NotSent(cause) | Outcome::Unknown(cause)) => {
+                Brought::Answered(Outcome::Done { body, .. }) => (Some(body.bytes), Ok(changes)),
+                Brought::Answered(Outcome::NotSent(cause) | Outcome::Unknown(cause)) => {
                     (Some(unchanged()), Err(Silent(cause)))
                 }
-                Brought::Asked(outcome) => return Err(dry_run_failed(self.key, &part.member, outcome).into()),
+                Brought::Answered(outcome) => return Err(dry_run_failed(self.key, &part.member, outcome).into()),
             };
             dry_run_result.documents.extend(shown.map(|shown| (part.member.clone(), shown)));
             if to_do.is_ok() {

@@ -15,8 +15,8 @@ use crate::{
         update::{
             draft::Plan,
             part::{How, Rewrite, SCALE},
-            shares::{Asked, Total},
-            wanted::{self, JSON_PATCH, Wanted, judge, object, plain},
+            shares::{DesiredReplicas, Total},
+            wanted::{self, Desired, JSON_PATCH, judge, object, plain},
             work::{NOTHING_CHANGED, Stop, Work, unreachable},
         },
     },
@@ -101,8 +101,8 @@ impl<F: Fleet> Work<'_, F> {
         let asked = wanted::nested(REPLICAS.path, asked);
         let guarded = revision.is_some() && !is_json_patch;
         let as_shown = plain(self.shown.clone());
-        let wanted = Wanted { before: as_shown.clone(), after: as_shown, guarded, managed_fields: None };
-        let Some(total @ Total { asked: Asked::Number(number), .. }) = Total::read(&asked, REPLICAS) else {
+        let wanted = Desired { before: as_shown.clone(), after: as_shown, guarded, managed_fields: None };
+        let Some(total @ Total { asked: DesiredReplicas::Number(number), .. }) = Total::read(&asked, REPLICAS) else {
             return Err(self.refused_by_home(&asked).await);
         };
         let unchanged = self.shown.pointer(REPLICAS.pointer).and_then(Value::as_u64) == Some(number.into());

@@ -130,7 +130,7 @@ impl<F: Fleet> Writer<F> {
                 let brought = self.catch_up(asking, &mut part, &changes, entry, task, home).await;
                 match brought {
                     Brought::Same | Brought::Gone => Step::Done { uid: None },
-                    Brought::Asked(outcome) => {
+                    Brought::Answered(outcome) => {
                         if let (Outcome::Done { .. }, Ok(Some(body))) = (&outcome, self.look(&entry.key, &part).await) {
                             self.fleet.ingest(&entry.key, &target.member, &body).await;
                         }
@@ -170,7 +170,7 @@ impl<F: Fleet> Writer<F> {
             let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
             let asking = Asking { manner: &manner, ..asking };
             match self.bring(asking, part, changes, false, &mut said).await.0 {
-                Brought::Same | Brought::Asked(Outcome::Done { .. }) => {}
+                Brought::Same | Brought::Answered(Outcome::Done { .. }) => {}
                 other => return other,
             }
         }

@@ -32,12 +32,12 @@ pub(super) fn divided(key: &Key) -> &'static [Field] {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Total {
     pub(super) field: Field,
-    pub(super) asked: Asked,
+    pub(super) asked: DesiredReplicas,
 }
 
 /// What a document says at the place of a divided field.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum DesiredReplicas {
     /// The whole, to be divided.
     Number(u32),
     /// The same in each part: nothing, or a percentage.
@@ -48,11 +48,11 @@ impl Total {
     /// Reads a divided field. `None` where Kubernetes would not take what stands there.
     pub(super) fn read(document: &Value, field: Field) -> Option<Self> {
         let asked = match document.pointer(field.pointer) {
-            None | Some(Value::Null) => field.unset.map_or(Asked::Same(None), Asked::Number),
-            Some(text @ Value::String(_)) => Asked::Same(Some(text.clone())),
+            None | Some(Value::Null) => field.unset.map_or(DesiredReplicas::Same(None), DesiredReplicas::Number),
+            Some(text @ Value::String(_)) => DesiredReplicas::Same(Some(text.clone())),
             Some(value) => {
                 let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-                Asked::Number(number.and_then(|number| u32::try_from(number).ok())?)
+                DesiredReplicas::Number(number.and_then(|number| u32::try_from(number).ok())?)
             }
         };
         Some(Self { field, asked })
@@ -111,13 +111,13 @@ impl<F: Fleet> Work<'_, F> {
         let marker = marker_of(&self.home.document);
         let policy = self.policy(marker.as_ref());
         let candidates = self.candidates(policy.as_ref()).await;
-        let told = Told { policy: policy.as_ref(), candidates: &candidates };
+        let told = DivisionInput { policy: policy.as_ref(), candidates: &candidates };
         let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();
         let mut tasks = vec![PartTask::default(); all.len()];
         for total in in_order(self.key, totals) {
-            let Asked::Number(number) = &total.asked else {
+            let DesiredReplicas::Number(number) = &total.asked else {
                 for (task, part) in tasks.iter_mut().zip(&all) {
-                    let Asked::Same(same) = &total.asked else { continue };
+                    let DesiredReplicas::Same(same) = &total.asked else { continue };
                     task.own.extend(change(
                         total.field,
                         part.document.pointer(total.field.pointer).cloned(),
@@ -180,10 +180,10 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// A part's claim. What a member cannot take more of stays as it is.
-    fn claim(&self, part: &Held, field: Field, told: &Told<'_>) -> Claim {
+    fn claim(&self, part: &Held, field: Field, told: &DivisionInput<'_>) -> Claim {
         let now = match Total::read(&self.awaited(part), field) {
-            Some(Total { asked: Asked::Number(number), .. }) => number,
-            Some(Total { asked: Asked::Same(_), .. }) | None => 0,
+            Some(Total { asked: DesiredReplicas::Number(number), .. }) => number,
+            Some(Total { asked: DesiredReplicas::Same(_), .. }) | None => 0,
         };
         told.claim(&part.member, now)
     }
@@ -206,7 +206,7 @@ impl<F: Fleet> Work<'_, F> {
             let mut now = self.awaited(part);
             take(&task.own, Take::Always, &mut now);
             let number = |field: Field| match Total::read(&now, field) {
-                Some(Total { asked: Asked::Number(number), .. }) => Some(number),
+                Some(Total { asked: DesiredReplicas::Number(number), .. }) => Some(number),
                 _ => None,
             };
             if field == MAX_REPLICAS && !changes(MIN_REPLICAS) {
@@ -219,7 +219,7 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// The members that the marker lists and that have no part: with more to divide they may get one.
-    fn newcomers(&self, marker: Option<&Marker>, parts: &[Held], told: &Told<'_>) -> Vec<Claim> {
+    fn newcomers(&self, marker: Option<&Marker>, parts: &[Held], told: &DivisionInput<'_>) -> Vec<Claim> {
         let replicas = Division::of(&self.key.gvk.group, &self.key.gvk.kind) == Some(Division::Replicas);
         let Some(marker) = marker.filter(|_| replicas) else { return Vec::new() };
         let listed = marker.members.iter().filter(|(name, _)| !parts.iter().any(|part| part.member == *name));
@@ -231,12 +231,12 @@ impl<F: Fleet> Work<'_, F> {
 }
 
 /// What is known of the members.
-struct Told<'a> {
+struct DivisionInput<'a> {
     policy: Option<&'a Policy>,
     candidates: &'a [Candidate],
 }
 
-impl Told<'_> {
+impl DivisionInput<'_> {
     fn claim(&self, member: &MemberName, now: u32) -> Claim {
         let terms = self.policy.map(|policy| policy.terms(member)).unwrap_or_default();
         let candidate = self.candidates.iter().find(|candidate| candidate.name == *member);

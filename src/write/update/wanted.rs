@@ -32,7 +32,7 @@ const OWN_METADATA: [&str; 5] = ["uid", "resourceVersion", "generation", "manage
 
 /// A change as the client wants it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct Desired {
     /// What the change begins from, without what is not the client's to change.
     pub(super) before: Value,
     /// What it ends in.
@@ -46,7 +46,7 @@ pub(super) struct Wanted {
 /// Reads what the client wants of the object as the fleet view shows it: a whole document, or a patch that needs no schema.
 ///
 /// Errors: it is no such thing, or expects another object or revision than is shown.
-pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Value) -> Result<Wanted, Status> {
+pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Value) -> Result<Desired, Status> {
     let mut after = if request.method == Method::PUT { object(&request.body)? } else { patched(request, shown)? };
     let named = |field: &str| {
         let value = after.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
@@ -64,7 +64,7 @@ pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Valu
             set(&mut after, field, shown.get(field).cloned().unwrap_or_default());
         }
     }
-    Ok(Wanted { before: plain(shown.clone()), after: plain(after), guarded, managed_fields })
+    Ok(Desired { before: plain(shown.clone()), after: plain(after), guarded, managed_fields })
 }
 
 /// Compares the revision and the UID that a client expects with what is shown.

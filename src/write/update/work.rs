@@ -34,27 +34,27 @@ const REFRESHES_MAX: u32 = 32;
 /// Why a try ended without success.
 pub(super) enum Stop {
     /// With this answer.
-    Told(Reply),
+    Answer(Reply),
     /// The object changed meanwhile, and the client did not name the revision that it changes.
     Again,
 }
 
 impl From<Reply> for Stop {
     fn from(reply: Reply) -> Self {
-        Self::Told(reply)
+        Self::Answer(reply)
     }
 }
 
 /// What a patch does not allow.
 impl From<Status> for Stop {
     fn from(status: Status) -> Self {
-        Self::Told(status.into())
+        Self::Answer(status.into())
     }
 }
 
 impl<E: ApiError> From<E> for Stop {
     fn from(error: E) -> Self {
-        Self::Told(Reply::from(error))
+        Self::Answer(Reply::from(error))
     }
 }
 

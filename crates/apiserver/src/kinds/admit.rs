@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Context, Wanted,
+    Context, Dependency,
     doc::{Doc, fill, inner, items_mut},
     put,
 };
@@ -31,18 +31,23 @@ pub(super) fn forbidden(group: &str, resource: &str, object: &Value, why: &str) 
     Box::new(Status::forbidden(message).about(group, resource, name))
 }
 
-pub(super) fn pod_wants(pod: &Value) -> Vec<Wanted> {
+pub(super) fn pod_wants(pod: &Value) -> Vec<Dependency> {
     let namespace = pod.text("metadata.namespace").to_owned();
     let account = match pod.text("spec.serviceAccountName") {
         "" => "default",
         name => name,
     };
-    let account =
-        Wanted { group: "", plural: "serviceaccounts", namespace: namespace.clone(), name: Some(account.to_owned()) };
-    let limits = Wanted { group: "", plural: "limitranges", namespace, name: None };
+    let account = Dependency {
+        group: "",
+        plural: "serviceaccounts",
+        namespace: namespace.clone(),
+        name: Some(account.to_owned()),
+    };
+    let limits = Dependency { group: "", plural: "limitranges", namespace, name: None };
     let class = pod.text("spec.priorityClassName");
     let name = (!class.is_empty()).then(|| class.to_owned());
-    let priorities = Wanted { group: "scheduling.k8s.io", plural: "priorityclasses", namespace: String::new(), name };
+    let priorities =
+        Dependency { group: "scheduling.k8s.io", plural: "priorityclasses", namespace: String::new(), name };
     vec![limits, account, priorities]
 }
 
@@ -182,10 +187,11 @@ pub(super) fn add_tolerations(spec: &mut Value) {
     put(spec, "tolerations", Some(tolerations.into()));
 }
 
-pub(super) fn claim_wants(claim: &Value) -> Vec<Wanted> {
+pub(super) fn claim_wants(claim: &Value) -> Vec<Dependency> {
     let namespace = claim.text("metadata.namespace").to_owned();
-    let limits = Wanted { group: "", plural: "limitranges", namespace, name: None };
-    let classes = Wanted { group: "storage.k8s.io", plural: "storageclasses", namespace: String::new(), name: None };
+    let limits = Dependency { group: "", plural: "limitranges", namespace, name: None };
+    let classes =
+        Dependency { group: "storage.k8s.io", plural: "storageclasses", namespace: String::new(), name: None };
     if claim.has("spec.storageClassName") { vec![limits] } else { vec![limits, classes] }
 }
 
@@ -200,11 +206,11 @@ pub(super) fn claim(claim: &mut Value, context: Context<'_>) -> Result<(), Box<S
     super::limits::check_claim(claim, context)
 }
 
-pub(super) fn ingress_wants(ingress: &Value) -> Vec<Wanted> {
+pub(super) fn ingress_wants(ingress: &Value) -> Vec<Dependency> {
     if ingress.has("spec.ingressClassName") {
         return Vec::new();
     }
-    vec![Wanted { group: "networking.k8s.io", plural: "ingressclasses", namespace: String::new(), name: None }]
+    vec![Dependency { group: "networking.k8s.io", plural: "ingressclasses", namespace: String::new(), name: None }]
 }
 
 pub(super) fn ingress(ingress: &mut Value, context: Context<'_>) -> Result<(), Box<Status>> {

@@ -129,7 +129,7 @@ impl<'a> Context<'a> {
 
 /// Other objects that a strategy wants to see before it judges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Dependency {
     /// As they are stored.
     pub group: &'static str,
     /// As they are stored.
@@ -156,7 +156,7 @@ pub trait Strategy: Send + Sync + 'static {
     fn default(&self, _object: &mut Value) {}
 
     /// What it must see of other objects to admit this one.
-    fn wants(&self, _object: &Value) -> Vec<Wanted> {
+    fn wants(&self, _object: &Value) -> Vec<Dependency> {
         Vec::new()
     }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    Allocator, Context, Propagation, Wanted, admit,
+    Allocator, Context, Dependency, Propagation, admit,
     check::{Errors, core, events, job, metadata, networking, others, pod, service as services, storage, workload},
     convert,
     doc::Doc,
@@ -24,7 +24,7 @@ pub(super) struct Rules {
     pub(super) propagation: Propagation,
     /// Fields of the metadata that an update of `/status` may not change.
     pub(super) status_keeps: &'static [&'static str],
-    pub(super) wants: fn(&Value) -> Vec<Wanted>,
+    pub(super) wants: fn(&Value) -> Vec<Dependency>,
     pub(super) admit: fn(&mut Value, Context<'_>) -> Result<(), Box<Status>>,
     pub(super) prepare_for_create: fn(&mut Value),
     pub(super) prepare_for_update: fn(&mut Value, &Value),

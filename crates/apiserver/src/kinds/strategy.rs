@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Allocator, Context, Strategy, Wanted,
+    Allocator, Context, Dependency, Strategy,
     check::{Errors, metadata},
     defaults,
     doc::Doc,
@@ -77,7 +77,7 @@ impl Strategy for BuiltIn {
         }
     }
 
-    fn wants(&self, object: &Value) -> Vec<Wanted> {
+    fn wants(&self, object: &Value) -> Vec<Dependency> {
         (self.rules.wants)(object)
     }
 

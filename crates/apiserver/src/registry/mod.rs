@@ -41,7 +41,7 @@ pub use {
 };
 
 use crate::{
-    kinds::{Allocator, Context, Kind, Wanted},
+    kinds::{Allocator, Context, Dependency, Kind},
     storage::{Range, Record, Storage},
 };
 use kubefold_wire::status::{Status, qualified};
@@ -124,7 +124,7 @@ impl Registry {
     }
 
     /// What a strategy wants to see of other objects.
-    async fn others(&self, wanted: &[Wanted]) -> Result<Vec<Value>, Status> {
+    async fn others(&self, wanted: &[Dependency]) -> Result<Vec<Value>, Status> {
         let mut others = Vec::new();
         for wanted in wanted {
             let resource = qualified(wanted.group, wanted.plural);

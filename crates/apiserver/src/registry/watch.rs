@@ -7,7 +7,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use crate::{
     kinds::Kind,
     registry::{ListOptions, Object, Registry, Selection, errors, prefix_of},
-    storage::{Change, Record, StorageError, Told},
+    storage::{Change, Record, StorageError, WatchItem},
 };
 use kubefold_wire::status::Status;
 
@@ -85,11 +85,11 @@ struct Judge {
 }
 
 impl Judge {
-    fn event(&self, told: Result<Told, StorageError>) -> Option<Result<Event, Status>> {
+    fn event(&self, told: Result<WatchItem, StorageError>) -> Option<Result<Event, Status>> {
         let change = match told {
             Err(error) => return Some(Err(too_old(&error))),
-            Ok(Told::Progress(revision)) => return Some(Ok(Event::Progress(revision))),
-            Ok(Told::Change(change)) => change,
+            Ok(WatchItem::Progress(revision)) => return Some(Ok(Event::Progress(revision))),
+            Ok(WatchItem::Change(change)) => change,
         };
         let Change { revision, before, after } = change;
         let object = |record: &Record| Registry::object(&self.kind, record, revision);

@@ -13,7 +13,7 @@ use kubefold_table::Now;
 use kubefold_wire::{
     body::{Body, full},
     form::OFFERS,
-    media::{self, Wanted},
+    media::{self, Negotiated},
     options::query_value,
     status::Status,
     warning::Warnings,
@@ -31,17 +31,17 @@ pub(super) struct Target {
 
 /// How it was asked.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestContext<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) query: &'a str,
     pub(super) parts: &'a Parts,
 }
 
-impl Asked<'_> {
+impl RequestContext<'_> {
     /// In what form the answer is wanted.
     ///
     /// Errors: 406.
-    pub(super) fn wanted(&self) -> Result<Wanted, Status> {
+    pub(super) fn wanted(&self) -> Result<Negotiated, Status> {
         media::negotiate(self.headers, self.parts.uri.query(), OFFERS)
     }
 }
@@ -50,7 +50,13 @@ impl ApiServer {
     /// The form of an answer about objects of a kind.
     ///
     /// Errors: 400, 406.
-    pub(super) fn form(&self, kind: &Kind, asked: Asked<'_>, wanted: Wanted, is_list: bool) -> Result<Form, Status> {
+    pub(super) fn form(
+        &self,
+        kind: &Kind,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
+        is_list: bool,
+    ) -> Result<Form, Status> {
         let include = query_value(asked.query, "includeObject").unwrap_or_default();
         let printer = kind.strategy.printer().or_else(|| self.inner.settings.printers.printer(kind));
         let now = Now(self.inner.registry.env().now().as_microsecond());
@@ -64,7 +70,7 @@ impl ApiServer {
         &self,
         kind: &Kind,
         object: &Object,
-        (asked, wanted): (Asked<'_>, Wanted),
+        (asked, wanted): (RequestContext<'_>, Negotiated),
         code: StatusCode,
         warnings: &[String],
     ) -> Result<Response<Body>, Status> {

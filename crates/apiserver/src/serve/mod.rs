@@ -46,7 +46,7 @@ use kubefold_wire::{
 
 pub use bootstrap::{bootstrap, built_in};
 
-use answer::{Asked, Target};
+use answer::{RequestContext, Target};
 
 /// 405 in the words of a kube-apiserver.
 const NOT_ALLOWED: &str = "the server does not allow this method on the requested resource";
@@ -212,7 +212,7 @@ impl ApiServer {
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
         let whole = watches || info.parts.len() <= 1;
-        let asked = Asked { headers: &parts.headers, query: parts.uri.query().unwrap_or_default(), parts };
+        let asked = RequestContext { headers: &parts.headers, query: parts.uri.query().unwrap_or_default(), parts };
         let negotiated =
             media::routable(&kind.group, &parts.method, whole, &parts.headers).and_then(|()| asked.wanted());
         let wanted = match negotiated {

@@ -21,7 +21,7 @@ use kubefold_wire::{
 const MANAGER_BYTES_MAX: usize = 128;
 
 /// Options of a create, an update or a patch.
-pub(super) struct Said {
+pub(super) struct RequestOptions {
     pub(super) write: WriteOptions,
     pub(super) validation: FieldValidation,
     /// Of an apply: fields of others are taken.
@@ -37,7 +37,7 @@ pub(super) enum Of {
     Apply,
 }
 
-impl Said {
+impl RequestOptions {
     /// Reads the query of a write.
     ///
     /// Errors: 422.

@@ -13,7 +13,7 @@ use crate::{
     registry::{ListOptions, Part, WriteOptions, time_text},
     serve::{
         ApiServer,
-        answer::{Asked, Target, answered},
+        answer::{RequestContext, Target, answered},
         options::of_delete,
         write::created,
     },
@@ -36,7 +36,7 @@ impl ApiServer {
         Status::new(StatusCode::NOT_IMPLEMENTED, Reason::MethodNotAllowed, message)
     }
 
-    pub(super) async fn get_log(&self, target: &Target, asked: Asked<'_>) -> Result<Response<Body>, Status> {
+    pub(super) async fn get_log(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {
         let pod = self.inner.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         let body = self.inner.settings.pods.log(&pod, asked.query).await?;
         let mut response = Response::new(body);
@@ -44,7 +44,12 @@ impl ApiServer {
         Ok(response)
     }
 
-    pub(super) async fn bind(&self, target: &Target, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn bind(
+        &self,
+        target: &Target,
+        asked: RequestContext<'_>,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
         let mut binding = object(&read_json(asked.headers, body).await?)?;
         put(&mut binding, "metadata", Some(json!({"name": target.name})));
         let dry_run = asked.query.contains("dryRun=All");
@@ -99,7 +104,12 @@ impl ApiServer {
     }
 
     /// Deletes a pod, if its disruption budgets allow for it.
-    pub(super) async fn evict(&self, target: &Target, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn evict(
+        &self,
+        target: &Target,
+        asked: RequestContext<'_>,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
         let eviction = object(&read_json(asked.headers, body).await?)?;
         let said = text(&eviction, "/metadata/name");
         if !said.is_empty() && said != target.name {
@@ -158,7 +168,12 @@ impl ApiServer {
     }
 
     /// A token of a service account. Nobody checks it: it says whose it is.
-    pub(super) async fn token(&self, target: &Target, asked: Asked<'_>, body: Body) -> Result<Response<Body>, Status> {
+    pub(super) async fn token(
+        &self,
+        target: &Target,
+        asked: RequestContext<'_>,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
         let account = self.inner.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         let mut request = object(&read_json(asked.headers, body).await?)?;
         let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS);

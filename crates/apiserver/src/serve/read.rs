@@ -14,7 +14,7 @@ use crate::{
     registry::{At, From, List, ListOptions, Object, Selection},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::{Asked, Target},
+        answer::{RequestContext, Target},
         form::Form,
         json_response,
         watch::{self, Terms},
@@ -24,7 +24,7 @@ use kubefold_wire::{
     body::Body,
     golang::Quoted,
     info::RequestInfo,
-    media::{self, Media, Wanted, is_built_in},
+    media::{self, Media, Negotiated, is_built_in},
     options::{self, Match, Options, query_value, too_large},
     resource::Gvr,
     selector::FieldSelector,
@@ -42,8 +42,8 @@ impl ApiServer {
         &self,
         info: &RequestInfo,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
     ) -> Result<Response<Body>, Status> {
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("get", "scale") => self.get_scale(target, asked, wanted).await,
@@ -56,7 +56,12 @@ impl ApiServer {
         }
     }
 
-    async fn get(&self, target: &Target, asked: Asked<'_>, wanted: Wanted) -> Result<Response<Body>, Status> {
+    async fn get(
+        &self,
+        target: &Target,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
+    ) -> Result<Response<Body>, Status> {
         let registry = &self.inner.registry;
         let revision = query_value(asked.query, "resourceVersion").unwrap_or_default();
         if let options::At::Revision(revision) = options::at(&revision)? {
@@ -69,7 +74,12 @@ impl ApiServer {
         self.object_response(&target.kind, &object, (asked, wanted), StatusCode::OK, &[])
     }
 
-    async fn list(&self, target: &Target, asked: Asked<'_>, wanted: Wanted) -> Result<Response<Body>, Status> {
+    async fn list(
+        &self,
+        target: &Target,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
+    ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
         let options = Options::parse(asked.query, false, &gvr)?;
@@ -83,7 +93,12 @@ impl ApiServer {
         Ok(respond(list, &form, &gvr))
     }
 
-    async fn watch(&self, target: &Target, asked: Asked<'_>, wanted: Wanted) -> Result<Response<Body>, Status> {
+    async fn watch(
+        &self,
+        target: &Target,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
+    ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
         let options = Options::parse(asked.query, true, &gvr)?;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::{Kind, Plain, put},
     schema::Types,
-    serve::{ApiServer, answer::Asked},
+    serve::{ApiServer, answer::RequestContext},
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::status::Status;
@@ -62,7 +62,7 @@ impl ApiServer {
         kind: &Kind,
         namespace: &str,
         mut object: Value,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
     ) -> Result<Option<Value>, Status> {
         if !matches!(kind.group.as_str(), AUTHENTICATION | AUTHORIZATION) {
             return Ok(None);

@@ -12,8 +12,8 @@ use crate::{
     registry::{Part, Patch, check_name},
     serve::{
         ApiServer,
-        answer::{Asked, Target, answered},
-        options::{Of, Said},
+        answer::{RequestContext, Target, answered},
+        options::{Of, RequestOptions},
         write::read_of_patch,
     },
 };
@@ -22,7 +22,7 @@ use kubefold_wire::{
     body::Body,
     info::RequestInfo,
     matching::{self, Printed},
-    media::Wanted,
+    media::Negotiated,
     status::{Cause, Status},
 };
 
@@ -30,8 +30,8 @@ impl ApiServer {
     pub(super) async fn get_scale(
         &self,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
     ) -> Result<Response<Body>, Status> {
         let object = self.inner.registry.get(&target.kind, &target.namespace, &target.name).await?;
         self.scale_response(&target.kind, &object.value(), asked, wanted)
@@ -41,8 +41,8 @@ impl ApiServer {
         &self,
         kind: &Kind,
         object: &Value,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
     ) -> Result<Response<Body>, Status> {
         let scale = scale_of(kind, object)?;
         let form = self.form(kind, asked, wanted, false)?;
@@ -56,13 +56,13 @@ impl ApiServer {
         &self,
         info: &RequestInfo,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let (put, patch, mut said) = if info.verb == "update" {
             let body = read_json(asked.headers, body).await?;
-            let said = Said::read(asked.query, asked.headers, Of::Update, Part::Whole)?;
+            let said = RequestOptions::read(asked.query, asked.headers, Of::Update, Part::Whole)?;
             let put: Value = serde_json::from_slice(&body).map_err(|error| Status::bad_request(error.to_string()))?;
             check_name(&put, &target.namespace, &target.name)?;
             (Some(put), None, said)

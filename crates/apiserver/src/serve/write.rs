@@ -12,14 +12,14 @@ use crate::{
     schema::{Expected, FieldValidation, read_body},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::{Asked, Target, answered},
-        options::{Of, Said, of_delete},
+        answer::{RequestContext, Target, answered},
+        options::{Of, RequestOptions, of_delete},
         read::{list_options, respond, selectable},
     },
 };
 use kubefold_serving::request::{read_json, read_patch};
 use kubefold_wire::{
-    body::Body, golang::Quoted, info::RequestInfo, media::Wanted, options::Options, resource::Gvr, status::Status,
+    body::Body, golang::Quoted, info::RequestInfo, media::Negotiated, options::Options, resource::Gvr, status::Status,
 };
 
 /// Kinds whose delete is answered with the object, though it is gone.
@@ -43,8 +43,8 @@ impl ApiServer {
         &self,
         info: &RequestInfo,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         match (info.verb.as_str(), info.subresource.as_str()) {
@@ -69,13 +69,13 @@ impl ApiServer {
     async fn create(
         &self,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let body = read_json(asked.headers, body).await?;
-        let said = Said::read(asked.query, asked.headers, Of::Create, Part::Whole)?;
+        let said = RequestOptions::read(asked.query, asked.headers, Of::Create, Part::Whole)?;
         let (object, mut warnings) = decoded(kind, &body, said.validation)?;
         if let Some(answer) = self.review(kind, &target.namespace, object.clone(), asked)? {
             return Ok(answered(answer.to_string().into_bytes(), StatusCode::CREATED, &warnings));
@@ -92,13 +92,13 @@ impl ApiServer {
     async fn update(
         &self,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let body = read_json(asked.headers, body).await?;
-        let said = Said::read(asked.query, asked.headers, Of::Update, part(target))?;
+        let said = RequestOptions::read(asked.query, asked.headers, Of::Update, part(target))?;
         let (object, mut warnings) = decoded(kind, &body, said.validation)?;
         if kind.namespaced {
             let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
@@ -123,7 +123,7 @@ impl ApiServer {
         &self,
         kind: &Kind,
         written: &Written,
-        asked: (Asked<'_>, Wanted),
+        asked: (RequestContext<'_>, Negotiated),
         warnings: &[String],
     ) -> Result<Response<Body>, Status> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
@@ -133,8 +133,8 @@ impl ApiServer {
     async fn patch(
         &self,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let (patch, said) = read_of_patch(asked, part(target), body).await?;
@@ -148,8 +148,8 @@ impl ApiServer {
     async fn delete(
         &self,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
@@ -166,8 +166,8 @@ impl ApiServer {
     async fn delete_collection(
         &self,
         target: &Target,
-        asked: Asked<'_>,
-        wanted: Wanted,
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
@@ -222,11 +222,15 @@ fn owner_warnings(object: &Value) -> Option<String> {
 /// A patch and its options.
 ///
 /// Errors: 400, 413, 415, 422.
-pub(super) async fn read_of_patch(asked: Asked<'_>, part: Part, body: Body) -> Result<(Patch, Said), Status> {
+pub(super) async fn read_of_patch(
+    asked: RequestContext<'_>,
+    part: Part,
+    body: Body,
+) -> Result<(Patch, RequestOptions), Status> {
     let media = media_type(asked.headers);
     let of = if media == "application/apply-patch+yaml" { Of::Apply } else { Of::Patch };
     let body = read_patch(asked.headers, body).await?;
-    let said = Said::read(asked.query, asked.headers, of, part)?;
+    let said = RequestOptions::read(asked.query, asked.headers, of, part)?;
     let patch = match media {
         "application/json-patch+json" => Patch::Json(body),
         "application/merge-patch+json" => Patch::Merge(body),

@@ -8,7 +8,7 @@ pub(super) mod status;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::status::Told;
+use self::status::ContainerState;
 use super::{
     action::{Action, Event, Outcome},
     fields::{annotation, count, items, later, number, seconds_later, text, time},
@@ -124,7 +124,7 @@ impl Hand<'_> {
         self.outcome.tell(event);
     }
 
-    fn write(&mut self, told: &Told) {
+    fn write(&mut self, told: &ContainerState) {
         let status = told.status(self);
         let mut tree = self.tree.clone();
         tree["status"] = status;
@@ -151,7 +151,7 @@ impl Hand<'_> {
             return;
         }
         if entry.finalized && !self.pod.finished() {
-            return self.write(&Told::Ended { code: 137, reason: "Error", failed: true });
+            return self.write(&ContainerState::Ended { code: 137, reason: "Error", failed: true });
         }
         let (key, uid) = (self.context.key.clone(), entry.uid);
         self.outcome.actions.push(Action::Delete { key, uid, propagation: None, grace: Some(0), report: None });
@@ -174,7 +174,7 @@ impl Hand<'_> {
 
     /// The kubelet sees the pod for the first time.
     fn take(&mut self) {
-        self.write(&Told::Creating);
+        self.write(&ContainerState::Creating);
         if self.script != Script::Hang {
             for (name, image) in self.containers() {
                 self.tell(false, &name, "Pulling", format!("Pulling image \"{image}\""));
@@ -202,7 +202,7 @@ impl Hand<'_> {
             self.tell(false, &name, "Started", "Container started".to_owned());
         }
         let ready = self.script == Script::Fine && self.readiness_ms() == 0;
-        self.write(&Told::Running { ready, started: self.context.now });
+        self.write(&ContainerState::Running { ready, started: self.context.now });
     }
 
     fn bad_image(&mut self) {
@@ -226,7 +226,7 @@ impl Hand<'_> {
             }
         }
         let next = if reason == "ErrImagePull" { "ImagePullBackOff" } else { "ErrImagePull" };
-        self.write(&Told::Waiting { reason: next });
+        self.write(&ContainerState::Waiting { reason: next });
     }
 
     fn run(&mut self) {
@@ -242,7 +242,7 @@ impl Hand<'_> {
             if at > self.context.now {
                 return self.outcome.again(at);
             }
-            return self.write(&Told::Running { ready: true, started: since });
+            return self.write(&ContainerState::Running { ready: true, started: since });
         }
         if !self.pod.restarts {
             self.finish(0, "Completed");
@@ -279,7 +279,7 @@ impl Hand<'_> {
         if code != 0 && (self.pod.restarts || text(&self.tree, "/spec/restartPolicy") == "OnFailure") {
             return self.crash(code, reason);
         }
-        self.write(&Told::Ended { code, reason, failed: code != 0 });
+        self.write(&ContainerState::Ended { code, reason, failed: code != 0 });
     }
 
     fn run_ms(&mut self) -> i64 {
@@ -305,7 +305,7 @@ impl Hand<'_> {
                 return self.outcome.again(at);
             }
             if !self.pod.restarts && text(&self.tree, "/spec/restartPolicy") != "OnFailure" {
-                return self.write(&Told::Ended { code, reason, failed: true });
+                return self.write(&ContainerState::Ended { code, reason, failed: true });
             }
             let pod = format!("{}_{}", self.context.key.name, self.context.key.namespace);
             let uid = text(&self.tree, "/metadata/uid").to_owned();
@@ -313,7 +313,7 @@ impl Hand<'_> {
                 let message = format!("Back-off restarting failed container {name} in pod {pod}({uid})");
                 self.tell(true, &name, "BackOff", message);
             }
-            return self.write(&Told::Crashed { code, reason });
+            return self.write(&ContainerState::Crashed { code, reason });
         }
         let ended = time(&status, "/lastState/terminated/finishedAt").unwrap_or(self.context.now);
         let wait = (BACKOFF_SECONDS << restarts.min(8)).min(BACKOFF_SECONDS_MAX);
@@ -327,7 +327,7 @@ impl Hand<'_> {
             self.tell(false, &name, "Created", "Container created".to_owned());
             self.tell(false, &name, "Started", "Container started".to_owned());
         }
-        self.write(&Told::Restarted);
+        self.write(&ContainerState::Restarted);
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     kinds::{Kind, Propagation},
     registry::{Clock, DeleteOptions, Object, Part, Preconditions, Registry, WriteOptions},
-    storage::{Range, Record, StorageError, Told},
+    storage::{Range, Record, StorageError, WatchItem},
 };
 use kubefold_wire::status::{Reason, Status, qualified};
 
@@ -74,7 +74,7 @@ pub struct Sim {
     seen: u64,
 }
 
-type Changes = BoxStream<'static, Result<Told, StorageError>>;
+type Changes = BoxStream<'static, Result<WatchItem, StorageError>>;
 
 impl Sim {
     /// Controllers of the objects of a registry.
@@ -163,11 +163,11 @@ impl Sim {
         }
     }
 
-    fn take(&mut self, told: Option<Result<Told, StorageError>>) -> Result<(), StorageError> {
+    fn take(&mut self, told: Option<Result<WatchItem, StorageError>>) -> Result<(), StorageError> {
         let told = told.unwrap_or_else(|| Err(StorageError::Unavailable("the watch has ended".to_owned())))?;
         match told {
-            Told::Progress(revision) => self.seen = self.seen.max(revision),
-            Told::Change(change) => {
+            WatchItem::Progress(revision) => self.seen = self.seen.max(revision),
+            WatchItem::Change(change) => {
                 self.seen = self.seen.max(change.revision);
                 self.learn();
                 let record = change.after.as_ref().or(change.before.as_ref());

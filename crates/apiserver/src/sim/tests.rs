@@ -9,7 +9,7 @@ use crate::{
     kinds::{Allocator, Propagation, built_in},
     registry::{DeleteOptions, Env, ListOptions, Registry, WriteOptions},
     schema::builtin,
-    storage::{Memory, StorageError, Told},
+    storage::{Memory, StorageError, WatchItem},
 };
 use kubefold_wire::status::Status;
 
@@ -23,7 +23,7 @@ const START: &str = "2026-03-01T12:00:00Z";
 struct Town {
     registry: Registry,
     sim: Sim,
-    changes: BoxStream<'static, Result<Told, StorageError>>,
+    changes: BoxStream<'static, Result<WatchItem, StorageError>>,
 }
 
 impl Town {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use proptest::prelude::*;
 
-use crate::storage::{Bounds, Memory, Range, Storage, StorageError, Told, When};
+use crate::storage::{Bounds, Memory, Range, Storage, StorageError, WatchItem, When};
 
 async fn put(storage: &dyn Storage, key: &str, value: &str, when: When) -> Result<u64, StorageError> {
     storage.put(key, Bytes::from(value.to_owned()), when).await
@@ -59,7 +59,7 @@ pub async fn watches_tell_every_change(storage: &dyn Storage) {
     let third = storage.delete("a/1", second).await.unwrap();
     let mut told = Vec::new();
     while told.len() < 3 {
-        if let Told::Change(change) = watch.next().await.unwrap().unwrap() {
+        if let WatchItem::Change(change) = watch.next().await.unwrap().unwrap() {
             let value = |record: Option<crate::storage::Record>| record.map(|record| record.value);
             told.push((change.revision, value(change.before), value(change.after)));
         }

@@ -14,7 +14,7 @@ use imbl::OrdMap;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::storage::{Change, Page, Range, Record, Storage, StorageError, Told, When};
+use crate::storage::{Change, Page, Range, Record, Storage, StorageError, WatchItem, When};
 
 /// Changes that a watch takes from the log at once, so that it holds the lock for a short time.
 const TAKEN_MAX: usize = 256;
@@ -315,17 +315,17 @@ struct Cursor {
     prefix: String,
     /// What was told up to here.
     at: u64,
-    /// Told, and not yet taken.
+    /// WatchItem, and not yet taken.
     waiting: VecDeque<Arc<Change>>,
     /// The stream ended with an error.
     over: bool,
 }
 
 impl Cursor {
-    async fn next(&mut self) -> Option<Result<Told, StorageError>> {
+    async fn next(&mut self) -> Option<Result<WatchItem, StorageError>> {
         loop {
             if let Some(change) = self.waiting.pop_front() {
-                return Some(Ok(Told::Change(Change::clone(&change))));
+                return Some(Ok(WatchItem::Change(Change::clone(&change))));
             }
             if self.over {
                 return None;
@@ -341,7 +341,7 @@ impl Cursor {
                 return Some(Err(error));
             }
             if self.waiting.is_empty() {
-                return Some(Ok(Told::Progress(self.at)));
+                return Some(Ok(WatchItem::Progress(self.at)));
             }
         }
     }
@@ -398,7 +398,7 @@ impl Storage for Memory {
         &self,
         prefix: &str,
         after: u64,
-    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Told, StorageError>>, StorageError>> {
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<WatchItem, StorageError>>, StorageError>> {
         let prefix = prefix.to_owned();
         Box::pin(async move {
             let era = {
@@ -451,7 +451,7 @@ mod tests {
         memory.delete("a/1", first).await.unwrap();
         let later = memory.put("a/3", "three".into(), When::Absent).await.unwrap();
         for _ in 0..4 {
-            assert!(matches!(watch.next().await, Some(Ok(Told::Change(_)))));
+            assert!(matches!(watch.next().await, Some(Ok(WatchItem::Change(_)))));
         }
         memory.restore(&backup);
         assert!(matches!(watch.next().await, Some(Err(StorageError::Compacted { .. }))));
@@ -463,7 +463,7 @@ mod tests {
         // A revision of before the restoring is given out again, for another change.
         let mut watch = memory.watch("a/", page.revision).await.unwrap();
         assert_eq!(memory.put("a/4", "four".into(), When::Absent).await.unwrap(), 4);
-        let Some(Ok(Told::Change(change))) = watch.next().await else { panic!("no change") };
+        let Some(Ok(WatchItem::Change(change))) = watch.next().await else { panic!("no change") };
         assert_eq!(change.after.map(|record| record.key.to_string()), Some("a/4".to_owned()));
     }
 }

@@ -76,7 +76,7 @@ pub struct Change {
 
 /// What a watch tells.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum WatchItem {
     /// A change. They come in the order of their revisions.
     Change(Change),
     /// Nothing up to this revision that was not told.
@@ -136,7 +136,7 @@ pub trait Storage: Send + Sync + 'static {
         &self,
         prefix: &str,
         after: u64,
-    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Told, StorageError>>, StorageError>>;
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<WatchItem, StorageError>>, StorageError>>;
 
     /// Forgets what was before a revision.
     fn compact(&self, before: u64) -> BoxFuture<'_, Result<(), StorageError>>;

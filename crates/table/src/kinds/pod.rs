@@ -100,7 +100,7 @@ struct Terminated<'a> {
 }
 
 /// What the containers tell.
-struct Told {
+struct PodSummary {
     reason: String,
     restarts: i64,
     last_restart: Option<i64>,
@@ -146,13 +146,13 @@ pub(super) fn pod(object: &Object<'_>, cells: &mut Cells<'_>) -> Result<(), Erro
     Ok(())
 }
 
-fn told(spec: &Spec<'_>, status: &Status<'_>) -> Told {
+fn told(spec: &Spec<'_>, status: &Status<'_>) -> PodSummary {
     let gated = |one: &Condition<'_>| one.type_.as_str() == "PodScheduled" && one.reason.as_str() == "SchedulingGated";
     let reason =
         if status.conditions.iter().any(gated) { "SchedulingGated" } else { status.reason.or(status.phase.as_str()) };
     let sidecars = spec.init_containers.iter().filter(|container| container.is_sidecar()).count();
     let total = spec.containers.0 + i64::try_from(sidecars).unwrap_or_default();
-    let mut told = Told { reason: reason.to_owned(), restarts: 0, last_restart: None, ready: 0, total };
+    let mut told = PodSummary { reason: reason.to_owned(), restarts: 0, last_restart: None, ready: 0, total };
     let mut of_sidecars = (0, None);
     let initializing = told.initializing(spec, status, &mut of_sidecars);
     if !initializing || status.is_true("Initialized") {
@@ -162,7 +162,7 @@ fn told(spec: &Spec<'_>, status: &Status<'_>) -> Told {
     told
 }
 
-impl Told {
+impl PodSummary {
     /// Walks the init containers up to the one that is at work, if one is.
     fn initializing(&mut self, spec: &Spec<'_>, status: &Status<'_>, of_sidecars: &mut (i64, Option<i64>)) -> bool {
         for (at, container) in status.init_container_statuses.iter().enumerate() {

@@ -14,7 +14,7 @@ const ADDRESSES: u32 = 65_000;
 
 /// What has become of a pod's containers.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Told {
+pub(super) enum ContainerState {
     /// They are being made.
     Creating,
     /// They cannot be made.
@@ -29,7 +29,7 @@ pub(super) enum Told {
     Ended { code: i64, reason: &'static str, failed: bool },
 }
 
-impl Told {
+impl ContainerState {
     fn ready(self) -> bool {
         match self {
             Self::Running { ready, .. } => ready,
