@@ -166,10 +166,10 @@ impl Router {
     }
 
     async fn fleet(&self, asked: RequestContext<'_>, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
-        let is_catalogue = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
+        let is_catalog = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
         if parts.uri.path() == "/openapi/v2" {
             Box::pin(self.stores.definitions_are_described()).await;
-        } else if is_catalogue {
+        } else if is_catalog {
             Box::pin(self.stores.definitions_are_served()).await;
         }
         if is_openapi_path(parts.uri.path()) {
@@ -194,7 +194,7 @@ impl Router {
         {
             headers.insert(header::HOST, host);
         }
-        if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalogue()) {
+        if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalog()) {
             return Ok(response);
         }
         let info = RequestInfo::of(&parts.method, without_tail(path), query).map_err(RouteError::from)?;
@@ -212,19 +212,19 @@ impl Router {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
-        let mut catalogue = self.stores.catalogue();
-        if catalogue.get(&gvr).is_none() {
+        let mut catalog = self.stores.catalog();
+        if catalog.get(&gvr).is_none() {
             Box::pin(self.stores.definitions_are_served()).await;
-            catalogue = self.stores.catalogue();
+            catalog = self.stores.catalog();
         }
-        let known = catalogue.get(&gvr);
+        let known = catalog.get(&gvr);
         let connects = connects(info, parts);
         match known {
             // Whether it is one of the object's, whoever has the object says.
             Some(_) if connects => {}
             Some(resource) => fits(info, resource)?,
             // A read waits for members that have never answered; only they might serve it.
-            None if catalogue.complete() => return Err(RouteError::NoSuchPath.into()),
+            None if catalog.complete() => return Err(RouteError::NoSuchPath.into()),
             None => {}
         }
         let watches = info.verb == "watch";

@@ -171,7 +171,7 @@ fn status(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> FleetSta
     let (mut kinds, mut differing, mut doubled) = (Vec::new(), Vec::new(), Vec::new());
     for running in &running {
         let (store, gvr) = (&running.store, &running.store.spec().gvr);
-        let serving = stores.catalogue().serving_members(gvr).to_vec();
+        let serving = stores.catalog().serving_members(gvr).to_vec();
         let unknown = serving.iter().filter(|member| !store.is_filled(member));
         kinds.push(KindStatus {
             resource: gvr.qualified(),

@@ -463,9 +463,9 @@ fn files_of_a_room_do_not_import_one_another() {
 
 /// Every reason that kubefold gives for a failure is in the catalogue of errors.
 #[test]
-fn every_reason_is_in_the_catalogue_of_errors() {
+fn every_reason_is_in_the_catalog_of_errors() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (catalogue, mut files) = (fs::read_to_string(root.join("docs/errors.md")).unwrap(), Vec::new());
+    let (catalog, mut files) = (fs::read_to_string(root.join("docs/errors.md")).unwrap(), Vec::new());
     rust_files(&root.join("src"), &mut files);
     rust_files(&root.join("crates"), &mut files);
     let status = fs::read_to_string(root.join("crates/wire/src/status.rs")).unwrap();
@@ -473,7 +473,7 @@ fn every_reason_is_in_the_catalogue_of_errors() {
     let all: String = files.iter().map(|file| production(&fs::read_to_string(file).unwrap()).1).collect();
     let given = enumerated.split(',').map(str::trim).filter(|reason| !reason.is_empty());
     let given = given.filter(|reason| all.contains(&format!("Reason::{reason}")));
-    let missing: Vec<&str> = given.filter(|reason| !catalogue.contains(&format!("| {reason} |"))).collect();
+    let missing: Vec<&str> = given.filter(|reason| !catalog.contains(&format!("| {reason} |"))).collect();
     assert!(missing.is_empty(), "docs/errors.md does not have {missing:?}");
 }
 

@@ -1,4 +1,4 @@
-//! One member's catalogue, asked for: conditionally, and in the older way where it does not know the newer.
+//! One member's catalog, asked for: conditionally, and in the older way where it does not know the newer.
 
 use std::{future::Future, sync::Arc};
 
@@ -50,7 +50,7 @@ where
     }
 }
 
-/// Why a member's catalogue could not be had. The member is to blame; to ask again is safe.
+/// Why a member's catalog could not be had. The member is to blame; to ask again is safe.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// No answer.
@@ -81,7 +81,7 @@ pub enum CatalogError {
     #[error("discovery lacks kinds that were there, and /readyz says that the member is not ready")]
     NotReady,
     /// No answer in time.
-    #[error("the catalogue was not there within {seconds} s")]
+    #[error("the catalog was not there within {seconds} s")]
     TooSlow {
         /// The limit.
         seconds: u64,
@@ -130,7 +130,7 @@ impl Fetched {
         Self { core: bare(&self.core), named: bare(&self.named), ..self.clone() }
     }
 
-    /// The catalogue. Where the member itself could not ask whoever serves a group-version (it is `Stale`), what
+    /// The catalog. Where the member itself could not ask whoever serves a group-version (it is `Stale`), what
     /// `earlier` knew of it stays: only fresh discovery takes a kind away.
     pub fn catalog(&self, earlier: Option<&MemberCatalog>) -> MemberCatalog {
         let mut groups: Vec<Group> = self.core.groups.iter().chain(self.named.groups.iter()).cloned().collect();
@@ -235,7 +235,7 @@ async fn fetch_version(fetcher: &impl Fetcher) -> Option<ServerVersion> {
     parse_server_version(answer.body()).ok()
 }
 
-/// Whether the member says that it is ready. Before, its catalogue may lack groups that it is still reading.
+/// Whether the member says that it is ready. Before, its catalog may lack groups that it is still reading.
 pub(super) async fn is_ready(fetcher: &impl Fetcher) -> Result<bool, CatalogError> {
     Ok(get(fetcher, "/readyz", HeaderMap::new()).await?.status() == StatusCode::OK)
 }

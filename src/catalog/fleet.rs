@@ -1,4 +1,4 @@
-//! The fleet's catalogue, kept current: one poll per member, one merge per change.
+//! The fleet's catalog, kept current: one poll per member, one merge per change.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     fetch::{CatalogError, Fetched, Fetcher, is_ready},
-    merged::Catalogue,
+    merged::Catalog,
     served::MemberCatalog,
 };
 use crate::config::MemberName;
@@ -28,7 +28,7 @@ const FETCH_DEADLINE: Duration = Duration::from_secs(20);
 /// Readers take a snapshot and are never held up; whoever follows changes waits on [`Self::changes`].
 #[derive(Debug)]
 pub struct FleetCatalogue {
-    current: ArcSwap<Catalogue>,
+    current: ArcSwap<Catalog>,
     changes: watch::Sender<u64>,
     /// In configuration order. Never held over an await.
     members: Mutex<Vec<Entry>>,
@@ -51,12 +51,12 @@ impl FleetCatalogue {
         fleet
     }
 
-    /// The catalogue as of now.
-    pub fn current(&self) -> Arc<Catalogue> {
+    /// The catalog as of now.
+    pub fn current(&self) -> Arc<Catalog> {
         self.current.load_full()
     }
 
-    /// Counts the catalogues; wakes whoever follows them.
+    /// Counts the catalogs; wakes whoever follows them.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -82,7 +82,7 @@ impl FleetCatalogue {
     /// Asks one member now, and merges what has changed. Returns whether anything has.
     ///
     /// Use: before a 404 for a kind that a member may have got since the last poll, or after a CRD was written.
-    /// Errors: the member's last known catalogue stays.
+    /// Errors: the member's last known catalog stays.
     /// Cancel: safe.
     pub async fn refresh(&self, name: &MemberName, fetcher: &impl Fetcher) -> Result<bool, CatalogError> {
         let slot = self.members.lock().iter().find(|entry| entry.name == *name).map(|entry| entry.fetched.clone());
@@ -116,13 +116,13 @@ impl FleetCatalogue {
                 match self.refresh(name, fetcher).await {
                     Ok(changed) if changed || failing => {
                         failing = false;
-                        tracing::info!(member = %name, changed, "API catalogue read");
+                        tracing::info!(member = %name, changed, "API catalog read");
                     }
                     Ok(_) => {}
-                    Err(error) if failing => tracing::debug!(member = %name, %error, "API catalogue not read"),
+                    Err(error) if failing => tracing::debug!(member = %name, %error, "API catalog not read"),
                     Err(error) => {
                         failing = true;
-                        tracing::warn!(member = %name, %error, "API catalogue not read; the last known one stays");
+                        tracing::warn!(member = %name, %error, "API catalog not read; the last known one stays");
                     }
                 }
             }
@@ -130,7 +130,7 @@ impl FleetCatalogue {
         cancel.run_until_cancelled(polling).await;
     }
 
-    /// Notes what came of asking a member; `None` is a failure. Returns whether the fleet's catalogue changed.
+    /// Notes what came of asking a member; `None` is a failure. Returns whether the fleet's catalog changed.
     fn record(&self, name: &MemberName, slot: &Arc<tokio::sync::Mutex<Fetched>>, newer: Option<MemberCatalog>) -> bool {
         let mut members = self.members.lock();
         // The configuration may have dropped the member, or dropped and added it, meanwhile.
@@ -148,7 +148,7 @@ impl FleetCatalogue {
     fn publish(&self, members: &[Entry]) {
         let inputs: Vec<(MemberName, Option<Arc<MemberCatalog>>)> =
             members.iter().map(|entry| (entry.name.clone(), entry.catalog.clone())).collect();
-        self.current.store(Arc::new(Catalogue::merge(&inputs)));
+        self.current.store(Arc::new(Catalog::merge(&inputs)));
         self.changes.send_modify(|count| *count += 1);
     }
 }
@@ -166,7 +166,7 @@ async fn fetch_believably(
         return Ok(newer);
     };
     if !is_ready(fetcher).await? {
-        tracing::debug!("discovery omits kinds, but the member is not ready: the last known catalogue stays");
+        tracing::debug!("discovery omits kinds, but the member is not ready: the last known catalog stays");
         return Err(CatalogError::NotReady);
     }
     let again = newer.without_etags().fetch(fetcher).await?;

@@ -1,4 +1,4 @@
-//! Many catalogues into one: pure.
+//! Many catalogs into one: pure.
 //!
 //! Source: KEP-4020's merge (kubernetes/apiserver `pkg/endpoints/discovery/aggregated/peer_aggregated_handler.go`),
 //! but verbs are intersected: a client calls any verb it reads here, at every member.
@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    merged::{Catalogue, MergedGroup, MergedResource, MergedVersion},
+    merged::{Catalog, MergedGroup, MergedResource, MergedVersion},
     order::{by_version_priority, merge_preserving_relative_order},
     served::{Freshness, Group, MemberCatalog, Resource, ResponseKind, Subresource, Version},
 };
@@ -19,11 +19,11 @@ struct Holder<'a, T> {
     has: &'a T,
 }
 
-impl Catalogue {
+impl Catalog {
     /// Merges what members serve.
     ///
-    /// Shape: members in configuration order, each with its last known catalogue.
-    /// A member that is down counts with its last known catalogue, so that an outage takes no kind away.
+    /// Shape: members in configuration order, each with its last known catalog.
+    /// A member that is down counts with its last known catalog, so that an outage takes no kind away.
     pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
         let known: Vec<Holder<'_, MemberCatalog>> =
             members.iter().filter_map(|(member, has)| Some(Holder { member, has: has.as_deref()? })).collect();

@@ -1,4 +1,4 @@
-//! The fleet's catalogue: one API of all members', with who serves what.
+//! The fleet's catalog: one API of all members', with who serves what.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,10 +8,10 @@ use kubefold_wire::resource::{Gvk, Gvr};
 
 /// What the fleet serves, merged over its members. A value: a new one replaces it when a member changes.
 #[derive(Clone, Debug, Default)]
-pub struct Catalogue {
+pub struct Catalog {
     /// The groups in order of priority; the core group is the one without a name.
     pub groups: Vec<MergedGroup>,
-    /// Members whose catalogue was never seen, in configuration order.
+    /// Members whose catalog was never seen, in configuration order.
     pub unknown: Vec<MemberName>,
     /// The lowest version among members, for `/version`.
     pub server: Option<Arc<ServerVersion>>,
@@ -69,8 +69,8 @@ pub struct MergedResource {
     pub watchable: bool,
 }
 
-impl Catalogue {
-    /// Whether the catalogue of every member is known.
+impl Catalog {
+    /// Whether the catalog of every member is known.
     pub fn complete(&self) -> bool {
         self.unknown.is_empty()
     }

@@ -1,6 +1,6 @@
-//! The API catalogue: what each member serves, and what the fleet serves.
+//! The API catalog: what each member serves, and what the fleet serves.
 //!
-//! [`MemberCatalog`] is one member's own word, parsed from its discovery documents; [`Catalogue`] is the
+//! [`MemberCatalog`] is one member's own word, parsed from its discovery documents; [`Catalog`] is the
 //! merge of all of them, which answers lookups and from which the fleet's documents are made;
 //! [`FleetCatalogue`] keeps it current.
 //!
@@ -23,7 +23,7 @@ mod tests;
 pub use self::{
     fetch::{CatalogError, FetchError, Fetched, Fetcher},
     fleet::{FleetCatalogue, POLL_PERIOD},
-    merged::{Catalogue, MergedGroup, MergedResource, MergedVersion},
+    merged::{Catalog, MergedGroup, MergedResource, MergedVersion},
     parse::{
         ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,
         parse_resource_list, parse_server_version,

@@ -1,4 +1,4 @@
-//! Discovery documents into catalogues: pure.
+//! Discovery documents into catalogs: pure.
 
 use std::{collections::HashMap, sync::Arc};
 

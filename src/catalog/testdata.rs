@@ -31,7 +31,7 @@ pub(crate) fn name(name: &str) -> MemberName {
     MemberName::new(name).unwrap()
 }
 
-/// The catalogue in a member's aggregated documents.
+/// The catalog in a member's aggregated documents.
 pub(crate) fn catalog(documents: &Value) -> Arc<MemberCatalog> {
     let groups = |path: &str| parse_aggregated(documents["aggregated"][path].to_string().as_bytes()).unwrap();
     let groups = [groups("/api"), groups("/apis")].concat();

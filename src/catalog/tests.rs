@@ -11,12 +11,12 @@ use super::{
 use crate::config::MemberName;
 use kubefold_wire::resource::Gvr;
 
-fn fleet_of(members: &[(&str, &str)]) -> Catalogue {
+fn fleet_of(members: &[(&str, &str)]) -> Catalog {
     let inputs: Vec<_> = members.iter().map(|(member, text)| (name(member), Some(catalog(&documents(text))))).collect();
-    Catalogue::merge(&inputs)
+    Catalog::merge(&inputs)
 }
 
-fn both() -> Catalogue {
+fn both() -> Catalog {
     fleet_of(&[("east", EAST), ("west", WEST)])
 }
 
@@ -28,8 +28,8 @@ fn members(resource: &MergedResource) -> Vec<&str> {
     resource.members.iter().map(MemberName::as_str).collect()
 }
 
-fn versions(catalogue: &Catalogue, group: &str) -> Vec<String> {
-    catalogue.group(group).unwrap().versions.iter().map(|version| version.version.to_string()).collect()
+fn versions(catalog: &Catalog, group: &str) -> Vec<String> {
+    catalog.group(group).unwrap().versions.iter().map(|version| version.version.to_string()).collect()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn verbs_are_those_that_all_allow_and_names_those_that_any_gives() {
     let found = group["versions"].as_array_mut().unwrap().iter_mut().filter(|version| version["version"] == "v1beta1");
     found.flat_map(|v| v["resources"].as_array_mut().unwrap()).filter(|r| r["resource"] == widgets).for_each(edit);
     let fleet =
-        Catalogue::merge(&[(name("east"), Some(catalog(&documents(EAST)))), (name("west"), Some(catalog(&west)))]);
+        Catalog::merge(&[(name("east"), Some(catalog(&documents(EAST)))), (name("west"), Some(catalog(&west)))]);
     let merged = fleet.resource("example.io", "v1beta1", widgets).unwrap();
     assert_eq!(words(&merged.verbs), ["get", "list"]);
     assert!(!merged.watchable);
@@ -112,20 +112,20 @@ fn a_member_never_seen_is_named_unknown_and_the_lowest_version_is_the_fleets() {
     west["legacy"]["/version"]["minor"] = "9+".into();
     let members =
         [(name("north"), None), (name("east"), Some(catalog(&documents(EAST)))), (name("west"), Some(catalog(&west)))];
-    let fleet = Catalogue::merge(&members);
+    let fleet = Catalog::merge(&members);
     assert!(!fleet.complete());
     assert_eq!(fleet.unknown, [name("north")]);
     assert_eq!(fleet.server.unwrap().number, (1, 9, 3));
 }
 
 #[tokio::test]
-async fn an_old_member_gives_the_same_catalogue_in_the_older_way() {
+async fn an_old_member_gives_the_same_catalog_in_the_older_way() {
     for text in [EAST, WEST] {
         let (newer, older) = (FakeMember::new(text, true), FakeMember::new(text, false));
         let (newer, older) = (newer.catalog().await, older.catalog().await);
-        let fleet = |catalog: MemberCatalog| Catalogue::merge(&[(name("east"), Some(Arc::new(catalog)))]);
+        let fleet = |catalog: MemberCatalog| Catalog::merge(&[(name("east"), Some(Arc::new(catalog)))]);
         let (newer, older) = (fleet(newer), fleet(older));
-        let told = |fleet: &Catalogue| -> Vec<String> {
+        let told = |fleet: &Catalog| -> Vec<String> {
             let one = |r: &MergedResource| {
                 format!("{:?}", (&r.gvr, &r.gvk, r.scope, &r.verbs, &r.short_names, &r.categories))
             };
@@ -135,7 +135,7 @@ async fn an_old_member_gives_the_same_catalogue_in_the_older_way() {
             told
         };
         assert_eq!(told(&older), told(&newer));
-        let subresources = |fleet: &Catalogue| fleet.resources().map(|r| r.subresources.len()).sum::<usize>();
+        let subresources = |fleet: &Catalog| fleet.resources().map(|r| r.subresources.len()).sum::<usize>();
         assert_eq!(subresources(&older), subresources(&newer));
     }
     let east = FakeMember::new(EAST, false).catalog().await;
@@ -301,7 +301,7 @@ proptest! {
     ) {
         let inputs: Vec<_> = catalogs.iter().enumerate()
             .map(|(at, catalog)| (name(&format!("m{at}")), Some(Arc::new(catalog.clone())))).collect();
-        let fleet = Catalogue::merge(&inputs);
+        let fleet = Catalog::merge(&inputs);
         let mut expected = std::collections::BTreeSet::new();
         for (member, catalog) in inputs.iter().zip(&catalogs) {
             for (group, version) in catalog.groups.iter().flat_map(|g| g.versions.iter().map(move |v| (g, v))) {

@@ -176,7 +176,7 @@ pub struct MemberConfig {
     pub in_flight_max: usize,
 }
 
-/// How native objects are named in the fleet view.
+/// How member-local objects are named in the fleet view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// `web-0@east`.
@@ -203,7 +203,7 @@ pub struct SharedRule {
 pub struct Config {
     /// The members, in the order that breaks ties.
     pub members: Vec<MemberConfig>,
-    /// How natives are named.
+    /// How member-local objects are named.
     pub names: Names,
     /// What is shared; defaults as docs/design/identity.md#shared-objects.
     pub shared: Vec<SharedRule>,

@@ -1,9 +1,9 @@
-//! The catalogue in the aggregated form of discovery.
+//! The catalog in the aggregated form of discovery.
 
 use std::sync::Arc;
 
 use crate::catalog::{
-    Catalogue, Freshness, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope, Subresource,
+    Catalog, Freshness, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope, Subresource,
 };
 use kubefold_wire::discovery::{
     Aggregated, GroupDiscovery, KindDiscovery, Metadata, ResourceDiscovery, SubresourceDiscovery, Text,
@@ -11,8 +11,8 @@ use kubefold_wire::discovery::{
 };
 
 /// The document of the groups that are wanted.
-pub(super) fn list(catalogue: &Catalogue, wanted: fn(&str) -> bool) -> Aggregated {
-    Aggregated::new(catalogue.groups.iter().filter(|group| wanted(&group.name)).map(group).collect())
+pub(super) fn list(catalog: &Catalog, wanted: fn(&str) -> bool) -> Aggregated {
+    Aggregated::new(catalog.groups.iter().filter(|group| wanted(&group.name)).map(group).collect())
 }
 
 fn group(group: &MergedGroup) -> GroupDiscovery<'_> {

@@ -1,4 +1,4 @@
-//! The documents of one catalogue, encoded when first asked for and then kept.
+//! The documents of one catalog, encoded when first asked for and then kept.
 
 use std::{
     collections::HashMap,
@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 
 use super::{aggregated, legacy};
 use crate::{
-    catalog::{Catalogue, Freshness},
+    catalog::{Catalog, Freshness},
     respond::DiscoveryError,
 };
 use kubefold_wire::discovery::Aggregated;
 
-/// Everything that is told of one catalogue.
+/// Everything that is told of one catalog.
 #[derive(Debug)]
 pub(super) struct Documents {
     /// Held, so that its address stands for it as long as its documents do.
-    catalogue: Arc<Catalogue>,
+    catalog: Arc<Catalog>,
     core: OnceLock<Aggregated>,
     named: OnceLock<Aggregated>,
     group_list: OnceLock<Bytes>,
@@ -28,9 +28,9 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    pub(super) fn new(catalogue: Arc<Catalogue>) -> Self {
+    pub(super) fn new(catalog: Arc<Catalog>) -> Self {
         Self {
-            catalogue,
+            catalog,
             core: OnceLock::new(),
             named: OnceLock::new(),
             group_list: OnceLock::new(),
@@ -38,33 +38,33 @@ impl Documents {
         }
     }
 
-    pub(super) fn are_of(&self, catalogue: &Arc<Catalogue>) -> bool {
-        Arc::ptr_eq(&self.catalogue, catalogue)
+    pub(super) fn are_of(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.catalog, catalog)
     }
 
     /// Aggregated, of the core group.
     pub(super) fn core(&self) -> &Aggregated {
-        self.core.get_or_init(|| aggregated::list(&self.catalogue, str::is_empty))
+        self.core.get_or_init(|| aggregated::list(&self.catalog, str::is_empty))
     }
 
     /// Aggregated, of all others.
     pub(super) fn named(&self) -> &Aggregated {
-        self.named.get_or_init(|| aggregated::list(&self.catalogue, |name| !name.is_empty()))
+        self.named.get_or_init(|| aggregated::list(&self.catalog, |name| !name.is_empty()))
     }
 
     /// `/apis`
     pub(super) fn group_list(&self) -> Bytes {
-        self.group_list.get_or_init(|| legacy::group_list(&self.catalogue)).clone()
+        self.group_list.get_or_init(|| legacy::group_list(&self.catalog)).clone()
     }
 
     /// `/apis/<group>`; small, and so made each time.
     pub(super) fn group(&self, name: &str) -> Option<Bytes> {
-        self.catalogue.group(name).map(legacy::group)
+        self.catalog.group(name).map(legacy::group)
     }
 
     /// `/apis/<group>/<version>`, `/api/<version>`
     pub(super) fn resource_list(&self, group: &str, version: &str) -> Result<Bytes, DiscoveryError> {
-        let merged = self.catalogue.version(group, version).ok_or(DiscoveryError::NoSuchPath)?;
+        let merged = self.catalog.version(group, version).ok_or(DiscoveryError::NoSuchPath)?;
         if merged.resources.is_empty() && merged.freshness == Freshness::Stale {
             return Err(DiscoveryError::GroupDown);
         }

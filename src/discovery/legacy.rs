@@ -5,18 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::aggregated::{text, words};
-use crate::catalog::{Catalogue, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope};
+use crate::catalog::{Catalog, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope};
 use kubefold_wire::discovery::{ApiGroup, ApiGroupList, ApiResource, ApiResourceList, ApiVersions, compact};
 
 /// `/api`
-pub(super) fn api_versions(catalogue: &Catalogue, host: &str) -> Bytes {
-    let core = catalogue.group("").into_iter().flat_map(|group| &group.versions);
+pub(super) fn api_versions(catalog: &Catalog, host: &str) -> Bytes {
+    let core = catalog.group("").into_iter().flat_map(|group| &group.versions);
     compact(&ApiVersions::new(core.map(|version| text(&version.version)).collect(), host))
 }
 
 /// `/apis`
-pub(super) fn group_list(catalogue: &Catalogue) -> Bytes {
-    let groups = catalogue.groups.iter().filter(|group| !group.name.is_empty());
+pub(super) fn group_list(catalog: &Catalog) -> Bytes {
+    let groups = catalog.groups.iter().filter(|group| !group.name.is_empty());
     compact(&ApiGroupList::new(groups.map(document).collect()))
 }
 

@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
 use self::documents::Documents;
-use crate::{catalog::Catalogue, respond::DiscoveryError};
+use crate::{catalog::Catalog, respond::DiscoveryError};
 use kubefold_wire::{
     accept::{accept_header, negotiate, parse_accept, wants_aggregated, wants_pretty},
     body::{Body, empty, full},
@@ -27,7 +27,7 @@ mod tests;
 
 pub use openapi::{OpenApi, is_openapi_path};
 
-/// Answers discovery; holds the documents of the newest catalogue, each encoded once.
+/// Answers discovery; holds the documents of the newest catalog, each encoded once.
 #[derive(Debug, Default)]
 pub struct Discovery {
     documents: ArcSwapOption<Documents>,
@@ -65,18 +65,18 @@ impl Discovery {
         path: &str,
         query: Option<&str>,
         headers: &HeaderMap,
-        catalogue: &Arc<Catalogue>,
+        catalog: &Arc<Catalog>,
     ) -> Option<Response<Body>> {
         let target = Target::of(path)?;
         if method != Method::GET && method != Method::HEAD {
             return Some(Status::from(DiscoveryError::Method).into_response());
         }
-        let answer = self.answer(target, query, headers, catalogue);
+        let answer = self.answer(target, query, headers, catalog);
         let mut response = answer.map_err(Status::from).unwrap_or_else(|status| match target {
             Target::Core | Target::Groups => status.into_response_to(headers),
             _ => status.into_response(),
         });
-        warn_of_unknown(catalogue, &mut response);
+        warn_of_unknown(catalog, &mut response);
         Some(response)
     }
 
@@ -85,24 +85,24 @@ impl Discovery {
         target: Target<'_>,
         query: Option<&str>,
         headers: &HeaderMap,
-        catalogue: &Arc<Catalogue>,
+        catalog: &Arc<Catalog>,
     ) -> Result<Response<Body>, DiscoveryError> {
         if target == Target::Nothing {
             return Err(DiscoveryError::NoSuchPath);
         }
-        if catalogue.groups.is_empty() {
-            return Err(none_known(catalogue));
+        if catalog.groups.is_empty() {
+            return Err(none_known(catalog));
         }
-        let documents = self.documents_of(catalogue);
+        let documents = self.documents_of(catalog);
         match target {
             Target::Core if wants_aggregated(headers) => Ok(aggregated_response(documents.core(), query, headers)),
             Target::Groups if wants_aggregated(headers) => Ok(aggregated_response(documents.named(), query, headers)),
-            Target::Version => version(catalogue, headers),
+            Target::Version => version(catalog, headers),
             _ => {
                 let accepted = negotiate(accept_header(headers), &[]).ok_or(DiscoveryError::NotAcceptable)?;
                 let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
                 let document = match target {
-                    Target::Core => legacy::api_versions(catalogue, host),
+                    Target::Core => legacy::api_versions(catalog, host),
                     Target::Groups => documents.group_list(),
                     Target::Group(group) => documents.group(group).ok_or(DiscoveryError::NoSuchPath)?,
                     Target::GroupVersion(group, version) => documents.resource_list(group, version)?,
@@ -114,12 +114,12 @@ impl Discovery {
         }
     }
 
-    /// The documents of this very catalogue.
-    fn documents_of(&self, catalogue: &Arc<Catalogue>) -> Arc<Documents> {
-        if let Some(documents) = self.documents.load_full().filter(|documents| documents.are_of(catalogue)) {
+    /// The documents of this very catalog.
+    fn documents_of(&self, catalog: &Arc<Catalog>) -> Arc<Documents> {
+        if let Some(documents) = self.documents.load_full().filter(|documents| documents.are_of(catalog)) {
             return documents;
         }
-        let documents = Arc::new(Documents::new(catalogue.clone()));
+        let documents = Arc::new(Documents::new(catalog.clone()));
         self.documents.store(Some(documents.clone()));
         documents
     }
@@ -168,12 +168,12 @@ fn aggregated_response(document: &Aggregated, query: Option<&str>, headers: &Hea
 }
 
 /// The lowest version in the fleet: clients choose what to send by it, and every member must understand that.
-fn version(catalogue: &Catalogue, headers: &HeaderMap) -> Result<Response<Body>, DiscoveryError> {
+fn version(catalog: &Catalog, headers: &HeaderMap) -> Result<Response<Body>, DiscoveryError> {
     let accept = accept_header(headers);
     if !accept.is_empty() && !parse_accept(accept).iter().any(|clause| clause.takes("application/json")) {
         return Err(DiscoveryError::NotAcceptable);
     }
-    let server = catalogue.server.as_ref().ok_or_else(|| none_known(catalogue))?;
+    let server = catalog.server.as_ref().ok_or_else(|| none_known(catalog))?;
     Ok(json_response(pretty(&server.document)))
 }
 
@@ -185,20 +185,20 @@ fn json_response(document: bytes::Bytes) -> Response<Body> {
     response
 }
 
-fn none_known(catalogue: &Catalogue) -> DiscoveryError {
-    DiscoveryError::NothingKnown { unknown: names(catalogue) }
+fn none_known(catalog: &Catalog) -> DiscoveryError {
+    DiscoveryError::NothingKnown { unknown: names(catalog) }
 }
 
 /// Kinds that only an unknown member serves are missing, which must not pass in silence.
-fn warn_of_unknown(catalogue: &Catalogue, response: &mut Response<Body>) {
-    if catalogue.complete() || response.status().is_server_error() {
+fn warn_of_unknown(catalog: &Catalog, response: &mut Response<Body>) {
+    if catalog.complete() || response.status().is_server_error() {
         return;
     }
     let mut warnings = Warnings::default();
-    warnings.add(&format!("discovery is incomplete: these members have not answered yet: {}", names(catalogue)));
+    warnings.add(&format!("discovery is incomplete: these members have not answered yet: {}", names(catalog)));
     warnings.write_to(response.headers_mut());
 }
 
-fn names(catalogue: &Catalogue) -> String {
-    catalogue.unknown.iter().map(|member| member.as_str()).collect::<Vec<_>>().join(", ")
+fn names(catalog: &Catalog) -> String {
+    catalog.unknown.iter().map(|member| member.as_str()).collect::<Vec<_>>().join(", ")
 }

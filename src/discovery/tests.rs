@@ -26,22 +26,22 @@ impl Answer {
     }
 }
 
-async fn ask(catalogue: &Arc<Catalogue>, method: &str, path: &str, headers: &[(&'static str, &str)]) -> Option<Answer> {
+async fn ask(catalog: &Arc<Catalog>, method: &str, path: &str, headers: &[(&'static str, &str)]) -> Option<Answer> {
     let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-    let response = Discovery::default().handle(&method.parse().unwrap(), path, None, &headers, catalogue)?;
+    let response = Discovery::default().handle(&method.parse().unwrap(), path, None, &headers, catalog)?;
     let (head, body) = response.into_parts();
     let body: Bytes = body.collect().await.unwrap().to_bytes();
     let body = String::from_utf8(body.to_vec()).unwrap();
     Some(Answer { status: head.status.as_u16(), headers: head.headers, body })
 }
 
-async fn get(catalogue: &Arc<Catalogue>, path: &str, accept: &str) -> Answer {
-    ask(catalogue, "GET", path, &[("accept", accept)]).await.unwrap()
+async fn get(catalog: &Arc<Catalog>, path: &str, accept: &str) -> Answer {
+    ask(catalog, "GET", path, &[("accept", accept)]).await.unwrap()
 }
 
-fn fleet(members: &[(&str, Option<&Value>)]) -> Arc<Catalogue> {
+fn fleet(members: &[(&str, Option<&Value>)]) -> Arc<Catalog> {
     let inputs: Vec<_> = members.iter().map(|(member, documents)| (name(member), documents.map(catalog))).collect();
-    Arc::new(Catalogue::merge(&inputs))
+    Arc::new(Catalog::merge(&inputs))
 }
 
 /// The document without the one field that is left out on purpose.
@@ -101,9 +101,9 @@ async fn the_legacy_documents_of_one_member_come_back_byte_for_byte() {
 #[tokio::test]
 async fn a_member_without_aggregated_discovery_gives_the_same_legacy_documents() {
     let member = FakeMember::new(WEST, false);
-    let catalogue = Arc::new(Catalogue::merge(&[(name("west"), Some(Arc::new(member.catalog().await)))]));
+    let catalog = Arc::new(Catalog::merge(&[(name("west"), Some(Arc::new(member.catalog().await)))]));
     for (path, document) in documents(WEST)["legacy"].as_object().unwrap().iter().filter(|(path, _)| *path != "/api") {
-        let answer = get(&catalogue, path, "application/json").await;
+        let answer = get(&catalog, path, "application/json").await;
         assert_eq!(answer.json().to_string(), without_hashes(document.clone()).to_string(), "{path}");
     }
 }
@@ -141,12 +141,12 @@ async fn an_unchanged_document_is_not_sent_again_and_replicas_agree_on_its_tag()
 }
 
 #[tokio::test]
-async fn a_new_catalogue_is_told_at_once() {
+async fn a_new_catalog_is_told_at_once() {
     let mut documents = documents(EAST);
     let discovery = Discovery::default();
-    let tag = |catalogue: &Arc<Catalogue>| {
+    let tag = |catalog: &Arc<Catalog>| {
         let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(V2))]);
-        let response = discovery.handle(&Method::GET, "/apis", None, &headers, catalogue).unwrap();
+        let response = discovery.handle(&Method::GET, "/apis", None, &headers, catalog).unwrap();
         response.headers()[header::ETAG].clone()
     };
     let (before, same) = (fleet(&[("east", Some(&documents))]), fleet(&[("east", Some(&documents))]));

@@ -2,7 +2,7 @@
 //!
 //! The body is the home's. Divided fields, generations and status counters are sums over the parts; a condition is that of
 //! the part that is least far; the UID is the minted one; the marker is hidden. Name, resource version, annotations and
-//! owner references belong to the store, which edits them as it does for natives: no edit made here overlaps them.
+//! owner references belong to the store, which edits them as it does for member-local objects: no edit made here overlaps them.
 
 mod hide;
 mod kind;

@@ -1,4 +1,4 @@
-//! The marker: what tells a part of a placed object from a native object.
+//! The marker: what tells a part of a placed object from a member-local object.
 //!
 //! A label `kubefold.io/placement: <uid>`, to find parts by, and an annotation of the same key that names its bearer and
 //! the members. It is static: nothing in it ages. People copy whole manifests, so a marker counts only on the object that

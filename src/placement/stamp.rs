@@ -12,7 +12,7 @@ use kubefold_wire::{
 /// What is set in a create body. Everything else of it stays, but for `kubefold.io/*`, which never reaches a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamp<'a> {
-    /// The part's marker; `None` for a native object.
+    /// The part's marker; `None` for a member-local object.
     pub marker: Option<&'a Marker>,
     /// `metadata.name`, where kubefold minted it or took the pin off it.
     pub name: Option<&'a str>,

@@ -10,7 +10,7 @@ pub(super) struct Filter {
     pub(super) namespace: String,
     pub(super) labels: FleetSelector,
     pub(super) fields: FieldSelector,
-    /// Natives have their member's name behind their own.
+    /// Member-local objects have their member's name behind their own.
     pub(super) suffixed: bool,
     /// The caller's own name for the one object that is selected, where that is not its visible name.
     pub(super) echo: Option<String>,

@@ -121,7 +121,7 @@ fn missing(ready: &Ready, target: &Target, warnings: &Warnings) -> Response<Body
     response
 }
 
-/// A plain name: of a folded object all its holders are asked, of a native the one that it is short for.
+/// A plain name: of a folded object all its holders are asked, of a member-local object the one that it is short for.
 async fn plain(
     stores: &Stores,
     ready: &Ready,
@@ -170,7 +170,7 @@ fn notice(stores: &Stores, ready: &Ready, target: &Target, answer: &Answer, warn
     let mut notices = ready.store().notices(&key(&target.namespace, own));
     match answer {
         Answer::Entry(entry) if entry.folded => {}
-        // Of a native only that another placement has its plain name.
+        // Of a member-local object only that another placement has its plain name.
         Answer::Entry(_) | Answer::Part(..) => {
             notices.others.retain(|other| Some(other) == member);
             notices = Notices { others: notices.others, ..Notices::default() };

@@ -10,24 +10,24 @@ use kubefold_wire::{golang::Quoted, options::too_large, resource::Gvr, status::S
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// No object has the name.
-    #[error("{} {name} not found{}", gvr.qualified(), also(.natives), name = Quoted(.name))]
+    #[error("{} {name} not found{}", gvr.qualified(), also(.member_locals), name = Quoted(.name))]
     NotFound {
         /// The resource.
         gvr: Gvr,
         /// The name.
         name: String,
         /// The visible names of member-local objects of that name, so that people find what they mean.
-        natives: Vec<String>,
+        member_locals: Vec<String>,
     },
     /// The name is short for several objects.
-    #[error("{} {name} is in several members: {}", gvr.qualified(), .natives.join(", "), name = Quoted(.name))]
+    #[error("{} {name} is in several members: {}", gvr.qualified(), .member_locals.join(", "), name = Quoted(.name))]
     Ambiguous {
         /// The resource.
         gvr: Gvr,
         /// The name.
         name: String,
         /// The visible names of the objects.
-        natives: Vec<String>,
+        member_locals: Vec<String>,
     },
     /// A list at a revision of which the objects are not kept any more.
     #[error("The resourceVersion for the provided list is too old.")]
@@ -116,11 +116,11 @@ pub enum ReadError {
     ),
 }
 
-fn also(natives: &[String]) -> String {
-    if natives.is_empty() {
+fn also(member_locals: &[String]) -> String {
+    if member_locals.is_empty() {
         return String::new();
     }
-    format!("; member-local objects with that name: {}", natives.join(", "))
+    format!("; member-local objects with that name: {}", member_locals.join(", "))
 }
 
 impl ApiError for ReadError {

@@ -30,18 +30,18 @@ fn pods() -> Gvr {
 
 #[test]
 fn a_name_that_is_nothing_lists_what_it_could_be() {
-    let named = |natives: &[&str]| ReadError::NotFound {
+    let named = |member_locals: &[&str]| ReadError::NotFound {
         gvr: pods(),
         name: "web".into(),
-        natives: natives.iter().map(ToString::to_string).collect(),
+        member_locals: member_locals.iter().map(ToString::to_string).collect(),
     };
     let (code, reason, message, blame, retry) = told(named(&[]));
     assert_eq!((code, reason, message.as_str()), (404, Reason::NotFound, "pods \"web\" not found"));
     assert_eq!((blame, retry), (Blame::Downstream, Retry::Never));
     let message = told(named(&["web@east", "web@west"])).2;
     assert_eq!(message, "pods \"web\" not found; member-local objects with that name: web@east, web@west");
-    let natives = vec!["web@east".to_owned(), "web@west".to_owned()];
-    let several = told(ReadError::Ambiguous { gvr: pods(), name: "web".into(), natives });
+    let member_locals = vec!["web@east".to_owned(), "web@west".to_owned()];
+    let several = told(ReadError::Ambiguous { gvr: pods(), name: "web".into(), member_locals });
     assert_eq!((several.0, several.1), (409, Reason::Conflict));
     assert_eq!(several.2, "pods \"web\" is in several members: web@east, web@west");
 }

@@ -84,7 +84,8 @@ impl Sequencer {
             // All names at once: a first list may bring hundreds, and a store hold thousands of objects.
             let search = names.iter().all(|name| is_plain(name)).then(|| AhoCorasick::new(&names).ok()).flatten();
             let names_one = |json: &[u8]| search.as_ref().is_none_or(|search| search.is_match(json));
-            let touched: Vec<Slot> = member.natives.iter().filter(|slot| names_one(slot.0.json())).cloned().collect();
+            let touched: Vec<Slot> =
+                member.member_locals.iter().filter(|slot| names_one(slot.0.json())).cloned().collect();
             for slot in touched {
                 self.rewrite_dependent(at, &slot);
             }
@@ -104,8 +105,13 @@ impl Sequencer {
         let spec = std::sync::Arc::clone(&self.spec);
         if let Ok(incoming) = Incoming::read(at, &spec, document, &mut scratch.found) {
             let from = &held.provenance;
-            let entry =
-                self.rewrite_native(&incoming, from.seen(), &scratch.found, &mut scratch.edits, &mut scratch.referent);
+            let entry = self.rewrite_member_local(
+                &incoming,
+                from.seen(),
+                &scratch.found,
+                &mut scratch.edits,
+                &mut scratch.referent,
+            );
             if let Some(entry) = entry.filter(|entry| !entry.is_same_but_for_revision(held)) {
                 entry.provenance.set(from.member_rv(), from.incarnation(), from.seen());
                 self.put_own(entry);

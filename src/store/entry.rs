@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::{config::MemberName, store::revision::Revision};
 use kubefold_wire::splice::Edit;
 
-/// The members that hold an object: one for a native object.
+/// The members that hold an object: one for a member-local object.
 pub type Holders = SmallVec<[MemberName; 1]>;
 
 /// A visible object.
@@ -191,7 +191,7 @@ impl Entry {
         (self.json().get(..at.start as usize), self.json().get(at.end as usize..))
     }
 
-    /// Appends the member's own bytes, as they were before any splice. For native objects only.
+    /// Appends the member's own bytes, as they were before any splice. For member-local objects only.
     pub(super) fn write_original(&self, out: &mut Vec<u8>) {
         self.original().for_each(|piece| out.extend_from_slice(piece));
     }

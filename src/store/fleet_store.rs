@@ -118,7 +118,7 @@ impl FleetStore {
         }
     }
 
-    /// The same for a store that is read by nobody: it keeps of the parts who they are, and of natives nothing.
+    /// The same for a store that is read by nobody: it keeps of the parts who they are, and of member-local objects nothing.
     pub fn of_parts(
         spec: Arc<KindSpec>,
         shared: Shared,
@@ -233,7 +233,7 @@ impl FleetStore {
         self.write(|inner| inner.remove_doomed(doomed));
     }
 
-    /// Takes a member's parts away and gives its natives, for [`Self::remove_slice`].
+    /// Takes a member's parts away and gives its member-local objects, for [`Self::remove_slice`].
     pub fn leave(&self, member: &MemberName) -> Vec<Slot> {
         self.write(|inner| inner.leave(member))
     }
@@ -388,20 +388,20 @@ impl FleetStore {
         all
     }
 
-    /// Says whether a member's object of that own UID is still held under a plain key, as a part or as a native.
+    /// Says whether a member's object of that own UID is still held under a plain key, as a part or as a member-local object.
     pub fn holds(&self, key: &str, member: &MemberName, uid: &str) -> bool {
         self.parts(key).iter().any(|part| part.member == *member && part.uid == uid)
-            || self.natives(key).iter().any(|entry| entry.holders.first() == Some(member) && entry.uid() == uid)
+            || self.member_locals(key).iter().any(|entry| entry.holders.first() == Some(member) && entry.uid() == uid)
     }
 
-    /// The natives of a plain key, whichever members hold one.
-    pub fn natives(&self, key: &str) -> Vec<Arc<Entry>> {
+    /// The member-local objects of a plain key, whichever members hold one.
+    pub fn member_locals(&self, key: &str) -> Vec<Arc<Entry>> {
         let inner = self.inner.read();
-        let native = |state: &super::sequencer::MemberState| {
-            let Slot(entry) = inner.objects.get(inner.native_key(key, &state.name).as_bytes())?;
+        let member_local = |state: &super::sequencer::MemberState| {
+            let Slot(entry) = inner.objects.get(inner.member_local_key(key, &state.name).as_bytes())?;
             (!entry.folded && entry.holders.first() == Some(&state.name)).then(|| Arc::clone(entry))
         };
-        inner.members.iter().filter_map(native).collect()
+        inner.members.iter().filter_map(member_local).collect()
     }
 
     /// Keeps a snapshot for the later pages of a list.

@@ -61,8 +61,8 @@ pub(super) struct Fold {
     parts: Vec<Part>,
     /// How many writers ask that nothing be shown yet.
     pub(super) held: u32,
-    /// Members whose part is shown as a native: those of a second placement under this key, and while a writer holds the
-    /// key those that were natives until now.
+    /// Members whose part is shown as a member-local object: those of a second placement under this key, and while a writer holds the
+    /// key those that were member-local objects until now.
     exposed: Vec<MemberName>,
     /// Of a child: the first part in each member in this life of the whole, by its own UID.
     founders: Vec<(MemberName, String)>,
@@ -184,16 +184,16 @@ impl Sequencer {
             self.shared.identities.gone(self.referent(key, member));
         }
         if exposed {
-            let native = self.native_key(key, member);
-            self.remove_visible(native.as_bytes());
+            let member_local = self.member_local_key(key, member);
+            self.remove_visible(member_local.as_bytes());
         }
         self.judge_life(key);
         self.refold(key);
     }
 
-    /// Takes a part out, as its object lives on as a native: what is shown of it stays until that is put. What refers to
-    /// it shall do so by the native's name.
-    pub(super) fn part_turns_native(&mut self, key: &str, member: &MemberName, uid: &str) {
+    /// Takes a part out, as its object lives on as a member-local object: what is shown of it stays until that is put. What refers to
+    /// it shall do so by the member-local object's name.
+    pub(super) fn part_turns_member_local(&mut self, key: &str, member: &MemberName, uid: &str) {
         let referent = self.referent(key, member);
         let Some(fold) = self.folds.get_mut(key) else { return };
         let Some(part) = fold.take(member) else { return };
@@ -207,15 +207,15 @@ impl Sequencer {
         self.refold(key);
     }
 
-    /// Leaves a native visible until the fold that its object is now a part of is shown.
-    pub(super) fn native_turns_part(&mut self, key: &str, native_key: &str, part: &Part) {
-        let Some(slot) = self.objects.get(native_key.as_bytes()).cloned() else { return };
-        if native_key == key || slot.0.uid() != part.uid {
-            self.remove_visible(native_key.as_bytes());
+    /// Leaves a member-local object visible until the fold that its object is now a part of is shown.
+    pub(super) fn member_local_turns_part(&mut self, key: &str, member_local_key: &str, part: &Part) {
+        let Some(slot) = self.objects.get(member_local_key.as_bytes()).cloned() else { return };
+        if member_local_key == key || slot.0.uid() != part.uid {
+            self.remove_visible(member_local_key.as_bytes());
             return;
         }
         if let Some(state) = self.member_mut(&part.member) {
-            state.natives.remove(&slot);
+            state.member_locals.remove(&slot);
         }
         self.folds.entry(key.to_owned()).or_default().exposed.push(part.member.clone());
     }
@@ -253,8 +253,8 @@ impl Sequencer {
             self.folds.remove(key);
         }
         for member in exposed_before.iter().filter(|name| !losers.iter().any(|part| part.member == **name)) {
-            let native = self.native_key(key, member);
-            self.remove_visible(native.as_bytes());
+            let member_local = self.member_local_key(key, member);
+            self.remove_visible(member_local.as_bytes());
         }
         for loser in &losers {
             self.expose(loser);
@@ -437,7 +437,7 @@ impl Sequencer {
         behind.len()
     }
 
-    /// Shows a part of a younger placement as the native object that it is in its member.
+    /// Shows a part of a younger placement as the member-local object that it is in its member.
     fn expose(&mut self, part: &Part) {
         let Some(at) = self.members.iter().position(|member| member.name == part.member) else { return };
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -445,7 +445,7 @@ impl Sequencer {
         let deletion = self.shared.revisions.next();
         let entry = Incoming::read(at, &spec, &part.document, &mut scratch.found).ok().and_then(|incoming| {
             let Scratch { edits, found, referent, .. } = &mut scratch;
-            self.rewrite_native(&incoming, part.seen, found, edits, referent)
+            self.rewrite_member_local(&incoming, part.seen, found, edits, referent)
         });
         self.scratch = scratch;
         let Some(entry) = entry else { return };

@@ -152,7 +152,7 @@ impl Identities {
         true
     }
 
-    /// Notes that the object with that UID is no part, but lives: its name leads to a native now. Says whether that
+    /// Notes that the object with that UID is no part, but lives: its name leads to a member-local object now. Says whether that
     /// changed anything.
     pub fn unset(&self, referent: &Referent, own_uid: &str) -> bool {
         let mut parts = self.parts.write();

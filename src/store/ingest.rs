@@ -20,7 +20,7 @@ use crate::{
 };
 use kubefold_wire::{locate::Found, resource::split_api_version, splice::push_string};
 
-/// Annotation that names the member of a native object.
+/// Annotation that names the member of a member-local object.
 pub(super) const CLUSTER: &str = "kubefold.io/cluster";
 
 /// A document on its way in. Its whole form, which is the one that is kept and compared, has `lead` behind the brace: the
@@ -128,7 +128,7 @@ impl Held<'_> {
 
 /// How an object is shown.
 enum Class {
-    Native,
+    MemberLocal,
     Folded(Option<Marker>),
 }
 
@@ -162,7 +162,7 @@ impl Sequencer {
         let fold = self.folds.get(&scratch.own_key);
         let member = self.members.get(incoming.at).map(|state| &state.name);
         let in_fold = fold.zip(member).is_some_and(|(fold, member)| fold.shows(member));
-        let key = if in_fold { &scratch.own_key } else { &scratch.native_key };
+        let key = if in_fold { &scratch.own_key } else { &scratch.member_local_key };
         Ingested { key: key.clone(), own_uid: incoming.facts.uid.to_owned() }
     }
 
@@ -180,7 +180,7 @@ impl Sequencer {
         let (mut verdict, seen) = if is_part {
             self.judge_part(incoming, source, &scratch.own_key)
         } else {
-            self.judge_native(incoming, source, &scratch.native_key)
+            self.judge_member_local(incoming, source, &scratch.member_local_key)
         };
         if verdict == Verdict::Same && is_part != matches!(class, Class::Folded(_)) {
             // The same bytes may count otherwise: a marker does in one cluster and not in another.
@@ -196,9 +196,9 @@ impl Sequencer {
         }
         let is_reborn = verdict == Verdict::Reborn;
         match class {
-            Class::Native => {
+            Class::MemberLocal => {
                 if is_part {
-                    self.part_turns_native(&scratch.own_key, &member, incoming.facts.uid);
+                    self.part_turns_member_local(&scratch.own_key, &member, incoming.facts.uid);
                 } else if verdict != Verdict::Newer && !self.shared.identities.is_empty() {
                     self.is_no_part(incoming, &member, &mut scratch.referent);
                 }
@@ -206,10 +206,10 @@ impl Sequencer {
                     return true;
                 }
                 if is_reborn || is_part || self.shared.naming.is_plain() {
-                    self.make_way(&scratch.native_key, incoming.facts.uid);
+                    self.make_way(&scratch.member_local_key, incoming.facts.uid);
                 }
                 let Scratch { edits, found, referent, .. } = scratch;
-                if let Some(entry) = self.rewrite_native(incoming, seen, found, edits, referent) {
+                if let Some(entry) = self.rewrite_member_local(incoming, seen, found, edits, referent) {
                     self.put_own(entry);
                 }
             }
@@ -217,8 +217,8 @@ impl Sequencer {
                 let part = self.part(incoming, &member, seen, marker);
                 if is_part && is_reborn {
                     self.last_part_goes(&scratch.own_key, &part);
-                } else if !is_part && self.is_native_of(&scratch.native_key, &member) {
-                    self.native_turns_part(&scratch.own_key, &scratch.native_key, &part);
+                } else if !is_part && self.is_member_local_of(&scratch.member_local_key, &member) {
+                    self.member_local_turns_part(&scratch.own_key, &scratch.member_local_key, &part);
                 }
                 self.put_part(&scratch.own_key, part);
             }
@@ -226,7 +226,7 @@ impl Sequencer {
         true
     }
 
-    /// An object that was a part may come back as a native: restored, or in a member that is another cluster now.
+    /// An object that was a part may come back as a member-local object: restored, or in a member that is another cluster now.
     fn is_no_part(&mut self, incoming: &Incoming<'_>, member: &MemberName, referent: &mut Vec<u8>) {
         let (gvk, facts) = (&self.spec.gvk, &incoming.facts);
         Referent::write(member, &gvk.group, &gvk.kind, &facts.namespace, &facts.name, referent);
@@ -244,21 +244,21 @@ impl Sequencer {
     }
 
     fn write_keys(&self, incoming: &Incoming<'_>, member: &MemberName, scratch: &mut Scratch) {
-        let (own, native) = (&mut scratch.own_key, &mut scratch.native_key);
+        let (own, member_local) = (&mut scratch.own_key, &mut scratch.member_local_key);
         own.clear();
         if !incoming.facts.namespace.is_empty() {
             own.push_str(&incoming.facts.namespace);
             own.push('/');
         }
         own.push_str(&incoming.facts.name);
-        native.clear();
-        self.shared.naming.write_native(own, member, native);
+        member_local.clear();
+        self.shared.naming.write_member_local(own, member, member_local);
     }
 
-    /// Removes what is visible under a native's key and is another object.
-    fn make_way(&mut self, native_key: &str, uid: &str) {
-        if self.objects.get(native_key.as_bytes()).is_some_and(|slot| slot.0.folded || slot.0.uid() != uid) {
-            self.remove_visible(native_key.as_bytes());
+    /// Removes what is visible under a member-local object's key and is another object.
+    fn make_way(&mut self, member_local_key: &str, uid: &str) {
+        if self.objects.get(member_local_key.as_bytes()).is_some_and(|slot| slot.0.folded || slot.0.uid() != uid) {
+            self.remove_visible(member_local_key.as_bytes());
         }
     }
 
@@ -291,7 +291,7 @@ impl Sequencer {
             return Class::Folded(None);
         }
         if naming.split(&facts.name).is_some() {
-            return Class::Native;
+            return Class::MemberLocal;
         }
         let marker = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text))
             .or_else(|| self.child_marker(incoming, found));
@@ -308,7 +308,7 @@ impl Sequencer {
                 )
             })
         });
-        marker.map_or(Class::Native, |marker| Class::Folded(Some(marker)))
+        marker.map_or(Class::MemberLocal, |marker| Class::Folded(Some(marker)))
     }
 
     /// The marker of what the controller of a placed object made. Where names are plain there is nothing to fold.
@@ -342,12 +342,12 @@ impl Sequencer {
         Marker::of_child(Some(annotations), &spec.gvk, &facts.name, controller)
     }
 
-    /// Compares with the native object that is held, and says which list saw that. Only a list sees: a live answer may be
+    /// Compares with the member-local object that is held, and says which list saw that. Only a list sees: a live answer may be
     /// older than the list that is being read, and would keep alive what the list no longer holds.
-    fn judge_native(&self, incoming: &Incoming<'_>, source: Source, native_key: &str) -> (Verdict, u32) {
+    fn judge_member_local(&self, incoming: &Incoming<'_>, source: Source, member_local_key: &str) -> (Verdict, u32) {
         let Some(member) = self.members.get(incoming.at) else { return (Verdict::Dead, 0) };
         let list = if source == Source::List { member.seen } else { 0 };
-        let held = self.objects.get(native_key.as_bytes()).filter(|slot| !slot.0.folded);
+        let held = self.objects.get(member_local_key.as_bytes()).filter(|slot| !slot.0.folded);
         let Some(Slot(entry)) = held else { return (Verdict::New, list) };
         let from = &entry.provenance;
         let held = Held { uid: entry.uid(), member_rv: from.member_rv(), incarnation: from.incarnation() };
@@ -386,8 +386,8 @@ impl Sequencer {
         (verdict, part.seen)
     }
 
-    /// Splices one native document. The entry has a revision of its own.
-    pub(super) fn rewrite_native(
+    /// Splices one member-local document. The entry has a revision of its own.
+    pub(super) fn rewrite_member_local(
         &mut self,
         incoming: &Incoming<'_>,
         seen: u32,

@@ -69,12 +69,12 @@ impl Naming {
         self.split(visible).map_or(visible, |(own, _)| own)
     }
 
-    /// Says whether natives keep their own names.
+    /// Says whether member-local objects keep their own names.
     pub fn is_plain(&self) -> bool {
         self.names == Names::Plain
     }
 
-    /// What follows a native's own name: an `@` and its member, or nothing.
+    /// What follows a member-local object's own name: an `@` and its member, or nothing.
     pub fn suffix<'a>(&self, member: &'a MemberName) -> [&'a str; 2] {
         match self.names {
             Names::Suffixed => ["@", member.as_str()],
@@ -82,21 +82,21 @@ impl Naming {
         }
     }
 
-    /// Appends the visible name of a native object.
-    pub fn push_native(&self, own: &str, member: &MemberName, out: &mut Vec<u8>) {
+    /// Appends the visible name of a member-local object.
+    pub fn push_member_local(&self, own: &str, member: &MemberName, out: &mut Vec<u8>) {
         out.extend_from_slice(own.as_bytes());
         self.suffix(member).iter().for_each(|word| out.extend_from_slice(word.as_bytes()));
     }
 
-    /// Appends the visible name of a native object.
-    pub(super) fn write_native(&self, own: &str, member: &MemberName, out: &mut String) {
+    /// Appends the visible name of a member-local object.
+    pub(super) fn write_member_local(&self, own: &str, member: &MemberName, out: &mut String) {
         out.push_str(own);
         out.extend(self.suffix(member));
     }
 
     /// Says whether an object of that resource is one that every cluster has under this name.
     ///
-    /// A name that ends in `@<member>` never is: it could not be told from a native object's.
+    /// A name that ends in `@<member>` never is: it could not be told from a member-local object's.
     pub fn is_shared(&self, group: &str, resource: &str, namespace: &str, name: &str) -> bool {
         self.shared
             .iter()

@@ -20,7 +20,7 @@ pub struct Notices {
     pub behind: Vec<MemberName>,
     /// Somebody edited, deleted or restored these parts in their members.
     pub differs: Vec<MemberName>,
-    /// These hold a younger placement of the name, whose parts are shown as natives.
+    /// These hold a younger placement of the name, whose parts are shown as member-local objects.
     pub others: Vec<MemberName>,
     /// It is a quota of several members: what is `hard` holds in each.
     pub is_quota: bool,

@@ -78,8 +78,8 @@ impl Sequencer {
             let (uid, member_rv) = (part.uid.clone(), part.member_rv);
             return Some(HeldVersion { uid, member_rv, current: current(part.incarnation) });
         }
-        let native_key = self.native_key(own_key, member);
-        let Slot(entry) = self.objects.get(native_key.as_bytes())?;
+        let member_local_key = self.member_local_key(own_key, member);
+        let Slot(entry) = self.objects.get(member_local_key.as_bytes())?;
         if entry.folded || entry.holders.first() != Some(member) {
             return None;
         }
@@ -107,8 +107,8 @@ impl Sequencer {
         if self.folds.get(own_key).is_some_and(|fold| fold.part(member).is_some()) {
             self.remove_part(own_key, member);
         } else {
-            let native_key = self.native_key(own_key, member);
-            self.remove_visible(native_key.as_bytes());
+            let member_local_key = self.member_local_key(own_key, member);
+            self.remove_visible(member_local_key.as_bytes());
         }
         Ok(())
     }

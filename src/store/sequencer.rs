@@ -67,8 +67,8 @@ pub(super) struct MemberState {
     /// Own keys under which there was nothing at a revision, by a live answer: what is told of them up to there is of the
     /// past. Each is forgotten when the position has passed it.
     pub(super) gone: HashMap<String, u64>,
-    /// Its native objects. Parts that are shown as natives are the folds' to count.
-    pub(super) natives: HashSet<Slot>,
+    /// Its member-local objects. Parts that are shown as member-local objects are the folds' to count.
+    pub(super) member_locals: HashSet<Slot>,
     /// What its documents refer to.
     pub(super) refs: Referred,
 }
@@ -80,7 +80,7 @@ impl MemberState {
         self.gone.retain(|_, gone_at| *gone_at > position);
     }
 
-    /// Says whether a native object is one that the last full list should have seen, and did not.
+    /// Says whether a member-local object is one that the last full list should have seen, and did not.
     fn has_lost(&self, entry: &Entry) -> bool {
         let from = &entry.provenance;
         from.incarnation() != self.incarnation || (from.seen() != self.seen && from.member_rv() <= self.listed_at)
@@ -130,7 +130,7 @@ pub(super) struct Scratch {
     pub(super) found: Vec<Found>,
     pub(super) referent: Vec<u8>,
     pub(super) own_key: String,
-    pub(super) native_key: String,
+    pub(super) member_local_key: String,
 }
 
 impl Sequencer {
@@ -195,7 +195,7 @@ impl Sequencer {
             listed_at: 0,
             left: false,
             gone: HashMap::new(),
-            natives: HashSet::new(),
+            member_locals: HashSet::new(),
             refs: Referred::default(),
         };
         self.members.push(state);
@@ -260,11 +260,11 @@ impl Sequencer {
             self.remove_part(&own_key, member);
             return Ok(());
         }
-        let native_key = self.native_key(&own_key, member);
-        if self.is_native_of(&native_key, member)
-            && self.objects.get(native_key.as_bytes()).is_some_and(|slot| slot.0.uid() == facts.uid)
+        let member_local_key = self.member_local_key(&own_key, member);
+        if self.is_member_local_of(&member_local_key, member)
+            && self.objects.get(member_local_key.as_bytes()).is_some_and(|slot| slot.0.uid() == facts.uid)
         {
-            self.remove_visible(native_key.as_bytes());
+            self.remove_visible(member_local_key.as_bytes());
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl Sequencer {
         }
     }
 
-    /// Ends a full list that was read at `revision`: gives the natives that it did not see, to be removed in slices.
+    /// Ends a full list that was read at `revision`: gives the member-local objects that it did not see, to be removed in slices.
     pub(super) fn end_list(&mut self, member: &MemberName, revision: u64) -> Vec<Slot> {
         self.news = true;
         let Some(state) = self.member_mut(member) else { return Vec::new() };
@@ -286,7 +286,8 @@ impl Sequencer {
         state.listed_at = revision;
         state.forget_gone();
         let (seen, incarnation) = (state.seen, state.incarnation);
-        let doomed: Vec<Slot> = state.natives.iter().filter(|Slot(entry)| state.has_lost(entry)).cloned().collect();
+        let doomed: Vec<Slot> =
+            state.member_locals.iter().filter(|Slot(entry)| state.has_lost(entry)).cloned().collect();
         let is_gone = |part: &Part| {
             part.member == *member
                 && part.seen != seen
@@ -302,7 +303,7 @@ impl Sequencer {
         doomed
     }
 
-    /// Removes natives that are still the ones that were doomed: since then one may have been rewritten (it goes), or
+    /// Removes member-local objects that are still the ones that were doomed: since then one may have been rewritten (it goes), or
     /// seen by another list, or succeeded by a later object (they stay).
     pub(super) fn remove_doomed(&mut self, doomed: &[Slot]) {
         for Slot(entry) in doomed {
@@ -315,7 +316,7 @@ impl Sequencer {
         }
     }
 
-    /// Everything native of a member, and its parts gone: the operator removed it, or it serves the kind no more.
+    /// Everything member-local of a member, and its parts gone: the operator removed it, or it serves the kind no more.
     pub(super) fn leave(&mut self, member: &MemberName) -> Vec<Slot> {
         // From the first: nothing is expected of it any more.
         if let Some(state) = self.member_mut(member) {
@@ -332,9 +333,9 @@ impl Sequencer {
         state.filled = false;
         state.left = true;
         // In the order of the store: a set that hashes has none that is the same twice.
-        let mut natives: Vec<Slot> = state.natives.iter().cloned().collect();
-        natives.sort_unstable();
-        natives
+        let mut member_locals: Vec<Slot> = state.member_locals.iter().cloned().collect();
+        member_locals.sort_unstable();
+        member_locals
     }
 
     /// Shows anew what lacks a part in a member: whether that is told depends on what is known of the member.
@@ -354,16 +355,16 @@ impl Sequencer {
         self.members.retain(|known| known.name != *member);
     }
 
-    /// Makes a native object visible, as its member's own.
+    /// Makes a member-local object visible, as its member's own.
     pub(super) fn put_own(&mut self, entry: Entry) {
         let slot = Slot(Arc::new(entry));
         if let Some(state) = slot.0.holders.first().cloned().and_then(|name| self.member_mut(&name)) {
-            state.natives.replace(slot.clone());
+            state.member_locals.replace(slot.clone());
         }
         self.put_slot(slot);
     }
 
-    /// Makes a fold, or a part that is shown as a native, visible.
+    /// Makes a fold, or a part that is shown as a member-local object, visible.
     pub(super) fn put(&mut self, entry: Entry) {
         self.put_slot(Slot(Arc::new(entry)));
     }
@@ -391,22 +392,22 @@ impl Sequencer {
         if !slot.0.folded
             && let Some(state) = slot.0.holders.first().cloned().and_then(|name| self.member_mut(&name))
         {
-            state.natives.remove(&slot);
+            state.member_locals.remove(&slot);
         }
         let Slot(entry) = slot;
         count(&mut self.counts, entry.namespace(), -1);
         self.emit(revision, EventType::Deleted, entry, None);
     }
 
-    pub(super) fn native_key(&self, own_key: &str, member: &MemberName) -> String {
+    pub(super) fn member_local_key(&self, own_key: &str, member: &MemberName) -> String {
         let mut out = Vec::with_capacity(own_key.len() + member.as_str().len() + 1);
-        self.shared.naming.push_native(own_key, member, &mut out);
+        self.shared.naming.push_member_local(own_key, member, &mut out);
         String::from_utf8(out).unwrap_or_default()
     }
 
-    pub(super) fn is_native_of(&self, native_key: &str, member: &MemberName) -> bool {
+    pub(super) fn is_member_local_of(&self, member_local_key: &str, member: &MemberName) -> bool {
         self.objects
-            .get(native_key.as_bytes())
+            .get(member_local_key.as_bytes())
             .is_some_and(|slot| !slot.0.folded && slot.0.holders.first() == Some(member))
     }
 

@@ -90,7 +90,7 @@ struct Condition {
 }
 
 impl Stores {
-    /// Waits until every kind whose definition the fleet view shows as established is in the catalogue.
+    /// Waits until every kind whose definition the fleet view shows as established is in the catalog.
     ///
     /// Where nobody has read definitions there is nobody who was told of one. What a member says it serves and does not is
     /// waited for once.
@@ -190,7 +190,7 @@ impl Stores {
 
     /// Members that are up and serve less, as far as is known, than their definitions say.
     fn lacking(&self, running: &Arc<Running>) -> Vec<MemberName> {
-        let catalogue = self.catalogue();
+        let catalog = self.catalog();
         let snapshot = running.store.snapshot();
         let mut lacking: Vec<MemberName> = Vec::new();
         for entry in snapshot.range("", b"") {
@@ -199,8 +199,8 @@ impl Stores {
                 if up
                     && !lacking.contains(&part.member)
                     && !definition(&part).map(|it| it.served()).unwrap_or_default().iter().all(|gvr| {
-                        catalogue.serving_members(gvr).contains(&part.member)
-                            || catalogue.get(gvr).is_some_and(|resource| resource.conflicting.contains(&part.member))
+                        catalog.serving_members(gvr).contains(&part.member)
+                            || catalog.get(gvr).is_some_and(|resource| resource.conflicting.contains(&part.member))
                     })
                 {
                     lacking.push(part.member);

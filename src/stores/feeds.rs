@@ -13,12 +13,12 @@ use crate::{
 };
 
 impl Stores {
-    /// Starts and ends a store's reflectors. Members and catalogue are looked at under the lock: one who came with an older
-    /// catalogue would take a member for gone that has just been heard of, and its objects for deleted.
+    /// Starts and ends a store's reflectors. Members and catalog are looked at under the lock: one who came with an older
+    /// catalog would take a member for gone that has just been heard of, and its objects for deleted.
     pub(super) fn feed(&self, running: &Arc<Running>) {
         let mut feeds = running.feeds.lock();
-        let catalogue = self.catalogue();
-        let serving = catalogue.serving_members(&running.store.spec().gvr);
+        let catalog = self.catalog();
+        let serving = catalog.serving_members(&running.store.spec().gvr);
         let members = self.registry.members();
         let wanted = |member: &Arc<Member>| !member.config().absent && serving.contains(member.name());
         let gone: Vec<MemberName> = feeds

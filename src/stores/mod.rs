@@ -30,7 +30,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    catalog::{self, Catalogue, FleetCatalogue, MemberCatalog, MergedResource},
+    catalog::{self, Catalog, FleetCatalogue, MemberCatalog, MergedResource},
     config::{Config, MemberName},
     member::{Member, reflector::ReflectorState, registry::Registry},
     placement::policy::Rules,
@@ -57,7 +57,7 @@ const IDLE_MAX: Duration = Duration::from_mins(30);
 /// The stores of a fleet.
 pub struct Stores {
     registry: Arc<Registry>,
-    catalogue: FleetCatalogue,
+    catalog: FleetCatalogue,
     shared: ArcSwap<Shared>,
     rules: ArcSwap<Rules>,
     polled: Mutex<HashMap<MemberName, Polled>>,
@@ -127,7 +127,7 @@ impl Stores {
     pub fn new(registry: Arc<Registry>, shared: Shared, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             registry,
-            catalogue: FleetCatalogue::new(Vec::new()),
+            catalog: FleetCatalogue::new(Vec::new()),
             shared: ArcSwap::from_pointee(shared),
             rules: ArcSwap::default(),
             polled: Mutex::default(),
@@ -153,14 +153,14 @@ impl Stores {
         self.rules.load_full()
     }
 
-    /// The merged catalogue now.
-    pub fn catalogue(&self) -> Arc<Catalogue> {
-        self.catalogue.current()
+    /// The merged catalog now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.current()
     }
 
     /// What one member serves, as last known. `None` while that is unknown.
     pub fn member_catalog(&self, name: &MemberName) -> Option<Arc<MemberCatalog>> {
-        self.catalogue.member(name)
+        self.catalog.member(name)
     }
 
     /// The members.
@@ -178,14 +178,14 @@ impl Stores {
             running.store.rename(&naming);
         }
         let present = config.members.iter().filter(|member| !member.absent);
-        self.catalogue.set_members(present.map(|member| member.name.clone()).collect());
+        self.catalog.set_members(present.map(|member| member.name.clone()).collect());
         self.poll();
         self.reconcile();
     }
 
-    /// Follows members and catalogue until cancelled: reflectors begin and end with them.
+    /// Follows members and catalog until cancelled: reflectors begin and end with them.
     pub async fn follow(self: Arc<Self>) {
-        let mut catalogue = self.catalogue.changes();
+        let mut catalog = self.catalog.changes();
         let mut members = self.registry.changes();
         loop {
             self.reconcile();
@@ -193,7 +193,7 @@ impl Stores {
             let shared = self.shared();
             tokio::select! {
                 () = self.cancel.cancelled() => return,
-                Ok(()) = catalogue.changed() => {}
+                Ok(()) = catalog.changed() => {}
                 Ok(()) = members.changed() => {}
                 () = shared.identities.news() => {}
                 () = tokio::time::sleep(Duration::from_mins(1)) => self.stop_idle(),
@@ -215,9 +215,9 @@ impl Stores {
 
     /// The running stores of all versions and groups in which a resource is served, its own first.
     pub fn twins(&self, gvr: &Gvr) -> Vec<Arc<Running>> {
-        let catalogue = self.catalogue();
+        let catalog = self.catalog();
         let groups = if gvr.is_event() { EVENT_GROUPS.to_vec() } else { vec![&*gvr.group] };
-        let versions = groups.into_iter().flat_map(|group| catalogue.versions_of(group, &gvr.resource));
+        let versions = groups.into_iter().flat_map(|group| catalog.versions_of(group, &gvr.resource));
         let others = versions.map(|resource| &resource.gvr).filter(|other| *other != gvr);
         [gvr].into_iter().chain(others).filter_map(|gvr| self.peek(gvr)).collect()
     }
@@ -271,9 +271,9 @@ impl Stores {
             *running.used.lock() = Instant::now();
             return Ok(Arc::clone(running));
         }
-        let catalogue = self.catalogue();
-        let Some(resource) = catalogue.get(gvr) else {
-            let unknown: Vec<String> = catalogue
+        let catalog = self.catalog();
+        let Some(resource) = catalog.get(gvr) else {
+            let unknown: Vec<String> = catalog
                 .unknown
                 .iter()
                 .filter_map(|name| self.registry.get(name.as_str()))
@@ -337,14 +337,14 @@ impl Stores {
         }
     }
 
-    /// Brings every store's reflectors in line with members and catalogue.
+    /// Brings every store's reflectors in line with members and catalog.
     fn reconcile(&self) {
         for running in self.all() {
             self.feed(&running);
-            let catalogue = self.catalogue();
+            let catalog = self.catalog();
             let gvr = &running.store.spec().gvr;
             let is_fed = !running.feeds.lock().is_empty() || !running.leaving.lock().is_empty();
-            if catalogue.get(gvr).is_none() && catalogue.complete() && !is_fed {
+            if catalog.get(gvr).is_none() && catalog.complete() && !is_fed {
                 running.store.end();
                 running.cancel.cancel();
                 self.running.lock().retain(|_, kept| !Arc::ptr_eq(kept, &running));

@@ -24,7 +24,7 @@ pub struct Target {
 pub(crate) enum Named {
     /// It is a visible name.
     Visible(Arc<Entry>),
-    /// It is short for the one native object of that name that has a controller, or for the one event.
+    /// It is short for the one member-local object of that name that has a controller, or for the one event.
     Shorthand(Arc<Entry>),
     /// It is nothing.
     Nothing,
@@ -58,14 +58,16 @@ pub(crate) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> R
     if let Some(entry) = recorded(naming, store, target).filter(|_| is_event) {
         return Ok(Named::Shorthand(entry));
     }
-    let natives = store.natives(&plain);
-    let mut meant = natives.iter().filter(|entry| is_event || has_controller(entry));
+    let member_locals = store.member_locals(&plain);
+    let mut meant = member_locals.iter().filter(|entry| is_event || has_controller(entry));
     match (meant.next(), meant.next()) {
         (None, _) => Ok(Named::Nothing),
         (Some(one), None) => Ok(Named::Shorthand(Arc::clone(one))),
-        (Some(_), Some(_)) => {
-            Err(ReadError::Ambiguous { gvr: spec.gvr.clone(), name: target.name.clone(), natives: names(&natives) })
-        }
+        (Some(_), Some(_)) => Err(ReadError::Ambiguous {
+            gvr: spec.gvr.clone(),
+            name: target.name.clone(),
+            member_locals: names(&member_locals),
+        }),
     }
 }
 
@@ -83,11 +85,11 @@ fn recorded(naming: &Naming, store: &FleetStore, target: &Target) -> Option<Arc<
     })
 }
 
-/// No object has the name. It lists the natives of that name, so that people find what they mean and `kubectl apply`
+/// No object has the name. It lists the member-local objects of that name, so that people find what they mean and `kubectl apply`
 /// creates rather than patching a stranger.
 pub(crate) fn not_found(store: &FleetStore, target: &Target) -> ReadError {
-    let natives = names(&store.natives(&key(&target.namespace, &target.name)));
-    ReadError::NotFound { gvr: store.spec().gvr.clone(), name: target.name.clone(), natives }
+    let member_locals = names(&store.member_locals(&key(&target.namespace, &target.name)));
+    ReadError::NotFound { gvr: store.spec().gvr.clone(), name: target.name.clone(), member_locals }
 }
 
 /// The visible names of entries.

@@ -10,7 +10,7 @@
 //! nothing is kept.
 //!
 //! A reference to a kind is found where the document is taken in. A first answer waits until the kinds that its store
-//! refers to are in; on a watch that is open the first reference to a kind may be shown as a native's until they are, and
+//! refers to are in; on a watch that is open the first reference to a kind may be shown as a member-local object's until they are, and
 //! be corrected by the next event. Kinds that were ever placed are remembered in the state directory and followed from the
 //! start, so that this is left to kinds that another kubefold placed.
 
@@ -39,8 +39,8 @@ impl Stores {
     /// The store that knows a kind's parts, started where there is none. `None`: nobody serves such a kind, or it cannot
     /// be watched, so that none of it was placed.
     pub fn parts_of(&self, kind: &GroupKind) -> Option<Arc<Running>> {
-        let catalogue = self.catalogue();
-        let resource = catalogue.of_kind(&kind.0, &kind.1).filter(|resource| resource.watchable)?;
+        let catalog = self.catalog();
+        let resource = catalog.of_kind(&kind.0, &kind.1).filter(|resource| resource.watchable)?;
         if let Some(store) = self.whole(resource.gvr.group.as_ref(), resource.gvr.resource.as_ref()) {
             return Some(store);
         }
@@ -149,8 +149,8 @@ impl Stores {
         if !wanted.contains(&kind) {
             return true;
         }
-        let catalogue = self.catalogue();
-        let Some(resource) = catalogue.of_kind(&kind.0, &kind.1).filter(|resource| resource.watchable) else {
+        let catalog = self.catalog();
+        let Some(resource) = catalog.of_kind(&kind.0, &kind.1).filter(|resource| resource.watchable) else {
             return true;
         };
         let mut parts = self.parts.lock();

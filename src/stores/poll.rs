@@ -52,7 +52,7 @@ impl Stores {
             self.tasks.spawn(async move {
                 let name = asked.name().clone();
                 let fetcher = DiscoveryFetcher(Arc::clone(&asked));
-                tokio::join!(this.catalogue.poll(&name, &fetcher, &until), this.welcome(&asked, &until));
+                tokio::join!(this.catalog.poll(&name, &fetcher, &until), this.welcome(&asked, &until));
             });
             polled.insert(member.name().clone(), Polled { member: Arc::clone(member), cancel });
         }
@@ -77,8 +77,8 @@ impl Stores {
     /// Asks a member now what it serves, as something was written that may have changed it.
     pub async fn refresh(&self, member: Arc<Member>) {
         let name = member.name().clone();
-        if let Err(error) = self.catalogue.refresh(&name, &DiscoveryFetcher(member)).await {
-            tracing::debug!(member = %name, %error, "API catalogue not read");
+        if let Err(error) = self.catalog.refresh(&name, &DiscoveryFetcher(member)).await {
+            tracing::debug!(member = %name, %error, "API catalog not read");
         }
     }
 }

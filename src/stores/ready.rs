@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    catalog::Catalogue,
+    catalog::Catalog,
     config::MemberName,
     member::{Member, reflector::ReflectorState},
     respond::StoresError,
@@ -80,13 +80,13 @@ impl Stores {
     /// Waits until it is known what the members serve that are asked about: one that has never answered may serve the
     /// kind as well.
     async fn settled(&self, gvr: &Gvr, only: Option<&MemberName>, deadline: Instant, is_lenient: bool) {
-        let mut changes = self.catalogue.changes();
+        let mut changes = self.catalog.changes();
         loop {
             changes.borrow_and_update();
-            let catalogue = self.catalogue();
+            let catalog = self.catalog();
             let unknown: Vec<Arc<Member>> =
-                catalogue.unknown.iter().filter_map(|name| self.registry.get(name.as_str())).collect();
-            if self.is_settled(&catalogue, gvr, only) || is_in_vain(&unknown, is_lenient, None) {
+                catalog.unknown.iter().filter_map(|name| self.registry.get(name.as_str())).collect();
+            if self.is_settled(&catalog, gvr, only) || is_in_vain(&unknown, is_lenient, None) {
                 return;
             }
             if tokio::time::timeout_at(deadline, changes.changed()).await.is_err() {
@@ -95,11 +95,11 @@ impl Stores {
         }
     }
 
-    /// Says whether the catalogue is known of every member that is asked about.
-    fn is_settled(&self, catalogue: &Catalogue, gvr: &Gvr, only: Option<&MemberName>) -> bool {
+    /// Says whether the catalog is known of every member that is asked about.
+    fn is_settled(&self, catalog: &Catalog, gvr: &Gvr, only: Option<&MemberName>) -> bool {
         match only {
-            Some(only) => !catalogue.unknown.contains(only) && catalogue.get(gvr).is_some(),
-            None => catalogue.unknown.iter().all(|name| self.is_left_out(name)),
+            Some(only) => !catalog.unknown.contains(only) && catalog.get(gvr).is_some(),
+            None => catalog.unknown.iter().all(|name| self.is_left_out(name)),
         }
     }
 
@@ -135,14 +135,14 @@ impl Stores {
 
     /// Members whose objects of this kind have not been held completely since kubefold started.
     pub fn unknown(&self, running: &Running, only: Option<&MemberName>) -> Vec<Arc<Member>> {
-        let catalogue = self.catalogue();
-        let serving = catalogue.serving_members(&running.store.spec().gvr);
+        let catalog = self.catalog();
+        let serving = catalog.serving_members(&running.store.spec().gvr);
         let members = self.registry.members();
         members
             .iter()
             .filter(|member| !member.config().absent)
             .filter(|member| only.map_or_else(|| member.twin_of().is_none(), |only| only == member.name()))
-            .filter(|member| serving.contains(member.name()) || catalogue.unknown.contains(member.name()))
+            .filter(|member| serving.contains(member.name()) || catalog.unknown.contains(member.name()))
             .filter(|member| !running.store.is_filled(member.name()))
             .cloned()
             .collect()
@@ -177,8 +177,8 @@ impl Stores {
         warnings
             .extend(members.iter().filter(is_copy).map(|copy| format!("member {}; it is left out", copy.describe())));
         warnings.sort();
-        let catalogue = self.catalogue();
-        for (member, version) in catalogue.members_serving_other_version(gvr) {
+        let catalog = self.catalog();
+        for (member, version) in catalog.members_serving_other_version(gvr) {
             if !is_asked(member) {
                 continue;
             }
@@ -187,7 +187,7 @@ impl Stores {
                 gvr.qualified()
             ));
         }
-        let conflicting = catalogue.get(gvr).map(|resource| resource.conflicting.as_slice()).unwrap_or_default();
+        let conflicting = catalog.get(gvr).map(|resource| resource.conflicting.as_slice()).unwrap_or_default();
         for member in conflicting.iter().filter(|member| is_asked(member)) {
             warnings.push(format!(
                 "member {member} serves {} with another kind or scope than the first member that has it: its objects are \
@@ -200,8 +200,8 @@ impl Stores {
 
     /// One sentence per member of which it is not known whether it serves a kind.
     pub fn left_out_unseen(&self, resource: &str) -> Vec<String> {
-        let catalogue = self.catalogue();
-        let unknown = catalogue.unknown.iter().filter(|name| !self.is_left_out(name));
+        let catalog = self.catalog();
+        let unknown = catalog.unknown.iter().filter(|name| !self.is_left_out(name));
         let sentence = |member: Arc<Member>| {
             let (name, why) = (member.name(), member.describe());
             format!(

@@ -99,11 +99,11 @@ async fn holder(stores: &Stores, target: &Target, mode: Mode) -> Result<(String,
 ///
 /// Errors: 404 that asks for the member, if no kind with names is known.
 fn named_in(stores: &Stores, target: &Target, naming: &Naming) -> Result<Gvr, StreamError> {
-    let (catalogue, gvr) = (stores.catalogue(), &target.gvr);
-    if catalogue.get(gvr).is_none_or(|resource| resource.watchable) {
+    let (catalog, gvr) = (stores.catalog(), &target.gvr);
+    if catalog.get(gvr).is_none_or(|resource| resource.watchable) {
         return Ok(gvr.clone());
     }
-    let mut kinds = catalogue.resources().filter(|one| one.watchable && one.gvr.resource == gvr.resource);
+    let mut kinds = catalog.resources().filter(|one| one.watchable && one.gvr.resource == gvr.resource);
     let above = kinds.find(|one| gvr.group.strip_suffix(&*one.gvr.group).is_some_and(|rest| rest.ends_with('.')));
     above.map(|one| one.gvr.clone()).ok_or_else(|| {
         let members = naming.members().to_vec();

@@ -20,7 +20,7 @@ use crate::{
 };
 use kubefold_wire::{reword::reworded, warning::Warnings};
 
-/// Natives that are deleted at once.
+/// Member-local objects that are deleted at once.
 const IN_PARALLEL: usize = 16;
 
 /// An object to delete.
@@ -32,8 +32,8 @@ pub struct Selected {
     pub namespace: String,
     /// Its visible UID: nothing that has taken its name since is deleted.
     pub uid: String,
-    /// Of a native its own name and its member.
-    pub native: Option<(String, MemberName)>,
+    /// Of a member-local object its own name and its member.
+    pub member_local: Option<(String, MemberName)>,
 }
 
 /// Deletes them. The warnings are those of all answers.
@@ -46,9 +46,9 @@ pub(super) async fn delete_collection<F: Fleet>(
 ) -> Result<Warnings, Reply> {
     let options = Options::read(request)?;
     let (mut warnings, mut done) = (Warnings::default(), 0);
-    let (natives, folded): (Vec<_>, Vec<_>) = selected.iter().partition(|one| one.native.is_some());
+    let (member_locals, folded): (Vec<_>, Vec<_>) = selected.iter().partition(|one| one.member_local.is_some());
     // A folded object is many writes itself: one after the other.
-    for some in natives.chunks(IN_PARALLEL).chain(folded.chunks(1)) {
+    for some in member_locals.chunks(IN_PARALLEL).chain(folded.chunks(1)) {
         let replies = join_all(some.iter().map(|one| delete_one(writer, request, &options, one))).await;
         let mut failed = None;
         for (one, reply) in some.iter().zip(replies) {
@@ -72,7 +72,7 @@ async fn delete_one<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, option
     let body = of_part(&options.base, &one.uid, None, options.dry);
     let (name, namespace) = (one.name.clone(), one.namespace.clone());
     let request = Request { name, namespace, query: String::new(), body, ..request.clone() };
-    match &one.native {
+    match &one.member_local {
         Some((own, member)) => forward::forward(writer, &request, own, member).await,
         None => delete::delete(writer, &request, &one.name).await,
     }
@@ -82,7 +82,7 @@ async fn delete_one<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, option
 fn is_gone<F: Fleet>(writer: &Writer<F>, request: &Request, one: &Selected, reply: &Reply) -> bool {
     match reply.code {
         code if code.is_success() => true,
-        StatusCode::NOT_FOUND if one.native.is_some() => true,
+        StatusCode::NOT_FOUND if one.member_local.is_some() => true,
         StatusCode::NOT_FOUND => {
             let key = Request { namespace: one.namespace.clone(), ..request.clone() }.key(&one.name);
             writer.fleet.visible(&key).is_none_or(|visible| visible.uid != one.uid)

@@ -62,7 +62,7 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
     let members = stores.registry().members();
     let candidates = members.iter().map(|member| async {
         let name = member.name();
-        let serves_kind = stores.catalogue().serving_members(&ask.key.gvr).contains(name);
+        let serves_kind = stores.catalog().serving_members(&ask.key.gvr).contains(name);
         let missing = owners.iter().filter(|(_, holders)| !holders.contains(name));
         Candidate {
             name: name.clone(),
@@ -97,7 +97,7 @@ fn sticky(stores: &Stores, namespace: &str) -> Option<MemberName> {
 /// The members that the marker of a placed object lists; `None` if it is none.
 async fn members_of(stores: &Stores, namespace: &str, scaled: &Scaled) -> Option<Vec<MemberName>> {
     let (group, version) = split_api_version(&scaled.api_version).unwrap_or_default();
-    let gvr = stores.catalogue().by_kind(group, version, &scaled.kind)?.gvr.clone();
+    let gvr = stores.catalog().by_kind(group, version, &scaled.kind)?.gvr.clone();
     let running = stores.known(&gvr).await?;
     let parts = running.store.shown_parts(&key(namespace, &scaled.name));
     let marker = parts.first()?.marker.as_ref()?;
@@ -120,8 +120,8 @@ fn standing(stores: &Stores, member: &Arc<Member>, kind: Option<&Running>) -> St
 /// The members that hold an object that is referred to by its visible name and UID, the first-listed first.
 pub(super) async fn holders(stores: &Stores, namespace: &str, owner: &Owner) -> Vec<MemberName> {
     let (group, version) = split_api_version(&owner.api_version).unwrap_or_default();
-    let catalogue = stores.catalogue();
-    let Some(resource) = catalogue.by_kind(group, version, &owner.kind) else { return Vec::new() };
+    let catalog = stores.catalog();
+    let Some(resource) = catalog.by_kind(group, version, &owner.kind) else { return Vec::new() };
     let Some(running) = stores.known(&resource.gvr).await else { return Vec::new() };
     let entry = [namespace, ""].into_iter().find_map(|namespace| running.store.get(&key(namespace, &owner.name)));
     // A reference of an event may lack the UID.

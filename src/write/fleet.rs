@@ -151,9 +151,9 @@ pub struct Visible {
     pub deleting: bool,
 }
 
-/// A native object, as a write that is forwarded to its member needs it.
+/// A member-local object, as a write that is forwarded to its member needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Native {
+pub struct MemberLocal {
     /// Its visible name.
     pub name: String,
     /// The document, as the member sent it.
@@ -221,8 +221,8 @@ pub trait Fleet: Send + Sync + 'static {
     /// The object of that exact visible name.
     fn visible(&self, key: &Key) -> Option<Visible>;
 
-    /// The native object of that own name, which `key` has, in a member.
-    fn native(&self, key: &Key, member: &MemberName) -> Option<Native>;
+    /// The member-local object of that own name, which `key` has, in a member.
+    fn member_local(&self, key: &Key, member: &MemberName) -> Option<MemberLocal>;
 
     /// What the member calls the version of that object that has `revision` in the fleet view, in whichever version of the
     /// API: only if it is the one that is held. `key` has the own name.
@@ -246,7 +246,7 @@ pub trait Fleet: Send + Sync + 'static {
     /// (after the hold, if the key is held).
     fn ingest(&self, key: &Key, member: &MemberName, body: &Document) -> impl Future<Output = ()> + Send;
 
-    /// These documents as the fleet view would show them, without storing: one native object, or the fold of marked parts
+    /// These documents as the fleet view would show them, without storing: one member-local object, or the fold of marked parts
     /// in the marker's order. For dry runs, which have no revision. `None` if they are no objects.
     fn render(&self, key: &Key, documents: &[(MemberName, Bytes)]) -> Option<Bytes>;
 

@@ -20,7 +20,7 @@ use crate::{
     respond::{Settling, WriteError},
     write::{
         GONE_WITHIN, Writer,
-        fleet::{Fleet, Key, Native, Part, Visible},
+        fleet::{Fleet, Key, MemberLocal, Part, Visible},
         forward::{outward::Fate, to::To},
         request::Request,
     },
@@ -49,14 +49,14 @@ pub(super) async fn forward_home<F: Fleet>(
     part: Part,
 ) -> Reply {
     let member = part.member.clone();
-    let native = Native { name: key.name.clone(), json: part.json.clone(), shown };
+    let member_local = MemberLocal { name: key.name.clone(), json: part.json.clone(), shown };
     let to = To {
         fleet,
         request,
         member: &member,
         key: key.clone(),
         visible: key.name.clone(),
-        native: Some(native),
+        member_local: Some(member_local),
         part: Some(part),
     };
     to.answer().await.unwrap_or_else(|reply| reply)
@@ -149,7 +149,7 @@ impl<F: Fleet> To<'_, F> {
             return self.deleted(code, answer, dry, warnings).await;
         }
         self.fleet.ingest(&self.key, self.member, answer).await;
-        let shown = self.fleet.native(&self.key, self.member).map(|native| native.shown);
+        let shown = self.fleet.member_local(&self.key, self.member).map(|member_local| member_local.shown);
         let body = match shown.filter(|shown| fate.uid.as_ref().is_none_or(|uid| *uid == shown.uid)) {
             Some(shown) => shown.body,
             None => self.rendered(answer, self.held_revision()),
@@ -163,8 +163,10 @@ impl<F: Fleet> To<'_, F> {
         let mut shown = None;
         if fate.deleting && !dry {
             self.fleet.ingest(&self.key, self.member, answer).await;
-            let native = self.fleet.native(&self.key, self.member);
-            shown = native.map(|native| native.shown).filter(|shown| fate.uid.as_ref() == Some(&shown.uid));
+            let member_local = self.fleet.member_local(&self.key, self.member);
+            shown = member_local
+                .map(|member_local| member_local.shown)
+                .filter(|shown| fate.uid.as_ref() == Some(&shown.uid));
         }
         if fate.gone && !dry {
             let uid = fate.uid.as_deref().or_else(|| self.uid());
@@ -180,7 +182,7 @@ impl<F: Fleet> To<'_, F> {
 
     /// The revision of what was held when the write began: of an object that is no more there is none after it.
     fn held_revision(&self) -> Option<u64> {
-        self.native.as_ref().map(|native| native.shown.revision)
+        self.member_local.as_ref().map(|member_local| member_local.shown.revision)
     }
 
     /// Brings the object into the store after a write whose answer is not it. kubefold itself asks: what it sees goes to

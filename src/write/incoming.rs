@@ -50,7 +50,7 @@ enum Aim {
     /// It is folded: placed or shared. Its visible name.
     Whole(String),
     /// It is one member's, by its own name there.
-    Native { own: String, member: MemberName },
+    MemberLocal { own: String, member: MemberName },
 }
 
 impl Writer<LiveFleet> {
@@ -144,8 +144,8 @@ impl Writer<LiveFleet> {
                 notice(&ready, target, &name, &mut response);
                 response
             }
-            Aim::Native { own, member } if is_read => self.read(&request, &own, &member).await.into_response(),
-            Aim::Native { own, member } => self.forward(request, own, member).await.into_response(),
+            Aim::MemberLocal { own, member } if is_read => self.read(&request, &own, &member).await.into_response(),
+            Aim::MemberLocal { own, member } => self.forward(request, own, member).await.into_response(),
         };
         asked.written(response, wanted, ready.store().spec(), &self.fleet.stores).await
     }
@@ -173,7 +173,7 @@ impl Writer<LiveFleet> {
                 name: entry.name().to_owned(),
                 namespace: entry.namespace().to_owned(),
                 uid: entry.uid().to_owned(),
-                native: member.map(|member| (naming.own(entry.name()).to_owned(), member.clone())),
+                member_local: member.map(|member| (naming.own(entry.name()).to_owned(), member.clone())),
             }
         });
         let mut request = write.request(&ready.store().spec().gvk, body);
@@ -201,10 +201,10 @@ impl Writer<LiveFleet> {
         if let Some((own, member)) = naming.split(&target.name) {
             let whole = key(&target.namespace, own);
             let parts = ready.store().shown_parts(&whole);
-            let native = || Aim::Native { own: own.to_owned(), member: member.clone() };
+            let member_local = || Aim::MemberLocal { own: own.to_owned(), member: member.clone() };
             // A token is of one member's account, and changes nothing in the object.
             if request.subresource == "token" && parts.iter().any(|part| part.member == *member) {
-                return Ok(native());
+                return Ok(member_local());
             }
             if parts.iter().any(|part| part.marker.is_some() && part.member == *member) {
                 let part = ObjectRef { gvr: target.gvr.clone(), name: target.name.clone() };
@@ -213,7 +213,7 @@ impl Writer<LiveFleet> {
             let gvr = &target.gvr;
             // The member says itself what it does not have, and may make it: a lease is made by a PUT, anything by an apply.
             if !naming.is_shared(&gvr.group, &gvr.resource, &target.namespace, own) {
-                return Ok(native());
+                return Ok(member_local());
             }
         }
         if !ready.store().shown_parts(&key(&target.namespace, &target.name)).is_empty() {
@@ -225,13 +225,13 @@ impl Writer<LiveFleet> {
             }
             // Where names are plain there is one member, which says so itself.
             (Err(_), [only]) if naming.is_plain() => {
-                return Ok(Aim::Native { own: target.name.clone(), member: only.clone() });
+                return Ok(Aim::MemberLocal { own: target.name.clone(), member: only.clone() });
             }
             (entry, _) => entry?,
         };
         let own = naming.own(entry.name()).to_owned();
         match entry.holders.first() {
-            Some(member) if !entry.folded => Ok(Aim::Native { own, member: member.clone() }),
+            Some(member) if !entry.folded => Ok(Aim::MemberLocal { own, member: member.clone() }),
             _ => Ok(Aim::Whole(entry.name().to_owned())),
         }
     }

@@ -21,7 +21,7 @@ use crate::{
     stores::{Running, Stores},
     write::{
         facts,
-        fleet::{Ask, Facts, Fleet, Key, Native, Owner, Part, Visible},
+        fleet::{Ask, Facts, Fleet, Key, MemberLocal, Owner, Part, Visible},
         room::Measured,
     },
 };
@@ -173,7 +173,7 @@ impl Fleet for LiveFleet {
     }
 
     fn serves(&self, of: &Key, subresource: &str) -> bool {
-        self.stores.catalogue().get(&of.gvr).is_some_and(|resource| resource.subresource(subresource).is_some())
+        self.stores.catalog().get(&of.gvr).is_some_and(|resource| resource.subresource(subresource).is_some())
     }
 
     async fn release(&self, mut hold: LiveHold) -> Option<Visible> {
@@ -198,16 +198,18 @@ impl Fleet for LiveFleet {
         self.running(of)?.store.get(&key(&of.namespace, &of.name)).map(|entry| shown(&entry))
     }
 
-    fn native(&self, of: &Key, member: &MemberName) -> Option<Native> {
-        let native = self.running(of)?.store.native(&key(&of.namespace, &of.name), member)?;
-        let (name, json) = (native.entry.name().to_owned(), native.original().into());
-        Some(Native { name, json, shown: shown(&native.entry) })
+    fn member_local(&self, of: &Key, member: &MemberName) -> Option<MemberLocal> {
+        let member_local = self.running(of)?.store.member_local(&key(&of.namespace, &of.name), member)?;
+        let (name, json) = (member_local.entry.name().to_owned(), member_local.original().into());
+        Some(MemberLocal { name, json, shown: shown(&member_local.entry) })
     }
 
     fn own_revision(&self, of: &Key, member: &MemberName, revision: u64) -> Option<u64> {
         let own = key(&of.namespace, &of.name);
-        let held = self.stores.twins(&of.gvr).into_iter().filter_map(|running| running.store.native(&own, member));
-        held.filter(|native| native.entry.revision.0 == revision).find_map(|native| native.member_rv)
+        let held =
+            self.stores.twins(&of.gvr).into_iter().filter_map(|running| running.store.member_local(&own, member));
+        held.filter(|member_local| member_local.entry.revision.0 == revision)
+            .find_map(|member_local| member_local.member_rv)
     }
 
     fn fleet_revision(&self, of: &Key, member: &MemberName, own: u64) -> Option<u64> {

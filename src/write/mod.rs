@@ -129,7 +129,7 @@ impl<F: Fleet> Writer<F> {
         self.run(async move { update::update(&this, &request, &name).await }).await
     }
 
-    /// Answers any write but a create to the native object `own` of `member`, or to a subresource of it.
+    /// Answers any write but a create to the member-local object `own` of `member`, or to a subresource of it.
     ///
     /// Cancel: safe; the write goes on.
     pub async fn forward(self: &Arc<Self>, request: Request, own: String, member: MemberName) -> Reply {
@@ -161,7 +161,7 @@ impl<F: Fleet> Writer<F> {
         plan::answer(self, request).await
     }
 
-    /// Answers a `GET` of a subresource of the native object `own` of `member`.
+    /// Answers a `GET` of a subresource of the member-local object `own` of `member`.
     ///
     /// Cancel: safe.
     pub async fn read(self: &Arc<Self>, request: &Request, own: &str, member: &MemberName) -> Reply {

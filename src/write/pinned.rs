@@ -19,7 +19,7 @@ use crate::{
 };
 use kubefold_wire::warning::{Warnings, warning_text};
 
-/// Creates the native object `own` in `member`; `json` is the request's body and names it `visible`.
+/// Creates the member-local object `own` in `member`; `json` is the request's body and names it `visible`.
 pub(super) async fn create<F: Fleet>(
     writer: &Writer<F>,
     request: &Request,

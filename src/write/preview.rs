@@ -25,9 +25,9 @@ impl Writer<LiveFleet> {
         let [api_version, kind, namespace] = words(text)?;
         let (group, version) =
             split_api_version(&api_version).ok_or_else(|| WriteError::ApiVersion(api_version.clone()))?;
-        let catalogue = self.fleet.stores.catalogue();
-        let Some(resource) = catalogue.by_kind(group, version, &kind) else {
-            let error = match catalogue.complete() {
+        let catalog = self.fleet.stores.catalog();
+        let Some(resource) = catalog.by_kind(group, version, &kind) else {
+            let error = match catalog.complete() {
                 true => WriteError::NoMatch { kind, api_version },
                 false => WriteError::NoMatchYet { kind, api_version },
             };

@@ -129,7 +129,7 @@ fn sorted(shown: &[Shown<'_>]) -> Option<String> {
     Some(format!("{} before {}", pair[0].key, pair[1].key))
 }
 
-/// Every object of every member is there once, and nothing else; natives are their member's own but for what is promised.
+/// Every object of every member is there once, and nothing else; member-local objects are their member's own but for what is promised.
 /// Of a page that is asked for, not all need be there.
 fn union(members: &[Target], said: &[Vec<Shown<'_>>], told: &[Shown<'_>], paged: bool) -> Option<String> {
     let mut missing: BTreeSet<(String, &str)> = BTreeSet::new();

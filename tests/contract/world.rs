@@ -116,7 +116,7 @@ fn planets() -> Value {
 }
 
 /// Where it is created, and what.
-fn natives() -> Vec<(&'static str, Value)> {
+fn member_locals() -> Vec<(&'static str, Value)> {
     let web = || json!({"app": "web"});
     let rule = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
     let port = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
@@ -185,10 +185,10 @@ fn natives() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Every object of [`natives`]: its collection and its name.
+/// Every object of [`member_locals`]: its collection and its name.
 pub(crate) fn objects() -> Vec<(&'static str, String)> {
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap().to_owned();
-    natives().iter().map(|(path, object)| (*path, name(object))).collect()
+    member_locals().iter().map(|(path, object)| (*path, name(object))).collect()
 }
 
 /// Makes in a member all that the checks read.
@@ -202,7 +202,7 @@ async fn fill(member: &Member) {
     for path in ["/apis/e2e.kubefold.io/v1/gadgets", "/apis/e2e.kubefold.io/v1/planets"] {
         served(&api, path).await;
     }
-    for (path, object) in natives() {
+    for (path, object) in member_locals() {
         create_all(&api, path, &[object]).await;
     }
     create_all(&api, "/api/v1/namespaces/default/events", &[of_a_shared_object(&api).await]).await;

@@ -121,10 +121,10 @@ async fn gets_by_exact_and_short_names(fleet: &Kubefold) {
     let several = name_of("pod", "web-0").await.unwrap_err();
     assert!(several.contains("(Conflict)") && several.contains("web-0@east, web-0@west"), "{several}");
     // Nobody means a stranger's object by the plain name of what people apply.
-    let native = name_of("deployment", "web").await.unwrap_err();
-    assert!(native.contains("(NotFound)") && native.contains("web@east, web@west"), "{native}");
-    let native = name_of("configmap", "only").await.unwrap_err();
-    assert!(native.contains("(NotFound)") && native.contains("only@east"), "{native}");
+    let member_local = name_of("deployment", "web").await.unwrap_err();
+    assert!(member_local.contains("(NotFound)") && member_local.contains("web@east, web@west"), "{member_local}");
+    let member_local = name_of("configmap", "only").await.unwrap_err();
+    assert!(member_local.contains("(NotFound)") && member_local.contains("only@east"), "{member_local}");
     let nobody = name_of("configmap", "nothing").await.unwrap_err();
     assert_eq!(nobody.trim(), "Error from server (NotFound): configmaps \"nothing\" not found");
     let elsewhere = name_of("configmap", "only@west").await.unwrap_err();

@@ -429,13 +429,13 @@ async fn consoles(fleet: &Fleet) {
     .await;
     let kubefold = fleet.kubefold.api().await;
     eventually(2 * SOON, async || {
-        let catalogue = kubefold.request(Method::GET, "/apis/consoles.e2e.kubefold.io/v1", "").await;
-        if catalogue.status.is_success() { Ok(()) } else { Err(catalogue) }
+        let catalog = kubefold.request(Method::GET, "/apis/consoles.e2e.kubefold.io/v1", "").await;
+        if catalog.status.is_success() { Ok(()) } else { Err(catalog) }
     })
     .await;
     shout(fleet, &path("consoles.", "/db@east/console/1%20a")).await;
     fleet.east.told("raw at /apis/consoles.e2e.kubefold.io/v1/namespaces/default/gadgets/db/console/1 a begins").await;
-    // By a plain name as a get: it is nobody's but the native's.
+    // By a plain name as a get: it is nobody's but the member-local object's.
     let none = async |path: &str| {
         let (mut stream, _) = connect(&fleet.kubefold.kubeconfig()).await;
         let asked = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: shout\r\n\r\n");
@@ -565,7 +565,7 @@ async fn drain(fleet: Fleet) {
     east.told("exec in last ends").await;
 }
 
-/// A placed Deployment's pods are natives: kubectl finds them by its selector.
+/// A placed Deployment's pods are member-local objects: kubectl finds them by its selector.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_leads_to_one_of_its_pods() {
     let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;

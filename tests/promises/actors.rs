@@ -78,7 +78,7 @@ pub(crate) async fn place(stage: &Stage<'_>, client: usize, mut chance: Chance, 
     }
 }
 
-/// A client that makes and changes native objects, by their visible names.
+/// A client that makes and changes member-local objects, by their visible names.
 pub(crate) async fn pin(stage: &Stage<'_>, client: usize, mut chance: Chance, steps: usize) {
     for step in 0..steps {
         chance.think(50, 3_000).await;

@@ -51,7 +51,7 @@ fn has_written(part: &Life, seen: &Seen) -> bool {
     part.versions().any(|version| written(&version.body) == written(&seen.body))
 }
 
-/// A native object of the fleet, as its member has it.
+/// A member-local object of the fleet, as its member has it.
 pub(crate) fn as_in_member(seen: &Seen) -> Value {
     let mut body = without_revision(seen);
     let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else { return body };

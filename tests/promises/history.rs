@@ -60,7 +60,7 @@ impl Seen {
         self.body.get("metadata")?.get("labels")?.get(name)?.as_str()
     }
 
-    /// The member that a native object is of.
+    /// The member that a member-local object is of.
     pub(crate) fn cluster(&self) -> Option<&str> {
         self.annotation("kubefold.io/cluster")
     }

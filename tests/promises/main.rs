@@ -109,12 +109,12 @@ fn judge(seed: u64, history: &History) {
 
 #[test]
 fn promise_01_unique_keys() {
-    keep(Mix { natives: 3, pinners: 2, watchers: 5, ..Mix::default() });
+    keep(Mix { member_locals: 3, pinners: 2, watchers: 5, ..Mix::default() });
 }
 
 #[test]
 fn promise_02_names_never_move() {
-    keep(Mix { natives: 6, pinners: 2, placers: 1, steps: 10, ..Mix::default() });
+    keep(Mix { member_locals: 6, pinners: 2, placers: 1, steps: 10, ..Mix::default() });
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn promise_04_one_order() {
 
 #[test]
 fn promise_05_read_your_writes() {
-    keep(Mix { placers: 4, pinners: 2, natives: 1, troubles: WITHOUT_RESTORE, ..Mix::default() });
+    keep(Mix { placers: 4, pinners: 2, member_locals: 1, troubles: WITHOUT_RESTORE, ..Mix::default() });
 }
 
 #[test]
@@ -144,12 +144,12 @@ fn promise_07_never_silently_partial() {
 
 #[test]
 fn promise_08_the_members_bytes() {
-    keep(Mix { natives: 4, placers: 3, pinners: 3, readers: 3, troubles_count: 1, ..Mix::default() });
+    keep(Mix { member_locals: 4, placers: 3, pinners: 3, readers: 3, troubles_count: 1, ..Mix::default() });
 }
 
 #[test]
 fn promise_09_the_callers_identity() {
-    keep(Mix { placers: 4, pinners: 4, readers: 4, natives: 1, ..Mix::default() });
+    keep(Mix { placers: 4, pinners: 4, readers: 4, member_locals: 1, ..Mix::default() });
 }
 
 #[test]

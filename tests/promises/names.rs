@@ -24,7 +24,7 @@ pub(crate) fn check(history: &History) -> Vec<String> {
     problems
 }
 
-/// A native object is called as in its member, with the member's name; a placed one has a plain name.
+/// A member-local object is called as in its member, with the member's name; a placed one has a plain name.
 fn is_right(history: &History, lives: &[Lives], plural: &'static str, seen: &Seen) -> Result<(), String> {
     let Some(cluster) = seen.cluster() else {
         let is_plain = !seen.name.contains('@') && seen.annotation("kubefold.io/clusters").is_some();

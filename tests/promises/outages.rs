@@ -48,7 +48,7 @@ fn was_said(history: &History, lives: &[Lives], plural: &'static str, event: &Ev
     Ok(())
 }
 
-/// A native object that was shown once is in every later list, until its member said that it is gone.
+/// A member-local object that was shown once is in every later list, until its member said that it is gone.
 fn stays(history: &History, lives: &[Lives], problems: &mut Vec<String>) {
     for kind in KINDS {
         let mut first: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
@@ -86,7 +86,7 @@ fn a_deletion_that_nobody_said_is_found() {
     history.changes[0]
         .retain(|change| !matches!(&change.changed, crate::history::Changed::Deleted(seen) if seen.name == "own-0-0"));
     sample::assert_found(check, &history, "east never said so of its part");
-    // An outage that reads as the end of a native object.
+    // An outage that reads as the end of a member-local object.
     let mut history = sample::good();
     let mut gone = history.watches[0].events[2].clone();
     gone.event_type = Type::Deleted;

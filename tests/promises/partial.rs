@@ -43,7 +43,7 @@ fn is_refusal(read: &Read, problems: &mut Vec<String>) {
     }
 }
 
-/// No native object of this member is older than what went unnoticed.
+/// No member-local object of this member is older than what went unnoticed.
 fn is_current(history: &History, read: &Read, (member, lives): (usize, &Lives), problems: &mut Vec<String>) {
     let Some(then) = read.began.checked_sub(UNNOTICED) else { return };
     let name = history.members[member];

@@ -23,9 +23,9 @@ use crate::{
 pub(crate) struct Mix {
     /// Clients that create placed objects, and change them. Each has names of its own.
     pub(crate) placers: usize,
-    /// Programs inside members that make and change native objects.
-    pub(crate) natives: usize,
-    /// Clients that change native objects through the fleet.
+    /// Programs inside members that make and change member-local objects.
+    pub(crate) member_locals: usize,
+    /// Clients that change member-local objects through the fleet.
     pub(crate) pinners: usize,
     pub(crate) readers: usize,
     pub(crate) watchers: usize,
@@ -39,7 +39,7 @@ impl Default for Mix {
     fn default() -> Self {
         Self {
             placers: 2,
-            natives: 3,
+            member_locals: 3,
             pinners: 1,
             readers: 2,
             watchers: 3,
@@ -145,7 +145,7 @@ pub(crate) async fn play(world: &World, seed: u64, mix: &Mix) -> History {
     for number in 0..mix.placers {
         acting.push(Box::pin(actors::place(&stage, number, chance.part(), mix.steps)));
     }
-    for number in 0..mix.natives {
+    for number in 0..mix.member_locals {
         acting.push(Box::pin(actors::natively(&stage, number % world.members.len(), chance.part(), mix.steps)));
     }
     for number in 0..mix.pinners {

@@ -27,7 +27,7 @@ fn object(name: &str, uid: &str, revision: u64, note: &str, extra: &Value) -> Se
     Seen::of_value(body)
 }
 
-fn native(revision: u64, note: &str) -> Seen {
+fn member_local(revision: u64, note: &str) -> Seen {
     object("app@east", "u-east", revision, note, &json!({"annotations": {"kubefold.io/cluster": "east"}}))
 }
 
@@ -103,12 +103,12 @@ fn watch(from: Option<u64>, initial: Option<(usize, u64)>, events: Vec<Event>) -
     }
 }
 
-/// A native object that changes, and a placed one that is made, changed and deleted.
+/// A member-local object that changes, and a placed one that is made, changed and deleted.
 pub(crate) fn good() -> History {
     let events = vec![
-        event(1, Type::Added, native(88, "one")),
+        event(1, Type::Added, member_local(88, "one")),
         event(2, Type::Added, placed(96)),
-        event(3, Type::Modified, native(104, "two")),
+        event(3, Type::Modified, member_local(104, "two")),
         event(5, Type::Modified, placed(112)),
         event(6, Type::Deleted, placed(120)),
     ];
@@ -141,7 +141,10 @@ pub(crate) fn good() -> History {
         members: vec!["east", "west"],
         changes: vec![of_east, held_in("part-west")],
         heard: vec![asked.clone(), asked],
-        reads: vec![read(4, 104, vec![native(104, "two"), placed(96)]), read(9, 120, vec![native(104, "two")])],
+        reads: vec![
+            read(4, 104, vec![member_local(104, "two"), placed(96)]),
+            read(9, 120, vec![member_local(104, "two")]),
+        ],
         writes: vec![
             write(2, Verb::Create, Some(placed(96))),
             write(5, Verb::Patch, Some(placed(112))),

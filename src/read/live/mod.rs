@@ -165,9 +165,9 @@ impl<'a> Live<'a> {
             },
             several if self.is_short() => {
                 let (gvr, name) = (self.resource.gvr.clone(), self.target.name.clone());
-                Err(ReadError::Ambiguous { gvr, name, natives: names(several) }.into())
+                Err(ReadError::Ambiguous { gvr, name, member_locals: names(several) }.into())
             }
-            natives => Err(self.not_found(natives).into()),
+            member_locals => Err(self.not_found(member_locals).into()),
         }
     }
 
@@ -349,10 +349,10 @@ impl<'a> Live<'a> {
 
     /// Members that may have such objects, and cannot be asked in this version.
     fn absent(&self) -> Vec<String> {
-        let catalogue = self.reader.stores.catalogue();
+        let catalog = self.reader.stores.catalog();
         let gvr = &self.resource.gvr;
-        let unknown = catalogue.unknown.iter().filter_map(|name| self.reader.stores.registry().get(name.as_str()));
-        let others = catalogue.members_serving_other_version(gvr);
+        let unknown = catalog.unknown.iter().filter_map(|name| self.reader.stores.registry().get(name.as_str()));
+        let others = catalog.members_serving_other_version(gvr);
         unknown
             .filter(|member| !member.config().absent)
             .map(|member| format!("it is unknown whether member {} has some", member.describe()))
@@ -379,9 +379,9 @@ impl<'a> Live<'a> {
         away.into_iter()
     }
 
-    fn not_found(&self, natives: &[Arc<Entry>]) -> ReadError {
+    fn not_found(&self, member_locals: &[Arc<Entry>]) -> ReadError {
         let (gvr, name) = (self.resource.gvr.clone(), self.target.name.clone());
-        ReadError::NotFound { gvr, name, natives: names(natives) }
+        ReadError::NotFound { gvr, name, member_locals: names(member_locals) }
     }
 
     fn unanswered(&self, causes: Vec<String>) -> ReadError {

@@ -163,7 +163,7 @@ fn of_two_placements_on_one_key_the_older_home_has_the_name() {
 }
 
 #[test]
-fn a_part_without_its_marker_is_a_native_and_so_is_what_refers_to_it() {
+fn a_part_without_its_marker_is_member_local_and_so_is_what_refers_to_it() {
     let mut fleet = Fleet::new();
     fleet.is(EAST, &part(EAST, 20, 1, &[EAST]));
     fleet.is(EAST, &replica_set(21, "own-0"));
@@ -279,7 +279,7 @@ fn a_held_key_is_one_event() {
 }
 
 #[test]
-fn names_that_end_in_a_member_are_natives_always() {
+fn names_that_end_in_a_member_are_member_local_always() {
     let fleet = Fleet::new();
     for (at, name) in [(WEST, "x@east"), (EAST, "x"), (EAST, "x@east")] {
         fleet.is(at, &doc(Kind::Deployments, name, &format!("{at}{name}"), 20));
@@ -288,7 +288,7 @@ fn names_that_end_in_a_member_are_natives_always() {
     let marker = Marker { name: "y@west".into(), ..marked.marker.clone().unwrap() };
     fleet.is(EAST, &Doc { name: "y@west", marker: Some(marker), ..marked });
     assert_eq!(fleet.keys(DEPLOYMENTS), ["a/x@east", "a/x@east@east", "a/x@east@west", "a/y@west@east"]);
-    assert_eq!(fleet.stores[DEPLOYMENTS].natives("a/x@east").len(), 2);
+    assert_eq!(fleet.stores[DEPLOYMENTS].member_locals("a/x@east").len(), 2);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn plain_names_are_for_one_member() {
     assert_eq!((&owner["name"], &owner["uid"]), (&"web".into(), &"own-0".into()));
     fleet.is(EAST, &doc(Kind::Namespaces, "team", "own", 20));
     assert_eq!(fleet.json(NAMESPACES, "team")["metadata"]["uid"], "own");
-    // Native, part and native again under one key.
+    // Member-local, part and member-local again under one key.
     fleet.news(DEPLOYMENTS);
     fleet.is(EAST, &Doc { marker: None, ..part(EAST, 20, 1, &[EAST]) });
     fleet.is(EAST, &part(EAST, 21, 1, &[EAST]));

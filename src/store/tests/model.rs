@@ -277,7 +277,7 @@ pub(super) fn expected(
             out.insert(key(name), folded(members, &chosen, lives));
         }
         for (at, doc) in docs.iter().filter(|(at, _)| !chosen.iter().any(|(other, _)| other == at)) {
-            out.insert(key(&format!("{name}@{}", MEMBERS[*at])), native(members, *at, doc));
+            out.insert(key(&format!("{name}@{}", MEMBERS[*at])), member_local(members, *at, doc));
         }
     }
     out
@@ -384,7 +384,7 @@ fn differing(members: &[Option<Etcd>; 3], chosen: &[(usize, &Doc)]) -> Vec<&'sta
     (0..3).filter(differs).map(|at| MEMBERS[at]).collect()
 }
 
-fn native(members: &[Option<Etcd>; 3], at: usize, doc: &Doc) -> Expected {
+fn member_local(members: &[Option<Etcd>; 3], at: usize, doc: &Doc) -> Expected {
     let mut value = doc.value();
     value["metadata"]["name"] = json!(format!("{}@{}", doc.name, MEMBERS[at]));
     annotate(&mut value, "kubefold.io/cluster", MEMBERS[at]);

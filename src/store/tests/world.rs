@@ -137,7 +137,7 @@ pub(super) struct World {
     reflectors: [[Reflector; 4]; 3],
     answers: Vec<Answer>,
     all: Vec<All>,
-    /// UIDs of natives that are gone by their member's word; none comes back, but out of a backup.
+    /// UIDs of member-local objects that are gone by their member's word; none comes back, but out of a backup.
     pub(super) dead: std::collections::HashSet<String>,
     pub(super) holds: Vec<Hold>,
     watchers: [Vec<Watcher>; 4],

@@ -1,4 +1,4 @@
-//! Events go with the objects that they are about: each is a native object of that object's member.
+//! Events go with the objects that they are about: each is a member-local object of that object's member.
 
 use std::sync::Arc;
 

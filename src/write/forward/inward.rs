@@ -90,7 +90,8 @@ impl<F: Fleet> To<'_, F> {
     fn may_unpin(&self) -> bool {
         let quoted = format!("\"{}\"", self.visible);
         let held = |json: &[u8]| memchr::memmem::find(json, quoted.as_bytes()).is_some();
-        self.visible != self.key.name && !self.native.as_ref().is_some_and(|native| held(&native.json))
+        self.visible != self.key.name
+            && !self.member_local.as_ref().is_some_and(|member_local| held(&member_local.json))
     }
 
     fn in_metadata(&self, text: &str) -> Result<Vec<u8>, WriteError> {
@@ -149,9 +150,9 @@ impl<F: Fleet> To<'_, F> {
     /// The member's own revision in the place of the fleet's; `None` where it says nothing or is none.
     pub(super) fn own_revision(&self, said: &str) -> Option<String> {
         let revision: u64 = said.parse().ok().filter(|number| *number > 0)?;
-        let own = match (&self.part, &self.native) {
-            (Some(part), Some(native)) => {
-                Some(part.resource_version.clone()).filter(|_| native.shown.revision == revision)
+        let own = match (&self.part, &self.member_local) {
+            (Some(part), Some(member_local)) => {
+                Some(part.resource_version.clone()).filter(|_| member_local.shown.revision == revision)
             }
             _ => self.fleet.own_revision(&self.key, self.member, revision).map(|own| own.to_string()),
         };
@@ -160,8 +161,8 @@ impl<F: Fleet> To<'_, F> {
 
     /// The part's own UID in the place of the folded object's.
     pub(super) fn uid_of_part(&self, said: &str) -> Option<&str> {
-        let (part, native) = (self.part.as_ref()?, self.native.as_ref()?);
-        (native.shown.uid == said).then_some(part.uid.as_str())
+        let (part, member_local) = (self.part.as_ref()?, self.member_local.as_ref()?);
+        (member_local.shown.uid == said).then_some(part.uid.as_str())
     }
 
     /// Drops kubefold's own keys from a map, and the map if it held no others; in a whole object the member's own ones of
@@ -189,15 +190,15 @@ impl<F: Fleet> To<'_, F> {
 
     /// What the member's own object has in a map of `metadata` under kubefold's prefix, as JSON.
     pub(super) fn own_keys(&self, field: &str) -> Vec<(String, String)> {
-        let Some(json) = self.native_map(field) else { return Vec::new() };
+        let Some(json) = self.member_local_map(field) else { return Vec::new() };
         let all = entries(&json).unwrap_or_default();
         let own = all.into_iter().filter(|entry| entry.name.starts_with(OWN_PREFIX));
         own.map(|entry| (entry.name, entry.raw.to_owned())).collect()
     }
 
     /// A map of `metadata` as the member's own object has it.
-    pub(super) fn native_map(&self, field: &str) -> Option<String> {
-        let text = std::str::from_utf8(&self.native.as_ref()?.json).ok()?;
+    pub(super) fn member_local_map(&self, field: &str) -> Option<String> {
+        let text = std::str::from_utf8(&self.member_local.as_ref()?.json).ok()?;
         let mut found = Vec::new();
         Paths::new([(0, ["metadata", field].as_slice())]).locate(text, &mut found).ok()?;
         text.get(found.into_iter().next()?.range).filter(|raw| *raw != "null").map(str::to_owned)
@@ -233,7 +234,7 @@ impl<F: Fleet> To<'_, F> {
 
     /// The UID that an owner has in the member, for one that the object names already.
     pub(super) fn own_uid(&self, visible: &str) -> Option<String> {
-        let native = self.native.as_ref()?;
+        let member_local = self.member_local.as_ref()?;
         let uids = |json: &[u8]| -> Option<Vec<String>> {
             let text = std::str::from_utf8(json).ok()?;
             let mut found = Vec::new();
@@ -241,8 +242,8 @@ impl<F: Fleet> To<'_, F> {
             let text = |at: &std::ops::Range<usize>| serde_json::from_str(text.get(at.clone()).unwrap_or_default());
             found.iter().map(|at| text(&at.range).ok()).collect()
         };
-        let shown = uids(&native.shown.body)?.into_iter();
-        shown.zip(uids(&native.json)?).find(|(shown, _)| shown == visible).map(|(_, own)| own)
+        let shown = uids(&member_local.shown.body)?.into_iter();
+        shown.zip(uids(&member_local.json)?).find(|(shown, _)| shown == visible).map(|(_, own)| own)
     }
 
     fn invalid(&self, field: InvalidField) -> WriteError {

@@ -81,7 +81,7 @@ impl<F: Fleet> To<'_, F> {
         let Ok(operations) = serde_json::from_str::<Vec<&RawValue>>(text) else {
             return Ok(Bytes::copy_from_slice(text.as_bytes()));
         };
-        let mut has_map = self.native.is_none() || self.native_map("annotations").is_some();
+        let mut has_map = self.member_local.is_none() || self.member_local_map("annotations").is_some();
         let mut out = Vec::new();
         for raw in operations {
             match Operation::read(raw.get()) {

@@ -7,7 +7,7 @@ use crate::{
     answer::reply::Reply,
     member::call::Document,
     write::{
-        fleet::{Fleet, Native},
+        fleet::{Fleet, MemberLocal},
         forward::to::{To, paired},
     },
 };
@@ -83,7 +83,7 @@ impl<F: Fleet> To<'_, F> {
 
     fn fleet_revision(&self, own: u64) -> Option<u64> {
         let Some(part) = &self.part else { return self.fleet.fleet_revision(&self.key, self.member, own) };
-        let shown = &self.native.as_ref()?.shown;
+        let shown = &self.member_local.as_ref()?.shown;
         (part.resource_version == own.to_string()).then_some(shown.revision)
     }
 
@@ -91,9 +91,9 @@ impl<F: Fleet> To<'_, F> {
     async fn now(&self) -> Option<Self> {
         let (shown, parts) = paired(self.fleet, &self.key).await.ok().flatten()?;
         let part = parts.into_iter().next().filter(|part| part.member == *self.member)?;
-        let native = Native { name: self.visible.clone(), json: part.json.clone(), shown };
+        let member_local = MemberLocal { name: self.visible.clone(), json: part.json.clone(), shown };
         let (key, visible) = (self.key.clone(), self.visible.clone());
-        Some(Self { key, visible, native: Some(native), part: Some(part), ..*self })
+        Some(Self { key, visible, member_local: Some(member_local), part: Some(part), ..*self })
     }
 
     /// The document under the name that the client used.
@@ -140,8 +140,8 @@ impl<F: Fleet> To<'_, F> {
         let at = found.into_iter().next()?.range;
         let mut metadata = ObjectEdits::new(text.get(at.clone())?, at.start).ok()?;
         metadata.set("name", string(&self.request.name));
-        if let (Some(_), Some(native)) = (&self.part, &self.native) {
-            metadata.set("uid", string(&native.shown.uid));
+        if let (Some(_), Some(member_local)) = (&self.part, &self.member_local) {
+            metadata.set("uid", string(&member_local.shown.uid));
         }
         match self.revision_in(answer) {
             Some(revision) => metadata.set("resourceVersion", string(&revision.to_string())),
@@ -155,8 +155,8 @@ impl<F: Fleet> To<'_, F> {
     pub(super) fn token(&self, code: StatusCode, answer: &Document) -> Reply {
         let bound = ["spec", "boundObjectRef"];
         let mut body = renamed(answer, &["metadata", "name"], &self.request.name);
-        if let (Some(_), Some(native)) = (&self.part, &self.native) {
-            body = renamed(&body, &["metadata", "uid"], &native.shown.uid);
+        if let (Some(_), Some(member_local)) = (&self.part, &self.member_local) {
+            body = renamed(&body, &["metadata", "uid"], &member_local.shown.uid);
         }
         for field in ["name", "uid"] {
             let path = [bound.as_slice(), &[field]].concat();
@@ -173,7 +173,11 @@ impl<F: Fleet> To<'_, F> {
         // Of a patched object that cannot be read, a kube-apiserver quotes the whole.
         let quoted = [&self.key.name, &self.request.name].map(|name| format!("\\\"{name}\\\""));
         let [own, shown] = &quoted;
-        let uids = self.part.as_ref().zip(self.native.as_ref()).map(|(part, native)| (&part.uid, &native.shown.uid));
+        let uids = self
+            .part
+            .as_ref()
+            .zip(self.member_local.as_ref())
+            .map(|(part, member_local)| (&part.uid, &member_local.shown.uid));
         let change = |message: &str| {
             let message = message.replace(&name.0, &name.1).replace(own, shown);
             let message = uids.map_or_else(|| message.clone(), |(own, shown)| message.replace(own.as_str(), shown));

@@ -4,7 +4,7 @@ use crate::{
     config::MemberName,
     respond::WriteError,
     write::{
-        fleet::{Fleet, Key, Native, Part, Visible},
+        fleet::{Fleet, Key, MemberLocal, Part, Visible},
         request::Request,
     },
 };
@@ -19,7 +19,7 @@ pub(super) struct To<'a, F> {
     /// Its visible name, which the client may have shortened.
     pub(super) visible: String,
     /// As the store holds it.
-    pub(super) native: Option<Native>,
+    pub(super) member_local: Option<MemberLocal>,
     /// Of a folded object its only part that is asked: of a subresource, as the whole is no one member's.
     pub(super) part: Option<Part>,
 }
@@ -27,15 +27,16 @@ pub(super) struct To<'a, F> {
 impl<'a, F: Fleet> To<'a, F> {
     pub(super) fn new(fleet: &'a F, request: &'a Request, own: &str, member: &'a MemberName) -> Self {
         let key = request.key(own);
-        let native = fleet.native(&key, member);
-        let visible = native.as_ref().map_or_else(|| request.name.clone(), |native| native.name.clone());
-        Self { fleet, request, member, key, visible, native, part: None }
+        let member_local = fleet.member_local(&key, member);
+        let visible =
+            member_local.as_ref().map_or_else(|| request.name.clone(), |member_local| member_local.name.clone());
+        Self { fleet, request, member, key, visible, member_local, part: None }
     }
 
     /// The object's UID in the member.
     pub(super) fn uid(&self) -> Option<&str> {
-        let native = self.native.as_ref().map(|native| native.shown.uid.as_str());
-        self.part.as_ref().map(|part| part.uid.as_str()).or(native)
+        let member_local = self.member_local.as_ref().map(|member_local| member_local.shown.uid.as_str());
+        self.part.as_ref().map(|part| part.uid.as_str()).or(member_local)
     }
 }
 

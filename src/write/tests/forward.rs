@@ -266,7 +266,7 @@ async fn owners_are_told_apart_by_uid_in_patches() {
         "$setElementOrder/ownerReferences": [{"uid": "u-boss"}], "uid": "own-1"}});
     let strategic = "application/strategic-merge-patch+json";
     ask(&process, write(Method::PATCH, "", strategic, &patch.to_string())).await;
-    // Of a native the UID is its own in both.
+    // Of a member-local object the UID is its own in both.
     assert_eq!(sent(&fleet), patch);
 }
 
@@ -320,15 +320,15 @@ async fn a_token_is_bound_to_what_the_member_calls_so() {
     assert_eq!(body["spec"]["boundObjectRef"], json!({"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "u-p"}));
 }
 
-/// Natives `a` to `e` of east, selected by their UIDs.
+/// Member-local objects `a` to `e` of east, selected by their UIDs.
 fn collection(fleet: &Scripted) -> (Request, Vec<Selected>) {
     let mut selected = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
         let (uid, east) = (format!("own-{name}"), member("east"));
         let object = json!({"metadata": {"name": name, "namespace": "default", "uid": uid, "resourceVersion": "5"}});
         fleet.world.lock().members.get_mut(&east).unwrap().objects.insert(name.into(), object);
-        let native = Some((name.to_owned(), east));
-        selected.push(Selected { name: format!("{name}@east"), namespace: "default".into(), uid, native });
+        let member_local = Some((name.to_owned(), east));
+        selected.push(Selected { name: format!("{name}@east"), namespace: "default".into(), uid, member_local });
     }
     let mut request = write(Method::DELETE, "", JSON, r#"{"propagationPolicy":"Background"}"#);
     (request.name, request.query) = (String::new(), "labelSelector=x".into());

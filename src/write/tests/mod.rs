@@ -161,7 +161,7 @@ async fn a_down_member_is_left_out_and_an_unknown_one_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pin_creates_the_native_object() {
+async fn a_pin_creates_the_member_local_object() {
     let (fleet, _directory, process) = fresh();
     let mut body = web(2);
     body["metadata"] =

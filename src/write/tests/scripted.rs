@@ -28,7 +28,7 @@ use crate::{
         policy::Rules,
     },
     store::{KindSpec, Naming, localize},
-    write::fleet::{Ask, Facts, Fleet, Key, Native, Owner, Part, Visible},
+    write::fleet::{Ask, Facts, Fleet, Key, MemberLocal, Owner, Part, Visible},
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{patch::merge_into, splice::splice, status::Status};
@@ -525,25 +525,26 @@ impl Fleet for Scripted {
         true
     }
 
-    fn native(&self, key: &Key, member: &MemberName) -> Option<Native> {
+    fn member_local(&self, key: &Key, member: &MemberName) -> Option<MemberLocal> {
         let mut world = self.world.lock();
         world.land();
         let object = world.members.get(member)?.objects.get(&key.name)?.clone();
         drop(world);
         let name = format!("{}@{member}", key.name);
         let shown = self.visible(&key.named(&name))?;
-        Some(Native { name, json: object.to_string().into(), shown })
+        Some(MemberLocal { name, json: object.to_string().into(), shown })
     }
 
     fn own_revision(&self, key: &Key, member: &MemberName, revision: u64) -> Option<u64> {
-        let native = self.native(key, member).filter(|native| native.shown.revision == revision)?;
-        super::own_revision(&serde_json::from_slice(&native.json).unwrap())
+        let member_local =
+            self.member_local(key, member).filter(|member_local| member_local.shown.revision == revision)?;
+        super::own_revision(&serde_json::from_slice(&member_local.json).unwrap())
     }
 
     fn fleet_revision(&self, key: &Key, member: &MemberName, own: u64) -> Option<u64> {
-        let native = self.native(key, member)?;
-        let held = super::own_revision(&serde_json::from_slice(&native.json).unwrap());
-        (held == Some(own)).then_some(native.shown.revision)
+        let member_local = self.member_local(key, member)?;
+        let held = super::own_revision(&serde_json::from_slice(&member_local.json).unwrap());
+        (held == Some(own)).then_some(member_local.shown.revision)
     }
 
     fn parts(&self, key: &Key) -> Vec<Part> {

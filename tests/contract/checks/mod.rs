@@ -1,6 +1,6 @@
 //! What is asked, by subject.
 
-mod catalogue;
+mod catalog;
 mod forms;
 mod gets;
 mod lists;
@@ -17,7 +17,7 @@ pub(crate) const SHOP: &str = "/api/v1/namespaces/shop/configmaps";
 /// Every check.
 pub(crate) fn all() -> Vec<Check> {
     [
-        catalogue::checks(),
+        catalog::checks(),
         forms::checks(),
         gets::checks(),
         lists::checks(),

@@ -176,7 +176,7 @@ async fn what_one_member_refuses_of_a_whole_is_made_nowhere() {
         refused(&told, 403, "Forbidden", &["member north: ", "on second thought"]);
         stage.settles(&format!("{path}/fickle"), &[]).await;
     }
-    // A native of that name in one member.
+    // A member-local object of that name in one member.
     stage.bed["west"].kubectl(&["create", "configmap", "taken"]).await.ok();
     let told = stage.create(MAPS, &config("taken")).await;
     refused(&told, 409, "AlreadyExists", &["member west: ", "the fleet view shows it as taken@west"]);

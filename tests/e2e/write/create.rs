@@ -41,7 +41,7 @@ async fn a_deployment_is_one_object_and_runs_in_every_member() {
     assert_eq!((type_.as_str(), &added["metadata"]["uid"]), ("ADDED", &shown["metadata"]["uid"]));
     unmarked(&added);
     one_object(&fleet, &api).await;
-    natives_lead_to_it(&fleet, &api, &shown).await;
+    member_local_objects_lead_to_it(&fleet, &api, &shown).await;
     a_part_edited_in_its_member_shows(&fleet, &api, west).await;
 
     the_event_is_the_answer(&api).await;
@@ -116,7 +116,7 @@ async fn one_object(fleet: &Kubefold, api: &Api) {
 }
 
 /// Its ReplicaSets are one, Pods are their members' own, and owners are what the fleet shows.
-async fn natives_lead_to_it(fleet: &Kubefold, api: &Api, shown: &Value) {
+async fn member_local_objects_lead_to_it(fleet: &Kubefold, api: &Api, shown: &Value) {
     let owner = |object: &Value| object["metadata"]["ownerReferences"][0].clone();
     let sets = api.get("/apis/apps/v1/namespaces/default/replicasets").await;
     let sets = sets["items"].as_array().unwrap();

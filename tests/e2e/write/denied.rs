@@ -270,7 +270,7 @@ async fn immutable(stage: &Stage) {
     assert_eq!(held, vec![json!("Yg=="); 3]);
 }
 
-/// A part that somebody copies with its marker is no part: through the fleet a placement of its own, in a member a native.
+/// A part that somebody copies with its marker is no part: through the fleet a placement of its own, in a member a member-local object.
 async fn copied(stage: &Stage) {
     let original = stage.api.get(&format!("{MAPS}/kept")).await;
     let part = in_member(&stage.bed["east"], &format!("{MAPS}/kept")).await.unwrap();
@@ -302,7 +302,7 @@ async fn copied(stage: &Stage) {
     assert_eq!(stage.holders(&format!("{MAPS}/kept")).await, ["east", "west", "north"], "the original is untouched");
 }
 
-/// Nobody changes a native by its plain name.
+/// Nobody changes a member-local object by its plain name.
 async fn of_strangers(stage: &Stage) {
     let stranger =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger"}, "data": {"a": "1"}});

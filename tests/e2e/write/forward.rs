@@ -1,4 +1,4 @@
-//! Natives written through the fleet: by real kubectl, and where members differ or are down.
+//! Member-local objects written through the fleet: by real kubectl, and where members differ or are down.
 
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn bed() -> (Testbed, Kubefold) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_writes_natives() {
+async fn kubectl_writes_member_local_objects() {
     let (bed, fleet) = bed().await;
     let others = [&bed["west"], &bed["north"]];
     let mut before = Vec::new();

@@ -152,7 +152,7 @@ async fn status_says_in_one_sentence_why_it_has_nothing_to_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_placements_of_one_name_the_younger_is_native_and_a_warning_says_so() {
+async fn of_two_placements_of_one_name_the_younger_is_member_local_and_a_warning_says_so() {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let [east, west] = ["east", "west"].map(|name| &bed[name]);
     let both = FleetFile::default().member(east, 2).member(west, 1);
@@ -179,8 +179,8 @@ async fn of_two_placements_of_one_name_the_younger_is_native_and_a_warning_says_
         let other = api.try_request(Method::GET, &format!("{WEB}@west"), "").await?;
         let told = |answer: &Answer| answer.warnings().iter().any(|text| text.contains("another, younger placement"));
         let home = whole.json()["metadata"]["annotations"]["kubefold.io/clusters"] == "east";
-        let native = other.json()["metadata"]["annotations"]["kubefold.io/cluster"] == "west";
-        if home && native && told(&whole) && told(&other) { Ok(()) } else { Err(format!("{whole}\n{other}")) }
+        let member_local = other.json()["metadata"]["annotations"]["kubefold.io/cluster"] == "west";
+        if home && member_local && told(&whole) && told(&other) { Ok(()) } else { Err(format!("{whole}\n{other}")) }
     })
     .await;
     let doubled = status(&fleet).await["doubled"].clone();

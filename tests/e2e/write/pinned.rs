@@ -62,7 +62,7 @@ async fn by_kubectl(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
         (&stands["metadata"]["labels"]["app"], &stands["spec"]["template"]["spec"]["containers"][0]["name"]),
         (&json!("p"), &json!("web"))
     );
-    assert!(stands["metadata"]["annotations"][MARKER].is_null(), "it is a native");
+    assert!(stands["metadata"]["annotations"][MARKER].is_null(), "it is member-local");
     pinned(fleet, all, &["run", "x@east", "--image=web:1"], "pod", "x", "east").await;
     let pod = api.get("/api/v1/namespaces/default/pods/x@east").await;
     assert_eq!((text(&pod, "/metadata/labels/run"), text(&pod, "/spec/containers/0/name")), ("x", "x"));

@@ -77,7 +77,7 @@ async fn names_in_use(api: &Api, all: &[&Member; 3]) {
     );
     assert_eq!(shares(all, "native").await, split(&[("west", 1)]));
 
-    // Where nothing of it goes to that member, a native does not stand in the way: its visible name is another.
+    // Where nothing of it goes to that member, a member-local object does not stand in the way: its visible name is another.
     post(api, &deployment("native", 1)).await.ok();
     assert_eq!(shares(all, "native").await, split(&[("west", 1), ("north", 1)]));
     let told = post(api, &deployment("native", 1)).await;

@@ -91,7 +91,7 @@ async fn an_autoscaler_in_a_member_is_not_fought(bed: &Testbed, api: &Api) {
     assert_eq!(part(&bed["west"], "web").await.unwrap()["spec"]["replicas"], json!(5));
 }
 
-/// client-go's two recorders, of which each makes an event and then patches it, about a placed and about a native object.
+/// client-go's two recorders, of which each makes an event and then patches it, about a placed and about a member-local object.
 async fn recorders_tell_of_it(bed: &Testbed, fleet: &Kubefold) {
     bed["west"].kubectl(&["create", "deployment", "alone", "--image=a", "--replicas=0"]).await.ok();
     eventually(SOON, async || fleet.kubectl(&["get", "deployments", "-o", "name"]).await.holds("alone@west")).await;

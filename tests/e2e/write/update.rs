@@ -388,7 +388,7 @@ async fn annotations(stage: &Stage) {
             );
         }
     }
-    // A controller has copied the marker to a native: that of its member's stays, whatever a client says of the others.
+    // A controller has copied the marker to a member-local object: that of its member's stays, whatever a client says of the others.
     let sets = "/apis/apps/v1/namespaces/default/replicasets";
     let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "copied", "annotations": {MARKER: "copied", "old": "1"}},
         "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},

@@ -48,7 +48,7 @@ fn a_child_is_one_by_its_own_word_and_its_controllers() {
     let order = [EAST, WEST];
     let it = child(EAST, 20, &order);
     let marker = it.inherited.clone().unwrap();
-    let natives = [
+    let member_locals = [
         // Copied between members.
         (WEST, Doc { inherited: Some(marker.clone()), ..child(WEST, 21, &order) }),
         // Another one's child, or nobody's.
@@ -60,7 +60,7 @@ fn a_child_is_one_by_its_own_word_and_its_controllers() {
         // Widgets are made by whom their members know.
         (EAST, Doc { kind: Kind::Widgets, ..it.clone() }),
     ];
-    for (at, doc) in &natives {
+    for (at, doc) in &member_locals {
         fleet.is(*at, doc);
         assert!(fleet.stores[doc.kind as usize].get("a/web-1").is_none(), "{doc:?}");
     }
@@ -85,9 +85,9 @@ fn a_store_of_parts_knows_who_they_are_and_keeps_nothing_else() {
     let east = member(EAST);
     store.join(&east, "cluster-0");
     store.begin_list(&east);
-    let native = doc(Kind::ReplicaSets, "native", "n", 20);
+    let member_local = doc(Kind::ReplicaSets, "native", "n", 20);
     let of_it = child(EAST, 20, &[EAST, WEST]);
-    assert!(store.list_slice(&east, &[&native.item(), &of_it.item()]).is_empty());
+    assert!(store.list_slice(&east, &[&member_local.item(), &of_it.item()]).is_empty());
     assert!(store.end_list(&east, 30).is_empty());
     let referent = Referent::new(&east, "apps", "ReplicaSet", "a", "web-1");
     assert!(shared.identities.get(referent.bytes(), Some("rs-0")).is_some());
@@ -96,7 +96,7 @@ fn a_store_of_parts_knows_who_they_are_and_keeps_nothing_else() {
     let event = |event_type, doc: &Doc| {
         store.watch_event(&east, &Event { event_type, object: &doc.whole() }).unwrap();
     };
-    event(EventType::Modified, &Doc { rv: 31, ..native });
+    event(EventType::Modified, &Doc { rv: 31, ..member_local });
     event(EventType::Modified, &Doc { rv: 32, inherited: None, ..of_it.clone() });
     assert_eq!((store.snapshot().objects.len(), store.position(&east)), (0, 32));
     assert!(shared.identities.get(referent.bytes(), Some("rs-0")).is_none());

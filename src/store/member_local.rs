@@ -1,4 +1,4 @@
-//! A native object as a writer needs it: what its member last said, and which of the two sides' revisions name it.
+//! A member-local object as a writer needs it: what its member last said, and which of the two sides' revisions name it.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::{
     },
 };
 
-/// A native object as the store holds it now.
+/// A member-local object as the store holds it now.
 #[derive(Debug)]
-pub struct Native {
+pub struct MemberLocal {
     /// As the fleet view shows it.
     pub entry: Arc<Entry>,
     /// Its member's revision; `None` if that is of an earlier life of the member and so names nothing there.
     pub member_rv: Option<u64>,
 }
 
-impl Native {
+impl MemberLocal {
     /// The document as its member sent it.
     pub fn original(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.entry.json().len());
@@ -31,9 +31,9 @@ impl Native {
 }
 
 impl FleetStore {
-    /// The native object that a member holds under an own key.
-    pub fn native(&self, own_key: &str, member: &MemberName) -> Option<Native> {
-        self.peek(|inner| inner.native(own_key, member))
+    /// The member-local object that a member holds under an own key.
+    pub fn member_local(&self, own_key: &str, member: &MemberName) -> Option<MemberLocal> {
+        self.peek(|inner| inner.member_local(own_key, member))
     }
 
     /// The fleet's revision of the version that its member calls `member_rv`: of the one that is held, or of an earlier one
@@ -42,7 +42,7 @@ impl FleetStore {
     /// Shape: linear in the log if it is not the one that is held.
     pub fn revision_of(&self, own_key: &str, member: &MemberName, member_rv: u64) -> Option<Revision> {
         self.peek(|inner| {
-            let held = inner.native(own_key, member)?;
+            let held = inner.member_local(own_key, member)?;
             if held.member_rv == Some(member_rv) {
                 return Some(held.entry.revision);
             }
@@ -56,14 +56,14 @@ impl FleetStore {
 }
 
 impl Sequencer {
-    fn native(&self, own_key: &str, member: &MemberName) -> Option<Native> {
+    fn member_local(&self, own_key: &str, member: &MemberName) -> Option<MemberLocal> {
         let state = self.member(member)?;
-        let Slot(entry) = self.objects.get(self.native_key(own_key, member).as_bytes())?;
+        let Slot(entry) = self.objects.get(self.member_local_key(own_key, member).as_bytes())?;
         if entry.folded || entry.holders.first() != Some(member) {
             return None;
         }
         let from = &entry.provenance;
         let member_rv = (from.incarnation() == state.incarnation).then(|| from.member_rv());
-        Some(Native { entry: Arc::clone(entry), member_rv })
+        Some(MemberLocal { entry: Arc::clone(entry), member_rv })
     }
 }
