@@ -250,9 +250,9 @@ fn statuses_are_made_in_one_room() {
     assert!(found.is_empty(), "these make statuses, which is the affair of `respond`: {found:?}");
 }
 
-/// The files of `src` without their tests, each with its code.
-fn product() -> Vec<(String, String)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+/// The files of a folder without their tests, each with its code.
+fn code_below(folder: &str) -> Vec<(String, String)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files = Vec::new();
     rust_files(&src, &mut files);
     let code = |file: &PathBuf| {
@@ -307,7 +307,7 @@ fn arguments(list: &str) -> Vec<&str> {
 #[test]
 fn no_error_is_a_string() {
     let mut found = Vec::new();
-    for (file, code) in product() {
+    for (file, code) in code_below("src") {
         for (at, _) in code.match_indices("Result<") {
             let arguments = arguments(bracketed(&code[at + "Result".len()..]));
             if arguments.len() == 2 && arguments[1] == "String" {
@@ -322,7 +322,9 @@ fn no_error_is_a_string() {
 #[test]
 fn no_parameter_is_a_tuple() {
     let mut found = Vec::new();
-    for (file, code) in product() {
+    let crates = ["wire", "table", "serving", "apiserver"].map(|name| format!("crates/{name}/src"));
+    let crates = crates.iter().flat_map(|folder| code_below(folder));
+    for (file, code) in code_below("src").into_iter().chain(crates) {
         for (at, _) in code.match_indices("fn ") {
             let signature = &code[at..];
             // The name may be followed by generics, whose bounds have brackets of their own.
@@ -400,7 +402,8 @@ fn absolute(path: &[String], here: &[String], children: &[&str]) -> Option<Named
 
 /// What each file of `src` imports from others of its room, wherever its `mod.rs` passes it on.
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
-    let files: Vec<_> = product().into_iter().filter(|(file, _)| !["lib.rs", "main.rs"].contains(&&**file)).collect();
+    let files: Vec<_> =
+        code_below("src").into_iter().filter(|(file, _)| !["lib.rs", "main.rs"].contains(&&**file)).collect();
     let module = |file: &str| -> Named {
         let path = file.trim_end_matches(".rs").trim_end_matches("/mod");
         path.split('/').map(str::to_owned).collect()

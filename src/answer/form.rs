@@ -12,12 +12,12 @@ use crate::{
     },
     store::{Entry, KindSpec, Revision},
 };
-use kubefold_table::{Form as Shape, TypeMeta};
+use kubefold_table::{Representation, TypeMeta};
 use kubefold_wire::{accept::Transform, form::is_status, status::Status};
 
 /// How objects are written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Form(Shape);
+pub(crate) struct Form(Representation);
 
 impl Form {
     /// The form of single objects: those of a get, of a write's answer, of a watch's events.
@@ -49,22 +49,22 @@ impl Form {
         is_list: bool,
     ) -> Result<Self, Status> {
         let kind = (&*spec.gvk.group, &*spec.gvk.kind);
-        Shape::new(transform, kind, is_list, |version| tables.sheet(version, spec)).map(Self)
+        Representation::new(transform, kind, is_list, |version| tables.sheet(version, spec)).map(Self)
     }
 
     /// Says whether objects are written as they are.
     pub(crate) fn is_whole(&self) -> bool {
-        matches!(self.0, Shape::Whole)
+        matches!(self.0, Representation::Whole)
     }
 
     /// Appends an object as of `revision`, under the name that the answer echoes, if it echoes one.
     pub(crate) fn object(&self, entry: &Entry, echo: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
         match (&self.0, echo) {
-            (Shape::Whole, None) => entry.write_at(revision, out),
-            (Shape::Whole, Some(name)) => entry.write_named(name, revision, out),
-            (Shape::Table(sheet), echo) => table::object(sheet, entry, echo, revision, out),
-            (Shape::Metadata(partial), None) => partial_entry(*partial, entry, revision, out),
-            (Shape::Metadata(partial), Some(name)) => {
+            (Representation::Whole, None) => entry.write_at(revision, out),
+            (Representation::Whole, Some(name)) => entry.write_named(name, revision, out),
+            (Representation::Table(sheet), echo) => table::object(sheet, entry, echo, revision, out),
+            (Representation::Metadata(partial), None) => partial_entry(*partial, entry, revision, out),
+            (Representation::Metadata(partial), Some(name)) => {
                 let mut whole = Vec::new();
                 entry.write_named(name, revision, &mut whole);
                 partial.document(&whole, out);
@@ -75,8 +75,8 @@ impl Form {
     /// Appends an object as an item of a list.
     pub(crate) fn item(&self, entry: &Entry, echo: Option<&str>, out: &mut Vec<u8>) {
         match (&self.0, echo) {
-            (Shape::Whole, None) => entry.write_item(out),
-            (Shape::Table(sheet), echo) => table::row(sheet, entry, echo, entry.revision, out),
+            (Representation::Whole, None) => entry.write_item(out),
+            (Representation::Table(sheet), echo) => table::row(sheet, entry, echo, entry.revision, out),
             _ => self.object(entry, echo, entry.revision, out),
         }
     }
@@ -84,44 +84,44 @@ impl Form {
     /// Appends a document that is no entry: a part of a placed object, the answer to a write.
     pub(crate) fn document(&self, json: &[u8], spec: &KindSpec, out: &mut Vec<u8>) {
         match &self.0 {
-            Shape::Whole => out.extend_from_slice(json.trim_ascii_end()),
-            Shape::Table(_) if is_status(json) => out.extend_from_slice(json.trim_ascii_end()),
-            Shape::Table(sheet) => table::document(sheet, json.trim_ascii_end(), spec, out),
-            Shape::Metadata(partial) => partial.document(json, out),
+            Representation::Whole => out.extend_from_slice(json.trim_ascii_end()),
+            Representation::Table(_) if is_status(json) => out.extend_from_slice(json.trim_ascii_end()),
+            Representation::Table(sheet) => table::document(sheet, json.trim_ascii_end(), spec, out),
+            Representation::Metadata(partial) => partial.document(json, out),
         }
     }
 
-    /// As [`Shape::list_type`].
+    /// As [`Representation::list_type`].
     pub(crate) fn list_type(&self, spec: &KindSpec, out: &mut Vec<u8>) {
         let api_version = spec.gvr.api_version();
         self.0.list_type(TypeMeta { kind: &spec.gvk.kind, api_version: &api_version }, out);
     }
 
-    /// As [`Shape::begin_items`].
+    /// As [`Representation::begin_items`].
     pub(crate) fn begin_items(&self, out: &mut Vec<u8>) {
         self.0.begin_items(out);
     }
 
-    /// As [`Shape::end_items`].
+    /// As [`Representation::end_items`].
     pub(crate) fn end_items(&self, is_empty: bool, out: &mut Vec<u8>) {
         self.0.end_items(is_empty, out);
     }
 
-    /// As [`Shape::bookmark`].
+    /// As [`Representation::bookmark`].
     pub(crate) fn bookmark(&self, spec: &KindSpec, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
         let api_version = spec.gvr.api_version();
         let of = TypeMeta { kind: &spec.gvk.kind, api_version: &api_version };
         self.0.bookmark(of, metadata, revision.0, table::now(), out);
     }
 
-    /// As [`Shape::of_later_events`].
+    /// As [`Representation::of_later_events`].
     pub(crate) fn of_later_events(self) -> Self {
         Self(self.0.of_later_events())
     }
 
     /// Says whether the objects of a list are shown in another order than the store's: that of [`Self::sort`].
     pub(crate) fn is_sorted(&self, spec: &KindSpec) -> bool {
-        matches!(self.0, Shape::Table(_)) && table::is_sorted(spec)
+        matches!(self.0, Representation::Table(_)) && table::is_sorted(spec)
     }
 
     /// Puts the objects of a list in the order in which they are shown.
@@ -149,8 +149,11 @@ mod tests {
         let pods = spec("", "pods", "Pod");
         let tables = Tables::default();
         assert!(Form::of_list(None, &pods, &tables).unwrap().is_whole());
-        assert!(matches!(Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods, &tables).unwrap().0, Shape::Metadata(_)));
-        assert!(matches!(Form::of_object(Some(TABLE_V1), &pods, &tables).unwrap().0, Shape::Table(_)));
+        assert!(matches!(
+            Form::of_list(Some(PARTIAL_OBJECT_LIST), &pods, &tables).unwrap().0,
+            Representation::Metadata(_)
+        ));
+        assert!(matches!(Form::of_object(Some(TABLE_V1), &pods, &tables).unwrap().0, Representation::Table(_)));
         assert_eq!(
             Form::of_list(Some(PARTIAL_OBJECT), &pods, &tables).unwrap_err().message,
             "you requested PartialObjectMetadata, but the requested object is a list (*core.PodList)"

@@ -11,6 +11,7 @@ use kube::{
 };
 
 use crate::serve::{Login, Published};
+use kubefold_wire::golang::Quoted;
 
 /// Which kubefold to ask.
 #[derive(Debug, clap::Args)]
@@ -100,7 +101,7 @@ impl Connection {
         };
         let known: Vec<&str> = read.contexts.iter().map(|context| context.name.as_str()).collect();
         if let Some(wanted) = self.context.as_deref().filter(|wanted| !known.contains(wanted)) {
-            bail!("the kubeconfig has no context {wanted:?}; its contexts are {}", known.join(", "));
+            bail!("the kubeconfig has no context {}; its contexts are {}", Quoted(wanted), known.join(", "));
         }
         let mut config = Config::from_custom_kubeconfig(read, &options).await.context("cannot use the kubeconfig")?;
         // A person waits, and is told better at once why kubefold says 503.

@@ -11,6 +11,7 @@ use crate::{
     },
 };
 use kubefold_wire::{
+    golang::Quoted,
     patch::{Action, JsonPatch, Operation, index, merge_into, path_of, steps},
     resource::Gvk,
 };
@@ -22,7 +23,7 @@ const LOCALHOST: &str = "localhost";
 
 /// An override that does not go with an object. The policy's fault, shown to the client: 422.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("placement policy {policy:?} has a patch for member {member} that does not go with this object: {why}")]
+#[error("placement policy {policy} has a patch for member {member} that does not go with this object: {why}", policy = Quoted(.policy))]
 pub struct OverrideError {
     /// The policy.
     pub policy: String,

@@ -4,6 +4,7 @@ use http::{StatusCode, uri::InvalidUri};
 
 use crate::respond::{ApiError, Blame, Retry};
 use kubefold_wire::{
+    golang::Quoted,
     info::PathError,
     resource::Gvr,
     status::{Reason, Status},
@@ -19,7 +20,7 @@ pub enum RouteError {
     #[error(transparent)]
     Uri(#[from] InvalidUri),
     /// The path names a member that is not configured.
-    #[error("there is no member {name:?}; the members are {}", .members.join(", "))]
+    #[error("there is no member {name}; the members are {}", .members.join(", "), name = Quoted(.name))]
     NoMember {
         /// The name in the path.
         name: String,
@@ -35,17 +36,16 @@ pub enum RouteError {
     /// A kind that can be listed and not watched.
     ///
     /// Source: kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
-    #[error("watch is not supported on resources of kind {:?}", .0.qualified())]
+    #[error("watch is not supported on resources of kind {}", Quoted(.0.qualified()))]
     Unwatchable(
         /// The resource.
         Gvr,
     ),
     /// Until reads from the store are authorized per member, one group alone may see the fleet view.
     #[error(
-        "user {user:?} is not in group {group}: until kubefold asks every member what a caller may read, the fleet view \
+        "user {user} is not in group {group}: until kubefold asks every member what a caller may read, the fleet view \
          serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) are open to \
-         whom the members allow"
-    )]
+         whom the members allow", user = Quoted(.user))]
     NotAdmin {
         /// Who asks.
         user: String,

@@ -4,19 +4,19 @@ use crate::{
     config::MemberName,
     respond::{ApiError, Blame, Retry},
 };
-use kubefold_wire::{resource::Gvr, status::Status};
+use kubefold_wire::{golang::Quoted, resource::Gvr, status::Status};
 
 /// Why a stream is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// The name of what is proxied is none.
-    #[error("invalid name {0:?}: it is <name>, <name>:<port> or <scheme>:<name>:<port>")]
+    #[error("invalid name {}: it is <name>, <name>:<port> or <scheme>:<name>:<port>", Quoted(.0))]
     Identifier(String),
     /// A path whose own part two readers would cut differently.
     #[error("the server could not find the requested resource")]
     NoSuchPath,
     /// No object has the name.
-    #[error("{} {name:?} not found", gvr.qualified())]
+    #[error("{} {name} not found", gvr.qualified(), name = Quoted(.name))]
     NotFound {
         /// The resource.
         gvr: Gvr,
@@ -25,10 +25,9 @@ pub enum StreamError {
     },
     /// The kind cannot be listed, so that nobody knows whose the name is.
     #[error(
-        "{} cannot be listed, so kubefold cannot find the member of {name:?}: use {}",
+        "{} cannot be listed, so kubefold cannot find the member of {name}: use {}",
         gvr.qualified(),
-        full_names(.name, .members)
-    )]
+        full_names(.name, .members), name = Quoted(.name))]
     Unlisted {
         /// The resource.
         gvr: Gvr,
@@ -47,7 +46,7 @@ pub enum StreamError {
 
 /// `"web@east" or "web@west"`.
 fn full_names(name: &str, members: &[MemberName]) -> String {
-    members.iter().map(|member| format!("{:?}", format!("{name}@{member}"))).collect::<Vec<_>>().join(" or ")
+    members.iter().map(|member| Quoted(format!("{name}@{member}")).to_string()).collect::<Vec<_>>().join(" or ")
 }
 
 impl ApiError for StreamError {

@@ -11,6 +11,7 @@ use crate::{
     respond::{ApiError, Blame, Retry},
 };
 use kubefold_wire::{
+    golang::Quoted,
     locate::NotAnObject,
     resource::{Gvk, Gvr},
     status::{Cause, Reason, Status, qualified},
@@ -107,13 +108,13 @@ pub enum WriteError {
     #[error("the body is not an object: it has no apiVersion and kind")]
     NoKind,
     /// An `apiVersion` with two slashes.
-    #[error("{0:?} is not a valid apiVersion")]
+    #[error("{} is not a valid apiVersion", Quoted(.0))]
     ApiVersion(
         /// What stands there.
         String,
     ),
     /// No member serves the kind. In kubectl's words.
-    #[error("no matches for kind {kind:?} in version {api_version:?}")]
+    #[error("no matches for kind {kind} in version {api_version}", api_version = Quoted(.api_version), kind = Quoted(.kind))]
     NoMatch {
         /// The kind.
         kind: String,
@@ -122,8 +123,7 @@ pub enum WriteError {
     },
     /// No member is known to serve the kind, and some have not said.
     #[error(
-        "no matches for kind {kind:?} in version {api_version:?} yet: kubefold does not know yet what every member serves"
-    )]
+        "no matches for kind {kind} in version {api_version} yet: kubefold does not know yet what every member serves", api_version = Quoted(.api_version), kind = Quoted(.kind))]
     NoMatchYet {
         /// The kind.
         kind: String,
@@ -137,7 +137,7 @@ pub enum WriteError {
         Gvr,
     ),
     /// A parameter of the query that is no value of its type.
-    #[error("{name}={value:?} is not understood")]
+    #[error("{name}={value} is not understood", value = Quoted(.value))]
     Parameter {
         /// The parameter.
         name: &'static str,
@@ -159,7 +159,7 @@ pub enum WriteError {
     #[error("spec.replicas is no number")]
     Replicas,
     /// The object cannot be as it is.
-    #[error("{} {name:?} is invalid: {field}", qualified(&gvk.group, &gvk.kind))]
+    #[error("{} {name} is invalid: {field}", qualified(&gvk.group, &gvk.kind), name = Quoted(.name))]
     Invalid {
         /// Its kind.
         gvk: Gvk,
@@ -170,17 +170,16 @@ pub enum WriteError {
         field: InvalidField,
     },
     /// No object has the name.
-    #[error("{} {:?} not found", .0.gvr.qualified(), .0.name)]
+    #[error("{} {} not found", .0.gvr.qualified(), Quoted(&.0.name))]
     NotFound(
         /// The object.
         ObjectRef,
     ),
     /// The name is that of one part of a placed object.
     #[error(
-        "{:?} is the part in member {member} of {} {own:?}: write to {own:?} as a whole, or to the part in its member \
+        "{} is the part in member {member} of {} {own}: write to {own} as a whole, or to the part in its member \
          (kubectl --context fleet-{member})",
-        part.name, part.gvr.qualified()
-    )]
+        Quoted(&part.name), part.gvr.qualified(), own = Quoted(.own))]
     PartAlone {
         /// The part, by the name that the client used.
         part: ObjectRef,
@@ -339,7 +338,7 @@ pub enum WriteError {
 }
 
 fn dry_run(value: &str) -> String {
-    format!("dryRun: Unsupported value: {value:?}: supported values: \"All\"")
+    format!("dryRun: Unsupported value: {}: supported values: \"All\"", Quoted(value))
 }
 
 impl ApiError for WriteError {

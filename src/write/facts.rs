@@ -24,7 +24,10 @@ use crate::{
         room::{Measured, node},
     },
 };
-use kubefold_wire::resource::{Gvr, split_api_version};
+use kubefold_wire::{
+    golang::Quoted,
+    resource::{Gvr, split_api_version},
+};
 
 /// What is known of every configured member, and of what the object belongs to.
 pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) -> Facts {
@@ -72,7 +75,7 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
             standing: standing(stores, member, kind.as_deref()),
             serves_kind,
             has_namespace: has_namespace(member, namespaces.as_deref(), &ask.key.namespace).await,
-            missing_owners: missing.map(|(owner, _)| format!("{} {:?}", owner.kind, owner.name)).collect(),
+            missing_owners: missing.map(|(owner, _)| format!("{} {}", owner.kind, Quoted(&owner.name))).collect(),
             fits: ask.pod.map_or(Ok(()), |pod| fits_nodes(stores, nodes.as_deref(), name, pod)),
             capacity: rooms.as_ref().and_then(|rooms| rooms.get(name)).map(|rooms| capacity(rooms, ask.pod)),
         }

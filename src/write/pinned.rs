@@ -17,7 +17,10 @@ use crate::{
         steps::Seen,
     },
 };
-use kubefold_wire::warning::{Warnings, warning_text};
+use kubefold_wire::{
+    golang::Quoted,
+    warning::{Warnings, warning_text},
+};
 
 /// Creates the member-local object `own` in `member`; `json` is the request's body and names it `visible`.
 pub(super) async fn create<F: Fleet>(
@@ -61,7 +64,7 @@ pub(super) async fn create<F: Fleet>(
     };
     if !code.is_success() {
         let said = Seen::of(&body).message.unwrap_or_default();
-        if code == StatusCode::NOT_FOUND && said == format!("namespaces {:?} not found", key.namespace) {
+        if code == StatusCode::NOT_FOUND && said == format!("namespaces {} not found", Quoted(&key.namespace)) {
             // The fleet may well have it.
             return Err(refusal(member, code, &body, "").warned(warnings));
         }

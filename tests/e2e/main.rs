@@ -11,7 +11,6 @@
 )]
 
 mod absence;
-mod calm;
 mod cli;
 mod clients;
 mod clusters;
@@ -36,6 +35,7 @@ mod observe;
 mod openapi;
 mod query;
 mod read;
+mod restarts;
 mod shared_objects;
 mod streams;
 mod table;

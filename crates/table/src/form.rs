@@ -10,7 +10,7 @@ use crate::{Now, Sheet};
 
 /// How objects are written.
 #[derive(Clone, Debug, Default)]
-pub enum Form {
+pub enum Representation {
     /// As they are.
     #[default]
     Whole,
@@ -29,17 +29,18 @@ pub struct TypeMeta<'a> {
     pub api_version: &'a str,
 }
 
-impl Form {
+impl Representation {
     /// The form that was negotiated for an answer: a list, or single objects. `sheet` makes a table of this version of
     /// `meta.k8s.io`.
     ///
     /// Errors: 406 if the form does not fit the answer; those of `sheet`.
     pub fn new(
         transform: Option<Transform<'static>>,
-        (group, kind): (&str, &str),
+        of_kind: (&str, &str),
         is_list: bool,
         sheet: impl FnOnce(&'static str) -> Result<Sheet, Status>,
     ) -> Result<Self, Status> {
+        let (group, kind) = of_kind;
         let partial = if is_list { PARTIAL_OBJECT_LIST.kind } else { PARTIAL_OBJECT.kind };
         match transform {
             None => Ok(Self::Whole),
@@ -113,9 +114,9 @@ mod tests {
 
     const POD: (&str, &str) = ("", "Pod");
 
-    fn form(transform: Option<Transform<'static>>, is_list: bool) -> Result<Form, Status> {
+    fn form(transform: Option<Transform<'static>>, is_list: bool) -> Result<Representation, Status> {
         let printer = Printer::built_in("", "Pod").unwrap();
-        Form::new(transform, POD, is_list, |version| Ok(Sheet::new(version, Include::None, POD, printer)))
+        Representation::new(transform, POD, is_list, |version| Ok(Sheet::new(version, Include::None, POD, printer)))
     }
 
     fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -126,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_form_that_does_not_fit_is_refused() {
-        assert!(matches!(form(None, true), Ok(Form::Whole)));
-        assert!(matches!(form(Some(PARTIAL_OBJECT_LIST), true), Ok(Form::Metadata(_))));
-        assert!(matches!(form(Some(TABLE_V1), false), Ok(Form::Table(_))));
+        assert!(matches!(form(None, true), Ok(Representation::Whole)));
+        assert!(matches!(form(Some(PARTIAL_OBJECT_LIST), true), Ok(Representation::Metadata(_))));
+        assert!(matches!(form(Some(TABLE_V1), false), Ok(Representation::Table(_))));
         assert_eq!(
             form(Some(PARTIAL_OBJECT), true).unwrap_err().message,
             "you requested PartialObjectMetadata, but the requested object is a list (*core.PodList)"
@@ -142,15 +143,15 @@ mod tests {
     #[test]
     fn lists_and_bookmarks_are_written_in_each_form() {
         let of = TypeMeta { kind: "Pod", api_version: "v1" };
-        let list = |form: &Form| {
+        let list = |form: &Representation| {
             written(|out| {
                 form.list_type(of, out);
                 form.begin_items(out);
                 form.end_items(true, out);
             })
         };
-        let bookmark = |form: &Form| written(|out| form.bookmark(of, "{}", 7, Now(0), out));
-        let whole = Form::Whole;
+        let bookmark = |form: &Representation| written(|out| form.bookmark(of, "{}", 7, Now(0), out));
+        let whole = Representation::Whole;
         assert_eq!(list(&whole), "\"kind\":\"PodList\",\"apiVersion\":\"v1\"\"items\":[]}\n");
         assert_eq!(bookmark(&whole), r#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#);
         let metadata = form(Some(PARTIAL_OBJECT_LIST), true).unwrap();

@@ -22,7 +22,7 @@ mod tests;
 pub use {
     cells::Now,
     custom::{DefinedColumn, Definition},
-    form::{Form, TypeMeta},
+    form::{Representation, TypeMeta},
     object::Object,
     sheet::Sheet,
 };

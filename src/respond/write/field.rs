@@ -6,7 +6,7 @@ use crate::{
     config::MemberName,
     placement::{divided::NotANumber, overrides::OverrideError, policy::PolicyError},
 };
-use kubefold_wire::locate::NotAnObject;
+use kubefold_wire::{golang::Quoted, locate::NotAnObject};
 
 /// A field that cannot be as it is, or a policy that does not go with the object.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum InvalidField {
     #[error("metadata.name: Required value: name or generateName is required")]
     NameRequired,
     /// The `@` in a name is followed by no member.
-    #[error("metadata.name: Invalid value: {name:?}: an `@` only pins to a member: {}", pins(.members))]
+    #[error("metadata.name: Invalid value: {name}: an `@` only pins to a member: {}", pins(.members), name = Quoted(.name))]
     NoPin {
         /// The name.
         name: String,
@@ -33,9 +33,8 @@ pub enum InvalidField {
     Part(#[from] PartError),
     /// The owner of one member's object is in another member.
     #[error(
-        "metadata.ownerReferences: Invalid value: {owner:?}: the owner is in member {holder}: member {member} would \
-         collect the object as one whose owner is gone"
-    )]
+        "metadata.ownerReferences: Invalid value: {owner}: the owner is in member {holder}: member {member} would \
+         collect the object as one whose owner is gone", owner = Quoted(.owner))]
     OwnerElsewhere {
         /// The owner's visible name.
         owner: String,
@@ -46,9 +45,8 @@ pub enum InvalidField {
     },
     /// Members hold a part and not its owner.
     #[error(
-        "metadata.ownerReferences: Invalid value: {owner:?}: the garbage collector would delete the part in member {}",
-        .lack.join("; ")
-    )]
+        "metadata.ownerReferences: Invalid value: {owner}: the garbage collector would delete the part in member {}",
+        .lack.join("; "), owner = Quoted(.owner))]
     OwnerMissing {
         /// The owner's visible name.
         owner: String,
@@ -67,8 +65,9 @@ pub enum InvalidField {
     },
     /// A pod with several parts is to be bound to a node whose member is not named.
     #[error(
-        "target.name: Invalid value: {0:?}: the pod has parts in several members: name the node as the fleet view \
-         does, <node>@<member>"
+        "target.name: Invalid value: {}: the pod has parts in several members: name the node as the fleet view \
+         does, <node>@<member>",
+        Quoted(.0)
     )]
     NodeUnnamed(
         /// The node, as the client wrote it.

@@ -9,6 +9,7 @@ use crate::{
         update::work::Work,
     },
 };
+use kubefold_wire::golang::Quoted;
 
 impl<F: Fleet> Work<'_, F> {
     /// Sees to it that every member that holds a part holds the owners that a document, or a patch, names and the object has
@@ -22,7 +23,9 @@ impl<F: Fleet> Work<'_, F> {
             let lack: Vec<String> = self
                 .parts()
                 .filter(|part| !holders.contains(&part.member))
-                .map(|part| format!("{}: it does not hold the owner {} {:?}", part.member, owner.kind, owner.name))
+                .map(|part| {
+                    format!("{}: it does not hold the owner {} {}", part.member, owner.kind, Quoted(&owner.name))
+                })
                 .collect();
             if lack.is_empty() {
                 continue;

@@ -189,5 +189,5 @@ async fn restart_undo_pause_and_resume_reach_every_part() {
     let annotations = &shown["metadata"]["annotations"];
     assert!(annotations["kubefold.io/differs"].is_null() && annotations["kubefold.io/behind"].is_null(), "{shown}");
     assert!(!shown.to_string().contains(MARKER), "{shown}");
-    habits::of_people(&bed, &fleet, &api).await;
+    kubectl::everyday_changes(&bed, &fleet, &api).await;
 }

@@ -31,6 +31,15 @@ pub enum Patch {
     },
 }
 
+/// What a request says of its patch.
+struct PatchTerms<'a> {
+    validation: FieldValidation,
+    /// Whose the fields of an apply are.
+    manager: &'a str,
+    /// The part of the object that is patched.
+    part: Part,
+}
+
 impl Registry {
     /// Patches an object. An apply makes it if it is not there.
     ///
@@ -50,9 +59,10 @@ impl Registry {
         // An apply says itself whose the fields are.
         let manager = if is_apply { std::mem::take(&mut options.manager) } else { String::new() };
         options.applies = is_apply;
+        let terms = PatchTerms { validation, manager: &manager, part: options.part };
         let mut warnings = Vec::new();
         let mut revise = |there: Option<&Value>| {
-            let (object, findings) = self.patched(kind, name, there, patch, (validation, &manager, options.part))?;
+            let (object, findings) = self.patched(kind, name, there, patch, &terms)?;
             warnings = findings;
             check_name(&object, namespace, name)?;
             Ok(object)
@@ -69,8 +79,9 @@ impl Registry {
         name: &str,
         there: Option<&Value>,
         patch: &Patch,
-        (validation, manager, part): (FieldValidation, &str, Part),
+        terms: &PatchTerms<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
+        let &PatchTerms { validation, manager, part } = terms;
         let missing = || errors::not_found(kind, name);
         let object = match patch {
             Patch::Json(patch) => patch::json(there.ok_or_else(missing)?, patch)?,

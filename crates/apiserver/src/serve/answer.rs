@@ -70,7 +70,8 @@ impl ApiServer {
         &self,
         kind: &Kind,
         object: &Object,
-        (asked, wanted): (RequestContext<'_>, Negotiated),
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         code: StatusCode,
         warnings: &[String],
     ) -> Result<Response<Body>, Status> {

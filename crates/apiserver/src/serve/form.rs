@@ -1,7 +1,7 @@
 //! What of an object is shown: all of it, its metadata alone, or a row of cells.
 
 use crate::{kinds::Kind, registry::Object};
-use kubefold_table::{Form as Shape, Include, Now, Object as Row, Printer, Sheet, TypeMeta};
+use kubefold_table::{Include, Now, Object as Row, Printer, Representation, Sheet, TypeMeta};
 use kubefold_wire::{
     accept::Transform,
     form::{is_status, list_metadata, no_include},
@@ -13,7 +13,7 @@ use kubefold_wire::{
 /// How objects of a kind are written.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
-    shape: Shape,
+    representation: Representation,
     kind: String,
     api_version: String,
     /// Items of a list do not say their type: the list does.
@@ -39,9 +39,9 @@ impl Form {
             let printer = printer.or_else(|| Printer::built_in(&kind.group, &kind.kind));
             Ok(Sheet::new(version, include, of_kind, printer.unwrap_or_else(Printer::plain)))
         };
-        let shape = Shape::new(transform, of_kind, is_list, sheet)?;
+        let representation = Representation::new(transform, of_kind, is_list, sheet)?;
         Ok(Self {
-            shape,
+            representation,
             kind: kind.kind.clone(),
             api_version: api_version(&kind.group, &kind.version),
             bare_items: is_built_in(&kind.group),
@@ -51,19 +51,19 @@ impl Form {
 
     /// Appends an object.
     pub(super) fn object(&self, object: &Object, out: &mut Vec<u8>) {
-        match &self.shape {
-            Shape::Whole => object.write_to(out),
+        match &self.representation {
+            Representation::Whole => object.write_to(out),
             _ => self.document(&object.json(), object.revision(), out),
         }
     }
 
     /// Appends a document that may be no object of the kind: a `Status`, a `Scale`.
     pub(super) fn document(&self, json: &[u8], revision: u64, out: &mut Vec<u8>) {
-        match &self.shape {
-            Shape::Whole => out.extend_from_slice(json),
-            Shape::Metadata(partial) => partial.document(json, out),
-            Shape::Table(_) if is_status(json) => out.extend_from_slice(json),
-            Shape::Table(sheet) => {
+        match &self.representation {
+            Representation::Whole => out.extend_from_slice(json),
+            Representation::Metadata(partial) => partial.document(json, out),
+            Representation::Table(_) if is_status(json) => out.extend_from_slice(json),
+            Representation::Table(sheet) => {
                 sheet.begin_single(revision, out);
                 sheet.row(&Row::new(std::str::from_utf8(json).unwrap_or_default()), self.now, out);
                 out.extend_from_slice(b"]}");
@@ -73,8 +73,8 @@ impl Form {
 
     /// Appends an object as an item of a list.
     pub(super) fn item(&self, object: &Object, out: &mut Vec<u8>) {
-        match &self.shape {
-            Shape::Whole if self.bare_items => {
+        match &self.representation {
+            Representation::Whole if self.bare_items => {
                 let start = out.len();
                 object.write_to(out);
                 // `"kind":"Pod","apiVersion":"v1",` and its quotes.
@@ -83,7 +83,7 @@ impl Form {
                     out.drain(start + 1..start + 1 + type_meta);
                 }
             }
-            Shape::Table(sheet) => {
+            Representation::Table(sheet) => {
                 let json = object.json();
                 sheet.row(&Row::new(std::str::from_utf8(&json).unwrap_or_default()), self.now, out);
             }
@@ -94,16 +94,16 @@ impl Form {
     /// Appends the beginning of a list; every item has a `[` or a `,` before it.
     pub(super) fn begin_list(&self, revision: u64, next: Option<&str>, remaining: Option<u64>, out: &mut Vec<u8>) {
         out.push(b'{');
-        self.shape.list_type(self.type_meta(), out);
+        self.representation.list_type(self.type_meta(), out);
         out.push(b',');
         list_metadata(revision, next, remaining, out);
         out.push(b',');
-        self.shape.begin_items(out);
+        self.representation.begin_items(out);
     }
 
     /// Appends the end of a list.
     pub(super) fn end_list(&self, is_empty: bool, out: &mut Vec<u8>) {
-        self.shape.end_items(is_empty, out);
+        self.representation.end_items(is_empty, out);
     }
 
     /// Appends an empty object of the kind, as of a revision.
@@ -111,12 +111,12 @@ impl Form {
         let annotations =
             if is_end_of_beginning { r#","annotations":{"k8s.io/initial-events-end":"true"}"# } else { "" };
         let metadata = format!("{{\"resourceVersion\":\"{revision}\"{annotations}}}");
-        self.shape.bookmark(self.type_meta(), &metadata, revision, self.now, out);
+        self.representation.bookmark(self.type_meta(), &metadata, revision, self.now, out);
     }
 
     /// The form of what follows the first event of a watch.
     pub(super) fn of_later_events(&mut self) {
-        self.shape = std::mem::take(&mut self.shape).of_later_events();
+        self.representation = std::mem::take(&mut self.representation).of_later_events();
     }
 
     fn type_meta(&self) -> TypeMeta<'_> {

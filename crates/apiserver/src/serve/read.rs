@@ -71,7 +71,7 @@ impl ApiServer {
             }
         }
         let object = registry.get(&target.kind, &target.namespace, &target.name).await?;
-        self.object_response(&target.kind, &object, (asked, wanted), StatusCode::OK, &[])
+        self.object_response(&target.kind, &object, asked, wanted, StatusCode::OK, &[])
     }
 
     async fn list(

@@ -86,7 +86,7 @@ impl ApiServer {
         warnings.extend(owner_warnings(&object));
         let written = self.inner.registry.create(kind, &target.namespace, object, &said.write).await?;
         warnings.extend(written.warnings);
-        self.object_response(kind, &written.object, (asked, wanted), StatusCode::CREATED, &warnings)
+        self.object_response(kind, &written.object, asked, wanted, StatusCode::CREATED, &warnings)
     }
 
     async fn update(
@@ -116,18 +116,19 @@ impl ApiServer {
             _ => registry.update(kind, namespace, name, object, &said.write).await?,
         };
         warnings.extend(written.warnings.iter().cloned());
-        self.written_response(kind, &written, (asked, wanted), &warnings)
+        self.written_response(kind, &written, asked, wanted, &warnings)
     }
 
     fn written_response(
         &self,
         kind: &Kind,
         written: &Written,
-        asked: (RequestContext<'_>, Negotiated),
+        asked: RequestContext<'_>,
+        wanted: Negotiated,
         warnings: &[String],
     ) -> Result<Response<Body>, Status> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        self.object_response(kind, &written.object, asked, code, warnings)
+        self.object_response(kind, &written.object, asked, wanted, code, warnings)
     }
 
     async fn patch(
@@ -142,7 +143,7 @@ impl ApiServer {
         let registry = &self.inner.registry;
         let (namespace, name) = (&target.namespace, &target.name);
         let written = registry.patch(kind, namespace, name, &patch, said.validation, &said.write).await?;
-        self.written_response(kind, &written, (asked, wanted), &written.warnings)
+        self.written_response(kind, &written, asked, wanted, &written.warnings)
     }
 
     async fn delete(
@@ -158,7 +159,7 @@ impl ApiServer {
         let deleted = self.inner.registry.delete(kind, &target.namespace, &target.name, &options).await?;
         let code = if !deleted.gone && accepts { StatusCode::ACCEPTED } else { StatusCode::OK };
         if !deleted.gone || is_shown_when_gone(kind) {
-            return self.object_response(kind, &deleted.object, (asked, wanted), code, &[]);
+            return self.object_response(kind, &deleted.object, asked, wanted, code, &[]);
         }
         Ok(answered(success(kind, &deleted).to_string().into_bytes(), code, &[]))
     }

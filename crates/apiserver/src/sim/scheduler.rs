@@ -96,7 +96,7 @@ fn place(context: &Context<'_>, tree: &Value, entry: &Entry, pod: &PodPart) -> R
     let mut best: Option<(i64, u64, Arc<str>)> = None;
     let (mut reasons, mut lasting) = (BTreeMap::<&str, usize>::new(), 0);
     for (key, node_entry, node) in context.world.nodes() {
-        if let Some(misfit) = misfit(context, (tree, &asked, pod), (key, node_entry, node)) {
+        if let Some(misfit) = misfit(context, tree, &asked, pod, key, node_entry, node) {
             misfit.reasons.into_iter().for_each(|reason| *reasons.entry(reason).or_default() += 1);
             lasting += usize::from(misfit.lasting);
             continue;
@@ -153,8 +153,12 @@ fn missing_claim(context: &Context<'_>, tree: &Value) -> Option<String> {
 
 fn misfit(
     context: &Context<'_>,
-    (tree, asked, pod): (&Value, &NodeRequirements, &PodPart),
-    (key, entry, node): (&Key, &Entry, &NodePart),
+    tree: &Value,
+    asked: &NodeRequirements,
+    pod: &PodPart,
+    key: &Key,
+    entry: &Entry,
+    node: &NodePart,
 ) -> Option<Misfit> {
     let cordon = || Taint {
         key: "node.kubernetes.io/unschedulable".to_owned(),

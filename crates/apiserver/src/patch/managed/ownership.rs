@@ -46,7 +46,7 @@ impl<'a> Ownership<'a> {
         this: &Owner,
     ) -> Result<Set, Unowned> {
         self.reconcile(live, owners);
-        let compared = self.settle(shape, (live, new), owners, this, true)?;
+        let compared = self.settle(shape, live, new, owners, this, true)?;
         let mine = owners.get(this).map(|owned| owned.set.clone()).unwrap_or_default();
         let mine = mine.difference(&compared.removed).union(&compared.modified).union(&compared.added);
         Ok(mine.difference_below(&Set::of(self.subject.reset)))
@@ -73,7 +73,7 @@ impl<'a> Ownership<'a> {
             Some(last) => self.prune(merged, owners, &last),
             None => merged,
         };
-        self.settle(shape, (live, &new), owners, this, force)?;
+        self.settle(shape, live, &new, owners, this, force)?;
         Ok(new)
     }
 
@@ -81,7 +81,8 @@ impl<'a> Ownership<'a> {
     fn settle(
         self,
         shape: Shape<'_>,
-        (live, new): (&Value, &Value),
+        live: &Value,
+        new: &Value,
         owners: &mut Owners,
         this: &Owner,
         force: bool,

@@ -4,7 +4,7 @@ use super::*;
 use testbed::{Kubefold, Testbed};
 
 /// `web` runs with two replicas in each of three members.
-pub(super) async fn of_people(bed: &Testbed, fleet: &Kubefold, api: &Api) {
+pub(super) async fn everyday_changes(bed: &Testbed, fleet: &Kubefold, api: &Api) {
     let path = format!("{DEPLOYMENTS}/web");
     let revisions = async || {
         let mut all = Vec::new();
