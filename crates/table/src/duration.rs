@@ -17,18 +17,18 @@ pub(super) fn write_human(micros: i64, out: &mut Vec<u8>) {
         () if seconds < -1 => write!(out, "<invalid>"),
         () if seconds < 0 => write!(out, "0s"),
         () if seconds < 120 => write!(out, "{seconds}s"),
-        () if minutes < 10 => two(out, (minutes, "m"), (seconds % 60, "s")),
+        () if minutes < 10 => two(out, minutes, "m", seconds % 60, "s"),
         () if minutes < 180 => write!(out, "{minutes}m"),
-        () if hours < 8 => two(out, (hours, "h"), (minutes % 60, "m")),
+        () if hours < 8 => two(out, hours, "h", minutes % 60, "m"),
         () if hours < 48 => write!(out, "{hours}h"),
-        () if hours < 192 => two(out, (days, "d"), (hours % 24, "h")),
+        () if hours < 192 => two(out, days, "d", hours % 24, "h"),
         () if days < 2 * DAYS_OF_A_YEAR => write!(out, "{days}d"),
-        () if days < 8 * DAYS_OF_A_YEAR => two(out, (days / DAYS_OF_A_YEAR, "y"), (days % DAYS_OF_A_YEAR, "d")),
+        () if days < 8 * DAYS_OF_A_YEAR => two(out, days / DAYS_OF_A_YEAR, "y", days % DAYS_OF_A_YEAR, "d"),
         () => write!(out, "{}y", days / DAYS_OF_A_YEAR),
     };
 }
 
-fn two(out: &mut Vec<u8>, (large, unit): (i64, &str), (small, small_unit): (i64, &str)) -> std::io::Result<()> {
+fn two(out: &mut Vec<u8>, large: i64, unit: &str, small: i64, small_unit: &str) -> std::io::Result<()> {
     if small == 0 { write!(out, "{large}{unit}") } else { write!(out, "{large}{unit}{small}{small_unit}") }
 }
 

@@ -18,7 +18,8 @@ pub struct Sheet {
 
 impl Sheet {
     /// A table of this version of `meta.k8s.io`, of objects of this kind.
-    pub fn new(version: &'static str, include: Include, (group, kind): (&str, &str), printer: Printer) -> Self {
+    pub fn new(version: &'static str, include: Include, of_kind: (&str, &str), printer: Printer) -> Self {
+        let (group, kind) = of_kind;
         Self { version, include, partial: Partial::of(version, group, kind), printer, has_columns: true }
     }
 

@@ -153,13 +153,13 @@ impl Model {
                 }
                 Step::Range { limit, after, back } => {
                     let at = now.saturating_sub(back.into()).max(start);
-                    self.check(&*storage, (limit.into(), &key(after)), at, floor).await;
+                    self.check(&*storage, limit.into(), &key(after), at, floor).await;
                 }
             }
         }
     }
 
-    async fn check(&self, storage: &dyn Storage, (limit, after): (usize, &str), at: u64, floor: u64) {
+    async fn check(&self, storage: &dyn Storage, limit: usize, after: &str, at: u64, floor: u64) {
         let range = Range { prefix: "a/", after: Some(after), limit, at, count: true };
         let found = storage.range(range).await;
         if at < floor {
