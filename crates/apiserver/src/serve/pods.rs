@@ -13,7 +13,8 @@ use crate::{
     registry::{ListOptions, Part, WriteOptions, time_text},
     serve::{
         ApiServer,
-        answer::{RequestContext, Target, answered},
+        answer::answered,
+        context::{RequestContext, Target},
         options::of_delete,
         write::created,
     },
