@@ -1,6 +1,9 @@
 //! Names: minted from `generateName`, and pins taken off.
 
-use kubefold_wire::splice::{Edit, splice, string};
+use kubefold_wire::{
+    scan::string_end,
+    splice::{Edit, splice, string},
+};
 
 /// Kubernetes' alphabet for generated names: without vowels and look-alikes.
 ///
@@ -35,7 +38,7 @@ pub(super) fn unpin(json: &str, pinned: &str, plain: &str) -> Vec<u8> {
     let mut edits = Vec::new();
     let mut at = 0;
     while let Some(open) = memchr::memchr(b'"', bytes.get(at..).unwrap_or_default()).map(|found| at + found) {
-        let end = string_end(bytes, open);
+        let end = string_end(bytes, open).unwrap_or(bytes.len());
         let is_key = bytes.get(end..).unwrap_or_default().trim_ascii_start().first() == Some(&b':');
         let raw = json.get(open..end).unwrap_or_default();
         if !is_key && says(raw, pinned) {
@@ -46,18 +49,6 @@ pub(super) fn unpin(json: &str, pinned: &str, plain: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     splice(bytes, &mut edits, &mut out);
     out
-}
-
-/// Where the string that opens at `open` has ended.
-fn string_end(bytes: &[u8], open: usize) -> usize {
-    let mut at = open + 1;
-    while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
-        if bytes.get(at + found) == Some(&b'"') {
-            return at + found + 1;
-        }
-        at += found + 2;
-    }
-    bytes.len()
 }
 
 fn says(raw: &str, text: &str) -> bool {

@@ -3,6 +3,7 @@
 //! No IO and no clock. This is the lowest room: it names no other.
 
 pub mod accept;
+pub mod access;
 pub mod body;
 pub mod discovery;
 pub mod duration;

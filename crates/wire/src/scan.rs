@@ -143,8 +143,8 @@ fn nested_end(bytes: &[u8], start: usize) -> Option<usize> {
 /// Bytes of a string that are looked at one by one, before a search for its end is called: most strings are shorter.
 const NEAR: usize = 32;
 
-/// The end of the string at `start`, behind its closing quote.
-fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
+/// The end of the string at `start`, behind its closing quote; `None`: it does not end.
+pub fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     let mut near = at + NEAR;
     loop {

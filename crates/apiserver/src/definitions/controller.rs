@@ -19,6 +19,7 @@ use crate::{
     registry::{DeleteOptions, Event, From, ListOptions, Part, Registry, Selection, WriteOptions},
 };
 use kubefold_wire::{
+    access::{self, items, text},
     golang::Quoted,
     status::{Reason, Status},
 };
@@ -246,18 +247,14 @@ struct Taken {
     kinds: BTreeSet<String>,
 }
 
-fn text<'a>(value: &'a Value, at: &str) -> &'a str {
-    value.pointer(at).and_then(Value::as_str).unwrap_or_default()
-}
-
 fn texts(value: &Value, at: &str) -> Vec<String> {
-    let items = value.pointer(at).and_then(Value::as_array).into_iter().flatten();
-    items.filter_map(Value::as_str).map(str::to_owned).collect()
+    access::texts(value, at).map(str::to_owned).collect()
 }
 
 fn is_true(definition: &Value, condition: &str) -> bool {
-    let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|one| text(one, "/type") == condition && text(one, "/status") == "True")
+    items(definition, "/status/conditions")
+        .iter()
+        .any(|one| text(one, "/type") == condition && text(one, "/status") == "True")
 }
 
 /// Sets names and conditions in the status, if they are not yet what they must be.

@@ -12,6 +12,7 @@ use crate::{
     schema::{Types, arrange, bad_value, fill_defaults, prune, structural, validate, validate_update},
 };
 use kubefold_table::{Definition as Columns, Printer};
+use kubefold_wire::access;
 use kubefold_wire::{golang, status::Cause};
 
 /// As discovery lists them.
@@ -21,18 +22,14 @@ const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The kinds of the versions that are served, most preferred first.
 pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
-    let text = |at: &str| definition.pointer(at).and_then(Value::as_str).unwrap_or_default();
-    let versions =
-        definition.pointer("/spec/versions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let text = |at: &str| access::text(definition, at);
+    let versions = access::items(definition, "/spec/versions");
     let is = |version: &Value, what: &str| version.get(what) == Some(&Value::Bool(true));
     let storage = versions.iter().find(|version| is(version, "storage"));
     let mut served: Vec<&Value> = versions.iter().filter(|version| is(version, "served")).collect();
     served.sort_by_key(|version| std::cmp::Reverse(rank(name_of(version))));
     let (group, kind) = (text("/spec/group"), text("/status/acceptedNames/kind"));
-    let names = |at: &str| {
-        let names = definition.pointer(at).and_then(Value::as_array).into_iter().flatten();
-        names.filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
-    };
+    let names = |at: &str| access::texts(definition, at).map(str::to_owned).collect::<Vec<_>>();
     let whole = definition.to_string();
     let types_of = |version: &Value| {
         let schema = version.pointer("/schema/openAPIV3Schema");

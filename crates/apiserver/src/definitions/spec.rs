@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::schema;
 use crate::schema::bad_value;
 use kubefold_wire::{
+    access::{items as list, text},
     names::{dns_subdomain, dns1035_label},
     status::Cause as Fault,
 };
@@ -39,14 +40,6 @@ pub(super) fn faults(definition: &Value, old: Option<&Value>) -> Vec<Fault> {
         found.push(Fault::invalid("spec.preserveUnknownFields", "true", why));
     }
     found
-}
-
-fn text<'a>(value: &'a Value, at: &str) -> &'a str {
-    value.pointer(at).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn list<'a>(value: &'a Value, at: &str) -> &'a [Value] {
-    value.pointer(at).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// All that is wrong with a name, as one message.

@@ -7,29 +7,14 @@ use serde_json::{Value, json};
 use super::{
     Context, Dependency,
     doc::{Doc, fill, inner, items_mut},
+    forbidden::forbidden,
     put,
 };
-use kubefold_wire::{
-    golang::Quoted,
-    status::{Status, qualified},
-};
+use kubefold_wire::status::Status;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_VOLUME: &str = "kube-api-access-";
 const MIRROR: &str = "kubernetes.io/config.mirror";
-
-/// 403 as an admission plugin says it.
-pub(super) fn forbidden(group: &str, resource: &str, object: &Value, why: &str) -> Box<Status> {
-    let name = match object.text("metadata.name") {
-        "" => match object.text("metadata.generateName") {
-            "" => "Unknown",
-            prefix => prefix,
-        },
-        name => name,
-    };
-    let message = format!("{} {name} is forbidden: {why}", qualified(group, resource), name = Quoted(name));
-    Box::new(Status::forbidden(message).about(group, resource, name))
-}
 
 pub(super) fn pod_wants(pod: &Value) -> Vec<Dependency> {
     let namespace = pod.text("metadata.namespace").to_owned();
@@ -59,7 +44,7 @@ pub(super) fn pod(pod: &mut Value, context: Context<'_>) -> Result<(), Box<Statu
     }
     priority(pod, context)?;
     if let Some(spec) = inner(pod, "spec") {
-        add_tolerations(spec);
+        super::prepare::add_tolerations(spec);
         super::prepare::pod_spec_aliases(spec);
     }
     super::limits::check(pod, context)
@@ -166,25 +151,6 @@ fn priority(pod: &mut Value, context: Context<'_>) -> Result<(), Box<Status>> {
     put(spec, "priority", Some(value.into()));
     fill(spec, "preemptionPolicy", policy);
     Ok(())
-}
-
-/// A pod stays five minutes on a node that is not ready.
-pub(super) fn add_tolerations(spec: &mut Value) {
-    let mut tolerations = spec.items("tolerations").to_vec();
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
-        let covers = |toleration: &Value| {
-            let known = toleration.text("key");
-            (known == key || known.is_empty()) && matches!(toleration.text("effect"), "NoExecute" | "")
-        };
-        let there = spec.items("tolerations").iter().any(covers);
-        if !there {
-            let seconds = 300;
-            tolerations.push(json!({
-                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds,
-            }));
-        }
-    }
-    put(spec, "tolerations", Some(tolerations.into()));
 }
 
 pub(super) fn claim_wants(claim: &Value) -> Vec<Dependency> {

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::{
     Context,
-    admit::forbidden,
     doc::{Doc, inner, items_mut},
+    forbidden::forbidden,
     put,
 };
 use kubefold_wire::{quantity::Quantity, status::Status};

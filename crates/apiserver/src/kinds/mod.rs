@@ -15,6 +15,7 @@ mod check;
 mod convert;
 mod defaults;
 mod doc;
+mod forbidden;
 mod limits;
 mod prepare;
 mod rules;

@@ -27,6 +27,25 @@ pub(super) fn pod(object: &mut Value) {
     put(object, "status", Some(status));
 }
 
+/// A pod stays five minutes on a node that is not ready.
+pub(super) fn add_tolerations(spec: &mut Value) {
+    let mut tolerations = spec.items("tolerations").to_vec();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let covers = |toleration: &Value| {
+            let known = toleration.text("key");
+            (known == key || known.is_empty()) && matches!(toleration.text("effect"), "NoExecute" | "")
+        };
+        let there = spec.items("tolerations").iter().any(covers);
+        if !there {
+            let seconds = 300;
+            tolerations.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds,
+            }));
+        }
+    }
+    put(spec, "tolerations", Some(tolerations.into()));
+}
+
 /// An update keeps what the admission of the create said of priority and tolerations.
 pub(super) fn pod_update(new: &mut Value, old: &Value) {
     let Some(spec) = inner(new, "spec") else { return };
@@ -35,7 +54,7 @@ pub(super) fn pod_update(new: &mut Value, old: &Value) {
             fill(spec, field, value.clone());
         }
     }
-    super::admit::add_tolerations(spec);
+    add_tolerations(spec);
 }
 
 /// The owners, and the class that follows from the spec.

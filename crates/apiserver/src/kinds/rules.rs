@@ -8,10 +8,22 @@ use super::{
     convert,
     doc::Doc,
     prepare, service,
-    strategy::Generation,
 };
 use kubefold_wire::names::NameRule;
 use kubefold_wire::status::{Cause, Status};
+
+/// When `metadata.generation` moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Generation {
+    /// There is none.
+    No,
+    /// It is 1 and stays.
+    One,
+    /// It is 1, and one more after each change of these fields.
+    Of(&'static [&'static str]),
+    /// There is none at first, but one more after each change of these fields.
+    Later(&'static [&'static str]),
+}
 
 /// The steps of a strategy that differ between kinds.
 #[derive(Clone, Copy)]

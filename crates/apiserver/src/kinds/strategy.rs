@@ -10,7 +10,7 @@ use super::{
     defaults,
     doc::Doc,
     keep, put,
-    rules::Rules,
+    rules::{Generation, Rules},
     set_generation,
 };
 use crate::schema::{Types, arrange_stored};
@@ -25,19 +25,6 @@ pub(super) struct BuiltIn {
     pub(super) namespaced: bool,
     pub(super) has_status: bool,
     pub(super) rules: Rules,
-}
-
-/// When `metadata.generation` moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Generation {
-    /// There is none.
-    No,
-    /// It is 1 and stays.
-    One,
-    /// It is 1, and one more after each change of these fields.
-    Of(&'static [&'static str]),
-    /// There is none at first, but one more after each change of these fields.
-    Later(&'static [&'static str]),
 }
 
 impl BuiltIn {

@@ -23,6 +23,7 @@ mod read;
 mod tests;
 mod update;
 mod watch;
+mod written;
 
 use std::sync::Arc;
 
@@ -36,8 +37,8 @@ pub use {
     options::{At, DeleteOptions, ListOptions, Part, Preconditions, Selection, WriteOptions},
     patch::{Patch, check_name},
     read::List,
-    update::Written,
     watch::{Event, Events, From},
+    written::Written,
 };
 
 use crate::{

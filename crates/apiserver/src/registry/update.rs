@@ -8,7 +8,7 @@ use crate::{
     kinds::{Kind, put},
     patch::managed,
     registry::{
-        Object, Part, Preconditions, Registry, WriteOptions,
+        Object, Part, Preconditions, Registry, WriteOptions, Written,
         create::{arranged, place},
         delete,
         errors::{self, MODIFIED},
@@ -21,17 +21,6 @@ use kubefold_wire::status::{Cause, Status};
 
 /// How often others may come between before a write is a conflict.
 const ATTEMPTS_MAX: usize = 64;
-
-/// What a write made.
-#[derive(Clone, Debug)]
-pub struct Written {
-    /// The object as it is now.
-    pub object: Object,
-    /// It was not there before.
-    pub created: bool,
-    /// For the client.
-    pub warnings: Vec<String>,
-}
 
 /// Works out the new object; `None`: there is none yet.
 pub(super) type Revise<'r> = dyn FnMut(Option<&Value>) -> Result<Value, Status> + Send + 'r;

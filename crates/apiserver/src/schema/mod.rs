@@ -14,6 +14,9 @@
 //! - [`visit()`]: the structs in an object
 //!
 //! Pure: serde_json in, serde_json out.
+//!
+//! One cycle of files is meant: an object of a custom resource may stand inside one of a built-in kind, and the metadata of
+//! a custom resource is of a built-in type, so that `decode` and `conform` call each other.
 
 use std::collections::BTreeMap;
 

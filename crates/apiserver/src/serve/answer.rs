@@ -1,50 +1,20 @@
-//! What is asked of which object, and how it is answered.
+//! How a request is answered.
 
-use std::sync::Arc;
-
-use http::{HeaderMap, Response, StatusCode, request::Parts};
+use http::{Response, StatusCode};
 
 use crate::{
     kinds::Kind,
     registry::Object,
-    serve::{ApiServer, form::Form, json_response},
+    serve::{ApiServer, context::RequestContext, form::Form, json_response},
 };
 use kubefold_table::Now;
 use kubefold_wire::{
     body::{Body, full},
-    form::OFFERS,
-    media::{self, Negotiated},
+    media::Negotiated,
     options::query_value,
     status::Status,
     warning::Warnings,
 };
-
-/// What a request is about.
-pub(super) struct Target {
-    pub(super) kind: Arc<Kind>,
-    /// Empty for all, and for what lies in none.
-    pub(super) namespace: String,
-    /// Empty for a collection.
-    pub(super) name: String,
-    pub(super) subresource: String,
-}
-
-/// How it was asked.
-#[derive(Clone, Copy)]
-pub(super) struct RequestContext<'a> {
-    pub(super) headers: &'a HeaderMap,
-    pub(super) query: &'a str,
-    pub(super) parts: &'a Parts,
-}
-
-impl RequestContext<'_> {
-    /// In what form the answer is wanted.
-    ///
-    /// Errors: 406.
-    pub(super) fn wanted(&self) -> Result<Negotiated, Status> {
-        media::negotiate(self.headers, self.parts.uri.query(), OFFERS)
-    }
-}
 
 impl ApiServer {
     /// The form of an answer about objects of a kind.

@@ -7,6 +7,7 @@
 
 mod answer;
 mod bootstrap;
+mod context;
 mod discovery;
 mod form;
 mod health;
@@ -46,7 +47,7 @@ use kubefold_wire::{
 
 pub use bootstrap::{bootstrap, built_in};
 
-use answer::{RequestContext, Target};
+use context::{RequestContext, Target};
 
 /// 405 in the words of a kube-apiserver.
 const NOT_ALLOWED: &str = "the server does not allow this method on the requested resource";

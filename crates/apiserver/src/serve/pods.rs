@@ -13,13 +13,15 @@ use crate::{
     registry::{ListOptions, Part, WriteOptions, time_text},
     serve::{
         ApiServer,
-        answer::{RequestContext, Target, answered},
+        answer::answered,
+        context::{RequestContext, Target},
         options::of_delete,
         write::created,
     },
 };
 use kubefold_serving::request::read_json;
 use kubefold_wire::{
+    access::text,
     body::Body,
     golang::Quoted,
     selector::LabelSelector,
@@ -212,10 +214,6 @@ fn object(body: &[u8]) -> Result<Value, Status> {
     }
     let object: Value = serde_json::from_slice(body).map_err(|error| Status::bad_request(error.to_string()))?;
     if object.is_object() { Ok(object) } else { Err(Status::bad_request("the body is no object")) }
-}
-
-fn text<'v>(value: &'v Value, at: &str) -> &'v str {
-    value.pointer(at).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn invalid_binding(name: &str, reason: &str, field: &str, message: String) -> Status {

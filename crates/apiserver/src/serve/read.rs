@@ -14,7 +14,7 @@ use crate::{
     registry::{At, From, List, ListOptions, Object, Selection},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::{RequestContext, Target},
+        context::{RequestContext, Target},
         form::Form,
         json_response,
         watch::{self, Terms},

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::{Kind, Plain, put},
     schema::Types,
-    serve::{ApiServer, answer::RequestContext},
+    serve::{ApiServer, context::RequestContext},
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::status::Status;

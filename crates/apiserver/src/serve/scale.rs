@@ -12,7 +12,8 @@ use crate::{
     registry::{Part, Patch, check_name},
     serve::{
         ApiServer,
-        answer::{RequestContext, Target, answered},
+        answer::answered,
+        context::{RequestContext, Target},
         options::{Of, RequestOptions},
         write::read_of_patch,
     },

@@ -12,7 +12,8 @@ use crate::{
     schema::{Expected, FieldValidation, read_body},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::{RequestContext, Target, answered},
+        answer::answered,
+        context::{RequestContext, Target},
         options::{Of, RequestOptions, of_delete},
         read::{list_options, respond, selectable},
     },

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::{
     action::Outcome,
+    context::Context,
     fields::{count, items, number, set_condition, text, time_text},
-    machine::Context,
     names::{Dice, hash},
     world::Key,
 };

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome, Report},
+    context::Context,
     fields::{condition, controller_reference, is_true, items, number, seconds_later, text, time, time_text},
-    machine::Context,
     resource::JOBS,
-    view::Uid,
-    world::{Entry, Key},
+    view::{Entry, Uid},
+    world::Key,
 };
 use crate::cron::Schedule;
 

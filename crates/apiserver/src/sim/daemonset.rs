@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
+    context::Context,
     fields::{count, items, share, text},
-    machine::Context,
     names::template_hash,
     replicaset::{Member, delete_pod, made, members, pod_of},
-    resource::{CONTROLLER_REVISIONS, PODS},
+    resource::PODS,
     statefulset::{HASH, revise},
-    world::{Entry, Key},
+    view::Entry,
+    world::Key,
 };
 use kubefold_wire::matching::NodeRequirements;
 
@@ -185,9 +186,4 @@ impl Tally {
             outcome.update_status(context.key, tree);
         }
     }
-}
-
-/// The revisions of an object, oldest first.
-pub(super) fn revisions<'a>(context: &Context<'a>, entry: &Entry) -> Vec<(&'a Key, &'a Entry)> {
-    context.world.managed(entry.uid, CONTROLLER_REVISIONS).collect()
 }

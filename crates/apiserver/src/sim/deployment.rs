@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome},
+    context::Context,
     fields::{
         annotate, annotation, condition, controller_reference, count, is_true, items, number, share, text, time_text,
     },
-    machine::Context,
     names::template_hash,
     resource::REPLICA_SETS,
     view::{Uid, selects},
@@ -99,7 +99,7 @@ fn adopt(context: &Context<'_>, uid: Uid, tree: &Value) -> Option<Outcome> {
     }
     for (key, set) in context.world.managed(uid, REPLICA_SETS) {
         if !selects(&tree["spec"]["selector"], &set.labels) {
-            let object = super::garbage::without_owners(context.world.tree(key)?, |owner| owner == uid);
+            let object = super::release::without_owners(context.world.tree(key)?, |owner| owner == uid);
             outcome.update(key, object);
         }
     }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
+    context::Context,
     fields::{count, items, set_condition, share, time_text},
-    machine::Context,
     resource::{DEPLOYMENTS, REPLICA_SETS},
     view::{Uid, selects},
 };

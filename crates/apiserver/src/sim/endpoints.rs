@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
+    context::Context,
     fields::{controller_reference, items, text, time_text},
-    machine::Context,
     names::{Dice, hash},
     resource::{ENDPOINT_SLICES, ENDPOINTS, NODES},
-    view::{PodPart, selects_equal},
-    world::{Entry, Key},
+    view::{Entry, PodPart, selects_equal},
+    world::Key,
 };
 
 /// Endpoints in one slice.

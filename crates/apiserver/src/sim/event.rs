@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome},
+    context::Context,
     fields::{seconds_later, stamp_micro, text, time, time_text},
-    machine::Context,
     names::{hash, mixed},
     resource::EVENTS,
     world::{Key, World},

@@ -6,30 +6,11 @@ use jiff::{Span, Timestamp};
 use serde_json::{Value, json};
 
 pub(super) use crate::registry::time_text;
-
-/// The text at a JSON pointer; empty if there is none.
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The number at a JSON pointer.
-pub(super) fn number(object: &Value, pointer: &str) -> Option<i64> {
-    object.pointer(pointer).and_then(Value::as_i64)
-}
+pub(super) use kubefold_wire::access::{is_true, items, number, text};
 
 /// The number at a JSON pointer; 0 if there is none.
 pub(super) fn count(object: &Value, pointer: &str) -> i64 {
     number(object, pointer).unwrap_or(0)
-}
-
-/// Whether `true` stands at a JSON pointer.
-pub(super) fn is_true(object: &Value, pointer: &str) -> bool {
-    object.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
-}
-
-/// The items of the list at a JSON pointer.
-pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// An annotation; empty if there is none.

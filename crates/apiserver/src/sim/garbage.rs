@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::{
     action::{Event, Outcome},
+    context::Context,
     fields::{items, text},
-    machine::Context,
-    view::Uid,
-    world::{Entry, Key},
+    release::{without_finalizer, without_owners},
+    view::{Entry, Uid},
+    world::Key,
 };
 
 /// The finalizer of an object that waits for its dependents to end.
@@ -69,19 +70,6 @@ fn deletes_dependents(context: &Context<'_>, key: &Key, entry: &Entry) -> bool {
     entry.deleting && entry.finalized && context.world.tree(key).is_some_and(|tree| has_finalizer(&tree, FOREGROUND))
 }
 
-/// An object without one of its finalizers.
-pub(super) fn without_finalizer(mut tree: Value, name: &str) -> Value {
-    if let Some(finalizers) = tree["metadata"]["finalizers"].as_array_mut() {
-        finalizers.retain(|finalizer| finalizer != name);
-        if finalizers.is_empty()
-            && let Some(metadata) = tree["metadata"].as_object_mut()
-        {
-            metadata.shift_remove("finalizers");
-        }
-    }
-    tree
-}
-
 fn orphan(context: &Context<'_>, entry: &Entry, tree: Value) -> Outcome {
     let mut outcome = Outcome::default();
     for (key, _) in context.world.dependents(entry.uid) {
@@ -91,19 +79,6 @@ fn orphan(context: &Context<'_>, entry: &Entry, tree: Value) -> Outcome {
     }
     outcome.update(context.key, without_finalizer(tree, ORPHAN));
     outcome
-}
-
-/// An object without some of its owner references.
-pub(super) fn without_owners(mut tree: Value, drops: impl Fn(Uid) -> bool) -> Value {
-    if let Some(references) = tree["metadata"]["ownerReferences"].as_array_mut() {
-        references.retain(|reference| !drops(Uid::of(text(reference, "/uid"))));
-        if references.is_empty()
-            && let Some(metadata) = tree["metadata"].as_object_mut()
-        {
-            metadata.shift_remove("ownerReferences");
-        }
-    }
-    tree
 }
 
 fn collect(context: &Context<'_>, entry: &Entry) -> Option<Outcome> {

@@ -9,13 +9,12 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Event, Outcome},
+    context::Context,
     fields::{condition, count, is_true, items, number, remove_condition, seconds_later, text, time, time_text},
-    garbage::without_finalizer,
-    machine::Context,
+    release::without_finalizer,
     replicaset::{Member, delete_pod, made, members, pod_of},
     resource::{JOBS, PODS},
-    view::{Phase, Uid},
-    world::Entry,
+    view::{Entry, Phase, Uid},
 };
 
 /// A pod has it until its end was counted.

@@ -3,38 +3,27 @@
 //! A pod's annotation `kubefold.io/sim` says what shall go wrong: `crash`, `oom`, `fail`, `image`, `unready`, `hang`;
 //! `run=20s` how long a pod that ends lives.
 
+mod hand;
 pub(super) mod status;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use self::status::ContainerState;
+use self::{
+    hand::{BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, Hand, Script, pull_failure},
+    status::ContainerState,
+};
 use super::{
     action::{Action, Event, Outcome},
+    context::Context,
     fields::{annotation, count, items, later, number, seconds_later, text, time},
-    machine::Context,
     names::{Dice, hash},
-    view::{Phase, PodPart, SCRIPT},
-    world::Entry,
+    view::{Entry, Phase, SCRIPT},
 };
 
 const BY: &str = "kubelet";
-/// Seconds that a container waits after its first crash; they double.
-const BACKOFF_SECONDS: i64 = 10;
-const BACKOFF_SECONDS_MAX: i64 = 300;
 /// Seconds that a container runs before it crashes.
 const CRASH_SECONDS: i64 = 3;
-
-/// What shall happen to a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Script {
-    Fine,
-    Crash { code: i64, reason: &'static str },
-    Fail,
-    Image,
-    Unready,
-    Hang,
-}
 
 fn script(tree: &Value) -> Script {
     match annotation(tree, SCRIPT) {
@@ -56,16 +45,6 @@ fn is_bad_image(image: &str) -> bool {
     ["does-not-exist", "doesnotexist", "no-such-image", "nonexistent", "invalid-image", "typo"]
         .iter()
         .any(|word| image.contains(word))
-}
-
-/// A pod in the hands of its kubelet.
-struct Hand<'a> {
-    context: &'a Context<'a>,
-    pod: &'a PodPart,
-    tree: Value,
-    script: Script,
-    dice: Dice,
-    outcome: Outcome,
 }
 
 /// Looks after a pod that has a node.
@@ -329,23 +308,4 @@ impl Hand<'_> {
         }
         self.write(&ContainerState::Restarted);
     }
-}
-
-fn pull_failure(image: &str) -> String {
-    format!(
-        "rpc error: code = NotFound desc = failed to pull and unpack image \"{image}\": failed to resolve reference \
-         \"{image}\": {image}: not found"
-    )
-}
-
-/// A condition as kubelets write it.
-fn told_condition(kind: &str, holds: bool, since: Value, generation: &Value) -> Value {
-    let mut condition = json!({
-        "type": kind, "status": if holds { "True" } else { "False" }, "lastProbeTime": null,
-        "lastTransitionTime": since,
-    });
-    if !generation.is_null() {
-        condition["observedGeneration"] = generation.clone();
-    }
-    condition
 }

@@ -7,7 +7,9 @@ use jiff::Timestamp;
 
 use super::{
     action::{Action, Event, Outcome, Report},
-    autoscaler, cron, daemonset, deployment, disruption, endpoints,
+    autoscaler,
+    context::{Context, Settings},
+    cron, daemonset, deployment, disruption, endpoints,
     event::{self, Book},
     garbage, job, kubelet, namespace, node,
     queue::{Controller, Item, Queue},
@@ -18,9 +20,9 @@ use super::{
         Resource, SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS, STORAGE_CLASSES, VOLUMES,
     },
     scheduler, statefulset,
-    view::Labels,
+    view::{Entry, Labels},
     volume,
-    world::{Entry, Key, World},
+    world::{Key, World},
 };
 
 /// Why an operation was not done.
@@ -32,31 +34,6 @@ pub(super) enum Refusal {
     Terminating,
     /// Anything else.
     Other,
-}
-
-/// How time and chance are for the controllers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    /// Choices follow from it.
-    pub(super) seed: u64,
-    /// Milliseconds that an image takes, from and to.
-    pub(super) pull_ms: (i64, i64),
-    /// The first address of pods.
-    pub(super) pods: [u8; 4],
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { seed: 0, pull_ms: (400, 2500), pods: [10, 244, 0, 0] }
-    }
-}
-
-/// What a controller sees.
-pub(super) struct Context<'a> {
-    pub(super) world: &'a World,
-    pub(super) key: &'a Key,
-    pub(super) now: Timestamp,
-    pub(super) settings: &'a Settings,
 }
 
 /// The controllers.

@@ -8,6 +8,7 @@
 mod action;
 mod autoscaler;
 mod churn;
+mod context;
 mod cron;
 mod daemonset;
 mod deployment;
@@ -24,6 +25,7 @@ mod names;
 mod namespace;
 mod node;
 mod queue;
+mod release;
 mod replicaset;
 mod resource;
 mod run;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
+    context::Context,
     fields::{condition, items, time_text},
-    machine::Context,
     resource::{CONFIG_MAPS, Described, PODS, SERVICE_ACCOUNTS},
     world::Key,
 };

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     action::Outcome,
+    context::Context,
     fields::{condition, items, seconds_later, stamp_micro, text, time, time_text},
-    machine::Context,
     resource::LEASES,
     world::Key,
 };

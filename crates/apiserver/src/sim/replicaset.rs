@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome, Report},
+    context::Context,
     fields::{controller_reference, count, seconds_later, text},
-    garbage::without_owners,
-    machine::Context,
+    release::without_owners,
     resource::{PODS, REPLICA_SETS},
-    view::{Labels, PodPart, selects, selects_equal},
-    world::{Entry, Key},
+    view::{Entry, Labels, PodPart, selects, selects_equal},
+    world::Key,
 };
 
 /// Pods that are made or deleted at once.

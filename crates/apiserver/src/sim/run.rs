@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     action::Action,
-    machine::{Machine, Refusal, Settings},
+    context::Settings,
+    machine::{Machine, Refusal},
     resource::{Described, Resource},
     world::Key,
 };

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome},
+    context::Context,
     fields::{condition, items, remove_condition, seconds_later, text, time_text},
-    machine::Context,
     names::{hash, mixed},
     resource::CLAIMS,
-    view::{NodePart, PodPart},
-    world::{Entry, Key},
+    view::{Entry, NodePart, PodPart},
+    world::Key,
 };
 use kubefold_wire::matching::{NodeRequirements, ObjectSelector, Taint};
 

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Action, Event, Outcome},
-    daemonset::revisions,
+    context::Context,
     fields::{controller_reference, count, items, number, seconds_later, text},
-    machine::Context,
     names::template_hash,
     replicaset::{Member, delete_pod, made, members, pod_of},
     resource::{CLAIMS, CONTROLLER_REVISIONS, DAEMON_SETS, PODS},
-    world::{Entry, Key},
+    view::Entry,
+    world::Key,
 };
 
 /// The label of pods that says which revision they are of.
@@ -290,4 +290,9 @@ fn trim(context: &Context<'_>, tree: &Value, present: &[(&Key, &Entry)], outcome
         outcome.delete(key, entry.uid, None);
     }
     false
+}
+
+/// The revisions of an object, oldest first.
+pub(super) fn revisions<'a>(context: &Context<'a>, entry: &Entry) -> Vec<(&'a Key, &'a Entry)> {
+    context.world.managed(entry.uid, CONTROLLER_REVISIONS).collect()
 }

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, net::Ipv4Addr, sync::Arc};
 
 use bytes::Bytes;
+use hashbrown::HashSet;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +12,6 @@ use super::{
     fields::{is_true, items, text},
     names::hash,
     resource::{NODES, PODS, Resource, Resources, SERVICES},
-    world::{Entry, Texts},
 };
 use kubefold_wire::{
     matching::{ObjectSelector, Taint},
@@ -113,6 +113,67 @@ impl PodPart {
 
 /// The annotation that says what shall happen to a pod.
 pub(super) const SCRIPT: &str = "kubefold.io/sim";
+
+/// An object.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) uid: Uid,
+    pub(super) revision: u64,
+    /// JSON, without its revision.
+    pub(super) body: Bytes,
+    /// Seconds of the epoch.
+    pub(super) created: i64,
+    pub(super) deleting: bool,
+    /// Has finalizers.
+    pub(super) finalized: bool,
+    pub(super) owners: Box<[Owner]>,
+    pub(super) labels: Labels,
+    pub(super) part: Part,
+}
+
+impl Entry {
+    /// The owner that manages it.
+    pub(super) fn controller(&self) -> Option<&Owner> {
+        self.owners.iter().find(|owner| owner.controller)
+    }
+
+    /// What is special to pods.
+    pub(super) fn pod(&self) -> Option<&PodPart> {
+        match &self.part {
+            Part::Pod(pod) => Some(pod),
+            _ => None,
+        }
+    }
+
+    /// What is special to nodes.
+    pub(super) fn node(&self) -> Option<&NodePart> {
+        match &self.part {
+            Part::Node(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// A label.
+    pub(super) fn label(&self, name: &str) -> Option<&str> {
+        value_of(&self.labels, name)
+    }
+}
+
+/// The texts that many objects share.
+#[derive(Debug, Default)]
+pub(super) struct Texts(HashSet<Arc<str>>);
+
+impl Texts {
+    /// The one copy of a text.
+    pub(super) fn one(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.0.insert(Arc::clone(&new));
+        new
+    }
+}
 
 #[derive(Deserialize)]
 struct Head<'a> {

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{
     action::{Event, Outcome},
+    context::Context,
     fields::{annotate, annotation, items, text},
-    garbage::without_finalizer,
-    machine::Context,
+    release::without_finalizer,
     resource::{CLAIMS, STORAGE_CLASSES, VOLUMES},
     world::Key,
 };

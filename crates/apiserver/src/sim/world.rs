@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     resource::{Described, NODES, PODS, Resource, Resources, SERVICES},
-    view::{self, Labels, NodePart, Owner, Part, PodPart, Uid, value_of},
+    view::{self, Entry, Labels, NodePart, Part, PodPart, Texts, Uid},
 };
 
 /// Which object.
@@ -22,67 +22,6 @@ pub(super) struct Key {
     /// Empty if it lies in none.
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
-}
-
-/// An object.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) uid: Uid,
-    pub(super) revision: u64,
-    /// JSON, without its revision.
-    pub(super) body: Bytes,
-    /// Seconds of the epoch.
-    pub(super) created: i64,
-    pub(super) deleting: bool,
-    /// Has finalizers.
-    pub(super) finalized: bool,
-    pub(super) owners: Box<[Owner]>,
-    pub(super) labels: Labels,
-    pub(super) part: Part,
-}
-
-impl Entry {
-    /// The owner that manages it.
-    pub(super) fn controller(&self) -> Option<&Owner> {
-        self.owners.iter().find(|owner| owner.controller)
-    }
-
-    /// What is special to pods.
-    pub(super) fn pod(&self) -> Option<&PodPart> {
-        match &self.part {
-            Part::Pod(pod) => Some(pod),
-            _ => None,
-        }
-    }
-
-    /// What is special to nodes.
-    pub(super) fn node(&self) -> Option<&NodePart> {
-        match &self.part {
-            Part::Node(node) => Some(node),
-            _ => None,
-        }
-    }
-
-    /// A label.
-    pub(super) fn label(&self, name: &str) -> Option<&str> {
-        value_of(&self.labels, name)
-    }
-}
-
-/// The texts that many objects share.
-#[derive(Debug, Default)]
-pub(super) struct Texts(HashSet<Arc<str>>);
-
-impl Texts {
-    /// The one copy of a text.
-    pub(super) fn one(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(text) {
-            return Arc::clone(known);
-        }
-        let new: Arc<str> = text.into();
-        self.0.insert(Arc::clone(&new));
-        new
-    }
 }
 
 /// What a node's pods ask for.

@@ -6,13 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::records::{Payload, Records};
+use super::error::{JSON_BYTES_MAX, NESTING_MAX, ProtobufError};
+use super::records::{Entry, Payload, Records};
 use super::schema::{Field, Mark, Message, Messages, Shape, StructId, Style, Value};
 use super::values::{self, Problem};
-use super::{JSON_BYTES_MAX, NESTING_MAX, ProtobufError};
-
-/// A record and the position of its field in the message.
-pub(super) type Entry<'a> = (usize, Payload<'a>);
 
 /// Prints one object.
 pub(super) struct Decoder<'a> {

@@ -2,7 +2,7 @@
 //!
 //! Source: `k8s.io/apimachinery/pkg/runtime/generated.proto`.
 
-use super::ProtobufError;
+use super::error::{MEDIA_TYPE, ProtobufError};
 use super::records::{Payload, Records};
 
 const PREFIX: &[u8] = b"k8s\0";
@@ -49,7 +49,7 @@ impl<'a> Envelope<'a> {
             }
         }
         let content = match content_type {
-            "" | super::MEDIA_TYPE if encoding.is_empty() => Content::Protobuf,
+            "" | MEDIA_TYPE if encoding.is_empty() => Content::Protobuf,
             "application/json" if encoding.is_empty() => Content::Json,
             _ => {
                 return Err(ProtobufError::Content {

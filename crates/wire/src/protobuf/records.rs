@@ -113,3 +113,6 @@ impl<'a> Iterator for Records<'a> {
         Some(record)
     }
 }
+
+/// A record and the position of its field in the message.
+pub(super) type Entry<'a> = (usize, Payload<'a>);

@@ -6,11 +6,10 @@ use jiff::SignedDuration;
 use jiff::civil::{DateTime, datetime};
 use serde::de::IgnoredAny;
 
-use super::decode::Entry;
-use super::records::{MalformedRecord, Payload, Records};
+use super::error::ProtobufError;
+use super::records::{Entry, MalformedRecord, Payload, Records};
 use super::schema::Value;
-use super::{ProtobufError, SchemaError};
-use crate::{duration, golang};
+use crate::{duration, golang, types::SchemaError};
 
 /// What went wrong, before it is known where.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Hand, told_condition};
+use super::hand::{BACKOFF_SECONDS, BACKOFF_SECONDS_MAX, Hand, pull_failure, told_condition};
 use crate::sim::{
     fields::{address, condition, items, text, time_text},
     names::{hash, mixed},
@@ -135,7 +135,7 @@ impl ContainerState {
                 let message = if reason == "ImagePullBackOff" {
                     format!("Back-off pulling image \"{image}\"")
                 } else {
-                    super::pull_failure(image)
+                    pull_failure(image)
                 };
                 (json!({"waiting": {"reason": reason, "message": message}}), last, restarts)
             }
@@ -145,7 +145,7 @@ impl ContainerState {
             }
             Self::Restarted => (json!({"running": {"startedAt": now}}), last, restarts + 1),
             Self::Crashed { code, reason } => {
-                let wait = (super::BACKOFF_SECONDS << restarts.clamp(0, 8)).min(super::BACKOFF_SECONDS_MAX);
+                let wait = (BACKOFF_SECONDS << restarts.clamp(0, 8)).min(BACKOFF_SECONDS_MAX);
                 let wait = if wait < 60 { format!("{wait}s") } else { format!("{}m{}s", wait / 60, wait % 60) };
                 let pod = format!("{}_{}({uid})", hand.context.key.name, hand.context.key.namespace);
                 let message = format!("back-off {wait} restarting failed container={name} pod={pod}");

@@ -1,0 +1,39 @@
+//! A request: what it is about, and how it was asked.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, request::Parts};
+
+use crate::kinds::Kind;
+use kubefold_wire::{
+    form::OFFERS,
+    media::{self, Negotiated},
+    status::Status,
+};
+
+/// What a request is about.
+pub(super) struct Target {
+    pub(super) kind: Arc<Kind>,
+    /// Empty for all, and for what lies in none.
+    pub(super) namespace: String,
+    /// Empty for a collection.
+    pub(super) name: String,
+    pub(super) subresource: String,
+}
+
+/// How it was asked.
+#[derive(Clone, Copy)]
+pub(super) struct RequestContext<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) query: &'a str,
+    pub(super) parts: &'a Parts,
+}
+
+impl RequestContext<'_> {
+    /// In what form the answer is wanted.
+    ///
+    /// Errors: 406.
+    pub(super) fn wanted(&self) -> Result<Negotiated, Status> {
+        media::negotiate(self.headers, self.parts.uri.query(), OFFERS)
+    }
+}

@@ -1,0 +1,30 @@
+//! What a controller is given: the world, the object that it looks at, the time, and the settings.
+
+use jiff::Timestamp;
+
+use super::world::{Key, World};
+
+/// How time and chance are for the controllers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    /// Choices follow from it.
+    pub(super) seed: u64,
+    /// Milliseconds that an image takes, from and to.
+    pub(super) pull_ms: (i64, i64),
+    /// The first address of pods.
+    pub(super) pods: [u8; 4],
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { seed: 0, pull_ms: (400, 2500), pods: [10, 244, 0, 0] }
+    }
+}
+
+/// What a controller sees.
+pub(super) struct Context<'a> {
+    pub(super) world: &'a World,
+    pub(super) key: &'a Key,
+    pub(super) now: Timestamp,
+    pub(super) settings: &'a Settings,
+}
