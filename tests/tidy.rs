@@ -61,6 +61,8 @@ const IMPURE: &[&str] = &[
     "Instant",
     "::now(",
 ];
+/// The sources of what is shipped.
+const CRATES: &[&str] = &["src", "crates/wire/src", "crates/table/src", "crates/serving/src", "crates/apiserver/src"];
 /// Files that import one another. Their room's `mod.rs` says why, in a paragraph on its "cycle of files".
 const CYCLES: &[&[&str]] = &[
     &["src/member/reflector/mod.rs", "src/member/reflector/requests.rs"],
@@ -308,7 +310,7 @@ fn arguments(list: &str) -> Vec<&str> {
 #[test]
 fn no_error_is_a_string() {
     let mut found = Vec::new();
-    for (file, code) in code_below("src") {
+    for (file, code) in CRATES.iter().flat_map(|folder| code_below(folder)) {
         for (at, _) in code.match_indices("Result<") {
             let arguments = arguments(bracketed(&code[at + "Result".len()..]));
             if arguments.len() == 2 && arguments[1] == "String" {
@@ -323,9 +325,7 @@ fn no_error_is_a_string() {
 #[test]
 fn no_parameter_is_a_tuple() {
     let mut found = Vec::new();
-    let crates = ["wire", "table", "serving", "apiserver"].map(|name| format!("crates/{name}/src"));
-    let crates = crates.iter().flat_map(|folder| code_below(folder));
-    for (file, code) in code_below("src").into_iter().chain(crates) {
+    for (file, code) in CRATES.iter().flat_map(|folder| code_below(folder)) {
         for (at, _) in code.match_indices("fn ") {
             let signature = &code[at..];
             // The name may be followed by generics, whose bounds have brackets of their own.
@@ -444,7 +444,7 @@ fn imports(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn files_of_a_room_do_not_import_one_another() {
     let mut found = BTreeSet::new();
-    for folder in ["src", "crates/wire/src", "crates/table/src", "crates/serving/src", "crates/apiserver/src"] {
+    for folder in CRATES {
         let imports = imports(folder);
         found.extend(
             cycles(&imports)

@@ -118,13 +118,13 @@ impl Registry {
 fn decoded(kind: &Kind, object: Value, validation: FieldValidation) -> Result<(Value, Vec<String>), Status> {
     let Some(typed) = typed(kind) else { return Ok((object, Vec::new())) };
     let json = object.to_string();
-    let refused = |why: String| {
-        let cause = Cause::invalid_text("patch", &json, &why);
+    let refused = |why: &dyn std::error::Error| {
+        let cause = Cause::invalid_text("patch", &json, &why.to_string());
         Status::invalid("", "", "", vec![cause])
     };
-    let text = Text::read(&json).map_err(|error| refused(error.to_string()))?;
-    let decoded = decode(typed, &text).map_err(&refused)?;
-    let findings = validation.judge(decoded.findings).map_err(&refused)?;
+    let text = Text::read(&json).map_err(|error| refused(&error))?;
+    let decoded = decode(typed, &text).map_err(|error| refused(&error))?;
+    let findings = validation.judge(decoded.findings).map_err(|error| refused(&error))?;
     Ok((decoded.object, findings))
 }
 

@@ -3,8 +3,9 @@
 //! Source: kubernetes/apimachinery `pkg/runtime/serializer/json/json.go`; kubernetes/apiserver
 //! `pkg/endpoints/handlers/create.go`, `rest.go`.
 
-use crate::schema::{Decoded, Text, Type, builtin_kind, decode};
-use kubefold_wire::golang;
+use crate::schema::{
+    BodyError, DecodeError, Decoded, StrictError, Text, Type, Unhandled, Unrecognized, builtin_kind, decode,
+};
 
 /// So much of a body is shown that is no object.
 const SHOWN_MAX: usize = 30;
@@ -48,9 +49,9 @@ impl FieldValidation {
     /// The warnings for the client.
     ///
     /// Errors: why the object is refused.
-    pub fn judge(self, findings: Vec<String>) -> Result<Vec<String>, String> {
+    pub fn judge(self, findings: Vec<String>) -> Result<Vec<String>, StrictError> {
         match self {
-            Self::Strict if !findings.is_empty() => Err(format!("strict decoding error: {}", findings.join(", "))),
+            Self::Strict if !findings.is_empty() => Err(StrictError(findings)),
             Self::Warn => Ok(findings),
             _ => Ok(Vec::new()),
         }
@@ -59,28 +60,23 @@ impl FieldValidation {
 
 /// Reads an object out of a body in JSON.
 ///
-/// Errors: the message of a `BadRequest`.
-pub fn read_body(expected: Expected<'_>, body: &[u8], validation: FieldValidation) -> Result<Decoded, String> {
+/// Errors: a `BadRequest`.
+pub fn read_body(expected: Expected<'_>, body: &[u8], validation: FieldValidation) -> Result<Decoded, BodyError> {
+    let unrecognized =
+        |source: Unrecognized| BodyError::Unrecognized { kind: expected.kind.to_owned(), source, shown: shown(body) };
     let body_text = String::from_utf8_lossy(body);
-    let text = Text::read(&body_text).map_err(|why| expected.unrecognized(&why.to_string(), body))?;
-    let meta_error = |why: String| expected.unrecognized(&why, body);
-    let (api_version, kind) = expected.type_meta(&text).map_err(meta_error)?;
+    let text = Text::read(&body_text).map_err(|why| unrecognized(why.into()))?;
+    let (api_version, kind) = expected.type_meta(&text).map_err(|why| unrecognized(why.into()))?;
     if kind.is_empty() {
-        let why = format!("Object 'Kind' is missing in '{body_text}'");
-        return Err(format!(
-            "the object provided is unrecognized (must be of type {}): {why} ({})",
-            expected.kind,
-            shown(body)
-        ));
+        return Err(unrecognized(Unrecognized::NoKind(body_text.into_owned())));
     }
-    let version = api_version.rsplit('/').next().unwrap_or_default();
-    let refused = |why: &str| {
-        let own = expected.kind;
-        format!("{kind} in version {} cannot be handled as a {own}: {why}", golang::quoted(version))
+    let unhandled = |source: Unhandled| {
+        let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
+        BodyError::Unhandled { kind: kind.clone(), version, expected: expected.kind.to_owned(), source }
     };
-    expected.check(&api_version, &kind, refused)?;
-    let decoded = decode(expected.typed, &text).map_err(|why| refused(&why))?;
-    let findings = validation.judge(decoded.findings).map_err(|why| refused(&why))?;
+    expected.check(&api_version, &kind, unhandled)?;
+    let decoded = decode(expected.typed, &text).map_err(|why| unhandled(why.into()))?;
+    let findings = validation.judge(decoded.findings).map_err(|why| unhandled(why.into()))?;
     Ok(Decoded { object: expected.named(decoded.object), findings })
 }
 
@@ -89,23 +85,19 @@ impl Expected<'_> {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    fn unrecognized(&self, why: &str, body: &[u8]) -> String {
-        let why = format!("couldn't get version/kind; json parse error: {why}");
-        format!("the object provided is unrecognized (must be of type {}): {why} ({})", self.kind, shown(body))
-    }
-
     /// What the object says of itself. What a built-in kind does not say is taken for granted.
-    fn type_meta(&self, text: &Text<'_>) -> Result<(String, String), String> {
+    fn type_meta(&self, text: &Text<'_>) -> Result<(String, String), DecodeError> {
         let entries: &[_] = match text {
             Text::Object(entries) => entries,
             Text::Null => &[],
             other => {
                 let fields =
                     r#"APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"""#;
-                return Err(format!(
-                    "json: cannot unmarshal {} into Go value of type struct {{ {fields} }}",
-                    other.name()
-                ));
+                return Err(DecodeError::WrongType {
+                    value: other.name().to_owned(),
+                    target: "value".to_owned(),
+                    go_type: format!("struct {{ {fields} }}"),
+                });
             }
         };
         let mut said = match self.typed.go() {
@@ -123,38 +115,43 @@ impl Expected<'_> {
                 Text::String(value) => value.clone_into(place),
                 Text::Null => {}
                 other => {
-                    let name = other.name();
-                    return Err(format!("json: cannot unmarshal {name} into Go struct field .{key} of type string"));
+                    return Err(DecodeError::WrongType {
+                        value: other.name().to_owned(),
+                        target: format!("struct field .{key}"),
+                        go_type: "string".to_owned(),
+                    });
                 }
             }
         }
         Ok(said)
     }
 
-    fn check(&self, api_version: &str, kind: &str, refused: impl Fn(&str) -> String) -> Result<(), String> {
+    fn check(
+        &self,
+        api_version: &str,
+        kind: &str,
+        unhandled: impl Fn(Unhandled) -> BodyError,
+    ) -> Result<(), BodyError> {
         let own = self.api_version();
         if api_version == own && kind == self.kind {
             return Ok(());
         }
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let other_version = || BodyError::OtherVersion { found: api_version.to_owned(), expected: own.clone() };
         if self.typed.go().is_none() {
             // Any custom resource can be read; what it is not is told later, as a fault of the object.
-            return if api_version == own { Ok(()) } else { Err(mismatch(api_version, &own)) };
+            return if api_version == own { Ok(()) } else { Err(other_version()) };
         }
         if builtin_kind(group, version, kind).is_none() {
-            let registered = "in scheme \"pkg/runtime/scheme.go:111\"";
-            let why = format!(
-                "no kind {} is registered for version {} {registered}",
-                golang::quoted(kind),
-                golang::quoted(api_version)
-            );
-            return Err(refused(&why));
+            let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
+            return Err(unhandled(Unhandled::NotRegistered { kind, api_version }));
         }
         if kind == self.kind && group == self.group {
-            return Err(mismatch(api_version, &own));
+            return Err(other_version());
         }
         let package = if self.group.is_empty() { "core" } else { self.group.split('.').next().unwrap_or_default() };
-        Err(refused(&format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", self.kind)))
+        let (from, to) = (format!("{version}.{kind}"), format!("{package}.{}", self.kind));
+        Err(unhandled(Unhandled::OtherKind { from, to }))
     }
 
     /// Sets what the object left for granted.
@@ -169,10 +166,6 @@ impl Expected<'_> {
         }
         object
     }
-}
-
-fn mismatch(found: &str, own: &str) -> String {
-    format!("the API version in the data ({found}) does not match the expected API version ({own})")
 }
 
 fn shown(body: &[u8]) -> String {

@@ -6,14 +6,14 @@
 use kubefold_wire::golang;
 use serde_json::{Map, Value};
 
-use crate::schema::{Text, Type, decode, validate::bad_value};
+use crate::schema::{DecodeError, Text, Type, decode, validate::bad_value};
 
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Brings an object into the form that is stored. Answers which fields were unknown, as findings of strictness.
 ///
 /// Errors: what is wrong with its metadata, or with that of an object inside.
-pub fn conform(typed: Type<'_>, object: &mut Value) -> Result<Vec<String>, String> {
+pub fn conform(typed: Type<'_>, object: &mut Value) -> Result<Vec<String>, DecodeError> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
         unknown.extend(read_metadata(typed, metadata)?.into_iter().map(|field| format!("metadata.{field}")));
@@ -33,10 +33,10 @@ pub fn conform(typed: Type<'_>, object: &mut Value) -> Result<Vec<String>, Strin
 }
 
 /// Reads metadata as Go does; answers the names of unknown fields.
-fn read_metadata(typed: Type<'_>, metadata: &mut Value) -> Result<Vec<String>, String> {
+fn read_metadata(typed: Type<'_>, metadata: &mut Value) -> Result<Vec<String>, DecodeError> {
     let Some(meta) = typed.types().named(METADATA) else { return Ok(Vec::new()) };
     let text = metadata.to_string();
-    let decoded = decode(meta, &Text::read(&text).map_err(|error| error.to_string())?)?;
+    let decoded = decode(meta, &Text::read(&text)?)?;
     *metadata = decoded.object;
     let unknown = decoded.findings.iter().filter_map(|finding| {
         let field = finding.strip_prefix("unknown field \"")?.strip_suffix('"')?;
@@ -45,7 +45,7 @@ fn read_metadata(typed: Type<'_>, metadata: &mut Value) -> Result<Vec<String>, S
     Ok(unknown.collect())
 }
 
-fn read_embedded(typed: Type<'_>, value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
+fn read_embedded(typed: Type<'_>, value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), DecodeError> {
     if typed.go().is_some() {
         return Ok(());
     }
@@ -77,16 +77,19 @@ fn read_envelope(
     object: &mut Map<String, Value>,
     path: &str,
     unknown: &mut Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), DecodeError> {
     for name in ["apiVersion", "kind"] {
         if let Some(value) = object.get(name).filter(|value| !value.is_string()) {
-            return Err(format!("{path}.{name}: Invalid value: {}: must be a string", bad_value(value)));
+            return Err(DecodeError::NoString { path: format!("{path}.{name}"), value: bad_value(value).to_string() });
         }
     }
     if let Some(metadata) = object.get_mut("metadata") {
         let before = bad_value(metadata);
-        let fields =
-            read_metadata(typed, metadata).map_err(|why| format!("{path}.metadata: Invalid value: {before}: {why}"))?;
+        let wrong = |why| {
+            let (path, value, source) = (path.to_owned(), before.to_string(), Box::new(why));
+            DecodeError::Metadata { path, value, source }
+        };
+        let fields = read_metadata(typed, metadata).map_err(wrong)?;
         unknown.extend(fields.into_iter().map(|field| format!("{path}.metadata.{field}")));
     }
     Ok(())

@@ -10,7 +10,7 @@ use kubefold_wire::{golang, quantity::Quantity};
 use serde_json::{Map, Value};
 
 use crate::schema::{
-    Field, Go, GoKind, Text, Type, arrange, conform,
+    DecodeError, Field, Go, GoKind, Text, Type, arrange, conform,
     time::{canonical_micro_time, canonical_time},
 };
 
@@ -32,7 +32,7 @@ pub struct Decoded {
 ///
 /// Errors: what Go says, such as `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of
 /// type int32`.
-pub fn decode(typed: Type<'_>, text: &Text<'_>) -> Result<Decoded, String> {
+pub fn decode(typed: Type<'_>, text: &Text<'_>) -> Result<Decoded, DecodeError> {
     if typed.go().is_none() {
         let mut findings = Findings::default();
         findings.duplicates(text);
@@ -109,12 +109,12 @@ struct Decoder<'a> {
     /// The Go struct of the last of them.
     structure: &'a str,
     /// The first value of a wrong type. Reading goes on, since a worse mistake may follow.
-    mistake: Option<String>,
+    mistake: Option<DecodeError>,
 }
 
 impl<'a> Decoder<'a> {
     /// Errors: what ends the reading at once.
-    fn value(&mut self, typed: Type<'a>, text: &Text<'_>, before: Option<Value>) -> Result<Value, String> {
+    fn value(&mut self, typed: Type<'a>, text: &Text<'_>, before: Option<Value>) -> Result<Value, DecodeError> {
         let Some(go) = typed.go() else { return Ok(text.value()) };
         match go.kind {
             GoKind::Struct => self.structure(typed, go, text, before),
@@ -136,7 +136,7 @@ impl<'a> Decoder<'a> {
         go: &'a Go,
         text: &Text<'_>,
         before: Option<Value>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, DecodeError> {
         let entries = match text {
             Text::Null => return Ok(if go.pointer { Value::Null } else { before.unwrap_or(Value::Null) }),
             Text::Object(entries) => entries,
@@ -178,7 +178,7 @@ impl<'a> Decoder<'a> {
         self.findings.leave();
     }
 
-    fn list(&mut self, typed: Type<'a>, go: &'a Go, text: &Text<'_>) -> Result<Value, String> {
+    fn list(&mut self, typed: Type<'a>, go: &'a Go, text: &Text<'_>) -> Result<Value, DecodeError> {
         let (items, texts) = match (typed.items(), text) {
             (_, Text::Null) => return Ok(Value::Null),
             (Some(items), Text::List(texts)) => (items, texts),
@@ -193,7 +193,13 @@ impl<'a> Decoder<'a> {
         Ok(Value::Array(out))
     }
 
-    fn map(&mut self, typed: Type<'a>, go: &'a Go, text: &Text<'_>, before: Option<Value>) -> Result<Value, String> {
+    fn map(
+        &mut self,
+        typed: Type<'a>,
+        go: &'a Go,
+        text: &Text<'_>,
+        before: Option<Value>,
+    ) -> Result<Value, DecodeError> {
         let (values, entries) = match (typed.values(), text) {
             (_, Text::Null) => return Ok(Value::Null),
             (Some(values), Text::Object(entries)) => (values, entries),
@@ -250,27 +256,23 @@ impl<'a> Decoder<'a> {
                     base64::DecodeError::InvalidLastSymbol { offset, .. } => offset,
                     _ => joined.len(),
                 };
-                self.mistake.get_or_insert_with(|| format!("illegal base64 data at input byte {at}"));
+                self.mistake.get_or_insert(DecodeError::Base64 { at });
                 Value::Null
             }
         }
     }
 
     /// Types that read themselves. What is wrong with a literal ends the reading; with the rest it does not differ.
-    fn special(&mut self, go: &Go, text: &Text<'_>) -> Result<Value, String> {
+    fn special(&mut self, go: &Go, text: &Text<'_>) -> Result<Value, DecodeError> {
         let wrong = |decoder: &mut Self, value: &str, name: &str| {
             decoder.mistaken(value, name);
-            Err(decoder.words(value, name))
+            Err(decoder.wrong_type(value, name))
         };
         match (go.kind, text) {
             (GoKind::IntOrString, Text::Null) if !go.pointer => Ok(0.into()),
             (_, Text::Null) => Ok(Value::Null),
-            (GoKind::Time, Text::String(string)) => {
-                canonical_time(string).map(Value::String).map_err(|error| error.to_string())
-            }
-            (GoKind::MicroTime, Text::String(string)) => {
-                canonical_micro_time(string).map(Value::String).map_err(|error| error.to_string())
-            }
+            (GoKind::Time, Text::String(string)) => Ok(canonical_time(string)?.into()),
+            (GoKind::MicroTime, Text::String(string)) => Ok(canonical_micro_time(string)?.into()),
             (GoKind::Duration, Text::String(string)) => Ok(string.as_str().into()),
             (GoKind::Quantity, Text::String(string)) => quantity(string.trim()),
             (GoKind::Quantity, Text::Number(number)) => quantity(number),
@@ -287,21 +289,21 @@ impl<'a> Decoder<'a> {
 
     fn mistaken(&mut self, value: &str, name: &str) -> Value {
         if self.mistake.is_none() {
-            self.mistake = Some(self.words(value, name));
+            self.mistake = Some(self.wrong_type(value, name));
         }
         Value::Null
     }
 
-    fn words(&self, value: &str, name: &str) -> String {
-        if self.place.is_empty() {
-            return format!("json: cannot unmarshal {value} into Go value of type {name}");
-        }
-        let place = self.place.join(".");
-        format!("json: cannot unmarshal {value} into Go struct field {}.{place} of type {name}", self.structure)
+    fn wrong_type(&self, value: &str, go_type: &str) -> DecodeError {
+        let target = match &*self.place {
+            [] => "value".to_owned(),
+            place => format!("struct field {}.{}", self.structure, place.join(".")),
+        };
+        DecodeError::WrongType { value: value.to_owned(), target, go_type: go_type.to_owned() }
     }
 }
 
 /// A quantity as a kube-apiserver stores it.
-fn quantity(text: &str) -> Result<Value, String> {
-    Quantity::parse(text).map(|quantity| quantity.to_string().into()).map_err(|error| error.to_string())
+fn quantity(text: &str) -> Result<Value, DecodeError> {
+    Ok(Quantity::parse(text)?.to_string().into())
 }

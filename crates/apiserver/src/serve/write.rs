@@ -198,7 +198,7 @@ pub(super) fn decoded(kind: &Kind, body: &[u8], validation: FieldValidation) -> 
         return Err(Status::internal(format!("the type {} is not known", Quoted(&kind.type_name))));
     };
     let expected = Expected { group: &kind.group, version: &kind.version, kind: &kind.kind, typed };
-    let decoded = read_body(expected, body, validation).map_err(Status::bad_request)?;
+    let decoded = read_body(expected, body, validation).map_err(|error| Status::bad_request(error.to_string()))?;
     Ok((decoded.object, decoded.findings))
 }
 

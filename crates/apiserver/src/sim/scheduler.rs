@@ -54,7 +54,7 @@ pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
             let message = format!("Successfully assigned {namespace}/{name} to {node}");
             outcome.tell(Event::normal(context.key, BY, "Scheduled", message));
         }
-        Err(why) => unschedulable(context, tree, &why, &mut outcome),
+        Err(why) => unschedulable(context, tree, &why.to_string(), &mut outcome),
     }
     Some(outcome)
 }
@@ -82,14 +82,28 @@ fn unschedulable(context: &Context<'_>, mut tree: Value, why: &str, outcome: &mu
     outcome.tell(Event::warning(context.key, BY, "FailedScheduling", why.to_owned()));
 }
 
+/// Why no node takes a pod.
+#[derive(Debug, thiserror::Error)]
+enum Unschedulable {
+    #[error("no nodes available to schedule pods")]
+    NoNodes,
+    #[error("0/{total} nodes are available: {why}. {}", after_word(*total, *lasting))]
+    NoneFits {
+        total: usize,
+        why: String,
+        /// Nodes on which the end of other pods would not help.
+        lasting: usize,
+    },
+}
+
 /// The node for a pod, or why there is none.
-fn place(context: &Context<'_>, tree: &Value, entry: &Entry, pod: &PodPart) -> Result<Arc<str>, String> {
+fn place(context: &Context<'_>, tree: &Value, entry: &Entry, pod: &PodPart) -> Result<Arc<str>, Unschedulable> {
     let total = context.world.nodes().count();
     if total == 0 {
-        return Err("no nodes available to schedule pods".to_owned());
+        return Err(Unschedulable::NoNodes);
     }
-    if let Some(claim) = missing_claim(context, tree) {
-        return Err(format!("0/{total} nodes are available: {claim}. {}", after_word(total, total)));
+    if let Some(why) = missing_claim(context, tree) {
+        return Err(Unschedulable::NoneFits { total, why, lasting: total });
     }
     let asked = NodeRequirements::of(&tree["spec"]);
     let own = entry.controller().map(|controller| controller.uid);
@@ -119,7 +133,7 @@ fn place(context: &Context<'_>, tree: &Value, entry: &Entry, pod: &PodPart) -> R
     best.map(|(_, _, node)| node).ok_or_else(|| {
         let mut texts: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         texts.sort();
-        format!("0/{total} nodes are available: {}. {}", texts.join(", "), after_word(total, lasting))
+        Unschedulable::NoneFits { total, why: texts.join(", "), lasting }
     })
 }
 

@@ -6,7 +6,8 @@ use crate::schema::builtin;
 fn read(group: &str, kind: &str, body: &str, validation: FieldValidation) -> Result<Decoded, String> {
     let types = builtin();
     let typed = types.named(builtin_kind(group, "v1", kind).unwrap()).unwrap();
-    read_body(Expected { group, version: "v1", kind, typed }, body.as_bytes(), validation)
+    let expected = Expected { group, version: "v1", kind, typed };
+    read_body(expected, body.as_bytes(), validation).map_err(|error| error.to_string())
 }
 
 fn refusal(group: &str, kind: &str, body: &str) -> String {

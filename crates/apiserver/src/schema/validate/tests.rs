@@ -17,7 +17,7 @@ fn read_text(body: &str, validation: FieldValidation) -> Result<(Value, Vec<Stri
     let types = structural("Widget", Some(&schema()));
     let typed = types.named("Widget").unwrap();
     let expected = Expected { group: "example.com", version: "v1", kind: "Widget", typed };
-    let decoded = read_body(expected, body.as_bytes(), validation)?;
+    let decoded = read_body(expected, body.as_bytes(), validation).map_err(|error| error.to_string())?;
     Ok((decoded.object, decoded.findings))
 }
 
