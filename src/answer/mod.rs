@@ -5,11 +5,11 @@
 //!
 //! May name: `view`, `config`, `store`, `respond`, `stores` and what is below them. No request is answered here.
 
-mod asked;
+mod context;
 pub(crate) mod form;
 mod partial;
 pub mod reply;
 pub(crate) mod table;
 pub mod unbuilt;
 
-pub use asked::{Collection, RequestContext};
+pub use context::{Collection, RequestContext};

@@ -260,6 +260,7 @@ mod tests {
             assert_eq!(again.upstream(), asked, "{asked}");
         }
     }
+
     #[test]
     fn one_member_is_asked_for_what_is_selected_there() {
         for (selector, east, west) in [

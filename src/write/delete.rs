@@ -37,7 +37,7 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
     let visible = writer.fleet.visible(&key).ok_or_else(not_found)?;
     let parts = writer.fleet.parts(&key);
     let home = parts.first().ok_or_else(not_found)?;
-    judge_preconditions(&key, &options, &visible)?;
+    check_preconditions(&key, &options, &visible)?;
     let entry = entry_of(writer, request, &key, &visible.uid, &options, &parts);
     let mut warnings = Warnings::default();
     let revision = options.resource_version.is_some().then_some(home.resource_version.as_str());
@@ -88,7 +88,7 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
 /// Compares what the client expects with what the fleet view shows.
 ///
 /// Source: kubernetes/apiserver `pkg/storage/interfaces.go` `Preconditions.Check`.
-fn judge_preconditions(key: &Key, options: &Options, visible: &Visible) -> Result<(), WriteError> {
+fn check_preconditions(key: &Key, options: &Options, visible: &Visible) -> Result<(), WriteError> {
     let revision = visible.revision.to_string();
     for (field, wanted, is) in
         [("UID", &options.uid, &visible.uid), ("ResourceVersion", &options.resource_version, &revision)]

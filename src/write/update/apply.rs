@@ -15,12 +15,12 @@ use crate::{
         fleet::Fleet,
         request::values,
         update::{
+            desired::{self, Desired, check_preconditions, object, plain, set},
             disown::owns_alone,
             draft::{Plan, overrides_in},
             part::{Held, SCALE},
             shares::{DesiredReplicas, Total, divided, marker_of},
             task::PartTask,
-            wanted::{self, Desired, judge, object, plain, set},
             work::{Stop, Work},
         },
     },
@@ -43,8 +43,8 @@ impl<F: Fleet> Work<'_, F> {
     /// Plans an apply.
     pub(super) async fn plan_apply(&self) -> Result<Plan, Stop> {
         let mut patch = object(&self.request.body)?;
-        let (revision, uid) = wanted::strip(&mut patch);
-        judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
+        let (revision, uid) = desired::strip(&mut patch);
+        check_preconditions(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
         self.hold_owners(&patch).await?;
         let scale = self.manner.subresource == SCALE;
         let fields: &[Field] = if scale { &[REPLICAS] } else { divided(self.key) };
@@ -104,7 +104,7 @@ impl<F: Fleet> Work<'_, F> {
         for field in unsaid {
             // Each part would take the default for itself.
             if let Some(share) = share(field) {
-                merge_into(&mut body, wanted::nested(field.path, share));
+                merge_into(&mut body, desired::nested(field.path, share));
             }
         }
         for field in said {
@@ -185,7 +185,7 @@ fn mark(part: &Value, manager: &str, body: &mut Value) {
         let Some(mark) = part.pointer(&format!("/metadata/{map}")).and_then(|map| map.get(MARKER_KEY)) else {
             continue;
         };
-        let patch = wanted::nested(&["metadata", map, MARKER_KEY], mark.clone());
+        let patch = desired::nested(&["metadata", map, MARKER_KEY], mark.clone());
         merge_into(body, patch);
     }
 }

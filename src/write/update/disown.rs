@@ -12,8 +12,8 @@ use crate::{
         request::values,
         steps::Outcome,
         update::{
+            desired::MERGE_PATCH,
             part::{Asking, How, Manner, document},
-            wanted::MERGE_PATCH,
         },
     },
 };

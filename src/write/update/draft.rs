@@ -13,11 +13,11 @@ use crate::{
     write::{
         fleet::{Fleet, Key},
         update::{
+            desired::{Desired, meant, plain, take_at},
             overrider::Overrider,
             part::{Held, changed},
             shares::{Missing, Shares, Total, divided, marker_of},
             task::PartTask,
-            wanted::{Desired, meant, plain, take_at},
             work::Work,
         },
     },

@@ -6,6 +6,7 @@
 mod amend;
 mod apply;
 mod commit;
+mod desired;
 mod disown;
 mod draft;
 mod overrider;
@@ -16,10 +17,9 @@ mod scale;
 mod settle;
 mod shares;
 mod task;
-mod wanted;
 mod work;
 
-pub use wanted::APPLY_PATCH;
+pub use desired::APPLY_PATCH;
 
 use std::sync::Arc;
 
@@ -226,7 +226,7 @@ pub fn makes(request: &Request) -> bool {
 
 /// A PUT of what is not there, of a kind that it makes.
 async fn put_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, WriteError> {
-    let mut body = wanted::object(&request.body)?;
+    let mut body = desired::object(&request.body)?;
     let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let url = &request.name;
     if name.is_empty() {
@@ -235,7 +235,7 @@ async fn put_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key
     if name != url {
         return Err(WriteError::NameMismatch { name: name.to_owned(), url: url.clone() });
     }
-    let (_, uid) = wanted::strip(&mut body);
+    let (_, uid) = desired::strip(&mut body);
     if let Some(expected) = uid {
         return Err(WriteError::Precondition { object: key.to_ref(), field: "UID", expected, is: String::new() });
     }
@@ -245,15 +245,15 @@ async fn put_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key
 
 /// An apply of what is not there makes it, by the very apply: so its manager has what it says.
 async fn apply_new<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, WriteError> {
-    let mut body = wanted::object(&request.body)?;
-    let (revision, uid) = wanted::strip(&mut body);
+    let mut body = desired::object(&request.body)?;
+    let (revision, uid) = desired::strip(&mut body);
     if uid.is_some() || revision.is_some() {
         return Err(missing(writer, key));
     }
     let fields = body.as_object_mut();
     let metadata = fields.map(|fields| fields.entry("metadata").or_insert_with(|| Value::Object(Map::new())));
     if let Some(metadata) = metadata {
-        wanted::set(metadata, "name", key.name.clone().into());
+        desired::set(metadata, "name", key.name.clone().into());
     }
     let request = Request { body: body.to_string().into(), ..request.clone() };
     Ok(create(writer, &request).await)

@@ -20,7 +20,7 @@ use crate::{
         fleet::{Fleet, Key},
         request::with_dry_run,
         steps::{Outcome, Seen, Silent},
-        update::wanted::{APPLY_PATCH, MERGE_PATCH, set},
+        update::desired::{APPLY_PATCH, MERGE_PATCH, set},
     },
 };
 use kubefold_serving::caller::Caller;

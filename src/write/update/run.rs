@@ -15,11 +15,11 @@ use crate::{
         steps::{Outcome, Silent},
         update::{
             commit::missing_target,
+            desired::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
             draft::{Plan, with_all},
             part::{Brought, How, Rewrite, SCALE, document, is_stale},
             shares::{Total, divided},
             task::Pending,
-            wanted::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
             work::{DryRun, Stop, Work, dry_run_failed, unreachable},
         },
     },
@@ -61,14 +61,14 @@ impl<F: Fleet> Work<'_, F> {
 
     /// Plans what needs no schema.
     async fn plan(&mut self) -> Result<Plan, Stop> {
-        let wanted = wanted::read(self.request, self.key, &self.visible, &self.shown)?;
+        let wanted = desired::read(self.request, self.key, &self.visible, &self.shown)?;
         self.manner.managed_fields.clone_from(&wanted.managed_fields);
         self.hold_owners(&wanted.after).await?;
         let is_coming = !divided(self.key).is_empty() && !self.coming().is_empty();
         let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
             // What parts will have that are still to be made is not in the sum that is shown.
-            let is_told = is_coming && wanted::names(self.request, field);
+            let is_told = is_coming && desired::names(self.request, field);
             Total::read(&wanted.after, *field).filter(|_| is != was || is_told)
         };
         let totals: Vec<Total> = divided(self.key).iter().filter_map(total).collect();
@@ -77,14 +77,14 @@ impl<F: Fleet> Work<'_, F> {
 
     /// Has the home say what a strategic merge patch makes of it: only a member knows the kind's schema.
     async fn ask_home(&mut self) -> Result<Plan, Stop> {
-        let mut patch = wanted::object(&self.request.body)?;
-        let (revision, uid) = wanted::strip(&mut patch);
-        wanted::judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
+        let mut patch = desired::object(&self.request.body)?;
+        let (revision, uid) = desired::strip(&mut patch);
+        desired::check_preconditions(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
         self.hold_owners(&patch).await?;
         let mut totals = Vec::new();
         for field in divided(self.key) {
-            let Some(asked) = wanted::take_at(&mut patch, field.path) else { continue };
-            let asked = wanted::nested(field.path, asked);
+            let Some(asked) = desired::take_at(&mut patch, field.path) else { continue };
+            let asked = desired::nested(field.path, asked);
             match Total::read(&asked, *field) {
                 Some(total) => totals.push(total),
                 // It is refused in the home's own words.
@@ -213,7 +213,7 @@ impl<F: Fleet> Work<'_, F> {
         let bare = |document: &Value| {
             let mut document = plain(document.clone());
             if self.without_status {
-                wanted::take_at(&mut document, &["status"]);
+                desired::take_at(&mut document, &["status"]);
             }
             document
         };

@@ -13,10 +13,10 @@ use crate::{
         fleet::Fleet,
         steps::Outcome,
         update::{
+            desired::{self, Desired, JSON_PATCH, check_preconditions, object, plain},
             draft::Plan,
             part::{How, Rewrite, SCALE},
             shares::{DesiredReplicas, Total},
-            wanted::{self, Desired, JSON_PATCH, judge, object, plain},
             work::{NOTHING_CHANGED, Stop, Work, unreachable},
         },
     },
@@ -51,7 +51,7 @@ impl<F: Fleet> Work<'_, F> {
         let replicas = total.map(Value::from).or_else(|| self.shown.pointer(REPLICAS.pointer).cloned());
         // Go leaves a 0 out of the spec, and shows one in the status.
         let replicas = replicas.filter(|number| number.as_u64() != Some(0)).unwrap_or_default();
-        merge_into(&mut scale, wanted::nested(REPLICAS.path, replicas));
+        merge_into(&mut scale, desired::nested(REPLICAS.path, replicas));
         let status = self.shown.pointer("/status/replicas").cloned().unwrap_or_else(|| 0.into());
         let (uid, revision) = (&self.visible.uid, self.visible.revision.to_string());
         let known = json!({"metadata": {"uid": uid, "resourceVersion": revision}, "status": {"replicas": status}});
@@ -85,7 +85,7 @@ impl<F: Fleet> Work<'_, F> {
             (body.clone(), body)
         } else {
             // A Scale has no lists: a strategic merge patch of it is a merge patch.
-            let scale = wanted::patched(self.request, &self.shown_scale())?;
+            let scale = desired::patched(self.request, &self.shown_scale())?;
             let named = if is_json_patch { scale.clone() } else { object(&self.request.body)? };
             (scale, named)
         };
@@ -94,11 +94,11 @@ impl<F: Fleet> Work<'_, F> {
             value.filter(|value| !value.is_empty() && *value != "0").map(str::to_owned)
         };
         let (revision, uid) = (text("resourceVersion"), text("uid"));
-        judge(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
+        check_preconditions(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
         // An unset number is 0 here: a Scale has no default.
         let asked =
             scale.pointer(REPLICAS.pointer).filter(|value| !value.is_null()).cloned().unwrap_or_else(|| 0.into());
-        let asked = wanted::nested(REPLICAS.path, asked);
+        let asked = desired::nested(REPLICAS.path, asked);
         let guarded = revision.is_some() && !is_json_patch;
         let as_shown = plain(self.shown.clone());
         let wanted = Desired { before: as_shown.clone(), after: as_shown, guarded, managed_fields: None };

@@ -18,9 +18,9 @@ use crate::{
         request::Request,
         steps::{Outcome, Silent},
         update::{
+            desired::APPLY_PATCH,
             part::{Asking, Held, How, Manner, document},
             task::landed,
-            wanted::APPLY_PATCH,
         },
     },
 };

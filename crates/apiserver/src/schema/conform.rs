@@ -80,13 +80,13 @@ fn read_envelope(
 ) -> Result<(), DecodeError> {
     for name in ["apiVersion", "kind"] {
         if let Some(value) = object.get(name).filter(|value| !value.is_string()) {
-            return Err(DecodeError::NoString { path: format!("{path}.{name}"), value: bad_value(value).to_string() });
+            return Err(DecodeError::NoString { path: format!("{path}.{name}"), value: bad_value(value) });
         }
     }
     if let Some(metadata) = object.get_mut("metadata") {
         let before = bad_value(metadata);
         let wrong = |why| {
-            let (path, value, source) = (path.to_owned(), before.to_string(), Box::new(why));
+            let (path, value, source) = (path.to_owned(), before, Box::new(why));
             DecodeError::Metadata { path, value, source }
         };
         let fields = read_metadata(typed, metadata).map_err(wrong)?;

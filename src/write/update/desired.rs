@@ -53,7 +53,7 @@ pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Valu
         value.filter(|value| !value.is_empty() && *value != "0").map(str::to_owned)
     };
     let (revision, uid) = (named("resourceVersion"), named("uid"));
-    judge(key, visible, revision.as_deref(), uid.as_deref())?;
+    check_preconditions(key, visible, revision.as_deref(), uid.as_deref())?;
     let guarded = if request.method == Method::PUT { revision.is_some() } else { names_revision(request) };
     let is = after.pointer("/metadata/managedFields").filter(|value| !value.is_null());
     let was = shown.pointer("/metadata/managedFields");
@@ -70,7 +70,12 @@ pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Valu
 /// Compares the revision and the UID that a client expects with what is shown.
 ///
 /// Errors: 409. Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go`, `pkg/storage/interfaces.go`.
-pub(super) fn judge(key: &Key, visible: &Visible, revision: Option<&str>, uid: Option<&str>) -> Result<(), WriteError> {
+pub(super) fn check_preconditions(
+    key: &Key,
+    visible: &Visible,
+    revision: Option<&str>,
+    uid: Option<&str>,
+) -> Result<(), WriteError> {
     if let Some(uid) = uid.filter(|uid| *uid != visible.uid) {
         let (object, expected, is) = (key.to_ref(), uid.to_owned(), visible.uid.clone());
         return Err(WriteError::Precondition { object, field: "UID", expected, is });
