@@ -6,7 +6,6 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -19,7 +18,7 @@ use crate::{
         fold::Part,
         identities::{GroupKind, Referent},
         kind::KindSpec,
-        log::{ReadAfter, Record},
+        log::ReadAfter,
         naming::Naming,
         notices::Notices,
         retained::Retained,
@@ -27,6 +26,7 @@ use crate::{
         rewrite::BadObject,
         sequencer::{Ingested, Sequencer, Shared, Source},
         snapshot::Snapshot,
+        watchers::Place,
     },
 };
 use kubefold_wire::{
@@ -38,49 +38,23 @@ use kubefold_wire::{
 pub const SLICE_ITEMS_MAX: usize = 256;
 /// Events that are taken back at most to have an earlier state again.
 pub const UNDONE_MAX: usize = 1 << 16;
-/// A watcher that has not moved for so long is no longer waited for.
-const STALLED_AFTER: Duration = Duration::from_secs(2);
-
-/// A watcher's place in the log, as the sequencer sees it.
-#[derive(Debug)]
-struct Place {
-    offset: AtomicU64,
-    moved: Mutex<Instant>,
-}
-
-/// A watcher's cursor. Dropped, it is forgotten.
-#[derive(Debug)]
-pub struct Cursor {
-    /// Everything up to here was read.
-    pub revision: Revision,
-    place: Arc<Place>,
-}
-
-impl Cursor {
-    fn moved_to(&mut self, record: &Record) {
-        self.revision = record.revision;
-        self.place.offset.store(record.offset, Ordering::Release);
-        *self.place.moved.lock() = Instant::now();
-    }
-}
-
 /// Called with identities that changed.
 type OnIdentities = Box<dyn Fn(&[Referent]) + Send + Sync>;
 
 /// One kind's store.
 pub struct FleetStore {
     spec: Arc<KindSpec>,
-    inner: RwLock<Sequencer>,
+    pub(super) inner: RwLock<Sequencer>,
     /// Rises whenever something changed: an event, a member filled, an end.
-    changed: watch::Sender<u64>,
-    places: Mutex<Vec<Weak<Place>>>,
+    pub(super) changed: watch::Sender<u64>,
+    pub(super) places: Mutex<Vec<Weak<Place>>>,
     retained: Mutex<Retained>,
     /// Bytes that had been logged by the oldest retained snapshot; `u64::MAX` without one.
     retained_since: AtomicU64,
     /// No member serves the kind any more: watches end.
     ended: AtomicBool,
     /// Watches that were told 410.
-    expired: AtomicU64,
+    pub(super) expired: AtomicU64,
     /// Hears of identities that changed, so that other stores are rewritten.
     on_identities: OnIdentities,
 }
@@ -89,13 +63,6 @@ impl std::fmt::Debug for FleetStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FleetStore").field("kind", &self.spec.label()).finish_non_exhaustive()
     }
-}
-
-/// A watch from a revision that the log does not reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expired {
-    /// The oldest revision that a watch may begin at.
-    pub floor: Revision,
 }
 
 impl FleetStore {
@@ -421,76 +388,6 @@ impl FleetStore {
     pub fn retained(&self, revision: Revision) -> Option<Snapshot> {
         let promised = self.retained.lock().is_promised(revision, Instant::now());
         promised.then(|| self.snapshot_at(revision)).flatten()
-    }
-
-    /// Begins a watch after `revision`.
-    ///
-    /// Errors: the log does not reach so far back, or this store never gave that revision out.
-    pub fn cursor(&self, revision: Revision) -> Result<Cursor, Expired> {
-        let inner = self.inner.read();
-        // Between this kind's head and the last revision of all nothing of this kind happened: whatever takes a revision
-        // holds the lock until it is logged.
-        if revision < inner.log.floor() || revision > inner.head.max(inner.shared.revisions.last()) {
-            self.expired.fetch_add(1, Ordering::Relaxed);
-            return Err(Expired { floor: inner.log.floor() });
-        }
-        Ok(self.place(revision, inner.log.offset_at(revision)))
-    }
-
-    /// The object that the event of that very revision was about.
-    pub fn told_at(&self, revision: Revision) -> Option<Arc<Entry>> {
-        self.inner.read().log.at(revision).map(|record| Arc::clone(&record.entry))
-    }
-
-    /// Begins a watch at the objects of now: nothing is missed between the two.
-    pub fn snapshot_and_cursor(&self) -> (Snapshot, Cursor) {
-        let inner = self.inner.read();
-        (inner.snapshot(), self.place(inner.head, inner.log.offset()))
-    }
-
-    fn place(&self, revision: Revision, offset: u64) -> Cursor {
-        let place = Arc::new(Place { offset: AtomicU64::new(offset), moved: Mutex::new(Instant::now()) });
-        let mut places = self.places.lock();
-        places.retain(|place| place.strong_count() > 0);
-        places.push(Arc::downgrade(&place));
-        Cursor { revision, place }
-    }
-
-    /// Appends up to `max` records that the cursor has not read, and moves it.
-    pub fn read(&self, cursor: &mut Cursor, max: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
-        let before = out.len();
-        let outcome = self.inner.read().log.read_after(cursor.revision, max, out);
-        if let Some(last) = out.get(before..).and_then(<[_]>::last) {
-            cursor.moved_to(last);
-        } else {
-            *cursor.place.moved.lock() = Instant::now();
-        }
-        if matches!(outcome, ReadAfter::Expired) {
-            self.expired.fetch_add(1, Ordering::Relaxed);
-        }
-        outcome
-    }
-
-    /// Says whether a bulk change may go on: no watcher that still moves is more than half a ring behind.
-    pub fn has_room(&self) -> bool {
-        let inner = self.inner.read();
-        let (head, bound) = (inner.log.offset(), inner.log.limits().kind_bytes_max as u64 / 2);
-        drop(inner);
-        let now = Instant::now();
-        !self.places.lock().iter().filter_map(Weak::upgrade).any(|place| {
-            let behind = head.saturating_sub(place.offset.load(Ordering::Acquire));
-            behind > bound && now.duration_since(*place.moved.lock()) < STALLED_AFTER
-        })
-    }
-
-    /// Says how many watchers there are.
-    pub fn watchers(&self) -> usize {
-        self.places.lock().iter().filter(|place| place.strong_count() > 0).count()
-    }
-
-    /// Says how many watches began before, or fell behind, what the log reaches.
-    pub fn expired(&self) -> u64 {
-        self.expired.load(Ordering::Relaxed)
     }
 
     /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.

@@ -27,9 +27,10 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 mod unstored;
+mod watchers;
 
 pub use entry::{Entry, Holders, Slot};
-pub use fleet_store::{Cursor, Expired, FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
+pub use fleet_store::{FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use fold::Part;
 pub use identities::{GroupKind, Identities, Identity, Referent};
 pub use kind::KindSpec;
@@ -45,3 +46,4 @@ pub use rewrite::BadObject;
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
 pub use unstored::unstored;
+pub use watchers::{Cursor, Expired};
