@@ -110,7 +110,7 @@ impl Dependents {
 /// The kinds that documents of each member have referred to.
 #[derive(Debug, Default)]
 pub(super) struct ReferredKinds {
-    by_member: RwLock<HashMap<MemberName, Arc<Vec<GroupKind>>>>,
+    by_member: RwLock<HashMap<MemberName, Arc<[GroupKind]>>>,
 }
 
 impl ReferredKinds {
@@ -124,17 +124,17 @@ impl ReferredKinds {
         self.by_member.write().remove(member);
     }
 
-    fn of(&self, member: &MemberName) -> Arc<Vec<GroupKind>> {
+    fn of(&self, member: &MemberName) -> Arc<[GroupKind]> {
         self.by_member.read().get(member).cloned().unwrap_or_default()
     }
 
     /// Notes a kind. Says whether it is the first reference of the member's documents to it, and what is known then.
-    fn insert(&self, member: &MemberName, group: &str, kind: &str) -> (bool, Arc<Vec<GroupKind>>) {
+    fn insert(&self, member: &MemberName, group: &str, kind: &str) -> (bool, Arc<[GroupKind]>) {
         let mut all = self.by_member.write();
         let known = all.entry(member.clone()).or_default();
         let is_new = known.len() < KINDS_MAX && !holds(known, group, kind);
         if is_new {
-            Arc::make_mut(known).push((group.to_owned(), kind.to_owned()));
+            *known = known.iter().cloned().chain([(group.to_owned(), kind.to_owned())]).collect();
         }
         (is_new, Arc::clone(known))
     }
@@ -149,7 +149,7 @@ fn holds(kinds: &[GroupKind], group: &str, kind: &str) -> bool {
 pub(super) struct References<'a> {
     kinds: &'a ReferredKinds,
     member: &'a MemberName,
-    known: Arc<Vec<GroupKind>>,
+    known: Arc<[GroupKind]>,
     /// Of the present document: hashes of referents, each once.
     pub(super) hashes: SmallVec<[u64; 8]>,
 }

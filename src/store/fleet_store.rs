@@ -242,7 +242,7 @@ impl FleetStore {
     }
 
     /// What a member's documents are prepared with. `None`: the member is unknown.
-    fn preparing(&self, member: &MemberName) -> Option<Preparing> {
+    pub(super) fn preparing(&self, member: &MemberName) -> Option<Preparing> {
         let published = self.published.load_full();
         let view = published.member(member)?.clone();
         let dressing = Arc::new(view.dressing.now());
@@ -323,9 +323,21 @@ impl FleetStore {
         is_allowed: impl FnOnce(&Sequencer) -> bool,
     ) -> Result<Option<Ingested>, BadObject> {
         let Some(preparing) = self.preparing(member) else { return Ok(None) };
-        let mut references = References::new(&self.kinds, member);
-        let prepared = self.with_scratch(|scratch| preparing.prepare(document, source, &mut references, scratch))?;
+        let prepared = self.prepare_one(&preparing, document, source)?;
         Ok(self.write(|inner| is_allowed(inner).then(|| inner.commit(member, prepared, source)).flatten()))
+    }
+
+    /// Dresses one document.
+    ///
+    /// Errors: it is no object.
+    pub(super) fn prepare_one<'t>(
+        &self,
+        preparing: &'t Preparing,
+        document: &'t str,
+        source: Source,
+    ) -> Result<Prepared<'t>, BadObject> {
+        let mut references = References::new(&self.kinds, &preparing.view.dressing.member);
+        self.with_scratch(|scratch| preparing.prepare(document, source, &mut references, scratch))
     }
 
     /// Gives memory that is used again.
@@ -512,7 +524,7 @@ impl FleetStore {
 }
 
 /// How documents of one member are prepared.
-struct Preparing {
+pub(super) struct Preparing {
     published: Arc<Published>,
     view: MemberView,
 }

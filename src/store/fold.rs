@@ -367,7 +367,7 @@ impl Sequencer {
     }
 
     fn rewrite_fold_with(
-        &mut self,
+        &self,
         key: &str,
         body: &Part,
         chosen: &[Part],

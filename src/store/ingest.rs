@@ -254,7 +254,7 @@ impl Sequencer {
 
     /// An entry with the next revision. One that has no room for it is dressed again.
     fn stamped(
-        &mut self,
+        &self,
         at: usize,
         mut entry: Entry,
         incoming: &Incoming<'_>,
@@ -358,7 +358,7 @@ impl Sequencer {
 
     /// Dresses one member-local document that is walked already, as the state of the next revision.
     pub(super) fn rewrite_member_local(
-        &mut self,
+        &self,
         at: usize,
         incoming: &Incoming<'_>,
         seen: u32,

@@ -3,9 +3,12 @@
 //! One case waits. A reader that names a revision of another kind's later event must know that nothing below it is still on
 //! its way in this kind. [`Settled`] says whether it is.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{
@@ -17,10 +20,13 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct Published {
     pub(super) snapshot: Snapshot,
-    pub(super) members: Arc<[MemberView]>,
+    pub(super) members: Arc<MemberViews>,
     /// Changes are logged: watches may begin.
     pub(super) opened: bool,
 }
+
+/// What is published of the members.
+pub(super) type MemberViews = HashMap<MemberName, MemberView>;
 
 /// What is published of a member. It changes with the member's lives, not with its objects.
 #[derive(Clone, Debug)]
@@ -35,7 +41,7 @@ pub(super) struct MemberView {
 
 impl Published {
     pub(super) fn member(&self, name: &MemberName) -> Option<&MemberView> {
-        self.members.iter().find(|member| member.dressing.member == *name)
+        self.members.get(name)
     }
 
     /// Says whether a member-local document brings nothing new, as far as can be seen. The writer judges again.

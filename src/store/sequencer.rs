@@ -22,7 +22,7 @@ use crate::{
         kind::KindSpec,
         log::{Log, LogLimits},
         naming::{Naming, key},
-        published::{MemberView, Published},
+        published::{MemberView, MemberViews, Published},
         revision::{Revision, Revisions},
         rewrite::Facts,
         snapshot::{Counts, Snapshot, count},
@@ -111,8 +111,10 @@ pub(super) struct Sequencer {
     pub(super) log: Log,
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
+    /// Where each member is among them.
+    places: HashMap<MemberName, usize>,
     /// What readers see of the members, and whether that is to be made anew.
-    views: Arc<[MemberView]>,
+    views: Arc<MemberViews>,
     members_changed: bool,
     pub(super) folds: HashMap<String, Fold>,
     /// The members in which an object is behind, with the object's UID, by key: what an unfinished write says.
@@ -154,7 +156,8 @@ impl Sequencer {
             counts: Counts::new(),
             head: Revision(0),
             members: Vec::new(),
-            views: Arc::new([]),
+            places: HashMap::new(),
+            views: Arc::default(),
             members_changed: false,
             folds: HashMap::new(),
             behind: HashMap::new(),
@@ -186,7 +189,17 @@ impl Sequencer {
 
     /// A member's place among the members.
     pub(super) fn index_of(&self, name: &MemberName) -> Option<usize> {
-        self.members.iter().position(|member| member.name == *name)
+        self.places.get(name).copied()
+    }
+
+    /// Puts the members in configuration order; one that is leaving comes last.
+    fn order_members(&mut self) {
+        let naming = Arc::clone(&self.shared.naming);
+        let places: HashMap<&MemberName, usize> =
+            naming.members().iter().enumerate().map(|(at, name)| (name, at)).collect();
+        self.members.sort_by_key(|member| places.get(&member.name).copied().unwrap_or(usize::MAX));
+        self.places = self.members.iter().enumerate().map(|(at, member)| (member.name.clone(), at)).collect();
+        self.members_changed = true;
     }
 
     /// What a member's documents are dressed with now.
@@ -216,20 +229,21 @@ impl Sequencer {
     }
 
     /// What is published of the members.
-    fn member_views(&self) -> Arc<[MemberView]> {
+    fn member_views(&self) -> Arc<MemberViews> {
         let view = |(at, member): (usize, &MemberState)| {
             let dressing = Arc::new(self.dressing(at)?);
-            Some(MemberView { incarnation: member.incarnation, filled: member.filled, dressing })
+            Some((member.name.clone(), MemberView { incarnation: member.incarnation, filled: member.filled, dressing }))
         };
-        self.members.iter().enumerate().filter_map(view).collect()
+        Arc::new(self.members.iter().enumerate().filter_map(view).collect())
     }
 
     pub(super) fn member(&self, name: &MemberName) -> Option<&MemberState> {
-        self.members.iter().find(|member| member.name == *name)
+        self.members.get(self.index_of(name)?)
     }
 
     pub(super) fn member_mut(&mut self, name: &MemberName) -> Option<&mut MemberState> {
-        self.members.iter_mut().find(|member| member.name == *name)
+        let at = self.index_of(name)?;
+        self.members.get_mut(at)
     }
 
     /// Makes room for a member; its place among the others is that of the configuration.
@@ -257,9 +271,7 @@ impl Sequencer {
             member_locals: BTreeSet::new(),
         };
         self.members.push(state);
-        let order = Arc::clone(&self.shared.naming);
-        let place = |name: &MemberName| order.members().iter().position(|known| known == name).unwrap_or(usize::MAX);
-        self.members.sort_by_key(|member| place(&member.name));
+        self.order_members();
     }
 
     /// Takes new names: members were added, removed or put in another order. What they change is shown.
@@ -271,8 +283,7 @@ impl Sequencer {
             let (group, resource) = (&self.spec.gvr.group, &self.spec.gvr.resource);
             self.folds.values_mut().for_each(|fold| fold.print(group, resource, naming.mask()));
         }
-        let place = |name: &MemberName| naming.members().iter().position(|known| known == name).unwrap_or(usize::MAX);
-        self.members.sort_by_key(|member| place(&member.name));
+        self.order_members();
         let keys: Vec<String> = self.folds.keys().cloned().collect();
         for key in keys {
             if let Some(fold) = self.folds.get_mut(&key) {
@@ -406,9 +417,13 @@ impl Sequencer {
         let Some(state) = self.member_mut(member) else { return Vec::new() };
         state.filled = false;
         state.left = true;
-        let Self { members, objects, .. } = self;
-        let state = members.iter().find(|known| known.name == *member);
-        state.into_iter().flat_map(|state| &state.member_locals).filter_map(|key| objects.get(key)).cloned().collect()
+        let objects = &self.objects;
+        self.member(member)
+            .into_iter()
+            .flat_map(|state| &state.member_locals)
+            .filter_map(|key| objects.get(key))
+            .cloned()
+            .collect()
     }
 
     /// Shows anew what lacks a part in a member: whether that is told depends on what is known of the member.
@@ -427,6 +442,7 @@ impl Sequencer {
         let rest = self.leave(member);
         self.remove_doomed(&rest);
         self.members.retain(|known| known.name != *member);
+        self.order_members();
         self.kinds.forget(member);
     }
 
