@@ -90,7 +90,12 @@ impl Testbed {
     /// a test that works in a namespace of its own, gives its own names to what no namespace holds, and asserts on nothing
     /// else. Whoever stops, pauses or restores a member starts one.
     pub async fn shared(names: &[&str]) -> Self {
-        Self::of(&shared::COMMON, names).await
+        Self::of(&shared::PLAIN, names).await
+    }
+
+    /// The same of members with controllers and one node each, on which pods run.
+    pub async fn shared_with_workloads(names: &[&str]) -> Self {
+        Self::of(&shared::WITH_WORKLOADS, names).await
     }
 
     /// The first of members that a file of tests shares.

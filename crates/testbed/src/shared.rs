@@ -13,23 +13,27 @@ use super::{Member, MemberOptions};
 /// namespace holds, and leaves the members as they run.
 pub struct SharedMembers {
     names: &'static [&'static str],
+    options: fn() -> MemberOptions,
     fill: fn(&[Member]) -> LocalBoxFuture<'_, ()>,
     /// The members, or why they are not there.
     started: OnceLock<Result<Vec<Member>, String>>,
 }
 
+const NAMES: &[&str] = &["east", "west", "north"];
 /// What [`crate::Testbed::shared`] hands out.
-pub(crate) static COMMON: SharedMembers = SharedMembers::of(&["east", "west", "north"]);
+pub(crate) static PLAIN: SharedMembers = SharedMembers::filled(NAMES, |_| Box::pin(async {}));
+/// What [`crate::Testbed::shared_with_workloads`] hands out.
+pub(crate) static WITH_WORKLOADS: SharedMembers = SharedMembers {
+    names: NAMES,
+    options: || MemberOptions::with_workloads(1),
+    fill: |_| Box::pin(async {}),
+    started: OnceLock::new(),
+};
 
 impl SharedMembers {
-    /// Members of these names, without controllers.
-    pub const fn of(names: &'static [&'static str]) -> Self {
-        Self::filled(names, |_| Box::pin(async {}))
-    }
-
-    /// The same, with objects that every test finds there.
+    /// Members of these names, without controllers, with objects that every test finds there.
     pub const fn filled(names: &'static [&'static str], fill: fn(&[Member]) -> LocalBoxFuture<'_, ()>) -> Self {
-        Self { names, fill, started: OnceLock::new() }
+        Self { names, options: MemberOptions::default, fill, started: OnceLock::new() }
     }
 
     /// The first of the members, which must have these names; starts all of them if nobody has.
@@ -52,7 +56,7 @@ impl SharedMembers {
     fn start(&self) -> Vec<Member> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let members = self.names.iter().map(|name| Member::start(name, MemberOptions::default()));
+            let members = self.names.iter().map(|name| Member::start(name, (self.options)()));
             let mut members = join_all(members).await;
             members.iter_mut().for_each(Member::share);
             (self.fill)(&members).await;
