@@ -6,27 +6,31 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
     config::MemberName,
     store::{
-        entry::{Entry, Slot},
+        dependents::{References, ReferredKinds},
+        dress::{Class, Prepared},
+        entry::Entry,
         fold::Part,
         identities::{GroupKind, Referent},
         kind::KindSpec,
-        log::{ReadAfter, Record},
+        log::ReadAfter,
         naming::Naming,
         notices::Notices,
+        published::{MemberView, Published, Settled},
         retained::Retained,
         revision::Revision,
-        rewrite::BadObject,
-        sequencer::{Ingested, Sequencer, Shared, Source},
+        rewrite::{BadObject, Facts},
+        sequencer::{Ingested, Scratch, Sequencer, Shared, Source},
         snapshot::Snapshot,
+        watchers::Place,
     },
 };
 use kubefold_wire::{
@@ -36,51 +40,37 @@ use kubefold_wire::{
 
 /// Objects that enter or leave under one lock, so that readers and watchers get their turn in between.
 pub const SLICE_ITEMS_MAX: usize = 256;
+/// Bytes of documents that enter under one lock.
+const SLICE_BYTES_MAX: usize = 1 << 20;
+/// Objects that are looked at under one lock.
+const LOOKED_AT_MAX: usize = 4096;
+/// Buffers that are kept to be used again.
+const SCRATCHES_MAX: usize = 8;
 /// Events that are taken back at most to have an earlier state again.
 pub const UNDONE_MAX: usize = 1 << 16;
-/// A watcher that has not moved for so long is no longer waited for.
-const STALLED_AFTER: Duration = Duration::from_secs(2);
-
-/// A watcher's place in the log, as the sequencer sees it.
-#[derive(Debug)]
-struct Place {
-    offset: AtomicU64,
-    moved: Mutex<Instant>,
-}
-
-/// A watcher's cursor. Dropped, it is forgotten.
-#[derive(Debug)]
-pub struct Cursor {
-    /// Everything up to here was read.
-    pub revision: Revision,
-    place: Arc<Place>,
-}
-
-impl Cursor {
-    fn moved_to(&mut self, record: &Record) {
-        self.revision = record.revision;
-        self.place.offset.store(record.offset, Ordering::Release);
-        *self.place.moved.lock() = Instant::now();
-    }
-}
-
 /// Called with identities that changed.
 type OnIdentities = Box<dyn Fn(&[Referent]) + Send + Sync>;
 
 /// One kind's store.
 pub struct FleetStore {
     spec: Arc<KindSpec>,
-    inner: RwLock<Sequencer>,
+    pub(super) inner: RwLock<Sequencer>,
+    /// What readers see.
+    published: ArcSwap<Published>,
+    settled: Settled,
+    kinds: Arc<ReferredKinds>,
+    /// Memory of those who prepared documents, to be used again.
+    scratches: Mutex<Vec<Scratch>>,
     /// Rises whenever something changed: an event, a member filled, an end.
-    changed: watch::Sender<u64>,
-    places: Mutex<Vec<Weak<Place>>>,
+    pub(super) changed: watch::Sender<u64>,
+    pub(super) places: Mutex<Vec<Weak<Place>>>,
     retained: Mutex<Retained>,
     /// Bytes that had been logged by the oldest retained snapshot; `u64::MAX` without one.
     retained_since: AtomicU64,
     /// No member serves the kind any more: watches end.
     ended: AtomicBool,
     /// Watches that were told 410.
-    expired: AtomicU64,
+    pub(super) expired: AtomicU64,
     /// Hears of identities that changed, so that other stores are rewritten.
     on_identities: OnIdentities,
 }
@@ -91,13 +81,6 @@ impl std::fmt::Debug for FleetStore {
     }
 }
 
-/// A watch from a revision that the log does not reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expired {
-    /// The oldest revision that a watch may begin at.
-    pub floor: Revision,
-}
-
 impl FleetStore {
     /// Makes an empty store. `on_identities` is called without any lock of this store.
     pub fn new(
@@ -105,8 +88,13 @@ impl FleetStore {
         shared: Shared,
         on_identities: impl Fn(&[Referent]) + Send + Sync + 'static,
     ) -> Self {
+        let mut sequencer = Sequencer::new(Arc::clone(&spec), shared);
         Self {
-            inner: RwLock::new(Sequencer::new(Arc::clone(&spec), shared)),
+            published: ArcSwap::from_pointee(sequencer.publish()),
+            settled: Settled::default(),
+            kinds: Arc::clone(&sequencer.kinds),
+            scratches: Mutex::default(),
+            inner: RwLock::new(sequencer),
             spec,
             changed: watch::Sender::new(0),
             places: Mutex::default(),
@@ -125,7 +113,9 @@ impl FleetStore {
         on_identities: impl Fn(&[Referent]) + Send + Sync + 'static,
     ) -> Self {
         let mut store = Self::new(spec, shared, on_identities);
-        store.inner.get_mut().parts_only = true;
+        let sequencer = store.inner.get_mut();
+        sequencer.parts_only = true;
+        store.published = ArcSwap::from_pointee(sequencer.publish());
         store
     }
 
@@ -151,7 +141,10 @@ impl FleetStore {
 
     fn write<T>(&self, change: impl FnOnce(&mut Sequencer) -> T) -> T {
         let mut inner = self.inner.write();
+        self.settled.begin(inner.shared.revisions.last());
         let outcome = change(&mut inner);
+        self.published.store(Arc::new(inner.publish()));
+        self.settled.end();
         let identities = std::mem::take(&mut inner.changed);
         let news = std::mem::take(&mut inner.news);
         let offset = inner.log.offset();
@@ -179,7 +172,7 @@ impl FleetStore {
     }
 
     pub(super) fn naming(&self) -> Arc<Naming> {
-        Arc::clone(&self.inner.read().shared.naming)
+        self.peek(|inner| Arc::clone(&inner.shared.naming))
     }
 
     /// Makes room for a member.
@@ -199,7 +192,7 @@ impl FleetStore {
 
     /// The member's life, for [`Self::ingest_live`].
     pub fn incarnation(&self, member: &MemberName) -> u32 {
-        self.inner.read().member(member).map_or(0, |state| state.incarnation)
+        self.published.load().member(member).map_or(0, |view| view.incarnation)
     }
 
     /// The member's position.
@@ -209,7 +202,7 @@ impl FleetStore {
 
     /// Says whether the member's objects have been held completely since the store started.
     pub fn is_filled(&self, member: &MemberName) -> bool {
-        self.inner.read().member(member).is_some_and(|state| state.filled)
+        self.published.load().member(member).is_some_and(|view| view.filled)
     }
 
     /// Begins a full list of a member.
@@ -220,21 +213,61 @@ impl FleetStore {
     /// Takes a slice of a full list in, at most [`SLICE_ITEMS_MAX`] items that [`split`](kubefold_wire::list::split) gave.
     /// A bad object is left out and told of.
     pub fn list_slice(&self, member: &MemberName, items: &[&str]) -> Vec<BadObject> {
-        self.write(|inner| items.iter().filter_map(|item| inner.ingest(member, item, Source::List).err()).collect())
+        let Some(preparing) = self.preparing(member) else { return Vec::new() };
+        let mut references = References::new(&self.kinds, member);
+        let (mut bad, mut prepared, mut bytes) = (Vec::new(), Vec::with_capacity(items.len()), 0);
+        self.with_scratch(|scratch| {
+            for item in items {
+                match preparing.prepare(item, Source::List, &mut references, scratch) {
+                    Ok(one) => prepared.push(one),
+                    Err(error) => bad.push(error),
+                }
+                bytes += item.len();
+                if bytes >= SLICE_BYTES_MAX {
+                    self.commit(member, &mut prepared);
+                    bytes = 0;
+                }
+            }
+        });
+        self.commit(member, &mut prepared);
+        bad
+    }
+
+    fn commit(&self, member: &MemberName, prepared: &mut Vec<Prepared<'_>>) {
+        self.write(|inner| {
+            for one in prepared.drain(..) {
+                let _visible = inner.commit(member, one, Source::List);
+            }
+        });
+    }
+
+    /// What a member's documents are prepared with. `None`: the member is unknown.
+    pub(super) fn preparing(&self, member: &MemberName) -> Option<Preparing> {
+        let published = self.published.load_full();
+        let view = published.member(member)?.clone();
+        let dressing = Arc::new(view.dressing.now());
+        Some(Preparing { published, view: MemberView { dressing, ..view } })
     }
 
     /// Ends a full list that was read at `revision`: gives what it did not see, for [`Self::remove_slice`].
-    pub fn end_list(&self, member: &MemberName, revision: u64) -> Vec<Slot> {
-        self.write(|inner| inner.end_list(member, revision))
+    pub fn end_list(&self, member: &MemberName, revision: u64) -> Vec<Arc<Entry>> {
+        self.write(|inner| inner.end_list(member, revision));
+        let (mut lost, mut after) = (Vec::new(), None);
+        loop {
+            after = self.peek(|inner| inner.lost(member, after.as_ref(), LOOKED_AT_MAX, &mut lost));
+            if after.is_none() {
+                return lost;
+            }
+        }
     }
 
     /// Removes a slice of doomed objects.
-    pub fn remove_slice(&self, doomed: &[Slot]) {
+    pub fn remove_slice(&self, doomed: &[Arc<Entry>]) {
         self.write(|inner| inner.remove_doomed(doomed));
     }
 
     /// Takes a member's parts away and gives its member-local objects, for [`Self::remove_slice`].
-    pub fn leave(&self, member: &MemberName) -> Vec<Slot> {
+    pub fn leave(&self, member: &MemberName) -> Vec<Arc<Entry>> {
         self.write(|inner| inner.leave(member))
     }
 
@@ -249,9 +282,13 @@ impl FleetStore {
     pub fn watch_event(&self, member: &MemberName, event: &Event<'_>) -> Result<(), BadObject> {
         match event.event_type {
             EventType::Added | EventType::Modified => {
-                self.write(|inner| inner.ingest(member, event.object, Source::Watch)).map(|_| ())
+                self.ingest(member, event.object, Source::Watch, |_| true).map(|_| ())
             }
-            EventType::Deleted => self.write(|inner| inner.deleted(member, event.object)),
+            EventType::Deleted => self.with_scratch(|scratch| {
+                let facts = Facts::read(&self.spec, event.object, &mut scratch.found)?;
+                self.write(|inner| inner.deleted(member, &facts));
+                Ok(())
+            }),
             EventType::Bookmark | EventType::Error => Ok(()),
         }
     }
@@ -271,27 +308,65 @@ impl FleetStore {
         document: &str,
     ) -> Result<Option<Ingested>, BadObject> {
         validate(document)?;
-        self.write(|inner| {
-            if inner.member(member).is_none_or(|state| state.incarnation != incarnation || state.left) {
-                return Ok(None);
-            }
-            inner.ingest(member, document, Source::Live)
-        })
+        let is_of_that_life = |inner: &Sequencer| {
+            inner.member(member).is_some_and(|state| state.incarnation == incarnation && !state.left)
+        };
+        self.ingest(member, document, Source::Live, is_of_that_life)
+    }
+
+    /// Dresses one document, and takes it in if that is allowed then.
+    fn ingest(
+        &self,
+        member: &MemberName,
+        document: &str,
+        source: Source,
+        is_allowed: impl FnOnce(&Sequencer) -> bool,
+    ) -> Result<Option<Ingested>, BadObject> {
+        let Some(preparing) = self.preparing(member) else { return Ok(None) };
+        let prepared = self.prepare_one(&preparing, document, source)?;
+        Ok(self.write(|inner| is_allowed(inner).then(|| inner.commit(member, prepared, source)).flatten()))
+    }
+
+    /// Dresses one document.
+    ///
+    /// Errors: it is no object.
+    pub(super) fn prepare_one<'t>(
+        &self,
+        preparing: &'t Preparing,
+        document: &'t str,
+        source: Source,
+    ) -> Result<Prepared<'t>, BadObject> {
+        let mut references = References::new(&self.kinds, &preparing.view.dressing.member);
+        self.with_scratch(|scratch| preparing.prepare(document, source, &mut references, scratch))
+    }
+
+    /// Gives memory that is used again.
+    fn with_scratch<T>(&self, work: impl FnOnce(&mut Scratch) -> T) -> T {
+        let mut scratch = self.scratches.lock().pop().unwrap_or_default();
+        let outcome = work(&mut scratch);
+        let mut scratches = self.scratches.lock();
+        if scratches.len() < SCRATCHES_MAX {
+            scratches.push(scratch);
+        }
+        outcome
     }
 
     /// Rewrites what refers to these anew.
     pub fn rewrite_dependents(&self, changed: &[Referent]) {
-        self.write(|inner| inner.rewrite_dependents(changed));
+        let keys = self.peek(|inner| inner.dependents.of(changed));
+        for slice in keys.chunks(SLICE_ITEMS_MAX) {
+            self.write(|inner| inner.rewrite(slice));
+        }
     }
 
     /// The kinds that the documents of this store have referred to.
     pub fn refers_to(&self) -> BTreeSet<GroupKind> {
-        self.inner.read().members.iter().flat_map(|member| member.refs.kinds().iter().cloned()).collect()
+        self.kinds.all()
     }
 
     /// Lets watches and paged lists begin. From here on every change is logged.
     pub fn open(&self) {
-        if !self.inner.read().opened {
+        if !self.published.load().opened {
             self.write(Sequencer::open);
         }
     }
@@ -309,12 +384,21 @@ impl FleetStore {
 
     /// The objects now.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner.read().snapshot()
+        self.published.load().snapshot.clone()
+    }
+
+    /// What has been published, with everything up to a revision that was given out.
+    pub(super) fn published_at(&self, revision: Revision) -> Arc<Published> {
+        if !self.settled.is_settled(revision) {
+            // The change that is under way may be below it.
+            drop(self.inner.read());
+        }
+        self.published.load_full()
     }
 
     /// The objects now, as of a revision that may be that of another kind's later event.
     pub fn snapshot_from(&self, at_least: Revision) -> Snapshot {
-        let mut snapshot = self.snapshot();
+        let mut snapshot = self.published_at(at_least).snapshot.clone();
         snapshot.revision = snapshot.revision.max(at_least);
         snapshot
     }
@@ -343,7 +427,7 @@ impl FleetStore {
 
     /// The object of that key now.
     pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
-        self.inner.read().objects.get(key.as_bytes()).map(|Slot(entry)| Arc::clone(entry))
+        self.published.load().snapshot.objects.get(key).cloned()
     }
 
     /// The parts under a plain key, in configuration order.
@@ -398,7 +482,7 @@ impl FleetStore {
     pub fn member_locals(&self, key: &str) -> Vec<Arc<Entry>> {
         let inner = self.inner.read();
         let member_local = |state: &super::sequencer::MemberState| {
-            let Slot(entry) = inner.objects.get(inner.member_local_key(key, &state.name).as_bytes())?;
+            let entry = inner.objects.get(inner.member_local_key(key, &state.name).as_str())?;
             (!entry.folded && entry.holders.first() == Some(&state.name)).then(|| Arc::clone(entry))
         };
         inner.members.iter().filter_map(member_local).collect()
@@ -423,76 +507,6 @@ impl FleetStore {
         promised.then(|| self.snapshot_at(revision)).flatten()
     }
 
-    /// Begins a watch after `revision`.
-    ///
-    /// Errors: the log does not reach so far back, or this store never gave that revision out.
-    pub fn cursor(&self, revision: Revision) -> Result<Cursor, Expired> {
-        let inner = self.inner.read();
-        // Between this kind's head and the last revision of all nothing of this kind happened: whatever takes a revision
-        // holds the lock until it is logged.
-        if revision < inner.log.floor() || revision > inner.head.max(inner.shared.revisions.last()) {
-            self.expired.fetch_add(1, Ordering::Relaxed);
-            return Err(Expired { floor: inner.log.floor() });
-        }
-        Ok(self.place(revision, inner.log.offset_at(revision)))
-    }
-
-    /// The object that the event of that very revision was about.
-    pub fn told_at(&self, revision: Revision) -> Option<Arc<Entry>> {
-        self.inner.read().log.at(revision).map(|record| Arc::clone(&record.entry))
-    }
-
-    /// Begins a watch at the objects of now: nothing is missed between the two.
-    pub fn snapshot_and_cursor(&self) -> (Snapshot, Cursor) {
-        let inner = self.inner.read();
-        (inner.snapshot(), self.place(inner.head, inner.log.offset()))
-    }
-
-    fn place(&self, revision: Revision, offset: u64) -> Cursor {
-        let place = Arc::new(Place { offset: AtomicU64::new(offset), moved: Mutex::new(Instant::now()) });
-        let mut places = self.places.lock();
-        places.retain(|place| place.strong_count() > 0);
-        places.push(Arc::downgrade(&place));
-        Cursor { revision, place }
-    }
-
-    /// Appends up to `max` records that the cursor has not read, and moves it.
-    pub fn read(&self, cursor: &mut Cursor, max: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
-        let before = out.len();
-        let outcome = self.inner.read().log.read_after(cursor.revision, max, out);
-        if let Some(last) = out.get(before..).and_then(<[_]>::last) {
-            cursor.moved_to(last);
-        } else {
-            *cursor.place.moved.lock() = Instant::now();
-        }
-        if matches!(outcome, ReadAfter::Expired) {
-            self.expired.fetch_add(1, Ordering::Relaxed);
-        }
-        outcome
-    }
-
-    /// Says whether a bulk change may go on: no watcher that still moves is more than half a ring behind.
-    pub fn has_room(&self) -> bool {
-        let inner = self.inner.read();
-        let (head, bound) = (inner.log.offset(), inner.log.limits().kind_bytes_max as u64 / 2);
-        drop(inner);
-        let now = Instant::now();
-        !self.places.lock().iter().filter_map(Weak::upgrade).any(|place| {
-            let behind = head.saturating_sub(place.offset.load(Ordering::Acquire));
-            behind > bound && now.duration_since(*place.moved.lock()) < STALLED_AFTER
-        })
-    }
-
-    /// Says how many watchers there are.
-    pub fn watchers(&self) -> usize {
-        self.places.lock().iter().filter(|place| place.strong_count() > 0).count()
-    }
-
-    /// Says how many watches began before, or fell behind, what the log reaches.
-    pub fn expired(&self) -> u64 {
-        self.expired.load(Ordering::Relaxed)
-    }
-
     /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.
     pub fn hold(self: &Arc<Self>, key: &str) -> Hold {
         self.hold_whole(key).0
@@ -502,10 +516,31 @@ impl FleetStore {
     pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Part>) {
         let mut inner = self.inner.write();
         inner.hold(key);
-        let shown = inner.objects.get(key.as_bytes()).map(|Slot(entry)| Arc::clone(entry));
+        let shown = inner.objects.get(key).cloned();
         let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();
         drop(inner);
         (Hold { store: Some(Arc::clone(self)), key: key.to_owned() }, shown, parts)
+    }
+}
+
+/// How documents of one member are prepared.
+pub(super) struct Preparing {
+    published: Arc<Published>,
+    view: MemberView,
+}
+
+impl Preparing {
+    fn prepare<'t>(
+        &'t self,
+        text: &'t str,
+        source: Source,
+        references: &mut References<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Prepared<'t>, BadObject> {
+        let is_listed = source == Source::List;
+        self.view.dressing.prepare(text, references, scratch, |incoming, class| {
+            matches!(class, Class::MemberLocal) && self.published.holds(&self.view, incoming, is_listed)
+        })
     }
 }
 
@@ -522,7 +557,7 @@ impl Hold {
         let store = self.store.take()?;
         store.write(|inner| {
             inner.release(&self.key);
-            inner.objects.get(self.key.as_bytes()).map(|Slot(entry)| Arc::clone(entry))
+            inner.objects.get(self.key.as_str()).cloned()
         })
     }
 }

@@ -6,7 +6,9 @@
 //!
 //! May name: `wire`, `config`, `observe`, `placement`.
 
+mod changes;
 mod dependents;
+mod dress;
 mod entry;
 mod fleet_store;
 mod fold;
@@ -19,6 +21,7 @@ mod member_local;
 mod naming;
 mod notices;
 mod proof;
+mod published;
 mod retained;
 mod revision;
 mod rewrite;
@@ -27,9 +30,10 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 mod unstored;
+mod watchers;
 
-pub use entry::{Entry, Holders, Slot};
-pub use fleet_store::{Cursor, Expired, FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
+pub use entry::{Entry, Holders, Key};
+pub use fleet_store::{FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use fold::Part;
 pub use identities::{GroupKind, Identities, Identity, Referent};
 pub use kind::KindSpec;
@@ -45,3 +49,4 @@ pub use rewrite::BadObject;
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
 pub use unstored::unstored;
+pub use watchers::{Cursor, Expired};

@@ -4,12 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     config::MemberName,
-    store::{
-        entry::{Entry, Slot},
-        fleet_store::FleetStore,
-        naming::key,
-        sequencer::Sequencer,
-    },
+    store::{entry::Entry, fleet_store::FleetStore, naming::key, sequencer::Sequencer},
 };
 
 /// Keys of one member and kind that are gone by a live answer while its watch has not said so yet.
@@ -79,7 +74,7 @@ impl Sequencer {
             return Some(HeldVersion { uid, member_rv, current: current(part.incarnation) });
         }
         let member_local_key = self.member_local_key(own_key, member);
-        let Slot(entry) = self.objects.get(member_local_key.as_bytes())?;
+        let entry = self.objects.get(member_local_key.as_str())?;
         if entry.folded || entry.holders.first() != Some(member) {
             return None;
         }
@@ -108,7 +103,7 @@ impl Sequencer {
             self.remove_part(own_key, member);
         } else {
             let member_local_key = self.member_local_key(own_key, member);
-            self.remove_visible(member_local_key.as_bytes());
+            self.remove_visible(&member_local_key);
         }
         Ok(())
     }

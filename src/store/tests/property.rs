@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::store::{
-    Entry, Record, Revision, Slot,
+    Entry, Record, Revision,
     tests::{
         model::{KINDS, MEMBERS, ODD, expected},
         world::{Op, Target, World},
@@ -156,7 +156,7 @@ fn is_the_union(world: &World) {
         let shown: BTreeMap<String, &Entry> = snapshot
             .objects
             .iter()
-            .map(|Slot(entry)| (String::from_utf8(entry.key().to_vec()).unwrap(), &**entry))
+            .map(|(_, entry)| (String::from_utf8(entry.key().to_vec()).unwrap(), &**entry))
             .collect();
         assert_eq!(shown.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{kind:?}");
         for (key, wanted) in &wanted {
