@@ -9,16 +9,15 @@ use crate::{
         marker::{Controller, MARKER_KEY, Marker},
     },
     store::{
-        dependents::{References, ReferredKinds},
         entry::{Draft, Entry, Holders},
         fold::Part,
         identities::Identities,
-        ingest::{CLUSTER, Incoming, push_revision},
+        incoming::{CLUSTER, Incoming, Scratch, push_revision},
         kind::{KindSpec, id},
         naming::Naming,
+        references::{References, ReferredKinds},
         revision::{Revision, Revisions},
         rewrite::{BadObject, Note, Rewriter},
-        sequencer::Scratch,
     },
 };
 use kubefold_wire::{locate::Found, resource::split_api_version};

@@ -12,14 +12,14 @@ use crate::{
         marker::Marker,
     },
     store::{
-        dependents::References,
         entry::{Draft, Edits, Entry, Holders},
         identities::{Identity, Referent},
-        ingest::{Incoming, push_revision},
+        incoming::{Incoming, Scratch, push_revision},
         notices::{BEHIND, DIFFERS, Notices},
+        references::References,
         revision::Revision,
         rewrite::{Facts, Note, Rewriter},
-        sequencer::{Scratch, Sequencer},
+        sequencer::Sequencer,
     },
 };
 

@@ -1,81 +1,18 @@
 //! How one document of a member enters the store: compared with what is held, rewritten, and put where it belongs.
 
-use std::sync::Arc;
-
 use crate::{
     config::MemberName,
     store::{
-        dependents::References,
         dress::{Class, Dressed, Dressing, Prepared},
         entry::Entry,
         fold::Part,
         identities::Referent,
-        kind::KindSpec,
-        revision::Revision,
-        rewrite::{BadObject, Facts},
-        sequencer::{Ingested, Scratch, Sequencer, Source},
+        incoming::{Incoming, Scratch},
+        references::References,
+        rewrite::Facts,
+        sequencer::{Ingested, Sequencer, Source},
     },
 };
-use kubefold_wire::{locate::Found, splice::push_string};
-
-/// Annotation that names the member of a member-local object.
-pub(super) const CLUSTER: &str = "kubefold.io/cluster";
-
-/// A document on its way in. Its whole form, which is the one that is kept and compared, has `lead` behind the brace: the
-/// kind and apiVersion that items of built-in kinds' lists lack.
-#[derive(Debug)]
-pub(super) struct Incoming<'a> {
-    pub(super) text: &'a str,
-    pub(super) lead: &'a str,
-    pub(super) facts: Facts<'a>,
-}
-
-impl<'a> Incoming<'a> {
-    /// Walks a document once; what else was found stays in `found`.
-    pub(super) fn read(spec: &'a KindSpec, text: &'a str, found: &mut Vec<Found>) -> Result<Self, BadObject> {
-        // A kube-apiserver ends an answer with a line feed, which is no part of the object.
-        let text = text.trim_ascii();
-        let facts = Facts::read(spec, text, found)?;
-        let lead = if facts.has_kind { "" } else { spec.type_meta.as_str() };
-        Ok(Self { text, lead, facts })
-    }
-
-    /// Length of the kind and apiVersion that a built-in kind's whole document begins with, and its list items lack.
-    pub(super) fn type_meta_len(&self, spec: &KindSpec) -> usize {
-        let leads = !self.lead.is_empty() || self.text.get(1..).is_some_and(|rest| rest.starts_with(&spec.type_meta));
-        if leads { spec.type_meta.len() } else { 0 }
-    }
-
-    pub(super) fn whole(&self) -> Arc<str> {
-        if self.lead.is_empty() {
-            return self.text.into();
-        }
-        ["{", self.lead, self.text.get(1..).unwrap_or_default()].concat().into()
-    }
-
-    /// As much of the document as says who the object is.
-    pub(super) fn identity(&self) -> Arc<str> {
-        let (facts, mut out) = (&self.facts, b"{\"metadata\":{\"name\":".to_vec());
-        push_string(&facts.name, &mut out);
-        if !facts.namespace.is_empty() {
-            out.extend_from_slice(b",\"namespace\":");
-            push_string(&facts.namespace, &mut out);
-        }
-        out.extend_from_slice(b",\"uid\":");
-        push_string(facts.uid, &mut out);
-        out.extend_from_slice(b",\"resourceVersion\":");
-        push_string(&facts.member_rv.to_string(), &mut out);
-        out.extend_from_slice(b"}}");
-        String::from_utf8(out).unwrap_or_default().into()
-    }
-
-    pub(super) fn is_whole(&self, whole: &str) -> bool {
-        if self.lead.is_empty() {
-            return self.text == whole;
-        }
-        whole.get(1..).and_then(|rest| rest.strip_prefix(self.lead)) == self.text.get(1..)
-    }
-}
 
 /// How an incoming state compares with the one that is held.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -371,11 +308,4 @@ impl Sequencer {
         entry.provenance.set(incoming.facts.member_rv, self.members.get(at)?.incarnation, seen);
         Some(entry)
     }
-}
-
-/// Writes a revision as Kubernetes does: a string of digits.
-pub(super) fn push_revision(revision: Revision, out: &mut Vec<u8>) {
-    use std::io::Write as _;
-    // Writing to memory has no way to fail.
-    let _infallible = write!(out, "\"{revision}\"");
 }

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     config::MemberName,
-    store::{dress::Dressing, entry::Entry, ingest::Incoming, naming::key, revision::Revision, snapshot::Snapshot},
+    store::{dress::Dressing, entry::Entry, incoming::Incoming, naming::key, revision::Revision, snapshot::Snapshot},
 };
 
 /// What readers see.

@@ -5,11 +5,11 @@ use std::{borrow::Cow, ops::Range, sync::Arc};
 use crate::{
     config::MemberName,
     store::{
-        dependents::References,
         entry::Edits,
         identities::{Identities, Referent},
         kind::{KindSpec, id},
         naming::Naming,
+        references::References,
     },
 };
 use kubefold_wire::{

@@ -14,21 +14,23 @@ use crate::{
     config::MemberName,
     placement::fold::FoldKind,
     store::{
-        dependents::{Dependents, ReferredKinds},
+        dependents::Dependents,
         dress::{Dressing, Epoch},
-        entry::{Edits, Entry, Key},
+        entry::{Entry, Key},
         fold::{Fold, Part},
         identities::{Identities, Referent},
+        incoming::Scratch,
         kind::KindSpec,
         log::{Log, LogLimits},
         naming::{Naming, key},
         published::{MemberView, MemberViews, Published},
+        references::ReferredKinds,
         revision::{Revision, Revisions},
         rewrite::Facts,
         snapshot::{Counts, Snapshot, count},
     },
 };
-use kubefold_wire::{locate::Found, watch::EventType};
+use kubefold_wire::watch::EventType;
 
 /// Where a member's object came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,16 +135,6 @@ pub(super) struct Sequencer {
     /// Lives of members so far: none is ever given twice, so that no late answer is taken for one of a later life.
     lives: u32,
     pub(super) scratch: Scratch,
-}
-
-/// Memory that is used again for every document.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    pub(super) edits: Edits,
-    pub(super) found: Vec<Found>,
-    pub(super) referent: Vec<u8>,
-    pub(super) own_key: String,
-    pub(super) member_local_key: String,
 }
 
 impl Sequencer {

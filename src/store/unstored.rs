@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::{
     config::MemberName,
     store::{
-        dependents::{References, ReferredKinds},
         entry::{Draft, Edits, Entry, Holders},
-        ingest::CLUSTER,
+        incoming::CLUSTER,
         kind::KindSpec,
+        references::{References, ReferredKinds},
         revision::Revision,
         rewrite::{BadObject, Facts, Note, Rewriter},
         sequencer::Shared,

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     config::Names,
     store::{
-        Entry, FleetStore, Hold, Identities, Key, LogLimits, Naming, Record, Revision, Revisions, Shared, Snapshot,
+        Entry, FleetStore, Hold, Identities, LogLimits, Naming, Record, Revision, Revisions, Shared, Snapshot,
         tests::{
             model::{ANNOTATIONS, Doc, Etcd, KINDS, Kind, LABELS, MEMBERS, member},
             proofs::All,
@@ -558,7 +558,7 @@ impl World {
             }
             assert!(orders.windows(2).all(|pair| pair[0] == pair[1]), "all watchers see one order");
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-            now.objects.iter().for_each(|(_, entry)| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
+            now.objects.values().for_each(|entry| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
             for namespace in ["a", "b", "none"] {
                 assert_eq!(now.count(namespace), counts.get(namespace).copied().unwrap_or_default());
             }
@@ -591,9 +591,9 @@ impl World {
                         break;
                     }
                 }
-                let shown = |(_, entry): &(&Key, &Arc<Entry>)| namespace.is_empty() || entry.namespace() == namespace;
-                let key = |(_, entry): (&Key, &Arc<Entry>)| entry.key().to_vec();
-                let wanted: Vec<Vec<u8>> = snapshot.objects.iter().filter(shown).map(key).collect();
+                let shown = |entry: &&Arc<Entry>| namespace.is_empty() || entry.namespace() == namespace;
+                let wanted = snapshot.objects.values().filter(shown).map(|entry| entry.key().to_vec());
+                let wanted: Vec<Vec<u8>> = wanted.collect();
                 assert_eq!((walked.len() as u64, &walked), (kept.count(namespace), &wanted));
             }
         }
