@@ -157,7 +157,9 @@ impl Stores {
     async fn are_published(&self, running: &Running, published: Published) -> bool {
         for entry in running.store.snapshot().range("", b"") {
             let parts = running.store.parts(&key("", entry.name()));
-            let Some(definition) = parts.first().and_then(definition).filter(Definition::is_new) else { continue };
+            let Some(definition) = parts.first().and_then(|part| definition(part)).filter(Definition::is_new) else {
+                continue;
+            };
             for gvr in definition.served() {
                 if !self.is_published(&parts, &gvr, &definition.spec.names.kind, published).await {
                     return false;
@@ -167,7 +169,7 @@ impl Stores {
         true
     }
 
-    async fn is_published(&self, parts: &[Part], gvr: &Gvr, kind: &str, published: Published) -> bool {
+    async fn is_published(&self, parts: &[Arc<Part>], gvr: &Gvr, kind: &str, published: Published) -> bool {
         let Gvr { group, version, .. } = gvr;
         let (path, wanted) = match published {
             Published::V3 => (format!("/openapi/v3/apis/{group}/{version}"), format!("\"kind\":\"{kind}\"")),
@@ -203,7 +205,7 @@ impl Stores {
                             || catalog.get(gvr).is_some_and(|resource| resource.conflicting.contains(&part.member))
                     })
                 {
-                    lacking.push(part.member);
+                    lacking.push(part.member.clone());
                 }
             }
         }

@@ -66,7 +66,7 @@ impl Stores {
             let mut held: BTreeMap<MemberName, Held> = BTreeMap::new();
             for entry in snapshot.range("", b"") {
                 let share = entry.size() / entry.holders.len().max(1);
-                for holder in &entry.holders {
+                for holder in &*entry.holders {
                     let held = held.entry(holder.clone()).or_default();
                     held.objects += 1;
                     held.bytes += share;
