@@ -10,6 +10,7 @@
 )]
 
 use std::{
+    collections::BTreeMap,
     hint::black_box,
     sync::{
         Arc,
@@ -23,7 +24,7 @@ use futures::future::join_all;
 use http::{HeaderMap, Response, StatusCode, header};
 use kubefold::{
     catalog::{FetchError, Fetcher, FleetCatalogue},
-    config::{Config, MemberName, Names},
+    config::{Access, Config, Deadlines, MemberConfig, MemberName, Names, Weight},
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared},
 };
 use kubefold_wire::resource::{Gvk, Gvr};
@@ -132,7 +133,17 @@ async fn catalog(members: usize, kinds: usize) {
 /// What a proof compares a member's list with.
 fn proofs(objects: usize) {
     let members: Vec<MemberName> = (0..8).map(|at| MemberName::new(&format!("m{at}")).unwrap()).collect();
-    let config = Config { members: Vec::new(), names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() };
+    let member = |name: &MemberName| MemberConfig {
+        name: name.clone(),
+        access: Access::Server(Box::default()),
+        weight: Weight(1),
+        labels: BTreeMap::new(),
+        taints: Vec::new(),
+        absent: false,
+        deadlines: Deadlines::default(),
+        in_flight_max: 1,
+    };
+    let config = Config { members: members.iter().map(member).collect(), names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() };
     let shared = Shared {
         naming: Arc::new(Naming::new(&config)),
         identities: Arc::new(Identities::default()),
@@ -151,6 +162,10 @@ fn proofs(objects: usize) {
         }
         assert!(store.end_list(name, 1_000_000).is_empty());
     }
+    let snapshot = store.snapshot();
+    figure(&format!("8 x {objects} objects, a walk over all"), 20, || {
+        assert!(snapshot.range("", b"").filter(|entry| entry.holders.contains(&members[3])).count() == objects);
+    });
     for (what, namespace, own) in [("all", "", None), ("a namespace", "n7", None), ("one object", "n7", Some("c-7"))] {
         let name = format!("8 x {objects} objects, what one member holds of {what}");
         figure(&name, 20, || {
