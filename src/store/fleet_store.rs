@@ -145,10 +145,6 @@ impl FleetStore {
         look(&self.inner.read())
     }
 
-    pub(super) fn naming(&self) -> Arc<Naming> {
-        Arc::clone(&self.inner.read().shared.naming)
-    }
-
     /// Makes room for a member.
     pub fn join(&self, member: &MemberName, cluster_uid: &str) {
         self.write(|inner| inner.join(member, cluster_uid));

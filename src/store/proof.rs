@@ -1,12 +1,16 @@
 //! What the store holds of one member, to be compared with what the member itself says now, and what is gone by its word.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     config::MemberName,
     store::{
         entry::{Entry, Slot},
         fleet_store::FleetStore,
+        fold::Part,
         naming::key,
         sequencer::Sequencer,
     },
@@ -32,10 +36,20 @@ pub struct HeldVersion {
 pub struct TooManyGone;
 
 impl FleetStore {
+    /// The members whose objects have been held completely since the store started.
+    pub fn filled(&self) -> HashSet<MemberName> {
+        self.peek(|inner| inner.members.iter().filter(|state| state.filled).map(|state| state.name.clone()).collect())
+    }
+
+    /// A member's part under a plain key.
+    pub fn part(&self, key: &str, member: &MemberName) -> Option<Part> {
+        self.peek(|inner| inner.folds.get(key).and_then(|fold| fold.part(member)).cloned())
+    }
+
     /// What is held of a member in a namespace (empty: in all, or of a cluster-scoped kind), by own key: of one own name,
     /// or of the visible objects that match.
     ///
-    /// Shape: linear in the objects of the namespace.
+    /// Shape: linear in the member's objects and the folds; constant for one name in a namespace.
     pub fn held(
         &self,
         member: &MemberName,
@@ -43,22 +57,17 @@ impl FleetStore {
         own_name: Option<&str>,
         matches: impl Fn(&Entry) -> bool,
     ) -> HashMap<String, HeldVersion> {
-        let naming = self.naming();
-        let snapshot = self.snapshot();
-        let is_asked = |entry: &Entry| {
-            own_name.is_none_or(|own| naming.own(entry.name()) == own)
-                && entry.holders.contains(member)
-                && matches(entry)
+        let own = match own_name {
+            Some(own) if !namespace.is_empty() || !self.spec().namespaced => {
+                self.peek(|inner| inner.held_under(member, key(namespace, own))).into_iter().collect()
+            }
+            _ => self.peek(|inner| inner.held_of(member, namespace)),
         };
-        let entries: Vec<_> = snapshot.range(namespace, &[]).filter(|entry| is_asked(entry)).collect();
-        self.peek(|inner| {
-            let held = entries.into_iter().filter_map(|entry| {
-                let own = key(entry.namespace(), naming.own(entry.name()));
-                let version = inner.held_version(member, &own)?;
-                Some((own, version))
-            });
-            held.collect()
-        })
+        let is_asked = |own_key: &str| {
+            own_name.is_none_or(|own| own_key.rsplit_once('/').map_or(own_key, |(_, name)| name) == own)
+        };
+        let asked = own.into_iter().filter(|held| is_asked(&held.own_key) && matches(&held.entry));
+        asked.map(|held| (held.own_key, held.version)).collect()
     }
 
     /// Takes a member's word that nothing is under an own key at `revision`, from an answer to a request that began in that
@@ -70,7 +79,38 @@ impl FleetStore {
     }
 }
 
+/// A visible object that a member holds.
+struct HeldObject {
+    own_key: String,
+    entry: Arc<Entry>,
+    version: HeldVersion,
+}
+
 impl Sequencer {
+    /// What a member holds in a namespace (empty: in all).
+    fn held_of(&self, member: &MemberName, namespace: &str) -> Vec<HeldObject> {
+        let Some(state) = self.member(member) else { return Vec::new() };
+        let is_in = |key: &str| {
+            namespace.is_empty() || key.strip_prefix(namespace).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let naming = &self.shared.naming;
+        let member_locals = state.member_locals.iter().map(|Slot(entry)| entry);
+        let member_locals = member_locals.filter(|entry| namespace.is_empty() || entry.namespace() == namespace);
+        let own_keys = member_locals.map(|entry| key(entry.namespace(), naming.own(entry.name())));
+        let folded = self.folds.iter().filter(|(key, fold)| is_in(key) && fold.part(member).is_some());
+        let all = own_keys.chain(folded.map(|(key, _)| key.clone()));
+        all.filter_map(|own_key| self.held_under(member, own_key)).collect()
+    }
+
+    /// What a member holds under an own key, if it is visible: as the whole, or by itself.
+    fn held_under(&self, member: &MemberName, own_key: String) -> Option<HeldObject> {
+        let version = self.held_version(member, &own_key)?;
+        let holds = |entry: &&Arc<Entry>| entry.holders.contains(member);
+        let visible = |key: &str| self.objects.get(key.as_bytes()).map(|Slot(entry)| entry).filter(holds);
+        let entry = visible(&own_key).or_else(|| visible(&self.member_local_key(&own_key, member)))?;
+        Some(HeldObject { entry: Arc::clone(entry), version, own_key })
+    }
+
     fn held_version(&self, member: &MemberName, own_key: &str) -> Option<HeldVersion> {
         let state = self.member(member)?;
         let current = |incarnation: u32| incarnation == state.incarnation;

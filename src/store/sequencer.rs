@@ -23,6 +23,7 @@ use crate::{
         revision::{Revision, Revisions},
         rewrite::{BadObject, Facts},
         snapshot::{Counts, Snapshot, count},
+        tally::Tally,
     },
 };
 use kubefold_wire::{locate::Found, watch::EventType};
@@ -107,6 +108,7 @@ pub(super) struct Sequencer {
     pub(super) parts_only: bool,
     pub(super) objects: OrdSet<Slot>,
     pub(super) counts: Counts,
+    pub(super) tally: Tally,
     pub(super) log: Log,
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
@@ -142,6 +144,7 @@ impl Sequencer {
             parts_only: false,
             objects: OrdSet::new(),
             counts: Counts::new(),
+            tally: Tally::default(),
             head: Revision(0),
             members: Vec::new(),
             folds: HashMap::new(),
@@ -375,6 +378,7 @@ impl Sequencer {
         if previous.is_none() {
             count(&mut self.counts, entry.namespace(), 1);
         }
+        self.tally.replace(previous.as_deref(), Some(&entry));
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
         let revision = entry.revision;
         self.emit(revision, event_type, entry, previous);
@@ -396,6 +400,7 @@ impl Sequencer {
         }
         let Slot(entry) = slot;
         count(&mut self.counts, entry.namespace(), -1);
+        self.tally.replace(Some(&entry), None);
         self.emit(revision, EventType::Deleted, entry, None);
     }
 
