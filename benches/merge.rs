@@ -13,7 +13,7 @@ use std::{alloc::System, hint::black_box, sync::Arc, time::Duration};
 use criterion::{Criterion, Throughput};
 use kubefold::{
     config::{Config, MemberName, Names},
-    store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared, Slot, Snapshot},
+    store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared, Snapshot},
     view::FleetSelector,
 };
 use kubefold_wire::{
@@ -198,7 +198,7 @@ fn changed(item: &str, revision: &mut u64) -> String {
 fn read(criterion: &mut Criterion, snapshot: &Snapshot) {
     let mut body: Vec<u8> = Vec::new();
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    for Slot(entry) in &snapshot.objects {
+    for (_, entry) in &snapshot.objects {
         entry.write_item(&mut body);
         body.push(b',');
         keys.push(entry.key().to_vec());
@@ -215,7 +215,7 @@ fn read(criterion: &mut Criterion, snapshot: &Snapshot) {
     let took = bench(criterion, "whole list", body.len() as u64, || {
         timed(|| {
             chunk.clear();
-            for Slot(entry) in &snapshot.objects {
+            for (_, entry) in &snapshot.objects {
                 entry.write_item(&mut chunk);
                 chunk.push(b',');
                 if chunk.len() >= CHUNK {
@@ -228,7 +228,7 @@ fn read(criterion: &mut Criterion, snapshot: &Snapshot) {
     ratio("whole list", took, copied);
 
     let region = Region::new(ALLOCATOR);
-    for Slot(entry) in &snapshot.objects {
+    for (_, entry) in &snapshot.objects {
         chunk.clear();
         entry.write_item(&mut chunk);
     }
@@ -281,7 +281,7 @@ fn page(criterion: &mut Criterion, snapshot: &Snapshot, body: &[u8], keys: &[Vec
 
 /// Looks at 15,000 pods and finds the few, or the many, that a selector wants.
 fn select(criterion: &mut Criterion, snapshot: &Snapshot) {
-    let pods: Vec<_> = snapshot.objects.iter().take(15_000).map(|Slot(entry)| entry.clone()).collect();
+    let pods: Vec<_> = snapshot.objects.iter().take(15_000).map(|(_, entry)| entry.clone()).collect();
     let bytes = pods.iter().map(|entry| entry.json().len() as u64).sum();
     let copied = bench(criterion, "memcpy of 15,000 pods", bytes, || {
         let mut chunk = Vec::with_capacity(CHUNK);

@@ -46,7 +46,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("src/view", &[]),
     ("src/placement", &[]),
     // The clock of a snapshot's age and of a slow watcher; a notification; the clock that revisions begin with.
-    ("src/store", &["fleet_store.rs", "retained.rs", "identities.rs", "revision.rs"]),
+    ("src/store", &["fleet_store.rs", "watchers.rs", "retained.rs", "identities.rs", "revision.rs"]),
 ];
 /// What a pure file does not name.
 const IMPURE: &[&str] = &[

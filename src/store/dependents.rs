@@ -1,120 +1,132 @@
 //! Documents that refer to others are rewritten when who those others are changes.
 
-use std::collections::HashSet;
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
-use aho_corasick::AhoCorasick;
+use smallvec::SmallVec;
 
 use crate::store::{
-    entry::Slot,
-    identities::{GroupKind, Referent},
-    ingest::Incoming,
+    entry::{Entry, Key},
+    identities::Referent,
+    incoming::Incoming,
     sequencer::Sequencer,
 };
 
-/// How many different referents of one member a store tells apart before it stops to.
-const REFERENTS_MAX: usize = 1 << 16;
-/// How many kinds they may be of. Beyond that (somebody makes kinds up in events) none is told of as new.
-const KINDS_MAX: usize = 512;
+/// Objects that refer to one referent and are kept in a list. More are kept in a set.
+const FEW: usize = 64;
 
-/// Which referents the documents of one member have named: a filter that spares a store the search for references. It
-/// forgets nothing, so it is bounded: at the bound everything counts as named.
+/// The visible objects that refer to each referent, by its hash. Two referents of one hash cost a rewriting that changes
+/// nothing.
 #[derive(Debug, Default)]
-pub(super) struct Referred {
-    hashes: HashSet<u64>,
-    overflowed: bool,
-    /// Group and kind of all that was named.
-    kinds: Vec<GroupKind>,
+pub(super) struct Dependents {
+    by_referent: HashMap<u64, Keys>,
 }
 
-impl Referred {
-    /// Notes that a document names an object of this kind. Says whether it is the first of its kind.
-    pub(super) fn insert_kind(&mut self, group: &str, kind: &str) -> bool {
-        let is_new = self.kinds.len() < KINDS_MAX && !self.kinds.iter().any(|(g, k)| k == kind && g == group);
-        if is_new {
-            self.kinds.push((group.to_owned(), kind.to_owned()));
+/// Keys of objects.
+#[derive(Debug)]
+enum Keys {
+    Few(SmallVec<[Key; 1]>),
+    Many(HashSet<Key>),
+}
+
+impl Keys {
+    fn insert(&mut self, key: &Key) {
+        match self {
+            Self::Few(keys) if keys.len() < FEW => keys.push(Arc::clone(key)),
+            Self::Few(keys) => *self = Self::Many(keys.drain(..).chain([Arc::clone(key)]).collect()),
+            Self::Many(keys) => drop(keys.insert(Arc::clone(key))),
         }
-        is_new
     }
 
-    pub(super) fn kinds(&self) -> &[GroupKind] {
-        &self.kinds
+    fn remove(&mut self, key: &Key) {
+        match self {
+            Self::Few(keys) => {
+                if let Some(at) = keys.iter().position(|known| known == key) {
+                    keys.swap_remove(at);
+                }
+            }
+            Self::Many(keys) => drop(keys.remove(key)),
+        }
     }
 
-    /// Notes that a document names this referent.
-    pub(super) fn insert(&mut self, referent: &[u8]) {
-        if self.overflowed {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Few(keys) => keys.is_empty(),
+            Self::Many(keys) => keys.is_empty(),
+        }
+    }
+
+    fn append_to(&self, out: &mut BTreeSet<Key>) {
+        match self {
+            Self::Few(keys) => out.extend(keys.iter().cloned()),
+            Self::Many(keys) => out.extend(keys.iter().cloned()),
+        }
+    }
+}
+
+impl Dependents {
+    /// Follows an object from one state to the next; `None` is no object.
+    pub(super) fn change(&mut self, before: Option<&Entry>, after: Option<&Entry>) {
+        if let (Some(before), Some(after)) = (before, after)
+            && before.referents().eq(after.referents())
+        {
             return;
         }
-        self.hashes.insert(hash(referent));
-        if self.hashes.len() > REFERENTS_MAX {
-            self.hashes = HashSet::new();
-            self.overflowed = true;
+        if let Some(before) = before {
+            for referent in before.referents() {
+                let Some(keys) = self.by_referent.get_mut(&referent) else { continue };
+                keys.remove(before.shared_key());
+                if keys.is_empty() {
+                    self.by_referent.remove(&referent);
+                }
+            }
+        }
+        if let Some(after) = after {
+            for referent in after.referents() {
+                let keys = self.by_referent.entry(referent).or_insert_with(|| Keys::Few(SmallVec::new()));
+                keys.insert(after.shared_key());
+            }
         }
     }
 
-    fn may_hold(&self, referent: &[u8]) -> bool {
-        self.overflowed || (!self.hashes.is_empty() && self.hashes.contains(&hash(referent)))
+    /// The keys of the objects that refer to one of these, in order.
+    pub(super) fn of(&self, changed: &[Referent]) -> Vec<Key> {
+        let mut out = BTreeSet::new();
+        for keys in changed.iter().filter_map(|referent| self.by_referent.get(&referent.hashed())) {
+            keys.append_to(&mut out);
+        }
+        out.into_iter().collect()
     }
-}
-
-fn hash(referent: &[u8]) -> u64 {
-    use std::hash::Hasher as _;
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(referent);
-    hasher.finish()
 }
 
 impl Sequencer {
-    /// Rewrites every object that refers to one of these, and says so where that changes its bytes.
-    pub(super) fn rewrite_dependents(&mut self, changed: &[Referent]) {
-        for at in 0..self.members.len() {
-            let Some(member) = self.members.get(at) else { continue };
-            let name = member.name.clone();
-            let hit = |referent: &&Referent| {
-                let own = referent.bytes().strip_prefix(name.as_str().as_bytes());
-                own.is_some_and(|rest| rest.starts_with(&[0])) && member.refs.may_hold(referent.bytes())
-            };
-            let names: Vec<&[u8]> = changed.iter().filter(hit).filter_map(Referent::own_name).collect();
-            if names.is_empty() {
-                continue;
-            }
-            // What JSON may write in another way is not searched for: then every object is looked at.
-            let is_plain =
-                |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._:@".contains(byte));
-            // All names at once: a first list may bring hundreds, and a store hold thousands of objects.
-            let search = names.iter().all(|name| is_plain(name)).then(|| AhoCorasick::new(&names).ok()).flatten();
-            let names_one = |json: &[u8]| search.as_ref().is_none_or(|search| search.is_match(json));
-            let touched: Vec<Slot> =
-                member.member_locals.iter().filter(|slot| names_one(slot.0.json())).cloned().collect();
-            for slot in touched {
-                self.rewrite_dependent(at, &slot);
-            }
-            let parts: Vec<String> =
-                self.folds.iter().filter(|(_, fold)| fold.part(&name).is_some()).map(|(key, _)| key.clone()).collect();
-            for key in parts {
-                self.refold(&key);
+    /// Rewrites objects that refer to others of whom something changed, where that changes their bytes.
+    pub(super) fn rewrite(&mut self, keys: &[Key]) {
+        for key in keys {
+            let Some(held) = self.objects.get(key).cloned() else { continue };
+            if held.folded {
+                self.refold(key);
+            } else {
+                self.rewrite_dependent(&held);
             }
         }
     }
 
-    fn rewrite_dependent(&mut self, at: usize, Slot(held): &Slot) {
+    fn rewrite_dependent(&mut self, held: &Entry) {
+        let Some(at) = held.holders.first().and_then(|holder| self.index_of(holder)) else { return };
         let mut original = Vec::with_capacity(held.json().len());
         held.write_original(&mut original);
         let Ok(document) = std::str::from_utf8(&original) else { return };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let spec = std::sync::Arc::clone(&self.spec);
-        if let Ok(incoming) = Incoming::read(at, &spec, document, &mut scratch.found) {
-            let from = &held.provenance;
-            let entry = self.rewrite_member_local(
-                &incoming,
-                from.seen(),
-                &scratch.found,
-                &mut scratch.edits,
-                &mut scratch.referent,
-            );
+        let spec = Arc::clone(&self.spec);
+        if let Ok(incoming) = Incoming::read(&spec, document, &mut scratch.found) {
+            let entry = self.rewrite_member_local(at, &incoming, held.provenance.seen(), &mut scratch);
             if let Some(entry) = entry.filter(|entry| !entry.is_same_but_for_revision(held)) {
+                let from = &held.provenance;
                 entry.provenance.set(from.member_rv(), from.incarnation(), from.seen());
-                self.put_own(entry);
+                drop(self.put(entry));
             }
         }
         self.scratch = scratch;

@@ -1,9 +1,6 @@
 //! One visible object: its final bytes, spliced once, and the few facts that reads need.
 
 use std::{
-    borrow::Borrow,
-    cmp::Ordering,
-    hash::{Hash, Hasher},
     ops::Range,
     sync::{
         Arc,
@@ -19,16 +16,22 @@ use kubefold_wire::splice::Edit;
 /// The members that hold an object: one for a member-local object.
 pub type Holders = SmallVec<[MemberName; 1]>;
 
+/// `namespace/name`, or `name` of a cluster-scoped object: its order is Kubernetes' storage order. All states of an object
+/// share one key, and a tree of objects holds on to keys alone where it branches.
+pub type Key = Arc<str>;
+
 /// A visible object.
 ///
-/// One buffer holds the key (`namespace/name`, or `name`), the final JSON, and what was replaced in it, so that the
-/// member's own bytes can be had again without keeping them twice.
+/// One buffer holds the final JSON, what was replaced in it, so that the member's own bytes can be had again without
+/// keeping them twice, and the hashes of what the object refers to.
 #[derive(Debug)]
 pub struct Entry {
+    key: Key,
     buffer: Box<[u8]>,
-    key_len: u32,
     namespace_len: u32,
     json_len: u32,
+    /// How many hashes end the buffer.
+    referents: u32,
     type_meta_len: u32,
     labels: Range<u32>,
     resource_version: Range<u32>,
@@ -44,6 +47,9 @@ pub struct Entry {
     pub deleting: bool,
     pub(super) provenance: Provenance,
 }
+
+/// Bytes of one hash in a buffer.
+const HASH_LEN: usize = size_of::<u64>();
 
 /// Where the bytes came from. Changed under the sequencer's lock only; readers never look.
 #[derive(Debug, Default)]
@@ -80,23 +86,28 @@ impl Provenance {
 impl Entry {
     /// `namespace/name` in Kubernetes' storage order, or `name`.
     pub fn key(&self) -> &[u8] {
-        self.slice(0, self.key_len)
+        self.key.as_bytes()
+    }
+
+    /// The same, to be kept.
+    pub fn shared_key(&self) -> &Key {
+        &self.key
     }
 
     /// Empty for cluster-scoped kinds.
     pub fn namespace(&self) -> &str {
-        text(self.slice(0, self.namespace_len))
+        self.key.get(..self.namespace_len as usize).unwrap_or_default()
     }
 
     /// The visible name.
     pub fn name(&self) -> &str {
-        let start = if self.namespace_len == 0 { 0 } else { self.namespace_len + 1 };
-        text(self.slice(start, self.key_len))
+        let start = if self.namespace_len == 0 { 0 } else { self.namespace_len as usize + 1 };
+        self.key.get(start..).unwrap_or_default()
     }
 
     /// The whole object as get and watch give it, `kind` and `apiVersion` included.
     pub fn json(&self) -> &[u8] {
-        self.slice(self.key_len, self.key_len + self.json_len)
+        self.slice(0, self.json_len)
     }
 
     /// The same as text, and where `metadata` lies in it.
@@ -116,7 +127,32 @@ impl Entry {
 
     /// Bytes that the object costs to hold.
     pub fn size(&self) -> usize {
-        self.buffer.len() + size_of::<Self>()
+        self.buffer.len() + self.key.len() + size_of::<Self>()
+    }
+
+    /// Takes the key that an earlier state of the object has, so that there is one of it.
+    pub(super) fn share_key(&mut self, key: &Key) {
+        if self.key == *key {
+            self.key = Arc::clone(key);
+        }
+    }
+
+    /// Hashes of what the object refers to.
+    pub(super) fn referents(&self) -> impl Iterator<Item = u64> {
+        let start = self.buffer.len() - HASH_LEN * self.referents as usize;
+        let hashes = self.buffer.get(start..).unwrap_or_default().chunks_exact(HASH_LEN);
+        hashes.filter_map(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes)
+    }
+
+    /// Makes this the state of `revision`, by which the entry was not dressed. Says whether that could be done: a revision
+    /// of more digits has no room.
+    pub(super) fn stamp(&mut self, revision: Revision) -> bool {
+        let at = self.resource_version.start as usize + 1..(self.resource_version.end as usize).saturating_sub(1);
+        let digits = revision.to_string();
+        let Some(room) = self.buffer.get_mut(at).filter(|room| room.len() == digits.len()) else { return false };
+        room.copy_from_slice(digits.as_bytes());
+        self.revision = revision;
+        true
     }
 
     /// Appends the object as an item of a list: built-in kinds leave `kind` and `apiVersion` out there, as Kubernetes does.
@@ -220,7 +256,8 @@ impl Entry {
     /// The pieces that the member's own document is made of.
     fn original(&self) -> impl Iterator<Item = &[u8]> {
         let json = self.json();
-        let undo = self.buffer.get((self.key_len + self.json_len) as usize..).unwrap_or_default();
+        let hashes = HASH_LEN * self.referents as usize;
+        let undo = self.buffer.get(self.json_len as usize..self.buffer.len() - hashes).unwrap_or_default();
         let mut state = Some((undo, 0));
         std::iter::from_fn(move || {
             let (undo, copied) = state?;
@@ -240,7 +277,7 @@ impl Entry {
     }
 
     fn part(&self, range: &Range<u32>) -> Option<&str> {
-        (range.start < range.end).then(|| text(self.slice(self.key_len + range.start, self.key_len + range.end)))
+        (range.start < range.end).then(|| text(self.slice(range.start, range.end)))
     }
 
     fn slice(&self, start: u32, end: u32) -> &[u8] {
@@ -251,42 +288,6 @@ impl Entry {
 /// Keys and documents were text when they came in.
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
-}
-
-/// An entry in an ordered set, by its key.
-#[derive(Clone, Debug)]
-pub struct Slot(pub Arc<Entry>);
-
-impl PartialEq for Slot {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.key() == other.0.key()
-    }
-}
-
-impl Eq for Slot {}
-
-impl PartialOrd for Slot {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Slot {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.key().cmp(other.0.key())
-    }
-}
-
-impl Hash for Slot {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.key().hash(state);
-    }
-}
-
-impl Borrow<[u8]> for Slot {
-    fn borrow(&self) -> &[u8] {
-        self.0.key()
-    }
 }
 
 /// Edits of one document, collected without an allocation per edit.
@@ -359,6 +360,8 @@ pub(super) struct Draft<'a> {
     pub(super) holders: Holders,
     pub(super) folded: bool,
     pub(super) deleting: bool,
+    /// Hashes of what the document refers to.
+    pub(super) referents: &'a [u64],
 }
 
 impl Draft<'_> {
@@ -366,18 +369,11 @@ impl Draft<'_> {
     pub(super) fn build(self, edits: &mut Edits) -> Entry {
         edits.list.sort_unstable_by_key(|(at, _)| (at.start, at.end));
         let document = self.document.as_bytes();
-        let name_len: usize = self.name.len() + self.suffix.iter().map(|word| word.len()).sum::<usize>();
-        let key_len = if self.namespace.is_empty() { 0 } else { self.namespace.len() + 1 } + name_len;
         let grown: usize = edits.list.iter().map(|(_, text)| text.len()).sum();
         let replaced: usize = edits.list.iter().map(|(at, _)| at.len()).sum();
         let json_len = document.len() + self.lead.len() + grown - replaced;
-        let mut buffer = Vec::with_capacity(key_len + json_len + replaced + 12 * edits.list.len());
-        if !self.namespace.is_empty() {
-            buffer.extend_from_slice(self.namespace.as_bytes());
-            buffer.push(b'/');
-        }
-        buffer.extend_from_slice(self.name.as_bytes());
-        self.suffix.iter().for_each(|word| buffer.extend_from_slice(word.as_bytes()));
+        let hashes = HASH_LEN * self.referents.len();
+        let mut buffer = Vec::with_capacity(json_len + replaced + 12 * edits.list.len() + hashes);
 
         let mut places = Places::new(&self);
         let mut copied = 0;
@@ -389,19 +385,21 @@ impl Draft<'_> {
         for (at, text) in &edits.list {
             let (start, end) = (at.start as usize, at.end as usize);
             buffer.extend_from_slice(document.get(copied..start).unwrap_or_default());
-            let out = buffer.len() - key_len;
+            let out = buffer.len();
             let text = edits.text.get(text.start as usize..text.end as usize).unwrap_or_default();
             places.edited(start, end, out, text.len());
             buffer.extend_from_slice(text);
             copied = end;
         }
         buffer.extend_from_slice(document.get(copied..).unwrap_or_default());
-        let json_len = buffer.len() - key_len;
+        let json_len = buffer.len();
         push_undo(document, self.lead.len(), edits, &mut buffer);
+        self.referents.iter().for_each(|hash| buffer.extend_from_slice(&hash.to_le_bytes()));
 
         Entry {
+            key: self.key(),
             buffer: buffer.into_boxed_slice(),
-            key_len: narrow(0..key_len).end,
+            referents: narrow(0..self.referents.len()).end,
             namespace_len: narrow(0..self.namespace.len()).end,
             json_len: narrow(0..json_len).end,
             type_meta_len: narrow(0..self.type_meta_len).end,
@@ -414,6 +412,15 @@ impl Draft<'_> {
             folded: self.folded,
             deleting: self.deleting,
             provenance: Provenance::default(),
+        }
+    }
+
+    fn key(&self) -> Key {
+        let [at, member] = self.suffix;
+        match self.namespace {
+            "" if at.is_empty() => self.name.into(),
+            "" => [self.name, at, member].concat().into(),
+            namespace => [namespace, "/", self.name, at, member].concat().into(),
         }
     }
 }
@@ -513,6 +520,7 @@ mod tests {
             holders: Holders::new(),
             folded: false,
             deleting: false,
+            referents: &[7, u64::MAX],
         }
         .build(&mut list)
     }
@@ -524,8 +532,9 @@ mod tests {
         let name = document.find("\"a\"").unwrap();
         let rv = document.find("\"77\"").unwrap();
         let label = document.find("\"1\"").unwrap();
-        let entry =
-            entry(document, &[(rv..rv + 4, "\"5\""), (name..name + 3, "\"a@east\""), (label..label, "\"k\":0,")]);
+        let entry_of_five =
+            || entry(document, &[(rv..rv + 4, "\"5\""), (name..name + 3, "\"a@east\""), (label..label, "\"k\":0,")]);
+        let entry = entry_of_five();
         let expected = r#"{"kind":"Pod","metadata":{"name":"a@east","labels":{"l":"k":0,"1"},"uid":"u-1","resourceVersion":"5"},"x":"é"}"#;
         assert_eq!(std::str::from_utf8(entry.json()).unwrap(), expected);
         assert_eq!((entry.key(), entry.namespace(), entry.name()), (b"ns/a@east".as_slice(), "ns", "a@east"));
@@ -534,6 +543,7 @@ mod tests {
         entry.write_original(&mut original);
         assert_eq!(std::str::from_utf8(&original).unwrap(), document);
         assert!(entry.is_original(document, ""));
+        assert_eq!(entry.referents().collect::<Vec<_>>(), [7, u64::MAX]);
         assert!(entry.is_original(&document.replace(r#""kind":"Pod","#, ""), r#""kind":"Pod","#));
         assert!(!entry.is_original(&document.replace("77", "78"), ""));
         assert!(!entry.is_original(&document[..document.len() - 1], "") && !entry.is_original("{", ""));
@@ -546,6 +556,9 @@ mod tests {
             entry.write_metadata_at(Revision(revision), &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), metadata);
         }
+        let mut stamped = entry_of_five();
+        assert!(stamped.stamp(Revision(6)) && !stamped.stamp(Revision(10)), "no room for another digit");
+        assert_eq!(stamped.json(), expected.replace("\"5\"", "\"6\"").as_bytes());
         let mut item = Vec::new();
         entry.write_item(&mut item);
         assert_eq!(String::from_utf8(item).unwrap(), expected.replace(r#""kind":"Pod","#, ""));

@@ -8,22 +8,27 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
     config::MemberName,
     store::{
-        entry::{Entry, Slot},
+        dress::{Class, Prepared},
+        entry::Entry,
         fold::Part,
         identities::{GroupKind, Referent},
+        incoming::Scratch,
         kind::KindSpec,
         log::ReadAfter,
         naming::Naming,
         notices::Notices,
+        published::{MemberView, Published, Settled},
+        references::{References, ReferredKinds},
         retained::Retained,
         revision::Revision,
-        rewrite::BadObject,
+        rewrite::{BadObject, Facts},
         sequencer::{Ingested, Sequencer, Shared, Source},
         snapshot::Snapshot,
         watchers::Place,
@@ -36,6 +41,12 @@ use kubefold_wire::{
 
 /// Objects that enter or leave under one lock, so that readers and watchers get their turn in between.
 pub const SLICE_ITEMS_MAX: usize = 256;
+/// Bytes of documents that enter under one lock.
+const SLICE_BYTES_MAX: usize = 1 << 20;
+/// Objects that are looked at under one lock.
+const LOOKED_AT_MAX: usize = 4096;
+/// Buffers that are kept to be used again.
+const SCRATCHES_MAX: usize = 8;
 /// Events that are taken back at most to have an earlier state again.
 pub const UNDONE_MAX: usize = 1 << 16;
 /// Called with identities that changed.
@@ -45,6 +56,12 @@ type OnIdentities = Box<dyn Fn(&[Referent]) + Send + Sync>;
 pub struct FleetStore {
     spec: Arc<KindSpec>,
     pub(super) inner: RwLock<Sequencer>,
+    /// What readers see.
+    published: ArcSwap<Published>,
+    settled: Settled,
+    kinds: Arc<ReferredKinds>,
+    /// Memory of those who prepared documents, to be used again.
+    scratches: Mutex<Vec<Scratch>>,
     /// Rises whenever something changed: an event, a member filled, an end.
     pub(super) changed: watch::Sender<u64>,
     pub(super) places: Mutex<Vec<Weak<Place>>>,
@@ -72,8 +89,13 @@ impl FleetStore {
         shared: Shared,
         on_identities: impl Fn(&[Referent]) + Send + Sync + 'static,
     ) -> Self {
+        let mut sequencer = Sequencer::new(Arc::clone(&spec), shared);
         Self {
-            inner: RwLock::new(Sequencer::new(Arc::clone(&spec), shared)),
+            published: ArcSwap::from_pointee(sequencer.publish()),
+            settled: Settled::default(),
+            kinds: Arc::clone(&sequencer.kinds),
+            scratches: Mutex::default(),
+            inner: RwLock::new(sequencer),
             spec,
             changed: watch::Sender::new(0),
             places: Mutex::default(),
@@ -92,7 +114,9 @@ impl FleetStore {
         on_identities: impl Fn(&[Referent]) + Send + Sync + 'static,
     ) -> Self {
         let mut store = Self::new(spec, shared, on_identities);
-        store.inner.get_mut().parts_only = true;
+        let sequencer = store.inner.get_mut();
+        sequencer.parts_only = true;
+        store.published = ArcSwap::from_pointee(sequencer.publish());
         store
     }
 
@@ -118,7 +142,10 @@ impl FleetStore {
 
     fn write<T>(&self, change: impl FnOnce(&mut Sequencer) -> T) -> T {
         let mut inner = self.inner.write();
+        self.settled.begin(inner.shared.revisions.last());
         let outcome = change(&mut inner);
+        self.published.store(Arc::new(inner.publish()));
+        self.settled.end();
         let identities = std::mem::take(&mut inner.changed);
         let news = std::mem::take(&mut inner.news);
         let offset = inner.log.offset();
@@ -162,7 +189,7 @@ impl FleetStore {
 
     /// The member's life, for [`Self::ingest_live`].
     pub fn incarnation(&self, member: &MemberName) -> u32 {
-        self.inner.read().member(member).map_or(0, |state| state.incarnation)
+        self.published.load().member(member).map_or(0, |view| view.incarnation)
     }
 
     /// The member's position.
@@ -172,7 +199,7 @@ impl FleetStore {
 
     /// Says whether the member's objects have been held completely since the store started.
     pub fn is_filled(&self, member: &MemberName) -> bool {
-        self.inner.read().member(member).is_some_and(|state| state.filled)
+        self.published.load().member(member).is_some_and(|view| view.filled)
     }
 
     /// Begins a full list of a member.
@@ -183,21 +210,61 @@ impl FleetStore {
     /// Takes a slice of a full list in, at most [`SLICE_ITEMS_MAX`] items that [`split`](kubefold_wire::list::split) gave.
     /// A bad object is left out and told of.
     pub fn list_slice(&self, member: &MemberName, items: &[&str]) -> Vec<BadObject> {
-        self.write(|inner| items.iter().filter_map(|item| inner.ingest(member, item, Source::List).err()).collect())
+        let Some(preparing) = self.preparing(member) else { return Vec::new() };
+        let mut references = References::new(&self.kinds, member);
+        let (mut bad, mut prepared, mut bytes) = (Vec::new(), Vec::with_capacity(items.len()), 0);
+        self.with_scratch(|scratch| {
+            for item in items {
+                match preparing.prepare(item, Source::List, &mut references, scratch) {
+                    Ok(one) => prepared.push(one),
+                    Err(error) => bad.push(error),
+                }
+                bytes += item.len();
+                if bytes >= SLICE_BYTES_MAX {
+                    self.commit(member, &mut prepared);
+                    bytes = 0;
+                }
+            }
+        });
+        self.commit(member, &mut prepared);
+        bad
+    }
+
+    fn commit(&self, member: &MemberName, prepared: &mut Vec<Prepared<'_>>) {
+        self.write(|inner| {
+            for one in prepared.drain(..) {
+                let _visible = inner.commit(member, one, Source::List);
+            }
+        });
+    }
+
+    /// What a member's documents are prepared with. `None`: the member is unknown.
+    pub(super) fn preparing(&self, member: &MemberName) -> Option<Preparing> {
+        let published = self.published.load_full();
+        let view = published.member(member)?.clone();
+        let dressing = Arc::new(view.dressing.now());
+        Some(Preparing { published, view: MemberView { dressing, ..view } })
     }
 
     /// Ends a full list that was read at `revision`: gives what it did not see, for [`Self::remove_slice`].
-    pub fn end_list(&self, member: &MemberName, revision: u64) -> Vec<Slot> {
-        self.write(|inner| inner.end_list(member, revision))
+    pub fn end_list(&self, member: &MemberName, revision: u64) -> Vec<Arc<Entry>> {
+        self.write(|inner| inner.end_list(member, revision));
+        let (mut lost, mut after) = (Vec::new(), None);
+        loop {
+            after = self.peek(|inner| inner.lost(member, after.as_ref(), LOOKED_AT_MAX, &mut lost));
+            if after.is_none() {
+                return lost;
+            }
+        }
     }
 
     /// Removes a slice of doomed objects.
-    pub fn remove_slice(&self, doomed: &[Slot]) {
+    pub fn remove_slice(&self, doomed: &[Arc<Entry>]) {
         self.write(|inner| inner.remove_doomed(doomed));
     }
 
     /// Takes a member's parts away and gives its member-local objects, for [`Self::remove_slice`].
-    pub fn leave(&self, member: &MemberName) -> Vec<Slot> {
+    pub fn leave(&self, member: &MemberName) -> Vec<Arc<Entry>> {
         self.write(|inner| inner.leave(member))
     }
 
@@ -212,9 +279,13 @@ impl FleetStore {
     pub fn watch_event(&self, member: &MemberName, event: &Event<'_>) -> Result<(), BadObject> {
         match event.event_type {
             EventType::Added | EventType::Modified => {
-                self.write(|inner| inner.ingest(member, event.object, Source::Watch)).map(|_| ())
+                self.ingest(member, event.object, Source::Watch, |_| true).map(|_| ())
             }
-            EventType::Deleted => self.write(|inner| inner.deleted(member, event.object)),
+            EventType::Deleted => self.with_scratch(|scratch| {
+                let facts = Facts::read(&self.spec, event.object, &mut scratch.found)?;
+                self.write(|inner| inner.deleted(member, &facts));
+                Ok(())
+            }),
             EventType::Bookmark | EventType::Error => Ok(()),
         }
     }
@@ -234,27 +305,65 @@ impl FleetStore {
         document: &str,
     ) -> Result<Option<Ingested>, BadObject> {
         validate(document)?;
-        self.write(|inner| {
-            if inner.member(member).is_none_or(|state| state.incarnation != incarnation || state.left) {
-                return Ok(None);
-            }
-            inner.ingest(member, document, Source::Live)
-        })
+        let is_of_that_life = |inner: &Sequencer| {
+            inner.member(member).is_some_and(|state| state.incarnation == incarnation && !state.left)
+        };
+        self.ingest(member, document, Source::Live, is_of_that_life)
+    }
+
+    /// Dresses one document, and takes it in if that is allowed then.
+    fn ingest(
+        &self,
+        member: &MemberName,
+        document: &str,
+        source: Source,
+        is_allowed: impl FnOnce(&Sequencer) -> bool,
+    ) -> Result<Option<Ingested>, BadObject> {
+        let Some(preparing) = self.preparing(member) else { return Ok(None) };
+        let prepared = self.prepare_one(&preparing, document, source)?;
+        Ok(self.write(|inner| is_allowed(inner).then(|| inner.commit(member, prepared, source)).flatten()))
+    }
+
+    /// Dresses one document.
+    ///
+    /// Errors: it is no object.
+    pub(super) fn prepare_one<'t>(
+        &self,
+        preparing: &'t Preparing,
+        document: &'t str,
+        source: Source,
+    ) -> Result<Prepared<'t>, BadObject> {
+        let mut references = References::new(&self.kinds, &preparing.view.dressing.member);
+        self.with_scratch(|scratch| preparing.prepare(document, source, &mut references, scratch))
+    }
+
+    /// Gives memory that is used again.
+    fn with_scratch<T>(&self, work: impl FnOnce(&mut Scratch) -> T) -> T {
+        let mut scratch = self.scratches.lock().pop().unwrap_or_default();
+        let outcome = work(&mut scratch);
+        let mut scratches = self.scratches.lock();
+        if scratches.len() < SCRATCHES_MAX {
+            scratches.push(scratch);
+        }
+        outcome
     }
 
     /// Rewrites what refers to these anew.
     pub fn rewrite_dependents(&self, changed: &[Referent]) {
-        self.write(|inner| inner.rewrite_dependents(changed));
+        let keys = self.peek(|inner| inner.dependents.of(changed));
+        for slice in keys.chunks(SLICE_ITEMS_MAX) {
+            self.write(|inner| inner.rewrite(slice));
+        }
     }
 
     /// The kinds that the documents of this store have referred to.
     pub fn refers_to(&self) -> BTreeSet<GroupKind> {
-        self.inner.read().members.iter().flat_map(|member| member.refs.kinds().iter().cloned()).collect()
+        self.kinds.all()
     }
 
     /// Lets watches and paged lists begin. From here on every change is logged.
     pub fn open(&self) {
-        if !self.inner.read().opened {
+        if !self.published.load().opened {
             self.write(Sequencer::open);
         }
     }
@@ -272,12 +381,21 @@ impl FleetStore {
 
     /// The objects now.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner.read().snapshot()
+        self.published.load().snapshot.clone()
+    }
+
+    /// What has been published, with everything up to a revision that was given out.
+    pub(super) fn published_at(&self, revision: Revision) -> Arc<Published> {
+        if !self.settled.is_settled(revision) {
+            // The change that is under way may be below it.
+            drop(self.inner.read());
+        }
+        self.published.load_full()
     }
 
     /// The objects now, as of a revision that may be that of another kind's later event.
     pub fn snapshot_from(&self, at_least: Revision) -> Snapshot {
-        let mut snapshot = self.snapshot();
+        let mut snapshot = self.published_at(at_least).snapshot.clone();
         snapshot.revision = snapshot.revision.max(at_least);
         snapshot
     }
@@ -306,7 +424,7 @@ impl FleetStore {
 
     /// The object of that key now.
     pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
-        self.inner.read().objects.get(key.as_bytes()).map(|Slot(entry)| Arc::clone(entry))
+        self.published.load().snapshot.objects.get(key).cloned()
     }
 
     /// The parts under a plain key, in configuration order.
@@ -361,7 +479,7 @@ impl FleetStore {
     pub fn member_locals(&self, key: &str) -> Vec<Arc<Entry>> {
         let inner = self.inner.read();
         let member_local = |state: &super::sequencer::MemberState| {
-            let Slot(entry) = inner.objects.get(inner.member_local_key(key, &state.name).as_bytes())?;
+            let entry = inner.objects.get(inner.member_local_key(key, &state.name).as_str())?;
             (!entry.folded && entry.holders.first() == Some(&state.name)).then(|| Arc::clone(entry))
         };
         inner.members.iter().filter_map(member_local).collect()
@@ -395,10 +513,31 @@ impl FleetStore {
     pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Part>) {
         let mut inner = self.inner.write();
         inner.hold(key);
-        let shown = inner.objects.get(key.as_bytes()).map(|Slot(entry)| Arc::clone(entry));
+        let shown = inner.objects.get(key).cloned();
         let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();
         drop(inner);
         (Hold { store: Some(Arc::clone(self)), key: key.to_owned() }, shown, parts)
+    }
+}
+
+/// How documents of one member are prepared.
+pub(super) struct Preparing {
+    published: Arc<Published>,
+    view: MemberView,
+}
+
+impl Preparing {
+    fn prepare<'t>(
+        &'t self,
+        text: &'t str,
+        source: Source,
+        references: &mut References<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Prepared<'t>, BadObject> {
+        let is_listed = source == Source::List;
+        self.view.dressing.prepare(text, references, scratch, |incoming, class| {
+            matches!(class, Class::MemberLocal) && self.published.holds(&self.view, incoming, is_listed)
+        })
     }
 }
 
@@ -415,7 +554,7 @@ impl Hold {
         let store = self.store.take()?;
         store.write(|inner| {
             inner.release(&self.key);
-            inner.objects.get(self.key.as_bytes()).map(|Slot(entry)| Arc::clone(entry))
+            inner.objects.get(self.key.as_str()).cloned()
         })
     }
 }

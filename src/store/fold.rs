@@ -14,11 +14,12 @@ use crate::{
     store::{
         entry::{Draft, Edits, Entry, Holders},
         identities::{Identity, Referent},
-        ingest::{Incoming, push_revision},
+        incoming::{Incoming, Scratch, push_revision},
         notices::{BEHIND, DIFFERS, Notices},
+        references::References,
         revision::Revision,
         rewrite::{Facts, Note, Rewriter},
-        sequencer::{Scratch, Sequencer},
+        sequencer::Sequencer,
     },
 };
 
@@ -185,7 +186,7 @@ impl Sequencer {
         }
         if exposed {
             let member_local = self.member_local_key(key, member);
-            self.remove_visible(member_local.as_bytes());
+            self.remove_visible(&member_local);
         }
         self.judge_life(key);
         self.refold(key);
@@ -209,13 +210,13 @@ impl Sequencer {
 
     /// Leaves a member-local object visible until the fold that its object is now a part of is shown.
     pub(super) fn member_local_turns_part(&mut self, key: &str, member_local_key: &str, part: &Part) {
-        let Some(slot) = self.objects.get(member_local_key.as_bytes()).cloned() else { return };
-        if member_local_key == key || slot.0.uid() != part.uid {
-            self.remove_visible(member_local_key.as_bytes());
+        let Some(entry) = self.objects.get(member_local_key).cloned() else { return };
+        if member_local_key == key || entry.uid() != part.uid {
+            self.remove_visible(member_local_key);
             return;
         }
         if let Some(state) = self.member_mut(&part.member) {
-            state.member_locals.remove(&slot);
+            state.member_locals.remove(entry.shared_key());
         }
         self.folds.entry(key.to_owned()).or_default().exposed.push(part.member.clone());
     }
@@ -254,7 +255,7 @@ impl Sequencer {
         }
         for member in exposed_before.iter().filter(|name| !losers.iter().any(|part| part.member == **name)) {
             let member_local = self.member_local_key(key, member);
-            self.remove_visible(member_local.as_bytes());
+            self.remove_visible(&member_local);
         }
         for loser in &losers {
             self.expose(loser);
@@ -285,10 +286,10 @@ impl Sequencer {
     }
 
     fn show_fold(&mut self, key: &str, chosen: &[Part]) {
-        let held = self.objects.get(key.as_bytes()).map(|slot| Arc::clone(&slot.0)).filter(|entry| entry.folded);
+        let held = self.objects.get(key).cloned().filter(|entry| entry.folded);
         let Some(body) = chosen.first() else {
             if held.is_some() {
-                self.remove_visible(key.as_bytes());
+                self.remove_visible(key);
                 self.end_life(key);
             }
             return;
@@ -300,10 +301,10 @@ impl Sequencer {
         match held {
             Some(held) if held.is_same_but_for_revision(&entry) => {}
             Some(held) if held.uid() != entry.uid() => {
-                self.remove_visible_at(key.as_bytes(), deletion);
-                self.put(entry);
+                self.remove_visible_at(key, deletion);
+                let _shown = self.put(entry);
             }
-            Some(_) | None => self.put(entry),
+            Some(_) | None => drop(self.put(entry)),
         }
     }
 
@@ -366,7 +367,7 @@ impl Sequencer {
     }
 
     fn rewrite_fold_with(
-        &mut self,
+        &self,
         key: &str,
         body: &Part,
         chosen: &[Part],
@@ -374,19 +375,19 @@ impl Sequencer {
         scratch: &mut Scratch,
     ) -> Option<Entry> {
         let spec = Arc::clone(&self.spec);
-        let at = self.members.iter().position(|member| member.name == body.member)?;
         let document: &str = &body.document;
         let Scratch { edits, found, referent, .. } = scratch;
-        let incoming = Incoming::read(at, &spec, document, found).ok()?;
+        let incoming = Incoming::read(&spec, document, found).ok()?;
         let facts = &incoming.facts;
         edits.clear();
         let holders: Holders = chosen.iter().map(|part| part.member.clone()).collect();
         let behind = self.note(key, document, facts, &holders, edits);
+        let mut references = References::new(&self.kinds, &body.member);
         let mut rewriter = Rewriter {
             naming: &self.shared.naming,
             identities: &self.shared.identities,
             member: &body.member,
-            refs: &mut self.members.get_mut(at)?.refs,
+            refs: &mut references,
             referent,
         };
         rewriter.references(document, facts, found, edits);
@@ -423,6 +424,7 @@ impl Sequencer {
             holders,
             folded: true,
             deleting: facts.deleting,
+            referents: &references.hashes,
         };
         Some(draft.build(edits))
     }
@@ -443,20 +445,19 @@ impl Sequencer {
         let mut scratch = std::mem::take(&mut self.scratch);
         let spec = Arc::clone(&self.spec);
         let deletion = self.shared.revisions.next();
-        let entry = Incoming::read(at, &spec, &part.document, &mut scratch.found).ok().and_then(|incoming| {
-            let Scratch { edits, found, referent, .. } = &mut scratch;
-            self.rewrite_member_local(&incoming, part.seen, found, edits, referent)
-        });
+        let entry = Incoming::read(&spec, &part.document, &mut scratch.found)
+            .ok()
+            .and_then(|incoming| self.rewrite_member_local(at, &incoming, part.seen, &mut scratch));
         self.scratch = scratch;
         let Some(entry) = entry else { return };
-        let held = self.objects.get(entry.key()).map(|slot| Arc::clone(&slot.0));
+        let held = self.objects.get(entry.shared_key()).cloned();
         match held {
             Some(held) if held.is_same_but_for_revision(&entry) => {}
             Some(held) if held.uid() != entry.uid() => {
-                self.remove_visible_at(held.key(), deletion);
-                self.put(entry);
+                self.remove_visible_at(held.shared_key(), deletion);
+                let _shown = self.put(entry);
             }
-            Some(_) | None => self.put(entry),
+            Some(_) | None => drop(self.put(entry)),
         }
     }
 

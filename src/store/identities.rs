@@ -12,7 +12,7 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use crate::config::MemberName;
+use crate::{config::MemberName, store::changes::Changes};
 
 /// A kind in all its versions: group and kind.
 pub type GroupKind = (String, String);
@@ -48,6 +48,19 @@ impl Referent {
     fn place(&self) -> Option<[&str; 4]> {
         let mut words = self.0.split(|byte| *byte == 0).map(|word| std::str::from_utf8(word).unwrap_or_default());
         Some([words.next()?, words.next()?, words.next()?, words.next()?])
+    }
+
+    /// A number that stands for it.
+    pub(super) fn hashed(&self) -> u64 {
+        Self::hash_of(&self.0)
+    }
+
+    /// The number that stands for the referent of these bytes.
+    pub(super) fn hash_of(bytes: &[u8]) -> u64 {
+        use std::hash::Hasher as _;
+        let mut hasher = std::hash::DefaultHasher::new();
+        hasher.write(bytes);
+        hasher.finish()
     }
 
     /// The bytes.
@@ -86,6 +99,7 @@ pub struct Identities {
     kinds: Mutex<Kinds>,
     /// Rises whenever some member's objects of one kind refer to another kind for the first time.
     references: AtomicU64,
+    changes: Changes,
     /// Told when a kind was referred to, or placed, for the first time.
     news: Notify,
     /// Who is asked of what is not known here.
@@ -141,11 +155,16 @@ impl Identities {
             let changed = was_gone || !known.identity.reads_as(&identity);
             known.identity = identity;
             parts.count(referent, was_alone && !was_gone, is_alone);
+            drop(parts);
+            if changed {
+                self.changes.note(Some(referent.hashed()));
+            }
             return changed;
         }
         parts.by_referent.insert(referent.clone(), Known { identity, gone: None });
         parts.count(referent, false, is_alone);
         drop(parts);
+        self.changes.note(Some(referent.hashed()));
         if let Some([_, group, kind, _]) = referent.place() {
             self.place(group, kind);
         }
@@ -159,6 +178,8 @@ impl Identities {
         let is_it = parts.by_referent.get(referent.bytes()).is_some_and(|known| *known.identity.own_uid == *own_uid);
         let Some(known) = is_it.then(|| parts.by_referent.remove(referent.bytes())).flatten() else { return false };
         parts.count(referent, known.identity.is_alone && known.gone.is_none(), false);
+        drop(parts);
+        self.changes.note(Some(referent.hashed()));
         true
     }
 
@@ -170,6 +191,7 @@ impl Identities {
         let Some(known) = parts.by_referent.get_mut(referent.bytes()) else { return };
         let was_alone = known.gone.replace(number).is_none() && known.identity.is_alone;
         parts.count(&referent, was_alone, false);
+        let hash = referent.hashed();
         parts.gone.push_back((number, referent));
         if parts.gone.len() > GONE_MAX
             && let Some((number, oldest)) = parts.gone.pop_front()
@@ -177,6 +199,18 @@ impl Identities {
         {
             parts.by_referent.remove(oldest.bytes());
         }
+        drop(parts);
+        self.changes.note(Some(hash));
+    }
+
+    /// How often identities have changed.
+    pub(super) fn epoch(&self) -> u64 {
+        self.changes.last()
+    }
+
+    /// Says whether what one of these referents is may have changed after that epoch.
+    pub(super) fn changed_since(&self, epoch: u64, referents: impl Iterator<Item = u64>) -> bool {
+        self.changes.since(epoch, referents)
     }
 
     /// The identity behind a reference, when it is a part's. A reference with the UID of another object is not.
@@ -247,6 +281,7 @@ impl Identities {
     /// Counts one life more, as its last holder is gone.
     pub fn raise_life(&self, resource_and_key: &str) {
         *self.lives.lock().entry(resource_and_key.to_owned()).or_default() += 1;
+        self.changes.note(None);
     }
 
     /// How often a child of a placed object has lived before, since kubefold started.

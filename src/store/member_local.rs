@@ -4,12 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     config::MemberName,
-    store::{
-        entry::{Entry, Slot},
-        fleet_store::FleetStore,
-        revision::Revision,
-        sequencer::Sequencer,
-    },
+    store::{entry::Entry, fleet_store::FleetStore, revision::Revision, sequencer::Sequencer},
 };
 
 /// A member-local object as the store holds it now.
@@ -58,7 +53,7 @@ impl FleetStore {
 impl Sequencer {
     fn member_local(&self, own_key: &str, member: &MemberName) -> Option<MemberLocal> {
         let state = self.member(member)?;
-        let Slot(entry) = self.objects.get(self.member_local_key(own_key, member).as_bytes())?;
+        let entry = self.objects.get(self.member_local_key(own_key, member).as_str())?;
         if entry.folded || entry.holders.first() != Some(member) {
             return None;
         }

@@ -6,11 +6,14 @@
 //!
 //! May name: `wire`, `config`, `observe`, `placement`.
 
+mod changes;
 mod dependents;
+mod dress;
 mod entry;
 mod fleet_store;
 mod fold;
 mod identities;
+mod incoming;
 mod ingest;
 mod kind;
 mod localize;
@@ -19,6 +22,8 @@ mod member_local;
 mod naming;
 mod notices;
 mod proof;
+mod published;
+mod references;
 mod retained;
 mod revision;
 mod rewrite;
@@ -30,7 +35,7 @@ mod tests;
 mod unstored;
 mod watchers;
 
-pub use entry::{Entry, Holders, Slot};
+pub use entry::{Entry, Holders, Key};
 pub use fleet_store::{FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use fold::Part;
 pub use identities::{GroupKind, Identities, Identity, Referent};

@@ -107,8 +107,9 @@ impl Sequencer {
         for (name, cluster) in marker.members.iter().take(marker.made) {
             let is_there = chosen.iter().any(|part| part.member == *name);
             // Of a member that has left, was never read, or is another cluster by now nothing is expected.
-            let is_known =
-                self.member(name).is_some_and(|member| member.filled && !member.left && member.cluster_uid == *cluster);
+            let is_known = self
+                .member(name)
+                .is_some_and(|member| member.filled && !member.left && *member.cluster_uid == **cluster);
             if !is_there && is_known {
                 out.push(name.clone());
             }

@@ -2,16 +2,18 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    ops::Bound,
     sync::Arc,
 };
 
 use crate::{
     config::MemberName,
     store::{
-        entry::{Entry, Slot},
-        fleet_store::FleetStore,
+        entry::{Entry, Key},
+        fleet_store::{FleetStore, SLICE_ITEMS_MAX},
         fold::Part,
         naming::key,
+        revision::Revision,
         sequencer::Sequencer,
     },
 };
@@ -38,7 +40,8 @@ pub struct TooManyGone;
 impl FleetStore {
     /// The members whose objects have been held completely since the store started.
     pub fn filled(&self) -> HashSet<MemberName> {
-        self.peek(|inner| inner.members.iter().filter(|state| state.filled).map(|state| state.name.clone()).collect())
+        let published = self.published_at(Revision(0));
+        published.members.iter().filter(|(_, view)| view.filled).map(|(name, _)| name.clone()).collect()
     }
 
     /// A member's part under a plain key.
@@ -61,13 +64,24 @@ impl FleetStore {
             Some(own) if !namespace.is_empty() || !self.spec().namespaced => {
                 self.peek(|inner| inner.held_under(member, key(namespace, own))).into_iter().collect()
             }
-            _ => self.peek(|inner| inner.held_of(member, namespace)),
+            _ => self.held_in(member, namespace),
         };
         let is_asked = |own_key: &str| {
             own_name.is_none_or(|own| own_key.rsplit_once('/').map_or(own_key, |(_, name)| name) == own)
         };
         let asked = own.into_iter().filter(|held| is_asked(&held.own_key) && matches(&held.entry));
         asked.map(|held| (held.own_key, held.version)).collect()
+    }
+
+    fn held_in(&self, member: &MemberName, namespace: &str) -> Vec<HeldObject> {
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let mut held = self.peek(|inner| inner.held_folds(member, &prefix));
+        let mut after = None;
+        // In slices: writers get their turn in between.
+        while let Some(last) = self.peek(|inner| inner.held_after(member, &prefix, after.take(), &mut held)) {
+            after = Some(last);
+        }
+        held
     }
 
     /// Takes a member's word that nothing is under an own key at `revision`, from an answer to a request that began in that
@@ -87,26 +101,38 @@ struct HeldObject {
 }
 
 impl Sequencer {
-    /// What a member holds in a namespace (empty: in all).
-    fn held_of(&self, member: &MemberName, namespace: &str) -> Vec<HeldObject> {
-        let Some(state) = self.member(member) else { return Vec::new() };
-        let is_in = |key: &str| {
-            namespace.is_empty() || key.strip_prefix(namespace).is_some_and(|rest| rest.starts_with('/'))
-        };
-        let naming = &self.shared.naming;
-        let member_locals = state.member_locals.iter().map(|Slot(entry)| entry);
-        let member_locals = member_locals.filter(|entry| namespace.is_empty() || entry.namespace() == namespace);
-        let own_keys = member_locals.map(|entry| key(entry.namespace(), naming.own(entry.name())));
-        let folded = self.folds.iter().filter(|(key, fold)| is_in(key) && fold.part(member).is_some());
-        let all = own_keys.chain(folded.map(|(key, _)| key.clone()));
-        all.filter_map(|own_key| self.held_under(member, own_key)).collect()
+    /// What a member holds of the folds whose key has the prefix.
+    fn held_folds(&self, member: &MemberName, prefix: &str) -> Vec<HeldObject> {
+        let folds = self.folds.iter().filter(|(key, fold)| key.starts_with(prefix) && fold.part(member).is_some());
+        folds.filter_map(|(key, _)| self.held_under(member, key.clone())).collect()
+    }
+
+    /// Appends the next slice of a member's own objects whose visible key has the prefix. Gives the last key of the slice,
+    /// if there may be more.
+    fn held_after(
+        &self,
+        member: &MemberName,
+        prefix: &str,
+        after: Option<Key>,
+        held: &mut Vec<HeldObject>,
+    ) -> Option<Key> {
+        let state = self.member(member)?;
+        let start = after.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
+        let keys = state.member_locals.range::<str, _>((start, Bound::Unbounded));
+        let mut last = None;
+        for (at, visible) in keys.take_while(|visible| visible.starts_with(prefix)).take(SLICE_ITEMS_MAX).enumerate() {
+            let (namespace, name) = visible.split_once('/').unwrap_or(("", visible));
+            held.extend(self.held_under(member, key(namespace, self.shared.naming.own(name))));
+            last = (at + 1 == SLICE_ITEMS_MAX).then(|| Arc::clone(visible));
+        }
+        last
     }
 
     /// What a member holds under an own key, if it is visible: as the whole, or by itself.
     fn held_under(&self, member: &MemberName, own_key: String) -> Option<HeldObject> {
         let version = self.held_version(member, &own_key)?;
         let holds = |entry: &&Arc<Entry>| entry.holders.contains(member);
-        let visible = |key: &str| self.objects.get(key.as_bytes()).map(|Slot(entry)| entry).filter(holds);
+        let visible = |key: &str| self.objects.get(key).filter(holds);
         let entry = visible(&own_key).or_else(|| visible(&self.member_local_key(&own_key, member)))?;
         Some(HeldObject { entry: Arc::clone(entry), version, own_key })
     }
@@ -119,7 +145,7 @@ impl Sequencer {
             return Some(HeldVersion { uid, member_rv, current: current(part.incarnation) });
         }
         let member_local_key = self.member_local_key(own_key, member);
-        let Slot(entry) = self.objects.get(member_local_key.as_bytes())?;
+        let entry = self.objects.get(member_local_key.as_str())?;
         if entry.folded || entry.holders.first() != Some(member) {
             return None;
         }
@@ -148,7 +174,7 @@ impl Sequencer {
             self.remove_part(own_key, member);
         } else {
             let member_local_key = self.member_local_key(own_key, member);
-            self.remove_visible(member_local_key.as_bytes());
+            self.remove_visible(&member_local_key);
         }
         Ok(())
     }

@@ -5,11 +5,11 @@ use std::{borrow::Cow, ops::Range, sync::Arc};
 use crate::{
     config::MemberName,
     store::{
-        dependents::Referred,
         entry::Edits,
         identities::{Identities, Referent},
         kind::{KindSpec, id},
         naming::Naming,
+        references::References,
     },
 };
 use kubefold_wire::{
@@ -152,18 +152,18 @@ impl Note<'_> {
 }
 
 /// What rewriting needs to know beside the document.
-pub(super) struct Rewriter<'a> {
+pub(super) struct Rewriter<'a, 'r> {
     pub(super) naming: &'a Naming,
     pub(super) identities: &'a Identities,
     /// The member whose document it is.
     pub(super) member: &'a MemberName,
-    /// All referents that documents of this member have named.
-    pub(super) refs: &'a mut Referred,
+    /// What the document refers to.
+    pub(super) refs: &'a mut References<'r>,
     /// A buffer to use again.
     pub(super) referent: &'a mut Vec<u8>,
 }
 
-impl Rewriter<'_> {
+impl Rewriter<'_, '_> {
     /// Puts the visible name in the place of the own one.
     pub(super) fn name(&self, facts: &Facts<'_>, edits: &mut Edits) {
         self.rename(&facts.name, facts.name_at.clone(), edits);

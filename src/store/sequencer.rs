@@ -3,30 +3,35 @@
 //! Pure: no clock, no IO, no lock. Its owner ([`super::FleetStore`]) serializes the calls.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
+    ops::Bound,
     sync::Arc,
 };
 
-use imbl::OrdSet;
+use imbl::OrdMap;
 
 use crate::{
     config::MemberName,
     placement::fold::FoldKind,
     store::{
-        dependents::Referred,
-        entry::{Edits, Entry, Slot},
+        dependents::Dependents,
+        dress::{Dressing, Epoch},
+        entry::{Entry, Key},
         fold::{Fold, Part},
         identities::{Identities, Referent},
+        incoming::Scratch,
         kind::KindSpec,
         log::{Log, LogLimits},
         naming::{Naming, key},
+        published::{MemberView, MemberViews, Published},
+        references::ReferredKinds,
         revision::{Revision, Revisions},
-        rewrite::{BadObject, Facts},
+        rewrite::Facts,
         snapshot::{Counts, Snapshot, count},
         tally::Tally,
     },
 };
-use kubefold_wire::{locate::Found, watch::EventType};
+use kubefold_wire::watch::EventType;
 
 /// Where a member's object came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +57,7 @@ pub struct Ingested {
 #[derive(Debug)]
 pub(super) struct MemberState {
     pub(super) name: MemberName,
-    pub(super) cluster_uid: String,
+    pub(super) cluster_uid: Arc<str>,
     /// Which life of the member the positions and revisions below belong to.
     pub(super) incarnation: u32,
     /// The highest member revision of the reflector's own events, bookmarks and full lists; never of a live answer.
@@ -68,10 +73,8 @@ pub(super) struct MemberState {
     /// Own keys under which there was nothing at a revision, by a live answer: what is told of them up to there is of the
     /// past. Each is forgotten when the position has passed it.
     pub(super) gone: HashMap<String, u64>,
-    /// Its member-local objects. Parts that are shown as member-local objects are the folds' to count.
-    pub(super) member_locals: HashSet<Slot>,
-    /// What its documents refer to.
-    pub(super) refs: Referred,
+    /// Keys of its member-local objects. Parts that are shown as member-local objects are the folds' to count.
+    pub(super) member_locals: BTreeSet<Key>,
 }
 
 impl MemberState {
@@ -82,7 +85,7 @@ impl MemberState {
     }
 
     /// Says whether a member-local object is one that the last full list should have seen, and did not.
-    fn has_lost(&self, entry: &Entry) -> bool {
+    pub(super) fn has_lost(&self, entry: &Entry) -> bool {
         let from = &entry.provenance;
         from.incarnation() != self.incarnation || (from.seen() != self.seen && from.member_rv() <= self.listed_at)
     }
@@ -106,33 +109,34 @@ pub(super) struct Sequencer {
     pub(super) shared: Shared,
     /// It is read by nobody, and knows who the parts are and nothing else.
     pub(super) parts_only: bool,
-    pub(super) objects: OrdSet<Slot>,
+    pub(super) objects: OrdMap<Key, Arc<Entry>>,
     pub(super) counts: Counts,
     pub(super) tally: Tally,
     pub(super) log: Log,
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
+    /// Where each member is among them.
+    places: HashMap<MemberName, usize>,
+    /// What readers see of the members, and whether that is to be made anew.
+    views: Arc<MemberViews>,
+    members_changed: bool,
     pub(super) folds: HashMap<String, Fold>,
     /// The members in which an object is behind, with the object's UID, by key: what an unfinished write says.
     pub(super) behind: HashMap<String, (String, Vec<MemberName>)>,
+    /// Who refers to whom.
+    pub(super) dependents: Dependents,
     /// Identities that changed and that other stores must hear of.
     pub(super) changed: Vec<Referent>,
+    /// Rises with what the forms of documents depend on: the naming, and which clusters the members are.
+    pub(super) epoch: u64,
+    /// The kinds that documents refer to.
+    pub(super) kinds: Arc<ReferredKinds>,
     pub(super) opened: bool,
     /// Somebody who waits may want to look: an event, a part that came or went, a member that is filled.
     pub(super) news: bool,
     /// Lives of members so far: none is ever given twice, so that no late answer is taken for one of a later life.
     lives: u32,
     pub(super) scratch: Scratch,
-}
-
-/// Memory that is used again for every document.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    pub(super) edits: Edits,
-    pub(super) found: Vec<Found>,
-    pub(super) referent: Vec<u8>,
-    pub(super) own_key: String,
-    pub(super) member_local_key: String,
 }
 
 impl Sequencer {
@@ -142,14 +146,20 @@ impl Sequencer {
             log: Log::new(shared.log_limits.clone()),
             shared,
             parts_only: false,
-            objects: OrdSet::new(),
+            objects: OrdMap::new(),
             counts: Counts::new(),
             tally: Tally::default(),
             head: Revision(0),
             members: Vec::new(),
+            places: HashMap::new(),
+            views: Arc::default(),
+            members_changed: false,
             folds: HashMap::new(),
             behind: HashMap::new(),
+            dependents: Dependents::default(),
             changed: Vec::new(),
+            epoch: 0,
+            kinds: Arc::default(),
             opened: false,
             news: false,
             lives: 0,
@@ -172,25 +182,80 @@ impl Sequencer {
         Snapshot { objects, counts, revision: self.head, offset: self.log.offset() }
     }
 
+    /// A member's place among the members.
+    pub(super) fn index_of(&self, name: &MemberName) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    /// Puts the members in configuration order; one that is leaving comes last.
+    fn order_members(&mut self) {
+        let naming = Arc::clone(&self.shared.naming);
+        let places: HashMap<&MemberName, usize> =
+            naming.members().iter().enumerate().map(|(at, name)| (name, at)).collect();
+        self.members.sort_by_key(|member| places.get(&member.name).copied().unwrap_or(usize::MAX));
+        self.places = self.members.iter().enumerate().map(|(at, member)| (member.name.clone(), at)).collect();
+        self.members_changed = true;
+    }
+
+    /// What a member's documents are dressed with now.
+    pub(super) fn dressing(&self, at: usize) -> Option<Dressing> {
+        let member = self.members.get(at)?;
+        let Shared { naming, identities, revisions, .. } = &self.shared;
+        Some(Dressing {
+            spec: Arc::clone(&self.spec),
+            naming: Arc::clone(naming),
+            identities: Arc::clone(identities),
+            revisions: Arc::clone(revisions),
+            kinds: Arc::clone(&self.kinds),
+            member: member.name.clone(),
+            cluster_uid: Arc::clone(&member.cluster_uid),
+            parts_only: self.parts_only,
+            epoch: Epoch { store: self.epoch, identities: identities.epoch() },
+            revision: revisions.last(),
+        })
+    }
+
+    /// What readers are to see from now on.
+    pub(super) fn publish(&mut self) -> Published {
+        if std::mem::take(&mut self.members_changed) {
+            self.views = self.member_views();
+        }
+        Published { snapshot: self.snapshot(), members: Arc::clone(&self.views), opened: self.opened }
+    }
+
+    /// What is published of the members.
+    fn member_views(&self) -> Arc<MemberViews> {
+        let view = |(at, member): (usize, &MemberState)| {
+            let dressing = Arc::new(self.dressing(at)?);
+            Some((member.name.clone(), MemberView { incarnation: member.incarnation, filled: member.filled, dressing }))
+        };
+        Arc::new(self.members.iter().enumerate().filter_map(view).collect())
+    }
+
     pub(super) fn member(&self, name: &MemberName) -> Option<&MemberState> {
-        self.members.iter().find(|member| member.name == *name)
+        self.members.get(self.index_of(name)?)
     }
 
     pub(super) fn member_mut(&mut self, name: &MemberName) -> Option<&mut MemberState> {
-        self.members.iter_mut().find(|member| member.name == *name)
+        let at = self.index_of(name)?;
+        self.members.get_mut(at)
     }
 
     /// Makes room for a member; its place among the others is that of the configuration.
     pub(super) fn join(&mut self, name: &MemberName, cluster_uid: &str) {
+        self.members_changed = true;
         if let Some(known) = self.member_mut(name) {
-            cluster_uid.clone_into(&mut known.cluster_uid);
             known.left = false;
+            if *known.cluster_uid != *cluster_uid {
+                known.cluster_uid = cluster_uid.into();
+                self.epoch += 1;
+            }
             return;
         }
         self.lives += 1;
         let state = MemberState {
             name: name.clone(),
-            cluster_uid: cluster_uid.to_owned(),
+            cluster_uid: cluster_uid.into(),
             incarnation: self.lives,
             position: 0,
             filled: false,
@@ -198,24 +263,22 @@ impl Sequencer {
             listed_at: 0,
             left: false,
             gone: HashMap::new(),
-            member_locals: HashSet::new(),
-            refs: Referred::default(),
+            member_locals: BTreeSet::new(),
         };
         self.members.push(state);
-        let order = Arc::clone(&self.shared.naming);
-        let place = |name: &MemberName| order.members().iter().position(|known| known == name).unwrap_or(usize::MAX);
-        self.members.sort_by_key(|member| place(&member.name));
+        self.order_members();
     }
 
     /// Takes new names: members were added, removed or put in another order. What they change is shown.
     pub(super) fn rename(&mut self, naming: &Arc<Naming>) {
+        self.members_changed = true;
+        self.epoch += 1;
         let former = std::mem::replace(&mut self.shared.naming, Arc::clone(naming));
         if former.mask() != naming.mask() {
             let (group, resource) = (&self.spec.gvr.group, &self.spec.gvr.resource);
             self.folds.values_mut().for_each(|fold| fold.print(group, resource, naming.mask()));
         }
-        let place = |name: &MemberName| naming.members().iter().position(|known| known == name).unwrap_or(usize::MAX);
-        self.members.sort_by_key(|member| place(&member.name));
+        self.order_members();
         let keys: Vec<String> = self.folds.keys().cloned().collect();
         for key in keys {
             if let Some(fold) = self.folds.get_mut(&key) {
@@ -227,6 +290,7 @@ impl Sequencer {
 
     /// Begins another life of a member: its revisions compare with no earlier ones, and the next full list decides.
     pub(super) fn reset(&mut self, name: &MemberName) {
+        self.members_changed = true;
         self.lives += 1;
         let life = self.lives;
         if let Some(member) = self.member_mut(name) {
@@ -247,29 +311,21 @@ impl Sequencer {
     }
 
     /// Takes a member's word that an object is gone.
-    ///
-    /// Errors: a document that is no object; nothing is changed then.
-    pub(super) fn deleted(&mut self, member: &MemberName, document: &str) -> Result<(), BadObject> {
-        let mut found = std::mem::take(&mut self.scratch.found);
-        let spec = Arc::clone(&self.spec);
-        let facts = Facts::read(&spec, document, &mut found);
-        self.scratch.found = found;
-        let facts = facts?;
+    pub(super) fn deleted(&mut self, member: &MemberName, facts: &Facts<'_>) {
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(facts.member_rv);
         }
         let own_key = key(&facts.namespace, &facts.name);
         if self.folds.get(&own_key).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid) {
             self.remove_part(&own_key, member);
-            return Ok(());
+            return;
         }
         let member_local_key = self.member_local_key(&own_key, member);
         if self.is_member_local_of(&member_local_key, member)
-            && self.objects.get(member_local_key.as_bytes()).is_some_and(|slot| slot.0.uid() == facts.uid)
+            && self.objects.get(member_local_key.as_str()).is_some_and(|entry| entry.uid() == facts.uid)
         {
-            self.remove_visible(member_local_key.as_bytes());
+            self.remove_visible(&member_local_key);
         }
-        Ok(())
     }
 
     /// Notes the revision of a bookmark.
@@ -280,17 +336,17 @@ impl Sequencer {
         }
     }
 
-    /// Ends a full list that was read at `revision`: gives the member-local objects that it did not see, to be removed in slices.
-    pub(super) fn end_list(&mut self, member: &MemberName, revision: u64) -> Vec<Slot> {
+    /// Ends a full list that was read at `revision`. The member-local objects that it did not see are found by
+    /// [`Self::lost`].
+    pub(super) fn end_list(&mut self, member: &MemberName, revision: u64) {
         self.news = true;
-        let Some(state) = self.member_mut(member) else { return Vec::new() };
+        self.members_changed = true;
+        let Some(state) = self.member_mut(member) else { return };
         state.position = state.position.max(revision);
         state.filled = true;
         state.listed_at = revision;
         state.forget_gone();
         let (seen, incarnation) = (state.seen, state.incarnation);
-        let doomed: Vec<Slot> =
-            state.member_locals.iter().filter(|Slot(entry)| state.has_lost(entry)).cloned().collect();
         let is_gone = |part: &Part| {
             part.member == *member
                 && part.seen != seen
@@ -303,24 +359,45 @@ impl Sequencer {
         }
         // Only now is it known that a part is not where its marker says.
         self.expect_parts_of(member);
-        doomed
+    }
+
+    /// Looks at up to `max` member-local objects of a member whose keys are above `after`, and gives those that its last full
+    /// list should have seen and did not. Says from which key on to look next; `None`: all were looked at.
+    pub(super) fn lost(
+        &self,
+        member: &MemberName,
+        after: Option<&Key>,
+        max: usize,
+        out: &mut Vec<Arc<Entry>>,
+    ) -> Option<Key> {
+        let state = self.member(member)?;
+        let start = after.map_or(Bound::Unbounded, |key| Bound::Excluded(Arc::clone(key)));
+        let mut looked_at = 0;
+        let mut last = None;
+        for key in state.member_locals.range((start, Bound::Unbounded)).take(max) {
+            out.extend(self.objects.get(key).filter(|entry| state.has_lost(entry)).cloned());
+            looked_at += 1;
+            last = Some(key);
+        }
+        last.filter(|_| looked_at == max).cloned()
     }
 
     /// Removes member-local objects that are still the ones that were doomed: since then one may have been rewritten (it goes), or
     /// seen by another list, or succeeded by a later object (they stay).
-    pub(super) fn remove_doomed(&mut self, doomed: &[Slot]) {
-        for Slot(entry) in doomed {
-            let Some(Slot(held)) = self.objects.get(entry.key()) else { continue };
+    pub(super) fn remove_doomed(&mut self, doomed: &[Arc<Entry>]) {
+        for entry in doomed {
+            let Some(held) = self.objects.get(entry.shared_key()) else { continue };
             let is_it = !held.folded && held.uid() == entry.uid();
             let state = held.holders.first().and_then(|name| self.member(name));
             if is_it && state.is_none_or(|state| state.has_lost(held)) {
-                self.remove_visible(entry.key());
+                self.remove_visible(entry.shared_key());
             }
         }
     }
 
     /// Everything member-local of a member, and its parts gone: the operator removed it, or it serves the kind no more.
-    pub(super) fn leave(&mut self, member: &MemberName) -> Vec<Slot> {
+    pub(super) fn leave(&mut self, member: &MemberName) -> Vec<Arc<Entry>> {
+        self.members_changed = true;
         // From the first: nothing is expected of it any more.
         if let Some(state) = self.member_mut(member) {
             state.left = true;
@@ -335,10 +412,13 @@ impl Sequencer {
         let Some(state) = self.member_mut(member) else { return Vec::new() };
         state.filled = false;
         state.left = true;
-        // In the order of the store: a set that hashes has none that is the same twice.
-        let mut member_locals: Vec<Slot> = state.member_locals.iter().cloned().collect();
-        member_locals.sort_unstable();
-        member_locals
+        let objects = &self.objects;
+        self.member(member)
+            .into_iter()
+            .flat_map(|state| &state.member_locals)
+            .filter_map(|key| objects.get(key))
+            .cloned()
+            .collect()
     }
 
     /// Shows anew what lacks a part in a member: whether that is told depends on what is known of the member.
@@ -353,52 +433,56 @@ impl Sequencer {
 
     /// Forgets a member that left, and whatever of it is still here.
     pub(super) fn forget(&mut self, member: &MemberName) {
+        self.members_changed = true;
         let rest = self.leave(member);
         self.remove_doomed(&rest);
         self.members.retain(|known| known.name != *member);
+        self.order_members();
+        self.kinds.forget(member);
     }
 
     /// Makes a member-local object visible, as its member's own.
     pub(super) fn put_own(&mut self, entry: Entry) {
-        let slot = Slot(Arc::new(entry));
-        if let Some(state) = slot.0.holders.first().cloned().and_then(|name| self.member_mut(&name)) {
-            state.member_locals.replace(slot.clone());
+        let holder = entry.holders.first().cloned();
+        let entry = self.put(entry);
+        if let Some(state) = holder.and_then(|name| self.member_mut(&name)) {
+            state.member_locals.insert(Arc::clone(entry.shared_key()));
         }
-        self.put_slot(slot);
     }
 
-    /// Makes a fold, or a part that is shown as a member-local object, visible.
-    pub(super) fn put(&mut self, entry: Entry) {
-        self.put_slot(Slot(Arc::new(entry)));
-    }
-
-    fn put_slot(&mut self, slot: Slot) {
-        let entry = Arc::clone(&slot.0);
-        let previous = self.objects.insert(slot).map(|Slot(previous)| previous);
+    /// The same for a state of the object that is the member's own already.
+    pub(super) fn put(&mut self, mut entry: Entry) -> Arc<Entry> {
+        let previous = self.objects.get(entry.shared_key()).cloned();
+        if let Some(previous) = &previous {
+            entry.share_key(previous.shared_key());
+        }
+        let entry = Arc::new(entry);
+        self.dependents.change(previous.as_deref(), Some(&entry));
+        self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(&entry));
         if previous.is_none() {
             count(&mut self.counts, entry.namespace(), 1);
         }
         self.tally.replace(previous.as_deref(), Some(&entry));
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
-        let revision = entry.revision;
-        self.emit(revision, event_type, entry, previous);
+        self.emit(entry.revision, event_type, Arc::clone(&entry), previous);
+        entry
     }
 
     /// Makes a visible object vanish and logs its deletion.
-    pub(super) fn remove_visible(&mut self, key: &[u8]) {
+    pub(super) fn remove_visible(&mut self, key: &str) {
         let revision = self.shared.revisions.next();
         self.remove_visible_at(key, revision);
     }
 
     /// The same as of a revision that was taken before.
-    pub(super) fn remove_visible_at(&mut self, key: &[u8], revision: Revision) {
-        let Some(slot) = self.objects.remove(key) else { return };
-        if !slot.0.folded
-            && let Some(state) = slot.0.holders.first().cloned().and_then(|name| self.member_mut(&name))
+    pub(super) fn remove_visible_at(&mut self, key: &str, revision: Revision) {
+        let Some(entry) = self.objects.remove(key) else { return };
+        if !entry.folded
+            && let Some(state) = entry.holders.first().cloned().and_then(|name| self.member_mut(&name))
         {
-            state.member_locals.remove(&slot);
+            state.member_locals.remove(key);
         }
-        let Slot(entry) = slot;
+        self.dependents.change(Some(&entry), None);
         count(&mut self.counts, entry.namespace(), -1);
         self.tally.replace(Some(&entry), None);
         self.emit(revision, EventType::Deleted, entry, None);
@@ -411,9 +495,7 @@ impl Sequencer {
     }
 
     pub(super) fn is_member_local_of(&self, member_local_key: &str, member: &MemberName) -> bool {
-        self.objects
-            .get(member_local_key.as_bytes())
-            .is_some_and(|slot| !slot.0.folded && slot.0.holders.first() == Some(member))
+        self.objects.get(member_local_key).is_some_and(|entry| !entry.folded && entry.holders.first() == Some(member))
     }
 
     fn emit(&mut self, revision: Revision, event_type: EventType, entry: Arc<Entry>, previous: Option<Arc<Entry>>) {

@@ -2,10 +2,10 @@
 
 use std::{collections::HashSet, ops::Bound, sync::Arc};
 
-use imbl::OrdSet;
+use imbl::OrdMap;
 
 use crate::store::{
-    entry::{Entry, Slot},
+    entry::{Entry, Key},
     log::Record,
     revision::Revision,
 };
@@ -18,7 +18,7 @@ pub(super) type Counts = imbl::HashMap<Arc<str>, u64>;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// In key order.
-    pub objects: OrdSet<Slot>,
+    pub objects: OrdMap<Key, Arc<Entry>>,
     pub(super) counts: Counts,
     /// The revision that it stands for.
     pub revision: Revision,
@@ -37,19 +37,19 @@ impl Snapshot {
 
     /// The object of that key.
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
-        self.objects.get(key).map(|Slot(entry)| entry)
+        self.objects.get(std::str::from_utf8(key).ok()?)
     }
 
     /// The objects whose key is above `after` and, where `namespace` is not empty, that lie in it.
     pub fn range<'a>(&'a self, namespace: &'a str, after: &[u8]) -> impl Iterator<Item = &'a Arc<Entry>> + 'a {
-        let prefix = if namespace.is_empty() { Vec::new() } else { [namespace.as_bytes(), b"/"].concat() };
-        let start = if after > prefix.as_slice() { after } else { prefix.as_slice() };
-        let exclusive = after.to_vec();
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        // A token's key that is no text is nobody's, and begins where its text ends.
+        let after = after.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let start = if after < prefix.as_str() { Bound::Included(prefix.as_str()) } else { Bound::Excluded(after) };
         self.objects
-            .range::<_, [u8]>((Bound::Included(start), Bound::Unbounded))
-            .map(|Slot(entry)| entry)
-            .skip_while(move |entry| !exclusive.is_empty() && entry.key() <= exclusive.as_slice())
-            .take_while(move |entry| entry.key().starts_with(&prefix))
+            .range::<_, str>((start, Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(&prefix))
+            .map(|(_, entry)| entry)
     }
 
     /// Takes events back: all that came since some revision, oldest first. Of each object the first one tells what it was.
@@ -63,12 +63,12 @@ impl Snapshot {
             let before = if record.event_type == EventType::Deleted { Some(entry) } else { record.previous.as_ref() };
             match before {
                 Some(before) => {
-                    if self.objects.insert(Slot(Arc::clone(before))).is_none() {
+                    if self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(before)).is_none() {
                         count(&mut self.counts, entry.namespace(), 1);
                     }
                 }
                 None => {
-                    if self.objects.remove(entry.key()).is_some() {
+                    if self.objects.remove(&**entry.shared_key()).is_some() {
                         count(&mut self.counts, entry.namespace(), -1);
                     }
                 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::{
     config::MemberName,
     store::{
-        dependents::Referred,
         entry::{Draft, Edits, Entry, Holders},
-        ingest::CLUSTER,
+        incoming::CLUSTER,
         kind::KindSpec,
+        references::{References, ReferredKinds},
         revision::Revision,
         rewrite::{BadObject, Facts, Note, Rewriter},
         sequencer::Shared,
@@ -30,11 +30,12 @@ pub fn unstored(
     validate(document)?;
     let (mut found, mut edits) = (Vec::new(), Edits::default());
     let facts = Facts::read_unstored(spec, document, &mut found)?;
+    let kinds = ReferredKinds::default();
     let mut rewriter = Rewriter {
         naming: &shared.naming,
         identities: &shared.identities,
         member,
-        refs: &mut Referred::default(),
+        refs: &mut References::new(&kinds, member),
         referent: &mut Vec::new(),
     };
     rewriter.name(&facts, &mut edits);
@@ -60,6 +61,7 @@ pub fn unstored(
         holders: Holders::from_elem(member.clone(), 1),
         folded: false,
         deleting: facts.deleting,
+        referents: &[],
     };
     Ok(Arc::new(draft.build(&mut edits)))
 }

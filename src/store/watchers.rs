@@ -57,9 +57,10 @@ impl FleetStore {
     ///
     /// Errors: the log does not reach so far back, or this store never gave that revision out.
     pub fn cursor(&self, revision: Revision) -> Result<Cursor, Expired> {
+        // Between this kind's head and the last revision of all nothing of this kind happened, once all that is below it has
+        // been published.
+        let _published = self.published_at(revision);
         let inner = self.inner.read();
-        // Between this kind's head and the last revision of all nothing of this kind happened: whatever takes a revision
-        // holds the lock until it is logged.
         if revision < inner.log.floor() || revision > inner.head.max(inner.shared.revisions.last()) {
             self.expired.fetch_add(1, Ordering::Relaxed);
             return Err(Expired { floor: inner.log.floor() });

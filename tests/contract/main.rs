@@ -35,7 +35,7 @@ const IN_PARALLEL: usize = 24;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubefold_answers_as_a_kube_apiserver() {
-    let world = World::start().await;
+    let world = Box::pin(World::start()).await;
     let World { bed, members, plain, suffixed, several, .. } = &world;
     let checks = selected(checks::all());
     let (mut report, mut differences) = (Vec::new(), Differences::of_kubefold());

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use testbed::{
     Answer, Api, FleetFile, Informer, Kubefold, Member, MemberOptions, Testbed, eventually, figure,
     objects::{CONFIG_MAPS, IN_DEFAULT, create, exact, held, same, union, update},
+    samples::namespace,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -113,17 +114,20 @@ async fn an_unknown_member_is_left_out_of_the_lenient_view_and_refused_by_the_ot
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_works_through_every_view() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east", "west"]).await;
+    for member in bed.members() {
+        namespace(member, "views").await;
+    }
     let fleet = Kubefold::before(bed.members()).await;
     let map = |name: &str| {
-        let metadata = json!({"name": format!("{name}@west")});
+        let metadata = json!({"name": format!("{name}@west"), "namespace": "views"});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"is": "made"}}).to_string()
     };
     for context in ["fleet-lenient", "fleet-strict"] {
         let kubectl = fleet.as_admin().in_context(context);
         let name = format!("made-{context}");
         kubectl.run_with_input(&["create", "--validate=strict", "-f", "-"], &map(&name)).await.ok();
-        let list = kubectl.run(&["get", "configmaps", "-o", "name"]).await;
+        let list = kubectl.run(&["get", "configmaps", "-n", "views", "-o", "name"]).await;
         assert!(list.ok().contains(&name), "{list}");
         assert!(!list.stderr.contains("Warning"), "{list}");
         assert!(kubectl.run(&["api-resources"]).await.ok().contains("configmaps"));
@@ -131,11 +135,11 @@ async fn kubectl_works_through_every_view() {
         assert_eq!(kubectl.run(&["get", "--raw", "/livez"]).await.ok(), "ok");
         let explained = kubectl.run(&["explain", "configmap.data"]).await;
         assert!(explained.ok().contains("FIELD: data"), "{explained}");
-        let watching = kubectl.start(&["get", "configmaps", "--watch", "-o", "name"]);
+        let watching = kubectl.start(&["get", "configmaps", "-n", "views", "--watch", "-o", "name"]);
         eventually(SOON, async || watching.output().contains(&name).then_some(()).ok_or_else(|| watching.output()))
             .await;
         let later = format!("later-{context}");
-        create(&bed["east"], &later, "east").await;
+        bed["east"].kubectl(&["create", "configmap", &later, "-n", "views"]).await.ok();
         eventually(SOON, async || watching.output().contains(&later).then_some(()).ok_or_else(|| watching.output()))
             .await;
         for watchlist in [true, false] {

@@ -30,7 +30,7 @@ fn findings<'v>(report: &'v Value, member: &str) -> Vec<(&'v str, &'v str, &'v s
 /// Of each member that is ill in another way, the layer that is ill is named, and what to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_names_the_layer_that_is_ill() {
-    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east"]).await;
     let east = &bed["east"];
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -41,8 +41,8 @@ async fn doctor_names_the_layer_that_is_ill() {
     let (ca, closed) = (file("ca", &east.ca_pem()), Port::reserve());
     let own = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
     let other_ca = file("other-ca", &own.cert.pem());
-    east.kubectl(&["create", "serviceaccount", "nobody"]).await.ok();
-    let weak = file("weak", east.kubectl(&["create", "token", "nobody"]).await.ok());
+    namespace(east, "doctor").await;
+    let weak = file("weak", east.kubectl(&["-n", "doctor", "create", "token", "default"]).await.ok());
     let wrong = file("wrong", "no-token");
     let server =
         |url: &str, ca: &str, token: &str| format!("server: {url}\ncertificateAuthority: {ca}\ntokenFile: {token}");
@@ -94,7 +94,7 @@ async fn doctor_names_the_layer_that_is_ill() {
 /// What is wrong with what a person gave, or with whom it leads to, is said in one line, with what to do.
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_told_in_one_line() {
-    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east"]).await;
     let east = &bed["east"];
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -131,7 +131,7 @@ async fn mistakes_are_told_in_one_line() {
 /// A file that `init` made is served as it is, and is never written over.
 #[tokio::test(flavor = "multi_thread")]
 async fn init_makes_a_file_that_is_served() {
-    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east"]).await;
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = bed["east"].kubeconfig();
     let from = ["init", "--from-kubeconfig", kubeconfig.to_str().unwrap()];

@@ -12,13 +12,13 @@ use testbed::{
 /// A credential that may only read and impersonate serves the fleet view, the member view and writes as the caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn least_privilege_is_enough() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east", "west"]).await;
     let mut file = FleetFile::default();
     let tokens = tempfile::tempdir().unwrap();
     for member in bed.members() {
         member.apply(include_str!("../../deploy/member-rbac.yaml")).await;
-        namespace(member, "shop").await;
-        let path = "/api/v1/namespaces/shop/configmaps";
+        namespace(member, "deploy").await;
+        let path = "/api/v1/namespaces/deploy/configmaps";
         member.api().await.create(path, &config_map("settings", json!({}))).await;
         let token = member.kubectl(&["-n", "kubefold", "create", "token", "kubefold"]).await;
         let (token_file, ca_file) = (
@@ -46,12 +46,12 @@ async fn least_privilege_is_enough() {
     let doctor =
         tokio::process::Command::new(program()).args(["doctor", "--config"]).arg(&config).output().await.unwrap();
     assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
-    let listed = fleet.kubectl(&["-n", "shop", "get", "configmaps", "-o", "name"]).await;
+    let listed = fleet.kubectl(&["-n", "deploy", "get", "configmaps", "-o", "name"]).await;
     assert!(listed.ok().contains("configmap/settings@east") && listed.stdout.contains("configmap/settings@west"));
-    fleet.kubectl(&["-n", "shop", "create", "deployment", "web", "--image=web:1", "--replicas=2"]).await.ok();
-    let parts = fleet.kubectl_in("fleet-east", &["-n", "shop", "get", "deployment", "web", "-o", "name"]).await;
+    fleet.kubectl(&["-n", "deploy", "create", "deployment", "web", "--image=web:1", "--replicas=2"]).await.ok();
+    let parts = fleet.kubectl_in("fleet-east", &["-n", "deploy", "get", "deployment", "web", "-o", "name"]).await;
     assert_eq!(parts.ok().trim(), "deployment.apps/web");
-    fleet.kubectl(&["-n", "shop", "delete", "deployment", "web"]).await.ok();
+    fleet.kubectl(&["-n", "deploy", "delete", "deployment", "web"]).await.ok();
 }
 
 /// Every field of every manifest is one that Kubernetes knows, and the pod may run where pods are restricted.

@@ -8,7 +8,7 @@ use http::{Method, Request, header};
 use serde_json::{Value, json};
 
 use testbed::{
-    Answer, Api, Kubefold, Member, MemberOptions, eventually,
+    Answer, Api, Kubefold, Member, SharedMembers, Testbed, eventually,
     samples::{controlled_pod, crd, create_all, deployment, namespace},
 };
 
@@ -69,9 +69,11 @@ fn objects() -> Vec<(&'static str, Value)> {
     ]
 }
 
-async fn member() -> Member {
-    let east = Member::start("east", MemberOptions::default()).await;
-    namespace(&east, "shop").await;
+/// The tests of this file only read, also what is in all namespaces.
+static EAST: SharedMembers = SharedMembers::filled(&["east"], |members| Box::pin(fill(&members[0])));
+
+async fn fill(east: &Member) {
+    namespace(east, "shop").await;
     let api = east.api().await;
     api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd("Gadget")).await;
     eventually(SOON, async || {
@@ -82,7 +84,6 @@ async fn member() -> Member {
     for (path, object) in objects() {
         create_all(&api, path, &[object]).await;
     }
-    east
 }
 
 /// Undoes in a text what the fleet view is allowed to change, and blanks what differs by nature.
@@ -137,9 +138,9 @@ async fn compare(member: &Api, fleet: &Api, path: &str, of_fleet: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_of_one_reads_as_its_member() {
-    let east = member().await;
-    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
-    let (theirs, ours) = (east.api().await, fleet.api().await);
+    let bed = Testbed::of(&EAST, &["east"]).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let (theirs, ours) = (bed["east"].api().await, fleet.api().await);
     for (path, object) in objects() {
         let name = object["metadata"]["name"].as_str().unwrap();
         // Every byte, but for names, revisions and kubefold's annotation.
@@ -169,9 +170,9 @@ async fn a_fleet_of_one_reads_as_its_member() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_of_one_refuses_as_its_member() {
-    let east = member().await;
-    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
-    let (theirs, ours) = (east.api().await, fleet.api().await);
+    let bed = Testbed::of(&EAST, &["east"]).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let (theirs, ours) = (bed["east"].api().await, fleet.api().await);
     // To the byte: the words in which clients are told.
     for path in [
         "/api/v1/namespaces/shop/configmaps/nope",
@@ -238,9 +239,9 @@ async fn a_fleet_of_one_refuses_as_its_member() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_of_one_is_discovered_as_its_member() {
-    let east = member().await;
-    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
-    let (theirs, ours) = (east.api().await, fleet.api().await);
+    let bed = Testbed::of(&EAST, &["east"]).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let (theirs, ours) = (bed["east"].api().await, fleet.api().await);
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     for (path, accept) in [
         ("/api", aggregated),

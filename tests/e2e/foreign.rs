@@ -10,7 +10,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use testbed::{Informer, Kubefold, Member, MemberOptions, Testbed, client, eventually};
+use testbed::{Informer, Kubefold, Member, MemberOptions, Testbed, client, eventually, samples::namespace};
 
 const SOON: Duration = Duration::from_secs(60);
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -308,11 +308,15 @@ async fn home_of_lease(bed: &Testbed) -> &Member {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_applied_may_go_over_to_server_side_apply() {
-    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east", "west", "north"]).await;
+    for member in bed.members() {
+        namespace(member, "applied").await;
+    }
+    let deployments = "/apis/apps/v1/namespaces/applied/deployments";
     let fleet = Kubefold::before(bed.members()).await;
     let manifest = |replicas: i64, image: &str| {
         let labels = json!({"app": "web"});
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "applied"}, "spec": {
             "replicas": replicas, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": image}]}},
         }})
@@ -329,18 +333,18 @@ async fn who_applied_may_go_over_to_server_side_apply() {
     apply(&[], manifest(6, "web:1")).await;
     for (replicas, image) in [(6, "web:1"), (7, "web:1"), (9, "web:3")] {
         apply(&["--server-side"], manifest(replicas, image)).await;
-        let web = fleet.api().await.get(&format!("{DEPLOYMENTS}/web")).await;
+        let web = fleet.api().await.get(&format!("{deployments}/web")).await;
         assert_eq!(web["spec"]["replicas"], replicas);
         let noted = web["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"].to_string();
         assert!(!noted.contains("kubefold.io/"), "{noted}");
         for member in bed.members() {
-            let part = member.api().await.get(&format!("{DEPLOYMENTS}/web")).await;
+            let part = member.api().await.get(&format!("{deployments}/web")).await;
             assert!(part["metadata"]["labels"]["kubefold.io/placement"].is_string(), "{part}");
             assert_eq!(part["spec"]["template"]["spec"]["containers"][0]["image"], image);
         }
     }
     // And back.
     apply(&[], manifest(4, "web:4")).await;
-    assert_eq!(fleet.api().await.get(&format!("{DEPLOYMENTS}/web")).await["spec"]["replicas"], 4);
+    assert_eq!(fleet.api().await.get(&format!("{deployments}/web")).await["spec"]["replicas"], 4);
     assert_eq!(apply(&[], manifest(4, "web:4")).await.trim(), "deployment.apps/web unchanged");
 }

@@ -5,7 +5,7 @@ use std::{io::Read, path::Path, time::Duration};
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
-use http::{HeaderMap, HeaderName, Method, Request, header};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode, header};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Client, Config,
@@ -22,13 +22,12 @@ use tokio_tungstenite::{
 };
 
 use testbed::{
-    Answer, Api, Kubefold, Member, MemberOptions, Testbed, eventually,
+    Answer, Api, Kubefold, MemberOptions, Testbed, eventually,
     samples::{crd, create_all, namespace},
 };
 
 const SOON: Duration = Duration::from_secs(30);
-const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
-const GADGETS: &str = "/apis/e2e.kubefold.io/v1/namespaces/shop/gadgets";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn partial(kind: &str, version: &str) -> String {
     format!("application/json;as={kind};g=meta.k8s.io;v={version}")
@@ -61,34 +60,42 @@ fn texts() -> Value {
     })
 }
 
-/// A member and a kubefold before it, asked alike.
+/// A member and a kubefold before it, asked alike about a namespace.
 struct Pair {
-    east: Member,
+    bed: Testbed,
     fleet: Kubefold,
     theirs: Api,
     ours: Api,
+    namespace: String,
+    /// The paths of its config maps and of its gadgets.
+    maps: String,
+    gadgets: String,
 }
 
-async fn pair() -> Pair {
-    let east = Member::start("east", MemberOptions::default()).await;
-    namespace(&east, "shop").await;
+async fn pair(bed: Testbed, of: &str) -> Pair {
+    let east = &bed["east"];
+    namespace(east, of).await;
+    let (maps, gadgets) =
+        (format!("/api/v1/namespaces/{of}/configmaps"), format!("/apis/e2e.kubefold.io/v1/namespaces/{of}/gadgets"));
     let theirs = east.api().await;
-    theirs.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd("Gadget")).await;
+    // Of the tests that share the member one defines it.
+    let made = theirs.request(Method::POST, DEFINITIONS, crd("Gadget").to_string()).await;
+    assert!(matches!(made.status, StatusCode::CREATED | StatusCode::CONFLICT), "{made}");
     eventually(SOON, async || {
-        let served = theirs.request(Method::GET, GADGETS, "").await;
+        let served = theirs.request(Method::GET, &gadgets, "").await;
         if served.status.is_success() { Ok(()) } else { Err(served) }
     })
     .await;
-    create_all(&theirs, MAPS, &[config_map("texts", texts()), config_map("other", json!({"a": "1"}))]).await;
+    create_all(&theirs, &maps, &[config_map("texts", texts()), config_map("other", json!({"a": "1"}))]).await;
     let numbers = json!({"whole": 1, "float": 1.5, "big": 9_007_199_254_740_993_u64, "exp": 1e30, "neg": -0.25,
         "small": 0.00001, "million": 1234567.5, "deep": [[], {}, [null], [1, [2]], [{"a": 1, "b": [{}]}]],
         "é": 1, "end ": 2, "yes": true, "": 0, "1": "1", "a b": "a b", "l\n": "l", "x".repeat(130): "long", "- a": 1, "texts": texts()});
     let gadget =
         json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Gadget", "metadata": meta("cog"), "spec": numbers});
-    create_all(&theirs, GADGETS, &[gadget]).await;
-    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
+    create_all(&theirs, &gadgets, &[gadget]).await;
+    let fleet = Kubefold::before(bed.members()).await;
     let ours = fleet.api().await;
-    Pair { east, fleet, theirs, ours }
+    Pair { bed, fleet, theirs, ours, namespace: of.to_owned(), maps, gadgets }
 }
 
 async fn ask(api: &Api, method: &Method, path: &str, headers: &[(HeaderName, &str)], body: &str) -> Answer {
@@ -154,16 +161,17 @@ impl Pair {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metadata_alone_is_that_of_a_kube_apiserver() {
-    let pair = pair().await;
-    let one = format!("{MAPS}/texts%40east");
-    let watch = format!("{MAPS}?watch=1&timeoutSeconds=1&labelSelector=app");
+    let pair = pair(Testbed::shared(&["east"]).await, "metadata").await;
+    let Pair { maps, .. } = &pair;
+    let one = format!("{maps}/texts%40east");
+    let watch = format!("{maps}?watch=1&timeoutSeconds=1&labelSelector=app");
     let initial = format!("{watch}&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
     for version in ["v1", "v1beta1"] {
         let (object, list) = (partial("PartialObjectMetadata", version), partial("PartialObjectMetadataList", version));
         let got = pair.get(&one, &object).await;
         assert!(got.contains("PartialObjectMetadata") && !got.contains("data\":{\"back"), "{got}");
         for query in ["labelSelector=app", "limit=1&labelSelector=app", "fieldSelector=metadata.name%3Dother"] {
-            let path = format!("{MAPS}?{query}").replace("other", "other%40east");
+            let path = format!("{maps}?{query}").replace("other", "other%40east");
             pair.get(&path, &list).await;
         }
         pair.get(&watch, &object).await;
@@ -185,7 +193,8 @@ async fn metadata_alone_is_that_of_a_kube_apiserver() {
 
 /// A custom resource keeps the order of its own keys, and clients do not care.
 async fn metadata_of_custom_resources(pair: &Pair) {
-    let (one, all) = (format!("{GADGETS}/cog%40east"), format!("{GADGETS}?labelSelector=app"));
+    let Pair { maps, gadgets, .. } = pair;
+    let (one, all) = (format!("{gadgets}/cog%40east"), format!("{gadgets}?labelSelector=app"));
     for (path, kind) in [(one, "PartialObjectMetadata"), (all, "PartialObjectMetadataList")] {
         let accept = partial(kind, "v1");
         let (theirs, ours) = pair.both(&Method::GET, &path, &[(header::ACCEPT, &accept)], "").await;
@@ -194,7 +203,7 @@ async fn metadata_of_custom_resources(pair: &Pair) {
     }
     // Clients that prefer protobuf and allow JSON get JSON; a kube-apiserver gives them protobuf.
     let accept = metadata_client("PartialObjectMetadataList");
-    let told = ask(&pair.ours, &Method::GET, MAPS, &[(header::ACCEPT, &accept)], "").await;
+    let told = ask(&pair.ours, &Method::GET, maps, &[(header::ACCEPT, &accept)], "").await;
     assert_eq!(told.headers[header::CONTENT_TYPE], "application/json", "{told}");
     assert_eq!(told.json()["kind"], "PartialObjectMetadataList");
     assert_eq!(told.json()["items"][0]["kind"], "PartialObjectMetadata");
@@ -204,7 +213,7 @@ async fn metadata_of_custom_resources(pair: &Pair) {
 async fn kube_reads_metadata(pair: &Pair) {
     let config = Kubeconfig::read_from(pair.fleet.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
-    let maps = kube::Api::<ConfigMap>::namespaced(Client::try_from(config).unwrap(), "shop");
+    let maps = kube::Api::<ConfigMap>::namespaced(Client::try_from(config).unwrap(), &pair.namespace);
     let list = maps.list_metadata(&ListParams::default().labels("app=web")).await.unwrap();
     let names: Vec<_> = list.items.iter().map(|item| item.metadata.name.clone().unwrap()).collect();
     assert_eq!(names, ["other@east", "texts@east"]);
@@ -219,9 +228,10 @@ async fn kube_reads_metadata(pair: &Pair) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn yaml_and_indented_json_are_those_of_a_kube_apiserver() {
-    let pair = pair().await;
-    let (one, all) = (format!("{MAPS}/texts%40east"), format!("{MAPS}?labelSelector=app"));
-    let cog = format!("{GADGETS}/cog%40east");
+    let pair = pair(Testbed::shared(&["east"]).await, "yaml").await;
+    let Pair { maps, gadgets, .. } = &pair;
+    let (one, all) = (format!("{maps}/texts%40east"), format!("{maps}?labelSelector=app"));
+    let cog = format!("{gadgets}/cog%40east");
     for path in [&one, &all, &cog] {
         for accept in
             ["application/yaml", "application/yaml,application/json", "application/json;pretty=1", "*/*;q=0.1"]
@@ -240,15 +250,16 @@ async fn yaml_and_indented_json_are_those_of_a_kube_apiserver() {
     pair.get(&all, &of_list).await;
     pair.get(&all, &of_list.replace("json", "yaml")).await;
     // Of an empty list, too.
-    pair.get(&format!("{MAPS}?labelSelector=none"), "application/yaml").await;
-    pair.get(&format!("{MAPS}?labelSelector=none&pretty=1"), "application/json").await;
+    pair.get(&format!("{maps}?labelSelector=none"), "application/yaml").await;
+    pair.get(&format!("{maps}?labelSelector=none&pretty=1"), "application/json").await;
     writes_take_and_give_yaml(&pair).await;
 }
 
 async fn writes_take_and_give_yaml(pair: &Pair) {
+    let Pair { maps, .. } = pair;
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: NAME\ndata:\n  a: \"yes\"\n  b: |\n    x\n    y\n";
     let of = [(header::CONTENT_TYPE, "application/yaml"), (header::ACCEPT, "application/yaml")];
-    let path = format!("{MAPS}?fieldManager=me");
+    let path = format!("{maps}?fieldManager=me");
     let theirs = ask(&pair.theirs, &Method::POST, &path, &of, &yaml.replace("NAME", "one")).await;
     let ours = ask(&pair.ours, &Method::POST, &path, &of, &yaml.replace("NAME", "two@east")).await;
     assert_eq!((ours.status, heads(&ours)), (theirs.status, heads(&theirs)), "{ours}");
@@ -258,20 +269,21 @@ async fn writes_take_and_give_yaml(pair: &Pair) {
     // Refused before anything is made.
     let accept = [(header::CONTENT_TYPE, "application/json"), (header::ACCEPT, "application/json;as=Nonsense")];
     let body = config_map("three@east", json!({})).to_string();
-    let ours = ask(&pair.ours, &Method::POST, MAPS, &accept, &body).await;
+    let ours = ask(&pair.ours, &Method::POST, maps, &accept, &body).await;
     assert_eq!(ours.status, 406, "{ours}");
-    assert_eq!(pair.ours.request(Method::GET, &format!("{MAPS}/three%40east"), "").await.status, 404);
+    assert_eq!(pair.ours.request(Method::GET, &format!("{maps}/three%40east"), "").await.status, 404);
     // Metadata alone, of what was made.
     let as_metadata = partial("PartialObjectMetadata", "v1");
     let accept = [(header::CONTENT_TYPE, "application/json"), (header::ACCEPT, as_metadata.as_str())];
-    let ours = ask(&pair.ours, &Method::POST, MAPS, &accept, &body).await;
+    let ours = ask(&pair.ours, &Method::POST, maps, &accept, &body).await;
     assert_eq!((ours.status.as_u16(), &ours.json()["kind"]), (201, &json!("PartialObjectMetadata")), "{ours}");
     assert_eq!(ours.json()["metadata"]["name"], "three@east");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn media_types_are_refused_as_a_kube_apiserver_refuses_them() {
-    let pair = pair().await;
+    let pair = pair(Testbed::shared(&["east"]).await, "media-types").await;
+    let Pair { maps, gadgets, .. } = &pair;
     let watch = "watch=1&timeoutSeconds=1";
     let (get, post, put, patch, delete) = (Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE);
     let accepts = [
@@ -290,12 +302,12 @@ async fn media_types_are_refused_as_a_kube_apiserver_refuses_them() {
         "application/json;stream=watch",
         "application/json;sv=v1",
     ];
-    for all in [MAPS, GADGETS] {
-        let one = if all == MAPS { format!("{all}/texts%40east") } else { format!("{all}/cog%40east") };
+    for all in [maps, gadgets] {
+        let one = if all == maps { format!("{all}/texts%40east") } else { format!("{all}/cog%40east") };
         for accept in accepts {
             for path in [format!("{all}?labelSelector=none"), format!("{all}?labelSelector=none&{watch}"), one.clone()]
             {
-                let custom_list = all == GADGETS && path.contains("none");
+                let custom_list = all == gadgets && path.contains("none");
                 let (theirs, ours) = pair.both(&get, &path, &[(header::ACCEPT, accept)], "").await;
                 if theirs.status.is_client_error() || !custom_list {
                     assert_eq!(normal(&ours.body), normal(&theirs.body), "{path} {accept}");
@@ -317,22 +329,22 @@ async fn media_types_are_refused_as_a_kube_apiserver_refuses_them() {
     }
     // Forms that do not fit, and failures in the form that was asked for.
     let (object, list) = (partial("PartialObjectMetadata", "v1"), partial("PartialObjectMetadataList", "v1"));
-    pair.get(MAPS, &object).await;
-    pair.get(&format!("{MAPS}/texts%40east"), &list).await;
+    pair.get(maps, &object).await;
+    pair.get(&format!("{maps}/texts%40east"), &list).await;
     pair.get("/apis/rbac.authorization.k8s.io/v1/clusterroles", &object).await;
     pair.get("/apis/events.k8s.io/v1/events", &object).await;
-    pair.get(GADGETS, &object).await;
+    pair.get(gadgets, &object).await;
     for accept in ["application/yaml", "application/json;pretty=1", &object, "application/yaml;as=Table", "text/html"] {
-        pair.get(&format!("{MAPS}/nope"), accept).await;
-        pair.get(&format!("{MAPS}?resourceVersionMatch=Exact"), accept).await;
+        pair.get(&format!("{maps}/nope"), accept).await;
+        pair.get(&format!("{maps}?resourceVersionMatch=Exact"), accept).await;
         pair.get("/api/v1/foos", accept).await;
     }
-    for path in [MAPS, GADGETS] {
+    for path in [maps, gadgets] {
         pair.get(&format!("{path}?{watch}"), "application/yaml").await;
         pair.get(&format!("{path}?{watch}"), "application/yaml,application/json").await;
     }
     // Protobuf alone a kube-apiserver gives of its own kinds, and kubefold not yet: in its words.
-    for path in [MAPS.to_owned(), format!("{MAPS}?{watch}"), format!("{MAPS}/texts%40east")] {
+    for path in [maps.to_owned(), format!("{maps}?{watch}"), format!("{maps}/texts%40east")] {
         let told = ask(&pair.ours, &get, &path, &[(header::ACCEPT, "application/vnd.kubernetes.protobuf")], "").await;
         let all = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf";
         assert_eq!((told.status.as_u16(), told.json()["message"].as_str()), (406, Some(all)), "{told}");
@@ -341,19 +353,20 @@ async fn media_types_are_refused_as_a_kube_apiserver_refuses_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_large_is_compressed_as_a_kube_apiserver_does() {
-    let pair = pair().await;
+    let pair = pair(Testbed::shared(&["east"]).await, "compressed").await;
+    let Pair { maps, .. } = &pair;
     let big =
         |name: &str, kib: usize| config_map(name, json!({"text": "kubefold ".repeat(kib << 10).get(..kib << 10)}));
-    create_all(&pair.theirs, MAPS, &[big("big", 200), big("half", 100), big("third", 60)]).await;
+    create_all(&pair.theirs, maps, &[big("big", 200), big("half", 100), big("third", 60)]).await;
     eventually(SOON, async || {
-        let seen = pair.ours.request(Method::GET, &format!("{MAPS}/third%40east"), "").await;
+        let seen = pair.ours.request(Method::GET, &format!("{maps}/third%40east"), "").await;
         if seen.status.is_success() { Ok(()) } else { Err(seen) }
     })
     .await;
-    let list = format!("{MAPS}?labelSelector=app");
+    let list = format!("{maps}?labelSelector=app");
     let watch = format!("{list}&watch=1&timeoutSeconds=1");
     for path in
-        [&list, &watch, &format!("{MAPS}/big%40east"), &format!("{MAPS}/half%40east"), &format!("{list}&limit=2")]
+        [&list, &watch, &format!("{maps}/big%40east"), &format!("{maps}/half%40east"), &format!("{list}&limit=2")]
     {
         for encodings in ["gzip", "deflate, gzip", "gzip;q=1.0", "deflate", "*"] {
             for accept in ["application/json", "application/yaml", "application/json;pretty=1"] {
@@ -397,7 +410,8 @@ fn without_token(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watch_paths_of_old_are_those_of_a_kube_apiserver() {
-    let pair = pair().await;
+    // Its own, since it asks for what is in all namespaces.
+    let pair = pair(Testbed::start(&["east"], MemberOptions::default()).await, "shop").await;
     let seconds = "timeoutSeconds=1";
     for path in [
         format!("/api/v1/watch/namespaces/shop/configmaps?labelSelector=app&{seconds}"),
@@ -466,10 +480,11 @@ const HEADLAMP: (&str, &str) = ("sec-websocket-protocol", "base64.binary.k8s.io"
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_over_a_websocket_is_that_of_a_kube_apiserver() {
-    let pair = pair().await;
-    let (theirs, ours) = (pair.east.kubeconfig(), pair.fleet.kubeconfig());
-    let watch = format!("{MAPS}?watch=1&labelSelector=app&timeoutSeconds=2");
-    let legacy = "/api/v1/watch/namespaces/shop/configmaps?labelSelector=app&timeoutSeconds=1";
+    let pair = pair(Testbed::shared(&["east"]).await, "sockets").await;
+    let Pair { maps, .. } = &pair;
+    let (theirs, ours) = (pair.bed["east"].kubeconfig(), pair.fleet.kubeconfig());
+    let watch = format!("{maps}?watch=1&labelSelector=app&timeoutSeconds=2");
+    let legacy = "/api/v1/watch/namespaces/sockets/configmaps?labelSelector=app&timeoutSeconds=1";
     let metadata = partial("PartialObjectMetadata", "v1");
     for (path, headers) in [
         (watch.as_str(), vec![ORIGIN, HEADLAMP]),
@@ -492,11 +507,11 @@ async fn a_watch_over_a_websocket_is_that_of_a_kube_apiserver() {
         (&watch, vec![("origin", "null")]),
         (&watch, vec![ORIGIN, ("sec-websocket-protocol", "a, b")]),
         (&watch, vec![ORIGIN, ("sec-websocket-version", "8")]),
-        ("/api/v1/namespaces/shop/foos?watch=1", vec![ORIGIN]),
-        (&format!("{MAPS}?watch=1&labelSelector=a%3Db%3Dc"), vec![ORIGIN]),
+        ("/api/v1/namespaces/sockets/foos?watch=1", vec![ORIGIN]),
+        (&format!("{maps}?watch=1&labelSelector=a%3Db%3Dc"), vec![ORIGIN]),
         (&watch, vec![ORIGIN, ("accept", "application/yaml")]),
         // Not a watch: the wish is passed over.
-        (MAPS, vec![ORIGIN]),
+        (maps, vec![ORIGIN]),
     ] {
         let refused = async |config: &Path| match dial(config, path, &headers).await.err() {
             Some(tungstenite::Error::Http(response)) => response.status(),
@@ -508,15 +523,16 @@ async fn a_watch_over_a_websocket_is_that_of_a_kube_apiserver() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dashboard_follows_three_clusters_over_a_websocket() {
-    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east", "west", "north"]).await;
     for member in bed.members() {
-        namespace(member, "shop").await;
+        namespace(member, "dashboard").await;
     }
     let fleet = Kubefold::before(bed.members()).await;
-    let path = format!("{MAPS}?watch=1&labelSelector=app");
+    let maps = "/api/v1/namespaces/dashboard/configmaps";
+    let path = format!("{maps}?watch=1&labelSelector=app");
     let mut socket = dial(&fleet.kubeconfig(), &path, &[ORIGIN, HEADLAMP]).await.unwrap();
     for member in bed.members() {
-        member.api().await.create(MAPS, &config_map("settings", json!({}))).await;
+        member.api().await.create(maps, &config_map("settings", json!({}))).await;
         let Message::Text(text) = socket.next().await else { panic!("an event") };
         let event: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(event["type"], "ADDED");

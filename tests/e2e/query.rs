@@ -17,6 +17,10 @@ const PODS: &str = "/api/v1/namespaces/shop/pods";
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
 const NEW_EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/shop/events";
 const GADGETS: &str = "/apis/e2e.kubefold.io/v1/namespaces/shop/gadgets";
+/// Of the tests that use shared members, each its own.
+const HELD: &str = "/api/v1/namespaces/held/configmaps";
+const FIELD_PODS: &str = "/api/v1/namespaces/fields/pods";
+const FIELD_EVENTS: &str = "/api/v1/namespaces/fields/events";
 /// Above every revision.
 const FUTURE: &str = "9007199254740991";
 
@@ -450,60 +454,60 @@ async fn limits(theirs: &Api, ours: &Api) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_revision_that_was_given_out_is_had_again() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east", "west"]).await;
     for member in bed.members() {
-        namespace(member, "shop").await;
+        namespace(member, "held").await;
     }
     let fleet = Kubefold::before(bed.members()).await;
     let api = fleet.api().await;
     let (east, west) = (bed["east"].api().await, bed["west"].api().await);
-    create_all(&east, SHOP, &[config_map("a", json!({})), config_map("b", json!({}))]).await;
-    create_all(&west, SHOP, &[config_map("c", json!({}))]).await;
+    create_all(&east, HELD, &[config_map("a", json!({})), config_map("b", json!({}))]).await;
+    create_all(&west, HELD, &[config_map("c", json!({}))]).await;
     let shown = async |wanted: &[&str]| {
         eventually(SOON, async || {
-            let list = api.get(SHOP).await;
+            let list = api.get(HELD).await;
             let names: Vec<&str> = list["items"].as_array().unwrap().iter().map(name).collect();
             if names == wanted { Ok(list) } else { Err(list.to_string()) }
         })
         .await
     };
     let first = shown(&["a@east", "b@east", "c@west"]).await;
-    west.request(Method::DELETE, &format!("{SHOP}/c"), "").await.ok();
+    west.request(Method::DELETE, &format!("{HELD}/c"), "").await.ok();
     let second = shown(&["a@east", "b@east"]).await;
-    create_all(&west, SHOP, &[config_map("d", json!({}))]).await;
-    east.request(Method::DELETE, &format!("{SHOP}/a"), "").await.ok();
-    create_all(&west, SHOP, &[config_map("e", json!({}))]).await;
+    create_all(&west, HELD, &[config_map("d", json!({}))]).await;
+    east.request(Method::DELETE, &format!("{HELD}/a"), "").await.ok();
+    create_all(&west, HELD, &[config_map("e", json!({}))]).await;
     let third = shown(&["b@east", "d@west", "e@west"]).await;
     for list in [&first, &second, &third] {
         let at = revision(list);
-        let exact = api.get(&format!("{SHOP}?resourceVersion={at}&resourceVersionMatch=Exact")).await;
+        let exact = api.get(&format!("{HELD}?resourceVersion={at}&resourceVersionMatch=Exact")).await;
         assert_eq!(&exact, list, "to the last bit");
         // A limit without a match means the same.
-        let page = api.get(&format!("{SHOP}?resourceVersion={at}&limit=1")).await;
+        let page = api.get(&format!("{HELD}?resourceVersion={at}&limit=1")).await;
         assert_eq!(
             (revision(&page), page["metadata"]["remainingItemCount"].as_u64()),
             (at, Some(keys(list).len() as u64 - 1))
         );
         let token = page["metadata"]["continue"].as_str().unwrap();
-        let rest = api.get(&format!("{SHOP}?continue={token}")).await;
+        let rest = api.get(&format!("{HELD}?continue={token}")).await;
         assert_eq!((revision(&rest), [keys(&page), keys(&rest)].concat()), (at, keys(list)));
     }
     other_kinds(&api, &west, &third).await;
     fresh_tokens(&api).await;
     let before = revision(&first) - (1 << 40);
     let gone =
-        api.request(Method::GET, &format!("{SHOP}?resourceVersion={before}&resourceVersionMatch=Exact"), "").await;
+        api.request(Method::GET, &format!("{HELD}?resourceVersion={before}&resourceVersionMatch=Exact"), "").await;
     assert_eq!((gone.status, &gone.json()["reason"]), (StatusCode::GONE, &json!("Expired")), "{gone}");
     // In no life of kubefold is a revision of an earlier one had again.
     fleet.restart().await;
     let at = revision(&third);
-    let gone = fleet.request(Method::GET, &format!("{SHOP}?resourceVersion={at}&resourceVersionMatch=Exact"), "").await;
+    let gone = fleet.request(Method::GET, &format!("{HELD}?resourceVersion={at}&resourceVersionMatch=Exact"), "").await;
     assert_eq!((gone.status, &gone.json()["reason"]), (StatusCode::GONE, &json!("Expired")), "{gone}");
 }
 
 /// Revisions are of one counter, as in a kube-apiserver: one that another kind gave out is good for this one.
 async fn other_kinds(api: &Api, west: &Api, list: &Value) {
-    let secrets = "/api/v1/namespaces/shop/secrets";
+    let secrets = "/api/v1/namespaces/held/secrets";
     api.get(secrets).await;
     create_all(west, secrets, &[object("Secret", "v1", "s", &json!({}))]).await;
     let at = eventually(SOON, async || {
@@ -513,11 +517,11 @@ async fn other_kinds(api: &Api, west: &Api, list: &Value) {
     .await;
     assert!(at > revision(list));
     for query in ["&resourceVersionMatch=Exact", "&limit=100", "&resourceVersionMatch=NotOlderThan", ""] {
-        let same = api.get(&format!("{SHOP}?resourceVersion={at}{query}")).await;
+        let same = api.get(&format!("{HELD}?resourceVersion={at}{query}")).await;
         assert_eq!((revision(&same), keys(&same)), (at, keys(list)), "{query}");
     }
-    let mut watch = api.watch(&format!("{SHOP}?watch=1&resourceVersion={at}&timeoutSeconds=20")).await;
-    create_all(west, SHOP, &[config_map("late", json!({}))]).await;
+    let mut watch = api.watch(&format!("{HELD}?watch=1&resourceVersion={at}&timeoutSeconds=20")).await;
+    create_all(west, HELD, &[config_map("late", json!({}))]).await;
     assert_eq!(next(&mut watch).await, ("ADDED".into(), "late@west".into()));
 }
 
@@ -529,13 +533,13 @@ async fn next(watch: &mut Watch) -> (String, String) {
 /// A token that is too old comes with one that goes on at the newest, and the pages behind it share one revision.
 async fn fresh_tokens(api: &Api) {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-    let all = keys(&api.get(SHOP).await);
-    let page = api.get(&format!("{SHOP}?limit=1")).await;
+    let all = keys(&api.get(HELD).await);
+    let page = api.get(&format!("{HELD}?limit=1")).await;
     let token = URL_SAFE_NO_PAD.decode(page["metadata"]["continue"].as_str().unwrap()).unwrap();
     let mut aged: Value = serde_json::from_slice(&token).unwrap();
     aged["rv"] = json!(revision(&page) - 8);
     let aged = URL_SAFE_NO_PAD.encode(aged.to_string());
-    let expired = api.request(Method::GET, &format!("{SHOP}?limit=1&continue={aged}"), "").await;
+    let expired = api.request(Method::GET, &format!("{HELD}?limit=1&continue={aged}"), "").await;
     let body = expired.json();
     assert_eq!((expired.status, &body["reason"]), (StatusCode::GONE, &json!("Expired")), "{expired}");
     let words = "The provided continue parameter is too old to display a consistent list result. You can start a new \
@@ -547,7 +551,7 @@ async fn fresh_tokens(api: &Api) {
     let mut token = body["metadata"]["continue"].as_str().unwrap().to_owned();
     let (mut seen, mut at) = (keys(&page), None);
     while !token.is_empty() {
-        let page = api.get(&format!("{SHOP}?limit=1&continue={token}")).await;
+        let page = api.get(&format!("{HELD}?limit=1&continue={token}")).await;
         assert_eq!(*at.get_or_insert_with(|| revision(&page)), revision(&page));
         seen.extend(keys(&page));
         let left = (all.len() - seen.len()) as u64;
@@ -559,13 +563,13 @@ async fn fresh_tokens(api: &Api) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_carry_visible_names() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east", "west"]).await;
     for member in bed.members() {
-        namespace(member, "shop").await;
+        namespace(member, "fields").await;
     }
     let fleet = Kubefold::before(bed.members()).await;
     let api = fleet.api().await;
-    let placed = api.create("/apis/apps/v1/namespaces/shop/deployments", &deployment("web", 2)).await;
+    let placed = api.create("/apis/apps/v1/namespaces/fields/deployments", &deployment("web", 2)).await;
     for member in bed.members() {
         events_of(member, if member.name() == "east" { "web-0" } else { "web-1" }).await;
     }
@@ -598,11 +602,11 @@ async fn fields_carry_visible_names() {
         (["deployment", "web"], "SeenWholewest", "SeenPod"),
         (["node", "n@west"], "SeenNodewest", "SeenNodeeast"),
     ] {
-        let told = fleet.kubectl(&[["-n", "shop", "describe"].as_slice(), &args].concat()).await.ok().to_owned();
+        let told = fleet.kubectl(&[["-n", "fields", "describe"].as_slice(), &args].concat()).await.ok().to_owned();
         assert!(told.contains(reason) && !told.contains(not), "{args:?}: {told}");
     }
     let on_node =
-        fleet.kubectl(&["-n", "shop", "get", "pods", "--field-selector", "spec.nodeName=n@east", "-o", "name"]);
+        fleet.kubectl(&["-n", "fields", "get", "pods", "--field-selector", "spec.nodeName=n@east", "-o", "name"]);
     assert_eq!(on_node.await.ok().trim(), "pod/web-0@east");
     enters_and_leaves(&bed["east"], &api).await;
 }
@@ -613,20 +617,20 @@ async fn events_of(member: &Member, pod: &str) {
     create_all(&api, "/api/v1/nodes", &[object("Node", "v1", "n", &json!({}))]).await;
     let mut made = controlled_pod(pod, "web");
     made["spec"]["nodeName"] = json!("n");
-    let made = api.create(PODS, &made).await;
-    let part = api.get("/apis/apps/v1/namespaces/shop/deployments/web").await;
+    let made = api.create(FIELD_PODS, &made).await;
+    let part = api.get("/apis/apps/v1/namespaces/fields/deployments/web").await;
     let (uid, part_uid) = (&made["metadata"]["uid"], &part["metadata"]["uid"]);
     let at = member.name();
     let now = json!("2026-11-20T10:00:00Z");
     let seen = |what: &str| json!({"reason": format!("Seen{what}{at}"), "source": {"component": "x"}, "firstTimestamp": now, "lastTimestamp": now});
-    let about_pod = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": pod, "uid": uid});
+    let about_pod = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "fields", "name": pod, "uid": uid});
     let about_whole =
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web", "uid": part_uid});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "fields", "name": "web", "uid": part_uid});
     // A kubelet writes its node's name for the UID.
     let about_node = json!({"kind": "Node", "name": "n", "uid": "n"});
     create_all(
         &api,
-        EVENTS,
+        FIELD_EVENTS,
         &[event("of-pod", &about_pod, &seen("Pod")), event("of-whole", &about_whole, &seen("Whole"))],
     )
     .await;
@@ -638,13 +642,13 @@ async fn events_of(member: &Member, pod: &str) {
 /// Entering what a watch selects is ADDED, leaving it DELETED.
 async fn enters_and_leaves(east: &Member, api: &Api) {
     let selector = escaped("status.phase=Running,spec.nodeName=n@east");
-    let mut watch = api.watch(&format!("{PODS}?watch=1&timeoutSeconds=60&fieldSelector={selector}")).await;
+    let mut watch = api.watch(&format!("{FIELD_PODS}?watch=1&timeoutSeconds=60&fieldSelector={selector}")).await;
     let own = east.api().await;
-    status(&own, &format!("{PODS}/web-0"), json!({"phase": "Running"})).await;
+    status(&own, &format!("{FIELD_PODS}/web-0"), json!({"phase": "Running"})).await;
     assert_eq!(next(&mut watch).await, ("ADDED".into(), "web-0@east".into()));
-    status(&own, &format!("{PODS}/web-0"), json!({"phase": "Running", "message": "still"})).await;
+    status(&own, &format!("{FIELD_PODS}/web-0"), json!({"phase": "Running", "message": "still"})).await;
     assert_eq!(next(&mut watch).await, ("MODIFIED".into(), "web-0@east".into()));
-    status(&own, &format!("{PODS}/web-0"), json!({"phase": "Failed"})).await;
+    status(&own, &format!("{FIELD_PODS}/web-0"), json!({"phase": "Failed"})).await;
     let event = watch.next(SOON).await.unwrap();
     let told = (event["type"].as_str().unwrap(), name(&event["object"]), event["object"]["status"]["phase"].as_str());
     assert_eq!(told, ("DELETED", "web-0@east", Some("Running")), "with the state before");

@@ -140,20 +140,21 @@ async fn what_every_cluster_has_is_one_object() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_refer_to_one_another_by_visible_names() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;
-    let fleet = Kubefold::before(bed.members()).await;
+    let bed = Testbed::shared_with_workloads(&["east", "west"]).await;
+    let fleet = Kubefold::before(bed.members()).await.for_namespace("joins");
     let api = fleet.api().await;
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
         "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
     });
     for member in bed.members() {
+        namespace(member, "joins").await;
         let api = member.api().await;
-        api.create("/apis/apps/v1/namespaces/default/deployments", &deployment("web", 2)).await;
-        api.create("/api/v1/namespaces/default/services", &service).await;
+        api.create("/apis/apps/v1/namespaces/joins/deployments", &deployment("web", 2)).await;
+        api.create("/api/v1/namespaces/joins/services", &service).await;
     }
     let pods = eventually(Duration::from_secs(60), async || {
-        let list = api.get("/api/v1/namespaces/default/pods").await;
+        let list = api.get("/api/v1/namespaces/joins/pods").await;
         let pods = list["items"].as_array().unwrap().clone();
         let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
         if running == 4 { Ok(pods) } else { Err(format!("{running} of 4 pods run")) }
@@ -167,16 +168,16 @@ async fn objects_refer_to_one_another_by_visible_names() {
 
         let owner = &pod["metadata"]["ownerReferences"][0];
         let set = owner["name"].as_str().unwrap();
-        let set = api.get(&format!("/apis/apps/v1/namespaces/default/replicasets/{set}")).await;
+        let set = api.get(&format!("/apis/apps/v1/namespaces/joins/replicasets/{set}")).await;
         assert_eq!(uid(&set), owner["uid"].as_str().unwrap());
         assert_eq!(set["metadata"]["ownerReferences"][0]["name"], format!("web@{member}"));
         // A pod's own short name is enough, as nobody applies pods.
-        let short = api.get(&format!("/api/v1/namespaces/default/pods/{own}")).await;
+        let short = api.get(&format!("/api/v1/namespaces/joins/pods/{own}")).await;
         assert_eq!((name(&short), uid(&short)), (own, uid(pod)));
     }
     let names: Vec<&str> = pods.iter().map(name).collect();
     eventually(SOON, async || {
-        let slices = api.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dweb").await;
+        let slices = api.get("/apis/discovery.k8s.io/v1/namespaces/joins/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3Dweb").await;
         let mut targets = Vec::new();
         for slice in slices["items"].as_array().unwrap() {
             let member = name(slice).rsplit_once('@').unwrap().1;
@@ -195,7 +196,7 @@ async fn objects_refer_to_one_another_by_visible_names() {
 }
 
 async fn events_name_their_pods(api: &Api, pods: &[Value]) {
-    let events = api.get("/api/v1/namespaces/default/events").await;
+    let events = api.get("/api/v1/namespaces/joins/events").await;
     let about_pods: Vec<&Value> =
         events["items"].as_array().unwrap().iter().filter(|event| event["involvedObject"]["kind"] == "Pod").collect();
     assert!(!about_pods.is_empty());

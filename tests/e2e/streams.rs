@@ -568,8 +568,9 @@ async fn drain(fleet: Fleet) {
 /// A placed Deployment's pods are member-local objects: kubectl finds them by its selector.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workload_leads_to_one_of_its_pods() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;
-    let kubefold = Kubefold::before(bed.members()).await;
+    let bed = Testbed::shared_with_workloads(&["east", "west"]).await;
+    let kubefold = Kubefold::before(bed.members()).await.for_namespace("streams");
+    kubefold.kubectl(&["create", "namespace", "streams"]).await.ok();
     kubefold.kubectl(&["create", "deployment", "web", "--image=web:1", "--replicas=2"]).await.ok();
     kubefold.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await.ok();
     kubefold.kubectl(&["expose", "deployment", "web", "--port=80"]).await.ok();

@@ -10,7 +10,7 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
 use testbed::{
-    Answer, Api, Kubefold, Member, MemberOptions, eventually,
+    Answer, Api, Kubefold, Member, MemberOptions, Testbed, eventually,
     samples::{config_map, controlled_pod, crd, create_all, deployment, namespace},
 };
 
@@ -183,12 +183,13 @@ async fn every_kind_prints_the_cells_of_its_member() {
     assert!(String::from_utf8_lossy(&raw.body).contains("\"\\u003cnone\\u003e\""), "{raw}");
 }
 
-async fn one_member() -> (Member, Kubefold, Api, Api) {
-    let east = Member::start("east", MemberOptions::default()).await;
-    namespace(&east, "shop").await;
-    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
-    let (theirs, ours) = (east.api().await, fleet.api().await);
-    (east, fleet, theirs, ours)
+/// A member that is shared, with a namespace of the test's own, and a kubefold before it.
+async fn one_member(of: &str) -> (Testbed, Kubefold, Api, Api) {
+    let bed = Testbed::shared(&["east"]).await;
+    namespace(&bed["east"], of).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let (theirs, ours) = (bed["east"].api().await, fleet.api().await);
+    (bed, fleet, theirs, ours)
 }
 
 fn table_of(version: &str) -> String {
@@ -197,10 +198,11 @@ fn table_of(version: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_takes_every_form_that_a_member_gives_it() {
-    let (_east, _fleet, theirs, ours) = one_member().await;
-    let maps: Vec<Value> =
+    let (_bed, _fleet, theirs, ours) = one_member("tables").await;
+    let maps = "/api/v1/namespaces/tables/configmaps";
+    let objects: Vec<Value> =
         (0..5).map(|at| config_map(&format!("map-{at}"), json!({"app": "web", "at": at.to_string()}))).collect();
-    create_all(&theirs, MAPS, &maps).await;
+    create_all(&theirs, maps, &objects).await;
     let queries = [
         "",
         "?includeObject=None",
@@ -214,43 +216,44 @@ async fn a_table_takes_every_form_that_a_member_gives_it() {
     ];
     for version in ["v1", "v1beta1"] {
         for query in queries {
-            agree(&theirs, &ours, &format!("{MAPS}{query}"), &format!("{MAPS}{query}"), &table_of(version)).await;
+            agree(&theirs, &ours, &format!("{maps}{query}"), &format!("{maps}{query}"), &table_of(version)).await;
         }
         for query in ["", "?includeObject=None", "?includeObject=Object", "?includeObject=Everything"] {
-            let (of_member, of_fleet) = (format!("{MAPS}/map-1{query}"), format!("{MAPS}/map-1%40east{query}"));
+            let (of_member, of_fleet) = (format!("{maps}/map-1{query}"), format!("{maps}/map-1%40east{query}"));
             agree(&theirs, &ours, &of_member, &of_fleet, &table_of(version)).await;
         }
     }
-    agree(&theirs, &ours, MAPS, MAPS, &table_of("v1alpha1")).await;
-    agree(&theirs, &ours, MAPS, MAPS, &format!("{},application/json", table_of("v1"))).await;
+    agree(&theirs, &ours, maps, maps, &table_of("v1alpha1")).await;
+    agree(&theirs, &ours, maps, maps, &format!("{},application/json", table_of("v1"))).await;
     // A list's own metadata is the fleet's.
-    let page = ask(&ours, &format!("{MAPS}?limit=2"), TABLE).await.ok();
+    let page = ask(&ours, &format!("{maps}?limit=2"), TABLE).await.ok();
     assert_eq!(page["metadata"]["remainingItemCount"], 3, "{page}");
     let next = page["metadata"]["continue"].as_str().unwrap();
-    let rest = ask(&ours, &format!("{MAPS}?limit=9&continue={next}"), TABLE).await.ok();
+    let rest = ask(&ours, &format!("{maps}?limit=9&continue={next}"), TABLE).await.ok();
     assert_eq!(rest["rows"].as_array().unwrap().len(), 3);
     assert_eq!(rest["metadata"]["resourceVersion"], page["metadata"]["resourceVersion"]);
     // YAML is an encoding of it like JSON.
-    let yaml = ask(&ours, &format!("{MAPS}/map-1%40east"), "application/yaml;as=Table;v=v1;g=meta.k8s.io").await;
+    let yaml = ask(&ours, &format!("{maps}/map-1%40east"), "application/yaml;as=Table;v=v1;g=meta.k8s.io").await;
     assert_eq!(yaml.headers[header::CONTENT_TYPE], "application/yaml");
     assert!(String::from_utf8_lossy(&yaml.body).contains("\n      name: map-1@east\n"), "{yaml}");
-    let missing = ask(&ours, &format!("{MAPS}/none%40east"), TABLE).await;
+    let missing = ask(&ours, &format!("{maps}/none%40east"), TABLE).await;
     assert_eq!((missing.status, missing.json()["kind"].clone()), (StatusCode::NOT_FOUND, json!("Status")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_tells_each_event_as_a_table_of_one_row() {
-    let (_east, _fleet, theirs, ours) = one_member().await;
-    create_all(&theirs, MAPS, &[config_map("first", json!({}))]).await;
+    let (_bed, _fleet, theirs, ours) = one_member("rows").await;
+    let maps = "/api/v1/namespaces/rows/configmaps";
+    create_all(&theirs, maps, &[config_map("first", json!({}))]).await;
     let query = "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=20";
-    let path = format!("{MAPS}?{query}&fieldSelector=metadata.name%21%3Dkube-root-ca.crt");
+    let path = format!("{maps}?{query}&fieldSelector=metadata.name%21%3Dkube-root-ca.crt");
     let (mut member, mut fleet) = tokio::join!(theirs.watch_as(&path, TABLE), ours.watch_as(&path, TABLE));
     assert_eq!(fleet.headers[header::CONTENT_TYPE], member.headers[header::CONTENT_TYPE]);
     let mut seen = Vec::new();
     for step in 0..4 {
         match step {
-            2 => create_all(&theirs, MAPS, &[config_map("second", json!({}))]).await,
-            3 => drop(theirs.request(Method::DELETE, &format!("{MAPS}/second"), "").await.ok()),
+            2 => create_all(&theirs, maps, &[config_map("second", json!({}))]).await,
+            3 => drop(theirs.request(Method::DELETE, &format!("{maps}/second"), "").await.ok()),
             _ => {}
         }
         let (theirs, ours) = (member.next(SOON).await.unwrap(), fleet.next(SOON).await.unwrap());
@@ -268,8 +271,8 @@ async fn a_watch_tells_each_event_as_a_table_of_one_row() {
         seen.push(cell(&ours, 0));
     }
     assert_eq!(seen, [json!("first"), json!(""), json!("second"), json!("second")]);
-    let bad = ask(&ours, &format!("{MAPS}?watch=true&includeObject=x&timeoutSeconds=1"), TABLE).await;
-    let of_member = ask(&theirs, &format!("{MAPS}?watch=true&includeObject=x&timeoutSeconds=1"), TABLE).await;
+    let bad = ask(&ours, &format!("{maps}?watch=true&includeObject=x&timeoutSeconds=1"), TABLE).await;
+    let of_member = ask(&theirs, &format!("{maps}?watch=true&includeObject=x&timeoutSeconds=1"), TABLE).await;
     assert_eq!((bad.status, bad.json()["message"].clone()), (of_member.status, of_member.json()["message"].clone()));
 }
 
@@ -293,18 +296,19 @@ fn columns() -> Value {
     ])
 }
 
-fn gadget(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Gadget", "metadata": {"name": name, "labels": {"example.com/tier": "gold"}},
+fn gauge(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Gauge", "metadata": {"name": name, "labels": {"example.com/tier": "gold"}},
         "spec": spec, "status": {"conditions": [{"type": "Synced", "status": "False"}, {"type": "Ready", "status": "True"}]}})
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resources_print_the_columns_of_their_definition() {
-    let (_east, _fleet, theirs, ours) = one_member().await;
-    let mut definition = crd("Gadget");
+    let (_bed, _fleet, theirs, ours) = one_member("gauges").await;
+    let gauges = "/apis/e2e.kubefold.io/v1/namespaces/gauges/gauges";
+    let mut definition = crd("Gauge");
     theirs.create(DEFINITIONS, &definition).await;
     eventually(SOON, async || {
-        let served = theirs.request(Method::GET, GADGETS, "").await;
+        let served = theirs.request(Method::GET, gauges, "").await;
         if served.status.is_success() { Ok(()) } else { Err(served) }
     })
     .await;
@@ -312,21 +316,21 @@ async fn custom_resources_print_the_columns_of_their_definition() {
     let full = json!({"size": 5, "ratio": 1.5, "on": true, "text": "a \"<b>\"", "map": {"b": 1, "a": ["<", null]}, "list": list,
         "when": "2021-03-04T05:06:07Z", "null": null});
     let odd = json!({"size": 2.75, "ratio": 1e30, "on": "yes", "text": 7, "map": true, "list": [], "when": "never"});
-    create_all(&theirs, GADGETS, &[gadget("full", full), gadget("odd", odd), gadget("empty", json!({}))]).await;
+    create_all(&theirs, gauges, &[gauge("full", full), gauge("odd", odd), gauge("empty", json!({}))]).await;
     // Without columns of its own: its age.
-    agree(&theirs, &ours, GADGETS, GADGETS, TABLE).await;
+    agree(&theirs, &ours, gauges, gauges, TABLE).await;
     definition["spec"]["versions"][0]["additionalPrinterColumns"] = columns();
-    let path = format!("{DEFINITIONS}/gadgets.e2e.kubefold.io");
+    let path = format!("{DEFINITIONS}/gauges.e2e.kubefold.io");
     patch(&theirs, &path, &json!({"spec": {"versions": definition["spec"]["versions"]}})).await.unwrap();
     eventually(SOON, async || {
-        let table = ask(&theirs, GADGETS, TABLE).await;
+        let table = ask(&theirs, gauges, TABLE).await;
         // While its storage is made anew a kube-apiserver answers 429.
         let columns = table.json()["columnDefinitions"].as_array().map_or(0, Vec::len);
         if columns == 16 { Ok(()) } else { Err(table) }
     })
     .await;
-    agree(&theirs, &ours, GADGETS, GADGETS, TABLE).await;
-    let (of_member, of_fleet) = (format!("{GADGETS}/full"), format!("{GADGETS}/full%40east"));
+    agree(&theirs, &ours, gauges, gauges, TABLE).await;
+    let (of_member, of_fleet) = (format!("{gauges}/full"), format!("{gauges}/full%40east"));
     agree(&theirs, &ours, &of_member, &of_fleet, TABLE).await;
 }
 

@@ -75,9 +75,14 @@ impl Stage {
     }
 }
 
-/// Creates in the fleet view, whatever comes of it.
+/// Creates a Deployment in the fleet view, whatever comes of it.
 async fn post(api: &Api, object: &Value) -> Answer {
-    api.request(Method::POST, DEPLOYMENTS, object.to_string()).await
+    post_to(api, DEPLOYMENTS, object).await
+}
+
+/// The same in any namespace, by the path of its Deployments.
+async fn post_to(api: &Api, deployments: &str, object: &Value) -> Answer {
+    api.request(Method::POST, deployments, object.to_string()).await
 }
 
 /// What stands at a path in a member itself.
@@ -97,9 +102,14 @@ async fn part(member: &Member, name: &str) -> Option<Value> {
 
 /// Which members hold a part, and of how many replicas.
 async fn shares(members: &[&Member], name: &str) -> BTreeMap<String, i64> {
+    shares_at(members, &format!("{DEPLOYMENTS}/{name}")).await
+}
+
+/// The same of a Deployment at a path.
+async fn shares_at(members: &[&Member], path: &str) -> BTreeMap<String, i64> {
     let mut shares = BTreeMap::new();
     for member in members {
-        if let Some(part) = part(member, name).await {
+        if let Some(part) = in_member(member, path).await {
             shares.insert(member.name().to_owned(), part["spec"]["replicas"].as_i64().unwrap());
         }
     }
@@ -137,9 +147,14 @@ async fn event(watch: &mut Watch, name: &str) -> (String, Value) {
 
 /// Waits until a Deployment is gone from the fleet view and from these members.
 async fn gone(api: &Api, members: &[&Member], name: &str) {
+    gone_from(api, members, &format!("{DEPLOYMENTS}/{name}")).await;
+}
+
+/// The same of a Deployment at a path.
+async fn gone_from(api: &Api, members: &[&Member], path: &str) {
     eventually(SOON, async || {
-        let shown = api.try_request(Method::GET, &format!("{DEPLOYMENTS}/{name}"), "").await?;
-        let left = shares(members, name).await;
+        let shown = api.try_request(Method::GET, path, "").await?;
+        let left = shares_at(members, path).await;
         match shown.status == StatusCode::NOT_FOUND && left.is_empty() {
             true => Ok(()),
             false => Err(format!("{left:?} are left, and the fleet says {shown}")),

@@ -24,6 +24,7 @@ impl Member {
     ///
     /// A running kube-apiserver still answers from its watch cache; see [`Self::forget_history`].
     pub async fn compact_etcd(&self) -> i64 {
+        self.assert_own();
         let revision = self.etcd_revision().await;
         self.etcdctl(&["compact", "--physical", &revision.to_string()]).await;
         revision

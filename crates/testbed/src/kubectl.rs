@@ -20,6 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub struct Kubectl {
     kubeconfig: PathBuf,
     context: Option<String>,
+    namespace: Option<String>,
     program: PathBuf,
     /// Where its discovery cache lies, which must not be another testbed's that had the same port.
     home: PathBuf,
@@ -32,6 +33,7 @@ impl Kubectl {
         Self {
             kubeconfig: kubeconfig.to_owned(),
             context: None,
+            namespace: None,
             program: binary("kubectl"),
             home: home.to_owned(),
             environment: Vec::new(),
@@ -41,6 +43,11 @@ impl Kubectl {
     /// The same in another context of the kubeconfig.
     pub fn in_context(&self, context: &str) -> Self {
         Self { context: Some(context.to_owned()), ..self.clone() }
+    }
+
+    /// The same in another namespace, where the arguments name none.
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..self.clone() }
     }
 
     /// The same by another program, such as a kubectl of another minor.
@@ -111,6 +118,7 @@ impl Kubectl {
     fn arguments(&self, args: &[&str]) -> Vec<String> {
         let mut all = vec![format!("--kubeconfig={}", self.kubeconfig.display())];
         all.extend(self.context.iter().map(|context| format!("--context={context}")));
+        all.extend(self.namespace.iter().map(|namespace| format!("--namespace={namespace}")));
         all.extend(args.iter().map(|arg| (*arg).to_owned()));
         all
     }

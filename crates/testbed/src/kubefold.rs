@@ -64,6 +64,8 @@ pub struct Kubefold {
     port: Port,
     dir: TempDir,
     flags: Vec<String>,
+    /// Where kubectl works, if not in `default`.
+    namespace: Option<String>,
 }
 
 impl Kubefold {
@@ -94,10 +96,15 @@ impl Kubefold {
     fn launch_with(file: &FleetFile, flags: &[&str]) -> Self {
         let dir = directory::temporary("kubefold");
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let kubefold = Self { process: Mutex::new(None), port: Port::reserve(), dir, flags };
+        let kubefold = Self { process: Mutex::new(None), port: Port::reserve(), dir, flags, namespace: None };
         kubefold.configure(file);
         kubefold.run();
         kubefold
+    }
+
+    /// The same, with a kubectl that works in this namespace, where its arguments name none.
+    pub fn for_namespace(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..self }
     }
 
     /// Waits until `/readyz` is 200, and keeps the kubeconfig that it hands out.
@@ -170,7 +177,11 @@ impl Kubefold {
 
     /// kubectl with that kubeconfig.
     pub fn as_admin(&self) -> Kubectl {
-        Kubectl::new(&self.kubeconfig(), self.dir.path())
+        let kubectl = Kubectl::new(&self.kubeconfig(), self.dir.path());
+        match &self.namespace {
+            Some(namespace) => kubectl.in_namespace(namespace),
+            None => kubectl,
+        }
     }
 
     /// Runs kubectl in the fleet view.

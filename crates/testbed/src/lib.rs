@@ -1,7 +1,7 @@
 //! The testbed: real clusters, the real program before them, and the real clients of both, all on this machine.
 //!
 //! Everything stops with the value that started it, also in a panic; and with the test process, however that ends
-//! (see [`process`]). Ports are reserved, data lives in temporary directories, and every server writes its log there;
+//! (see [`process`]). Members that tests share stop with the process alone (see [`SharedMembers`]). Ports are reserved, data lives in temporary directories, and every server writes its log there;
 //! `KUBEFOLD_TESTBED_KEEP=1` keeps the directories.
 #![allow(
     clippy::unwrap_used,
@@ -35,6 +35,7 @@ mod relay;
 mod saboteur;
 pub mod samples;
 mod servers;
+mod shared;
 
 use std::ops::Index;
 
@@ -52,6 +53,7 @@ pub use port::Port;
 pub use process::Process;
 pub use relay::Relay;
 pub use saboteur::{Kind, Lie, Saboteur};
+pub use shared::SharedMembers;
 
 /// Says what was measured, for whoever reads the output with `--nocapture`; nothing is asserted on it.
 #[expect(clippy::print_stdout, reason = "a test's output is for people")]
@@ -61,25 +63,67 @@ pub fn figure(text: &str) {
 
 /// Several members, started together.
 pub struct Testbed {
-    members: Vec<Member>,
+    members: Members,
+}
+
+enum Members {
+    /// They stop with the testbed.
+    Own(Vec<Member>),
+    /// Other tests use them too.
+    Shared(&'static [Member]),
 }
 
 impl Testbed {
     /// Starts a member of each name, in parallel, and waits until all are ready.
     pub async fn start(names: &[&str], options: MemberOptions) -> Self {
         let members = names.iter().map(|name| Member::start(name, options.clone()));
-        Self { members: futures::future::join_all(members).await }
+        Self { members: Members::Own(futures::future::join_all(members).await) }
     }
 
     /// Starts members of different make.
     pub async fn start_each(members: &[(&str, MemberOptions)]) -> Self {
         let members = members.iter().map(|(name, options)| Member::start(name, options.clone()));
-        Self { members: futures::future::join_all(members).await }
+        Self { members: Members::Own(futures::future::join_all(members).await) }
+    }
+
+    /// The first of `east`, `west` and `north`, which have no controllers and which other tests use at the same time: for
+    /// a test that works in a namespace of its own, gives its own names to what no namespace holds, and asserts on nothing
+    /// else. Whoever stops, pauses or restores a member starts one.
+    pub async fn shared(names: &[&str]) -> Self {
+        Self::of(&shared::PLAIN, names).await
+    }
+
+    /// The same of members with controllers and one node each, on which pods run.
+    pub async fn shared_with_workloads(names: &[&str]) -> Self {
+        Self::of(&shared::WITH_WORKLOADS, names).await
+    }
+
+    /// The first of members that a file of tests shares.
+    pub async fn of(shared: &'static SharedMembers, names: &[&str]) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let first = move || shared.first(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        // The start takes seconds, and this thread may have others to serve.
+        let members = tokio::task::spawn_blocking(first).await.expect("no panic");
+        Self { members: Members::Shared(members.unwrap_or_else(|cause| panic!("{cause}"))) }
     }
 
     /// All members, in the order in which they were named.
     pub fn members(&self) -> &[Member] {
-        &self.members
+        match &self.members {
+            Members::Own(members) => members,
+            Members::Shared(members) => members,
+        }
+    }
+}
+
+/// Shows a failed test which server of the members that it shares is to blame.
+impl Drop for Testbed {
+    #[expect(clippy::print_stderr, reason = "a failed test's output is for people")]
+    fn drop(&mut self) {
+        let Members::Shared(members) = &self.members else { return };
+        if let Some(servers) = std::thread::panicking().then(|| shared::ended(members)).flatten() {
+            eprintln!("a server of the shared members has ended:\n{servers}");
+        }
     }
 }
 
@@ -88,7 +132,7 @@ impl Index<&str> for Testbed {
     type Output = Member;
 
     fn index(&self, name: &str) -> &Member {
-        self.members.iter().find(|member| member.name() == name).unwrap_or_else(|| panic!("no member {name}"))
+        self.members().iter().find(|member| member.name() == name).unwrap_or_else(|| panic!("no member {name}"))
     }
 }
 

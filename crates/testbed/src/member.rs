@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{net::TcpStream, time::Instant};
@@ -48,6 +48,8 @@ impl MemberOptions {
 pub struct Member {
     servers: Mutex<Servers>,
     pub(crate) place: Place,
+    /// Whether other tests use it at the same time.
+    is_shared: bool,
     _dir: TempDir,
 }
 
@@ -81,7 +83,7 @@ impl Member {
         for attempt in 1.. {
             let dir = directory::temporary(name);
             let place = Place::lay_out(name, options.clone(), dir.path().to_owned());
-            let member = Self { servers: Mutex::default(), place, _dir: dir };
+            let member = Self { servers: Mutex::default(), place, is_shared: false, _dir: dir };
             match member.boot().await {
                 Ok(()) => return member,
                 Err(error) if error.port_taken && attempt < START_ATTEMPTS => {}
@@ -171,29 +173,29 @@ impl Member {
     /// The kube-apiserver stops in its tracks: connections stay open and new ones are accepted by the kernel, nothing is
     /// answered.
     pub fn pause(&self) {
-        self.servers.lock().apiserver.as_ref().expect("a running kube-apiserver").pause();
+        self.own().apiserver.as_ref().expect("a running kube-apiserver").pause();
     }
 
     /// It goes on where it stopped.
     pub fn resume(&self) {
-        self.servers.lock().apiserver.as_ref().expect("a running kube-apiserver").resume();
+        self.own().apiserver.as_ref().expect("a running kube-apiserver").resume();
     }
 
     /// `kill -9` for kube-apiserver and etcd. Controllers, scheduler and kwok live on and knock.
     pub fn kill(&self) {
-        let mut servers = self.servers.lock();
+        let mut servers = self.own();
         servers.apiserver = None;
         servers.etcd = None;
     }
 
     /// `kill -9` for etcd alone: its kube-apiserver lives on without data.
     pub fn stop_etcd(&self) {
-        self.servers.lock().etcd = None;
+        self.own().etcd = None;
     }
 
     /// Asks kube-apiserver to end, as a rolling upgrade does, and waits until it has.
     pub async fn terminate_apiserver(&self, deadline: Duration) {
-        let mut apiserver = self.servers.lock().apiserver.take().expect("a running kube-apiserver");
+        let mut apiserver = self.own().apiserver.take().expect("a running kube-apiserver");
         apiserver.terminate(deadline).await;
     }
 
@@ -204,7 +206,7 @@ impl Member {
 
     /// `kill -9` for kube-apiserver alone.
     pub fn stop_apiserver(&self) {
-        self.servers.lock().apiserver = None;
+        self.own().apiserver = None;
     }
 
     /// Starts kube-apiserver where it was and waits until it serves. Its watch cache is empty, its data are not.
@@ -214,6 +216,7 @@ impl Member {
 
     /// Starts what is not running, on the same ports with the same data, and waits until all of it serves.
     pub async fn restart(&self) {
+        self.assert_own();
         if let Err(error) = self.boot().await {
             panic!("member {} did not restart: {}", self.name(), error.message);
         }
@@ -221,7 +224,35 @@ impl Member {
 
     /// Kills every server of the member.
     pub(crate) fn stop_all(&self) {
-        self.servers.lock().all().into_iter().for_each(|server| drop(server.take()));
+        self.own().all().into_iter().for_each(|server| drop(server.take()));
+    }
+
+    /// The servers, for whoever disturbs them: the test that started this member, and no other.
+    fn own(&self) -> MutexGuard<'_, Servers> {
+        self.assert_own();
+        self.servers.lock()
+    }
+
+    /// That no other test uses it.
+    #[track_caller]
+    pub(crate) fn assert_own(&self) {
+        assert!(!self.is_shared, "member {} is shared; a test that disturbs a member starts its own", self.name());
+    }
+
+    /// Forbids whatever would disturb other tests.
+    pub(crate) fn share(&mut self) {
+        self.is_shared = true;
+    }
+
+    /// The servers that have ended of themselves, each with the end of its log.
+    pub(crate) fn ended(&self) -> Vec<String> {
+        let mut servers = self.servers.lock();
+        let started = servers.all().into_iter().flatten();
+        let fate = |server: &mut Process| {
+            let status = server.exited()?;
+            Some(format!("{} ended: {status}\n{}", server.name(), server.tail()))
+        };
+        started.filter_map(fate).collect()
     }
 
     async fn boot(&self) -> Result<(), StartError> {

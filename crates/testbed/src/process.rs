@@ -193,6 +193,15 @@ impl Guard {
     }
 }
 
+/// The beginning of a line of shell that runs a program which ends with a parent; the parent's id and the program's words
+/// follow. It is for the children of a [`Process`] that is a shell itself, since only that shell ends with this process.
+pub(crate) fn guarded_line() -> String {
+    match Guard::best() {
+        Guard::ParentDeathSignal => format!("setpriv --pdeathsig KILL -- sh -c '{STILL_A_CHILD}' guard"),
+        Guard::Supervisor => format!("sh -c '{SUPERVISOR}' supervisor"),
+    }
+}
+
 type Job = (Command, SyncSender<io::Result<Child>>);
 
 /// Spawns from one thread that lives as long as the process: the kernel's parent-death signal means the death of the

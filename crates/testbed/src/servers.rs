@@ -7,7 +7,9 @@ use std::{
 
 use serde_json::json;
 
-use super::{MemberOptions, Port, Process, binaries::kwok_stages, binary, kubeconfig, pki::Authority};
+use super::{
+    MemberOptions, Port, Process, binaries::kwok_stages, binary, kubeconfig, pki::Authority, process::guarded_line,
+};
 
 /// Where a member's servers find their files and ports. All of it outlives each of them, so that one which is started
 /// again is the same one.
@@ -168,8 +170,10 @@ impl Place {
     pub(crate) fn kwok(&self) -> Process {
         // A map of its own that it writes from two threads ends it now and then with Go's exit code for a fatal error. A
         // node's kubelet starts again, and so does it.
-        let again = r#"while :; do "$0" "$@"; code=$?; [ "$code" -eq 2 ] || exit "$code"; done"#;
-        let mut args = vec!["-c".to_owned(), again.to_owned(), binary("kwok").display().to_string()];
+        let guarded = guarded_line();
+        let again =
+            format!(r#"while :; do {guarded} "$$" "$0" "$@"; code=$?; [ "$code" -eq 2 ] || exit "$code"; done"#);
+        let mut args = vec!["-c".to_owned(), again, binary("kwok").display().to_string()];
         args.extend([
             format!("--kubeconfig={}", self.path("admin.kubeconfig")),
             "--manage-all-nodes=true".into(),

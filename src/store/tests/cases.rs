@@ -1,6 +1,7 @@
 //! The special cases, one by one.
 
 mod children;
+mod entering;
 
 use std::sync::Arc;
 

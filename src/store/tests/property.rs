@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     config::MemberName,
     store::{
-        Entry, Held, Record, Revision, Slot,
+        Entry, Held, Record, Revision,
         tests::{
             model::{KINDS, MEMBERS, ODD, expected},
             world::{Op, Target, World},
@@ -159,7 +159,7 @@ fn is_the_union(world: &World) {
         let shown: BTreeMap<String, &Entry> = snapshot
             .objects
             .iter()
-            .map(|Slot(entry)| (String::from_utf8(entry.key().to_vec()).unwrap(), &**entry))
+            .map(|(_, entry)| (String::from_utf8(entry.key().to_vec()).unwrap(), &**entry))
             .collect();
         assert_eq!(shown.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{kind:?}");
         let mut held: BTreeMap<MemberName, Held> = BTreeMap::new();

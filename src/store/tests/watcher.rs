@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::store::{Cursor, FleetStore, ReadAfter, Record, Slot, Snapshot};
+use crate::store::{Cursor, Entry, FleetStore, Key, ReadAfter, Record, Snapshot};
 use kubefold_wire::watch::EventType;
 
 /// A client that believes every event.
@@ -40,7 +40,7 @@ impl Watcher {
 }
 
 pub(super) fn objects(snapshot: &Snapshot) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let pair = |Slot(entry): &Slot| (entry.key().to_vec(), entry.json().to_vec());
+    let pair = |(_, entry): (&Key, &Arc<Entry>)| (entry.key().to_vec(), entry.json().to_vec());
     let all: BTreeMap<_, _> = snapshot.objects.iter().map(pair).collect();
     assert_eq!(all.len(), snapshot.objects.len());
     all

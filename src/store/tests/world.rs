@@ -8,7 +8,7 @@ use std::{
 use crate::{
     config::Names,
     store::{
-        FleetStore, Hold, Identities, LogLimits, Naming, Record, Revision, Revisions, Shared, Slot, Snapshot,
+        Entry, FleetStore, Hold, Identities, LogLimits, Naming, Record, Revision, Revisions, Shared, Snapshot,
         tests::{
             model::{ANNOTATIONS, Doc, Etcd, KINDS, Kind, LABELS, MEMBERS, member},
             proofs::All,
@@ -121,7 +121,7 @@ struct Reflector {
     delivered: usize,
     needs_list: bool,
     listing: Option<Listing>,
-    doomed: Vec<Slot>,
+    doomed: Vec<Arc<Entry>>,
 }
 
 struct Answer {
@@ -486,7 +486,8 @@ impl World {
             // Some callers wait for the slices and forget; some members are back before.
             self.stores.iter().for_each(|store| store.forget(&member(at)));
         }
-        let doomed: [Vec<Slot>; 4] = std::array::from_fn(|kind| std::mem::take(&mut self.reflectors[at][kind].doomed));
+        let doomed: [Vec<Arc<Entry>>; 4] =
+            std::array::from_fn(|kind| std::mem::take(&mut self.reflectors[at][kind].doomed));
         self.join(at);
         for (kind, doomed) in doomed.into_iter().enumerate() {
             self.reflectors[at][kind].doomed = doomed;
@@ -557,7 +558,7 @@ impl World {
             }
             assert!(orders.windows(2).all(|pair| pair[0] == pair[1]), "all watchers see one order");
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-            now.objects.iter().for_each(|Slot(entry)| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
+            now.objects.values().for_each(|entry| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
             for namespace in ["a", "b", "none"] {
                 assert_eq!(now.count(namespace), counts.get(namespace).copied().unwrap_or_default());
             }
@@ -590,9 +591,9 @@ impl World {
                         break;
                     }
                 }
-                let shown = |Slot(entry): &&Slot| namespace.is_empty() || entry.namespace() == namespace;
-                let key = |Slot(entry): &Slot| entry.key().to_vec();
-                let wanted: Vec<Vec<u8>> = snapshot.objects.iter().filter(shown).map(key).collect();
+                let shown = |entry: &&Arc<Entry>| namespace.is_empty() || entry.namespace() == namespace;
+                let wanted = snapshot.objects.values().filter(shown).map(|entry| entry.key().to_vec());
+                let wanted: Vec<Vec<u8>> = wanted.collect();
                 assert_eq!((walked.len() as u64, &walked), (kept.count(namespace), &wanted));
             }
         }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use testbed::{
-    Answer, Kubefold, Member, MemberOptions,
-    samples::{crd, create_all},
+    Answer, Kubefold, Member, Testbed,
+    samples::{crd, create_all, namespace},
 };
 
 const JSON: &str = "application/json";
@@ -225,10 +225,11 @@ fn map(more: &str, data: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn puts_patches_and_deletes_are_answered_as_by_the_member() {
-    let east = Member::start("east", MemberOptions::default()).await;
-    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
-    let pair = Pair::before(&east, &fleet).await;
-    let maps = "/api/v1/namespaces/default/configmaps";
+    let bed = Testbed::shared(&["east"]).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    namespace(&bed["east"], "alike").await;
+    let pair = Pair::before(&bed["east"], &fleet).await;
+    let maps = "/api/v1/namespaces/alike/configmaps";
     pair.agree(maps, "put", Some(config_map()), puts()).await;
     pair.agree(maps, "patch", Some(config_map()), patches()).await;
     pair.agree(maps, "applied", None, applies()).await;
@@ -236,20 +237,20 @@ async fn puts_patches_and_deletes_are_answered_as_by_the_member() {
     pair.agree(maps, "missing", None, of_what_is_not_there()).await;
 
     let api = &pair.theirs.api;
-    api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd("Gadget")).await;
-    let gadgets = "/apis/e2e.kubefold.io/v1/namespaces/default/gadgets";
+    api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd("Alike")).await;
+    let alikes = "/apis/e2e.kubefold.io/v1/namespaces/alike/alikes";
     for side in [&pair.theirs, &pair.ours] {
         eventually(SOON, async || {
-            let served = side.api.request(Method::GET, gadgets, "").await;
+            let served = side.api.request(Method::GET, alikes, "").await;
             if served.status.is_success() { Ok(()) } else { Err(served) }
         })
         .await;
     }
-    let gadget =
-        json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Gadget", "metadata": {"name": "{n}"}, "spec": {"a": 1.0}});
-    pair.agree(gadgets, "gadget", Some(gadget), of_custom_resources()).await;
+    let custom =
+        json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Alike", "metadata": {"name": "{n}"}, "spec": {"a": 1.0}});
+    pair.agree(alikes, "custom", Some(custom), of_custom_resources()).await;
 
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/alike/leases";
     let lease = |more: &str| {
         format!(
             r#"{{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{{"name":"{{n}}"{more}}},"spec":{{"holderIdentity":"me"}}}}"#
@@ -269,7 +270,7 @@ async fn puts_patches_and_deletes_are_answered_as_by_the_member() {
         step("PATCH", "", MERGE, r#"{"spec":{"ports":[{"port":81}]}}"#),
         step("DELETE", "", JSON, ""),
     ];
-    pair.agree("/api/v1/namespaces/default/services", "service", Some(service), immutable).await;
+    pair.agree("/api/v1/namespaces/alike/services", "service", Some(service), immutable).await;
     pair.verdict();
 }
 
@@ -426,7 +427,7 @@ fn of_custom_resources() -> Vec<Step> {
             "PATCH",
             "?fieldManager=me",
             APPLY,
-            r#"{"apiVersion":"e2e.kubefold.io/v1","kind":"Gadget","metadata":{"name":"{n}"},"spec":{"c":[1]}}"#,
+            r#"{"apiVersion":"e2e.kubefold.io/v1","kind":"Alike","metadata":{"name":"{n}"},"spec":{"c":[1]}}"#,
         ),
         step("DELETE", "", JSON, ""),
     ]
@@ -439,18 +440,17 @@ fn pod() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subresources_are_answered_as_by_the_member() {
-    let east = Member::start("east", MemberOptions::default()).await;
-    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
-    // Without controllers nobody makes it, and pods ask for it.
-    east.kubectl(&["create", "serviceaccount", "default"]).await.ok();
-    let pair = Pair::before(&east, &fleet).await;
-    pair.agree("/api/v1/namespaces/default/pods", "pod", Some(pod()), of_pods()).await;
-    pair.agree("/api/v1/namespaces/default/pods", "bound", Some(pod()), by_older_binding()).await;
+    let bed = Testbed::shared(&["east"]).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    namespace(&bed["east"], "subresources").await;
+    let pair = Pair::before(&bed["east"], &fleet).await;
+    pair.agree("/api/v1/namespaces/subresources/pods", "pod", Some(pod()), of_pods()).await;
+    pair.agree("/api/v1/namespaces/subresources/pods", "bound", Some(pod()), by_older_binding()).await;
 
-    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployments = "/apis/apps/v1/namespaces/subresources/deployments";
     pair.agree(deployments, "scaled", Some(deployment("{n}", 1)), of_scale()).await;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "{n}"}});
-    pair.agree("/api/v1/namespaces/default/serviceaccounts", "robot", Some(account), of_tokens()).await;
+    pair.agree("/api/v1/namespaces/subresources/serviceaccounts", "robot", Some(account), of_tokens()).await;
     let spec = json!({"request": CSR, "signerName": "example.com/x", "usages": ["client auth"]});
     let csr = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "{n}"}, "spec": spec});
     let approved = r#"{"status":{"conditions":[{"type":"Approved","status":"True","reason":"e2e"}]}}"#;
@@ -563,11 +563,11 @@ fn of_tokens() -> Vec<Step> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collection_is_deleted_as_by_the_member() {
-    let east = Member::start("east", MemberOptions::default()).await;
-    let fleet = Kubefold::before(std::slice::from_ref(&east)).await;
-    let pair = Pair::before(&east, &fleet).await;
+    let bed = Testbed::shared(&["east"]).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let pair = Pair::before(&bed["east"], &fleet).await;
     for side in [&pair.theirs, &pair.ours] {
-        east.kubectl(&["create", "namespace", side.word]).await.ok();
+        bed["east"].kubectl(&["create", "namespace", side.word]).await.ok();
     }
     let queries = [
         "labelSelector=app%3Dweb&dryRun=All",

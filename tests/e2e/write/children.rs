@@ -5,11 +5,11 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed, samples::namespace};
 
 const MEMBERS: [&str; 3] = ["east", "west", "north"];
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
-const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
+const REVISIONS: &str = "/apis/apps/v1/namespaces/revisions/controllerrevisions";
 
 async fn start(bed: &Testbed, settings: &str) -> Kubefold {
     let file = MEMBERS.iter().fold(FleetFile::default(), |file, name| file.member(&bed[name], 1));
@@ -163,8 +163,11 @@ async fn they_are_written_whole(bed: &Testbed, fleet: &Kubefold, (old, new): (&s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn daemon_sets_and_stateful_sets_go_back_by_revisions_that_are_one_each() {
-    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
-    let fleet = start(&bed, "policies:\n- name: spread\n  strategy: divide").await;
+    let bed = Testbed::shared_with_workloads(&MEMBERS).await;
+    let fleet = start(&bed, "policies:\n- name: spread\n  strategy: divide").await.for_namespace("revisions");
+    for member in bed.members() {
+        namespace(member, "revisions").await;
+    }
     let api = fleet.api().await;
     let of = |kind: &str, name: &str, more: Value| {
         let mut object = deployment(name, 3);
@@ -183,7 +186,7 @@ async fn daemon_sets_and_stateful_sets_go_back_by_revisions_that_are_one_each() 
                "spec": {"serviceName": "db", "podManagementPolicy": "Parallel"}}),
     );
     for (resource, object) in [("daemonsets", agent), ("statefulsets", db)] {
-        let path = format!("/apis/apps/v1/namespaces/default/{resource}");
+        let path = format!("/apis/apps/v1/namespaces/revisions/{resource}");
         api.request(Method::POST, &path, object.to_string()).await.ok();
         let name = text(&object, "/metadata/name");
         let what = format!("{resource}/{name}");

@@ -4,16 +4,23 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, Testbed, samples::namespace};
+
+/// Of the namespace that this test works in.
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/deletes/deployments";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delete_takes_every_part_as_it_is_told() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;
+    let bed = Testbed::shared_with_workloads(&["east", "west"]).await;
     let all = [&bed["east"], &bed["west"]];
     let fleet = Kubefold::start(&FleetFile::default().member(all[0], 1).member(all[1], 2)).await;
+    let fleet = fleet.for_namespace("deletes");
+    for member in all {
+        namespace(member, "deletes").await;
+    }
     let api = fleet.api().await;
     for name in ["plain", "waited", "foreground", "orphaned", "guarded", "told"] {
-        post(&api, &deployment(name, 3)).await.ok();
+        post_to(&api, DEPLOYMENTS, &deployment(name, 3)).await.ok();
     }
     for name in ["plain", "waited", "foreground", "orphaned", "guarded", "told"] {
         runs(&api, name).await;
@@ -41,7 +48,7 @@ async fn runs(api: &Api, name: &str) {
 /// The names of ReplicaSets and Pods whose name begins so.
 async fn owned(api: &Api, name: &str) -> Vec<String> {
     let mut owned = Vec::new();
-    for path in ["/apis/apps/v1/namespaces/default/replicasets", "/api/v1/namespaces/default/pods"] {
+    for path in ["/apis/apps/v1/namespaces/deletes/replicasets", "/api/v1/namespaces/deletes/pods"] {
         let list = api.get(path).await;
         let names = list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned());
         owned.extend(names.filter(|found| found.starts_with(&format!("{name}-"))));
@@ -62,7 +69,7 @@ async fn preconditions(api: &Api, all: &[&Member; 2]) {
         |preconditions: Value| json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions});
     let shown = api.get(&format!("{DEPLOYMENTS}/guarded")).await;
     let (uid, version) = (text(&shown, "/metadata/uid"), text(&shown, "/metadata/resourceVersion"));
-    let of_part = part(all[0], "guarded").await.unwrap();
+    let of_part = in_member(all[0], &format!("{DEPLOYMENTS}/guarded")).await.unwrap();
     for (wrong, what) in [
         (json!({"uid": of_part["metadata"]["uid"]}), "UID in precondition"),
         (json!({"uid": uid, "resourceVersion": "7"}), "ResourceVersion in precondition"),
@@ -70,9 +77,9 @@ async fn preconditions(api: &Api, all: &[&Member; 2]) {
         let told = remove(api, "guarded", &options(wrong)).await;
         refused(&told, 409, "Conflict", &["deployments.apps \"guarded\"", "Precondition failed", what]);
     }
-    assert_eq!(shares(all, "guarded").await, split(&[("east", 1), ("west", 2)]));
+    assert_eq!(shares_at(all, &format!("{DEPLOYMENTS}/guarded")).await, split(&[("east", 1), ("west", 2)]));
     remove(api, "guarded", &options(json!({"uid": uid, "resourceVersion": version}))).await.ok();
-    gone(api, all, "guarded").await;
+    gone_from(api, all, &format!("{DEPLOYMENTS}/guarded")).await;
 }
 
 async fn dry_runs(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
@@ -81,38 +88,42 @@ async fn dry_runs(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
     remove(api, "plain", &json!({"dryRun": ["All"]})).await.ok();
     let query = api.request(Method::DELETE, &format!("{DEPLOYMENTS}/plain?dryRun=All"), "").await;
     query.ok();
-    assert_eq!(shares(all, "plain").await, split(&[("east", 1), ("west", 2)]));
+    assert_eq!(shares_at(all, &format!("{DEPLOYMENTS}/plain")).await, split(&[("east", 1), ("west", 2)]));
 }
 
 async fn by_kubectl(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
     let said = fleet.kubectl(&["delete", "deployment", "plain", "--wait=false"]).await;
     assert!(said.ok().contains("deployment.apps \"plain\" deleted"), "{said}");
-    gone(api, all, "plain").await;
+    gone_from(api, all, &format!("{DEPLOYMENTS}/plain")).await;
     nothing_owned(api, "plain").await;
 
     fleet.kubectl(&["delete", "deployment", "waited"]).await.ok();
-    assert_eq!(shares(all, "waited").await, split(&[]), "kubectl has waited for the last part");
+    assert_eq!(
+        shares_at(all, &format!("{DEPLOYMENTS}/waited")).await,
+        split(&[]),
+        "kubectl has waited for the last part"
+    );
 
     // A finalizer of the garbage collector holds each part until its pods are gone.
     fleet.kubectl(&["delete", "deployment", "foreground", "--cascade=foreground"]).await.ok();
-    assert_eq!(shares(all, "foreground").await, split(&[]));
+    assert_eq!(shares_at(all, &format!("{DEPLOYMENTS}/foreground")).await, split(&[]));
     assert!(owned(api, "foreground").await.is_empty(), "pods go first");
 
     fleet.kubectl(&["delete", "deployment", "orphaned", "--cascade=orphan"]).await.ok();
-    gone(api, all, "orphaned").await;
+    gone_from(api, all, &format!("{DEPLOYMENTS}/orphaned")).await;
     let left = owned(api, "orphaned").await;
     assert_eq!(left.len(), 2 + 3, "ReplicaSets, which are nobody's children now, and pods stay: {left:?}");
-    let sets = api.get("/apis/apps/v1/namespaces/default/replicasets").await;
+    let sets = api.get("/apis/apps/v1/namespaces/deletes/replicasets").await;
     let orphan = |set: &&Value| text(set, "/metadata/name").starts_with("orphaned-");
     for set in sets["items"].as_array().unwrap().iter().filter(orphan) {
         assert!(set["metadata"]["ownerReferences"].is_null(), "{set}");
     }
     // The next of that name takes them over, as in one cluster.
-    post(api, &deployment("orphaned", 3)).await.ok();
+    post_to(api, DEPLOYMENTS, &deployment("orphaned", 3)).await.ok();
     runs(api, "orphaned").await;
     let uid = api.get(&format!("{DEPLOYMENTS}/orphaned")).await["metadata"]["uid"].clone();
     eventually(SOON, async || {
-        let sets = api.get("/apis/apps/v1/namespaces/default/replicasets").await;
+        let sets = api.get("/apis/apps/v1/namespaces/deletes/replicasets").await;
         let sets: Vec<_> = sets["items"].as_array().unwrap().iter().filter(orphan).cloned().collect();
         let adopted = |set: &Value| set["metadata"]["ownerReferences"][0]["uid"] == uid;
         if sets.len() == 1 && sets.iter().all(adopted) { Ok(()) } else { Err(format!("{sets:?}")) }
@@ -130,7 +141,7 @@ async fn told_once(api: &Api, all: &[&Member; 2]) {
     let shown = api.request(Method::GET, &format!("{DEPLOYMENTS}/told"), "").await;
     refused(&shown, 404, "NotFound", &["deployments.apps \"told\" not found"]);
     refused(&remove(api, "told", &Value::Null).await, 404, "NotFound", &["deployments.apps \"told\" not found"]);
-    post(api, &deployment("told", 3)).await.ok();
+    post_to(api, DEPLOYMENTS, &deployment("told", 3)).await.ok();
     let (mut types, mut uids) = (Vec::new(), Vec::new());
     while types.last().map(String::as_str) != Some("ADDED") {
         let (type_, object) = event(&mut watch, "told").await;
@@ -141,12 +152,12 @@ async fn told_once(api: &Api, all: &[&Member; 2]) {
     assert_eq!(types, ["DELETED", "ADDED"]);
     assert_ne!(uids.first(), uids.last());
     remove(api, "told", &Value::Null).await.ok();
-    gone(api, all, "told").await;
+    gone_from(api, all, &format!("{DEPLOYMENTS}/told")).await;
 }
 
 async fn what_is_not_placed(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
     refused(&remove(api, "never", &Value::Null).await, 404, "NotFound", &["\"never\" not found"]);
-    post(api, &deployment("whole", 3)).await.ok();
+    post_to(api, DEPLOYMENTS, &deployment("whole", 3)).await.ok();
     let told = remove(api, "whole@east", &Value::Null).await;
     refused(&told, 409, "Conflict", &["the part in member east", "fleet-east"]);
     all[0].api().await.create(DEPLOYMENTS, &deployment("native", 1)).await;
@@ -154,15 +165,15 @@ async fn what_is_not_placed(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
     refused(&remove(api, "native", &Value::Null).await, 404, "NotFound", &["native@east"]);
     let removed = remove(api, "native@east", &Value::Null).await.ok();
     assert_eq!((&removed["status"], text(&removed, "/details/name")), (&json!("Success"), "native@east"));
-    assert!(part(all[0], "native").await.is_none());
+    assert!(in_member(all[0], &format!("{DEPLOYMENTS}/native")).await.is_none());
 
     // Parts that somebody deletes where they live are gone, and nothing is repaired.
-    all[0].kubectl(&["delete", "deployment", "whole"]).await.ok();
+    all[0].kubectl(&["-n", "deletes", "delete", "deployment", "whole"]).await.ok();
     eventually(SOON, async || {
         let shown = api.get(&format!("{DEPLOYMENTS}/whole")).await;
         (shown["spec"]["replicas"] == 2).then_some(()).ok_or_else(|| shown.to_string())
     })
     .await;
-    all[1].kubectl(&["delete", "deployment", "whole"]).await.ok();
-    gone(api, all, "whole").await;
+    all[1].kubectl(&["-n", "deletes", "delete", "deployment", "whole"]).await.ok();
+    gone_from(api, all, &format!("{DEPLOYMENTS}/whole")).await;
 }

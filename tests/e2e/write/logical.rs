@@ -129,7 +129,7 @@ async fn what_an_unfinished_write_has_not_reached_is_behind_and_listed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_says_in_one_sentence_why_it_has_nothing_to_say() {
-    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let bed = Testbed::shared(&["east"]).await;
     let east = &bed["east"];
     let fleet = Kubefold::start(&FleetFile::default().member(east, 1)).await;
     let complaint = async |args: &[&str]| {

@@ -6,9 +6,9 @@ use serde_json::json;
 use super::*;
 use testbed::{FleetFile, Informer, Kubefold, MemberOptions, Testbed};
 
-const MEMBERS: [&str; 3] = ["east", "west", "north"];
+pub(super) const MEMBERS: [&str; 3] = ["east", "west", "north"];
 
-async fn start(bed: &Testbed) -> Kubefold {
+pub(super) async fn start(bed: &Testbed) -> Kubefold {
     let file = MEMBERS.iter().fold(FleetFile::default(), |file, name| file.member(&bed[name], 1));
     Kubefold::start(&file).await
 }
@@ -124,70 +124,4 @@ async fn recorders_tell_of_it(bed: &Testbed, fleet: &Kubefold) {
         }
         assert!(holders.len() == 1 && (name == "web" || holders == ["west"]), "{name}: {holders:?}");
     }
-}
-
-/// How many replicas each member's part has of the image.
-async fn images(bed: &Testbed) -> Vec<(String, i64)> {
-    let mut out = Vec::new();
-    for name in MEMBERS {
-        let part = part(&bed[name], "web").await.unwrap();
-        let image = text(&part, "/spec/template/spec/containers/0/image").to_owned();
-        out.push((image, part["spec"]["replicas"].as_i64().unwrap()));
-    }
-    out
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn restart_undo_pause_and_resume_reach_every_part() {
-    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
-    let fleet = start(&bed).await;
-    let api = fleet.api().await;
-    let ok = async |args: &[&str]| fleet.kubectl(args).await.ok().to_owned();
-    let done = async || ok(&["rollout", "status", "deployment/web", "--timeout=60s"]).await;
-    ok(&["create", "deployment", "web", "--image=web:1", "--replicas=6"]).await;
-    done().await;
-    let each = |image: &str| vec![(image.to_owned(), 2); 3];
-    ok(&["set", "image", "deployment/web", "web=web:2"]).await;
-    // At once: the new generation is known of every part, so that nobody takes the old rollout for the new one.
-    assert!(done().await.contains("successfully rolled out"));
-    assert_eq!(images(&bed).await, each("web:2"));
-    let pods = api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dweb").await;
-    let running = pods["items"].as_array().unwrap().iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
-    let old = running.filter(|pod| pod["spec"]["containers"][0]["image"] != "web:2").count();
-    assert_eq!(old, 0, "{pods}");
-    let revisions = async || {
-        let history = ok(&["rollout", "history", "deployment/web"]).await;
-        let lines = history.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
-        lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(revisions().await, ["1", "2"]);
-
-    ok(&["rollout", "restart", "deployment/web"]).await;
-    done().await;
-    let mut restarted = Vec::new();
-    for name in MEMBERS {
-        let part = part(&bed[name], "web").await.unwrap();
-        restarted
-            .push(part["spec"]["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"].clone());
-    }
-    assert!(restarted[0].is_string() && restarted.iter().all(|at| *at == restarted[0]), "{restarted:?}");
-    assert_eq!(revisions().await, ["1", "2", "3"]);
-
-    ok(&["rollout", "undo", "deployment/web", "--to-revision=1"]).await;
-    done().await;
-    assert_eq!(images(&bed).await, each("web:1"));
-    assert_eq!(revisions().await, ["2", "3", "4"]);
-
-    ok(&["rollout", "pause", "deployment/web"]).await;
-    ok(&["set", "image", "deployment/web", "web=web:3"]).await;
-    assert_eq!(images(&bed).await, each("web:3"));
-    assert_eq!(revisions().await, ["2", "3", "4"], "nothing is rolled out");
-    ok(&["rollout", "resume", "deployment/web"]).await;
-    done().await;
-    assert_eq!(revisions().await, ["2", "3", "4", "5"]);
-    let shown = api.get(&format!("{DEPLOYMENTS}/web")).await;
-    let annotations = &shown["metadata"]["annotations"];
-    assert!(annotations["kubefold.io/differs"].is_null() && annotations["kubefold.io/behind"].is_null(), "{shown}");
-    assert!(!shown.to_string().contains(MARKER), "{shown}");
-    kubectl::everyday_changes(&bed, &fleet, &api).await;
 }

@@ -1,0 +1,218 @@
+//! What is done with a member's document before the store is locked: it is parsed, told apart, and given its visible form.
+
+use std::{borrow::Cow, sync::Arc};
+
+use crate::{
+    config::MemberName,
+    placement::{
+        fingerprint::Fingerprint,
+        marker::{Controller, MARKER_KEY, Marker},
+    },
+    store::{
+        entry::{Draft, Entry, Holders},
+        fold::Part,
+        identities::Identities,
+        incoming::{CLUSTER, Incoming, Scratch, push_revision},
+        kind::{KindSpec, id},
+        naming::Naming,
+        references::{References, ReferredKinds},
+        revision::{Revision, Revisions},
+        rewrite::{BadObject, Note, Rewriter},
+    },
+};
+use kubefold_wire::{locate::Found, resource::split_api_version};
+
+/// How an object is shown.
+#[derive(Debug)]
+pub(super) enum Class {
+    MemberLocal,
+    Folded(Option<Marker>),
+}
+
+/// A document's visible form.
+#[derive(Debug)]
+pub(super) enum Dressed {
+    /// It was not made: the document is held already, as far as could be seen, or it is none that is kept.
+    Nothing,
+    /// Of a member-local object: the entry, under some revision.
+    Entry(Entry),
+    /// Of a folded one: its part.
+    Part(Box<Part>),
+}
+
+/// A document on its way in, with all that could be done before the lock.
+#[derive(Debug)]
+pub(super) struct Prepared<'t> {
+    pub(super) incoming: Incoming<'t>,
+    pub(super) class: Class,
+    pub(super) dressed: Dressed,
+    pub(super) epoch: Epoch,
+}
+
+/// What the forms of documents depend on beside the documents, as two counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Epoch {
+    /// Of the store: its naming, and which clusters its members are.
+    pub(super) store: u64,
+    /// Of the identities.
+    pub(super) identities: u64,
+}
+
+/// What the documents of one member are dressed with.
+#[derive(Clone, Debug)]
+pub(super) struct Dressing {
+    pub(super) spec: Arc<KindSpec>,
+    pub(super) naming: Arc<Naming>,
+    pub(super) identities: Arc<Identities>,
+    pub(super) revisions: Arc<Revisions>,
+    pub(super) kinds: Arc<ReferredKinds>,
+    pub(super) member: MemberName,
+    pub(super) cluster_uid: Arc<str>,
+    pub(super) parts_only: bool,
+    pub(super) epoch: Epoch,
+    /// Its digits are the room for the revision that the entry is going to have.
+    pub(super) revision: Revision,
+}
+
+impl Dressing {
+    /// The same with the counters of now.
+    pub(super) fn now(&self) -> Self {
+        let epoch = Epoch { identities: self.identities.epoch(), ..self.epoch };
+        Self { epoch, revision: self.revisions.last(), ..self.clone() }
+    }
+
+    /// Reads a document and gives it its form, unless `is_held` says that the store has this state of it.
+    ///
+    /// Errors: a document that is no object.
+    pub(super) fn prepare<'t>(
+        &'t self,
+        text: &'t str,
+        references: &mut References<'_>,
+        scratch: &mut Scratch,
+        is_held: impl FnOnce(&Incoming<'_>, &Class) -> bool,
+    ) -> Result<Prepared<'t>, BadObject> {
+        let incoming = Incoming::read(&self.spec, text, &mut scratch.found)?;
+        let class = self.class(&incoming, &scratch.found);
+        let dressed = match &class {
+            Class::MemberLocal if self.parts_only => Dressed::Nothing,
+            class if is_held(&incoming, class) => Dressed::Nothing,
+            Class::MemberLocal => Dressed::Entry(self.member_local(&incoming, references, scratch)),
+            Class::Folded(marker) => Dressed::Part(Box::new(self.part(&incoming, marker.clone()))),
+        };
+        Ok(Prepared { incoming, class, dressed, epoch: self.epoch })
+    }
+
+    fn class(&self, incoming: &Incoming<'_>, found: &[Found]) -> Class {
+        let (gvr, gvk, facts) = (&self.spec.gvr, &self.spec.gvk, &incoming.facts);
+        if self.naming.is_shared(&gvr.group, &gvr.resource, &facts.namespace, &facts.name) {
+            return Class::Folded(None);
+        }
+        if self.naming.split(&facts.name).is_some() {
+            return Class::MemberLocal;
+        }
+        let marker = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text))
+            .or_else(|| self.child_marker(incoming, found));
+        let is_ours = |marker: &Marker| {
+            let (namespace, name) = (&facts.namespace, &facts.name);
+            marker.belongs_to(&gvk.group, &gvk.kind, namespace, name, &self.member, &self.cluster_uid)
+        };
+        marker.filter(is_ours).map_or(Class::MemberLocal, |marker| Class::Folded(Some(marker)))
+    }
+
+    /// The marker of what the controller of a placed object made. Where names are plain there is nothing to fold.
+    fn child_marker(&self, incoming: &Incoming<'_>, found: &[Found]) -> Option<Marker> {
+        /// The fields of an owner reference that decide.
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Owner<'a> {
+            #[serde(borrow)]
+            api_version: Cow<'a, str>,
+            #[serde(borrow)]
+            kind: Cow<'a, str>,
+            #[serde(borrow)]
+            name: Cow<'a, str>,
+            #[serde(default)]
+            controller: bool,
+        }
+        let (spec, facts) = (&self.spec, &incoming.facts);
+        if spec.parents.is_empty() || self.naming.is_plain() {
+            return None;
+        }
+        let annotations = facts.annotations(incoming.text)?;
+        memchr::memmem::find(annotations.as_bytes(), MARKER_KEY.as_bytes())?;
+        let owners = found.iter().filter(|item| item.id == id::OWNER);
+        let owners = owners.filter_map(|item| incoming.text.get(item.range.clone()));
+        let mut owners = owners.filter_map(|json| serde_json::from_str::<Owner<'_>>(json).ok());
+        let owner = owners.find(|owner| owner.controller)?;
+        let (group, _) = split_api_version(&owner.api_version)?;
+        let is_parent = *group == *spec.gvk.group && spec.parents.contains(&owner.kind.as_ref());
+        let controller = is_parent.then(|| Controller { group, kind: &owner.kind, name: &owner.name })?;
+        Marker::of_child(Some(annotations), &spec.gvk, &facts.name, controller)
+    }
+
+    /// A member's part. Which life of the member it is of, and which list saw it, is noted as it enters.
+    pub(super) fn part(&self, incoming: &Incoming<'_>, marker: Option<Marker>) -> Part {
+        let facts = &incoming.facts;
+        let gvr = &self.spec.gvr;
+        // What a controller made is no author's.
+        let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1 && !marker.is_child);
+        let print = is_compared
+            .then(|| Fingerprint::of(incoming.text, &gvr.group, &gvr.resource, self.naming.mask()))
+            .flatten();
+        Part {
+            member: self.member.clone(),
+            document: if self.parts_only { incoming.identity() } else { incoming.whole() },
+            uid: facts.uid.to_owned(),
+            member_rv: facts.member_rv,
+            incarnation: 0,
+            seen: 0,
+            marker,
+            fingerprint: print.map(Arc::new),
+            deleting: facts.deleting,
+            created: facts.created.to_owned(),
+        }
+    }
+
+    /// Splices one member-local document.
+    pub(super) fn member_local(
+        &self,
+        incoming: &Incoming<'_>,
+        references: &mut References<'_>,
+        scratch: &mut Scratch,
+    ) -> Entry {
+        let Scratch { edits, found, referent, .. } = scratch;
+        let (document, facts) = (incoming.text, &incoming.facts);
+        edits.clear();
+        references.hashes.clear();
+        let mut rewriter = Rewriter {
+            naming: &self.naming,
+            identities: &self.identities,
+            member: &self.member,
+            refs: references,
+            referent,
+        };
+        rewriter.name(facts, edits);
+        let cluster = Note { key: CLUSTER, members: std::slice::from_ref(&self.member) };
+        Rewriter::annotate(document, facts, &[cluster], edits);
+        rewriter.references(document, facts, found, edits);
+        edits.put(facts.resource_version_at.clone(), |out| push_revision(self.revision, out));
+        let draft = Draft {
+            namespace: &facts.namespace,
+            name: &facts.name,
+            suffix: self.naming.suffix(&self.member),
+            document,
+            lead: incoming.lead,
+            type_meta_len: incoming.type_meta_len(&self.spec),
+            labels: facts.labels_at.clone(),
+            resource_version: facts.resource_version_at.clone(),
+            uid: facts.uid_at.clone(),
+            metadata: facts.metadata_at.clone(),
+            revision: self.revision,
+            holders: Holders::from_elem(self.member.clone(), 1),
+            folded: false,
+            deleting: facts.deleting,
+            referents: &references.hashes,
+        };
+        draft.build(edits)
+    }
+}

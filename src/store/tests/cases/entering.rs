@@ -1,0 +1,83 @@
+//! What enters while others read, and what is let go.
+
+use std::sync::Arc;
+
+use super::{DEPLOYMENTS, EAST, Fleet, REPLICA_SETS, doc, part};
+use crate::{
+    config::Names,
+    store::{
+        LogLimits, Revision, Source,
+        tests::{
+            model::{Doc, Kind, member},
+            world::{naming, shared, stores},
+        },
+    },
+};
+use kubefold_wire::watch::{Event, EventType};
+
+#[test]
+fn another_servers_words_for_the_same_revision_are_no_event() {
+    let mut fleet = Fleet::new();
+    let store = Arc::clone(&fleet.stores[DEPLOYMENTS]);
+    let x = doc(Kind::Deployments, "x", "one", 20);
+    fleet.is(EAST, &x);
+    fleet.news(DEPLOYMENTS);
+    let other_words = Doc { replicas: 2, ..x };
+    let incarnation = store.incarnation(&member(EAST));
+    assert!(store.ingest_live(&member(EAST), incarnation, &other_words.whole()).unwrap().is_some());
+    fleet.is(EAST, &other_words);
+    assert_eq!(fleet.news(DEPLOYMENTS), [""; 0]);
+}
+
+#[test]
+fn nothing_holds_on_to_what_was_replaced() {
+    let mut shared = shared(naming(Names::Suffixed, 3));
+    shared.log_limits = LogLimits::new(64, 64);
+    let store = Arc::clone(&stores(&shared)[DEPLOYMENTS]);
+    store.join(&member(EAST), "cluster-0");
+    store.begin_list(&member(EAST));
+    store.open();
+    let names: [&'static str; 2000] = std::array::from_fn(|at| &*format!("d{at}").leak());
+    let put = |rv: u64| {
+        for name in names {
+            let object = doc(Kind::Deployments, name, "one", rv).whole();
+            store.watch_event(&member(EAST), &Event { event_type: EventType::Modified, object: &object }).unwrap();
+        }
+    };
+    put(20);
+    let replaced: Vec<_> = store.snapshot().objects.values().map(Arc::downgrade).collect();
+    assert_eq!(replaced.len(), names.len());
+    put(21);
+    // The log keeps its last record, and with it the state before.
+    assert!(replaced.iter().filter(|entry| entry.strong_count() > 0).count() <= 1);
+}
+
+#[test]
+fn readers_do_not_wait_for_a_writer() {
+    let fleet = Fleet::new();
+    let store = &fleet.stores[DEPLOYMENTS];
+    let x = doc(Kind::Deployments, "x", "one", 20);
+    fleet.is(EAST, &x);
+    let _writing = store.inner.write();
+    assert_eq!(store.snapshot().objects.len(), 1);
+    assert!(store.get("a/x@east").is_some() && store.is_filled(&member(EAST)));
+    assert!(store.incarnation(&member(EAST)) > 0);
+    assert_eq!(store.snapshot_from(Revision(1)).objects.len(), 1);
+}
+
+#[test]
+fn what_changed_while_a_document_was_dressed_is_dressed_again() {
+    let fleet = Fleet::new();
+    let [deployments, replica_sets] = [DEPLOYMENTS, REPLICA_SETS].map(|kind| Arc::clone(&fleet.stores[kind]));
+    let web = part(EAST, 20, 1, &[EAST]);
+    let owned = Doc { owner: Some(("web", "own-0".to_owned())), ..doc(Kind::ReplicaSets, "web-1", "two", 21) };
+    let event = owned.whole();
+    // Its owner becomes a placed object's part after it was dressed and before it is taken in.
+    let preparing = replica_sets.preparing(&member(EAST)).unwrap();
+    let prepared = replica_sets.prepare_one(&preparing, &event, Source::Watch).unwrap();
+    fleet.is(EAST, &web);
+    replica_sets.change(|inner| inner.commit(&member(EAST), prepared, Source::Watch));
+    let shown = deployments.get("a/web").unwrap();
+    let owner = &fleet.json(REPLICA_SETS, "a/web-1@east")["metadata"]["ownerReferences"][0];
+    assert_eq!((owner["name"].as_str(), owner["uid"].as_str()), (Some("web"), Some(shown.uid())));
+}
