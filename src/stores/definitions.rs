@@ -89,15 +89,16 @@ struct Known {
 /// What a definition says, as far as it matters here.
 #[derive(Debug)]
 pub(super) struct Definition {
-    served: Vec<Gvr>,
+    /// Of the versions that are served: none, unless it is established and stays.
+    pub(super) served: Vec<Gvr>,
     kind: String,
     created: Option<jiff::Timestamp>,
 }
 
 /// A definition that changed, with who has it.
-struct Changed {
+pub(super) struct Changed {
     entry: Arc<Entry>,
-    definition: Arc<Definition>,
+    pub(super) definition: Arc<Definition>,
 }
 
 impl Stores {
@@ -310,7 +311,7 @@ type Sought = BTreeMap<(String, Vec<MemberName>), Vec<String>>;
 
 impl Definitions {
     /// The definitions that the fleet view shows otherwise than at that revision. Each version is parsed once.
-    async fn changed_since(&self, store: &FleetStore, since: u64) -> Vec<Changed> {
+    pub(super) async fn changed_since(&self, store: &FleetStore, since: u64) -> Vec<Changed> {
         let snapshot = store.snapshot();
         self.forget(&snapshot);
         let mut changed = Vec::new();

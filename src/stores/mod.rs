@@ -19,6 +19,8 @@ mod poll;
 mod proof;
 mod readiness;
 mod ready;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
