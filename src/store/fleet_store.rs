@@ -172,10 +172,6 @@ impl FleetStore {
         look(&self.inner.read())
     }
 
-    pub(super) fn naming(&self) -> Arc<Naming> {
-        self.peek(|inner| Arc::clone(&inner.shared.naming))
-    }
-
     /// Makes room for a member.
     pub fn join(&self, member: &MemberName, cluster_uid: &str) {
         self.write(|inner| inner.join(member, cluster_uid));

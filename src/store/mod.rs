@@ -30,6 +30,7 @@ mod revision;
 mod rewrite;
 mod sequencer;
 mod snapshot;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod unstored;
@@ -51,5 +52,6 @@ pub use revision::{Reserve, Revision, Revisions, unix_micros};
 pub use rewrite::BadObject;
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
+pub use tally::Held;
 pub use unstored::unstored;
 pub use watchers::{Cursor, Expired};

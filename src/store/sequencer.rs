@@ -29,6 +29,7 @@ use crate::{
         revision::{Revision, Revisions},
         rewrite::Facts,
         snapshot::{Counts, Snapshot, count},
+        tally::Tally,
     },
 };
 use kubefold_wire::watch::EventType;
@@ -111,6 +112,7 @@ pub(super) struct Sequencer {
     pub(super) parts_only: bool,
     pub(super) objects: OrdMap<Key, Arc<Entry>>,
     pub(super) counts: Counts,
+    pub(super) tally: Tally,
     pub(super) log: Log,
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
@@ -153,6 +155,7 @@ impl Sequencer {
             parts_only: false,
             objects: OrdMap::new(),
             counts: Counts::new(),
+            tally: Tally::default(),
             head: Revision(0),
             members: Vec::new(),
             places: HashMap::new(),
@@ -477,6 +480,7 @@ impl Sequencer {
         if previous.is_none() {
             count(&mut self.counts, entry.namespace(), 1);
         }
+        self.tally.replace(previous.as_deref(), Some(&entry));
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
         self.emit(entry.revision, event_type, Arc::clone(&entry), previous);
         entry
@@ -498,6 +502,7 @@ impl Sequencer {
         }
         self.dependents.change(Some(&entry), None);
         count(&mut self.counts, entry.namespace(), -1);
+        self.tally.replace(Some(&entry), None);
         self.emit(revision, EventType::Deleted, entry, None);
     }
 
