@@ -22,6 +22,11 @@ impl Filter {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
+    /// The only namespace in which something can match; empty: any.
+    pub(super) fn sought_namespace(&self) -> &str {
+        if self.namespace.is_empty() { self.fields.namespace().unwrap_or_default() } else { &self.namespace }
+    }
+
     pub(super) fn matches(&self, entry: &Entry) -> bool {
         if !self.namespace.is_empty() && entry.namespace() != self.namespace {
             return false;

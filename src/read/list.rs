@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    ops::ControlFlow,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -14,7 +15,7 @@ use http_body_util::BodyExt;
 
 use crate::{
     answer::form::Form,
-    read::{answer::json_response, filter::Filter},
+    read::{answer::json_response, filter::Filter, walk::Walk},
     respond::ReadError,
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
     view::ListOptions,
@@ -35,7 +36,7 @@ const PAGE_ITEMS_MAX: usize = 100_000;
 const NEWEST: u64 = 0;
 
 /// Answers a list.
-pub(super) fn list(
+pub(super) async fn list(
     store: &Arc<FleetStore>,
     options: &ListOptions,
     filter: Filter,
@@ -46,16 +47,16 @@ pub(super) fn list(
     let token = options.token.as_ref();
     let snapshot = snapshot(store, options, token, last)?;
     let Some(limit) = options.limit.or_else(|| form.is_sorted(spec).then_some(PAGE_ITEMS_MAX)) else {
-        let after = token.map(|token| token.after.clone()).unwrap_or_default();
+        let after = token.map_or("", |token| token.after.as_str());
         return Ok(whole(spec, snapshot, filter, form, after));
     };
-    let mut page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX));
+    let mut page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX)).await;
     form.sort(spec, &mut page.items);
     Ok(page.response(store, &snapshot, filter, form))
 }
 
 /// Answers a list as [`list`] does, and gives the objects in it.
-pub(super) fn collected(
+pub(super) async fn collected(
     store: &Arc<FleetStore>,
     options: &ListOptions,
     filter: Filter,
@@ -64,7 +65,7 @@ pub(super) fn collected(
 ) -> Result<(Response<Body>, Vec<Arc<Entry>>), Status> {
     let token = options.token.as_ref();
     let snapshot = snapshot(store, options, token, last)?;
-    let page = Page::collect(&snapshot, &filter, token, options.limit.unwrap_or(usize::MAX));
+    let page = Page::collect(&snapshot, &filter, token, options.limit.unwrap_or(usize::MAX)).await;
     let items = page.items.clone();
     Ok((page.response(store, &snapshot, filter, form), items))
 }
@@ -127,18 +128,37 @@ struct Page {
 impl Page {
     /// Costs O(log n + page): a seek, and a walk over what is given. With selectors it walks on to the next match, so
     /// that no page is empty and the last one says so.
-    fn collect(snapshot: &Snapshot, filter: &Filter, token: Option<&ContinueToken>, limit: usize) -> Self {
+    async fn collect(snapshot: &Snapshot, filter: &Filter, token: Option<&ContinueToken>, limit: usize) -> Self {
         let after = token.map_or("", |token| token.after.as_str());
-        let range = || snapshot.range(&filter.namespace, after.as_bytes());
-        let mut matching = range().filter(|entry| filter.matches(entry));
-        let items: Vec<Arc<Entry>> = matching.by_ref().take(limit).cloned().collect();
-        let more = matching.next().is_some();
-        let left = || match token {
-            None => snapshot.count(&filter.namespace),
-            // A token that goes on at another revision than its list began at does not know: they are counted, once.
-            Some(token) => token.remaining.unwrap_or_else(|| range().count() as u64),
+        let mut items: Vec<Arc<Entry>> = Vec::new();
+        let mut walk = Walk::new(snapshot.clone(), filter.clone(), after);
+        // It stops at the first object of the next page.
+        let more = walk
+            .run(|entry| {
+                if items.len() == limit {
+                    return ControlFlow::Break(());
+                }
+                items.push(Arc::clone(entry));
+                ControlFlow::Continue(())
+            })
+            .await;
+        let remaining = match (filter.is_namespace_only(), token) {
+            (false, _) => None,
+            (true, None) => Some(snapshot.count(&filter.namespace).saturating_sub(items.len() as u64)),
+            (true, Some(token)) => match token.remaining {
+                Some(remaining) => Some(remaining.saturating_sub(items.len() as u64)),
+                // A token that goes on at another revision than its list began at does not know: they are counted, once.
+                None => {
+                    let mut count = 0_u64;
+                    walk.run(|_| {
+                        count += 1;
+                        ControlFlow::Continue(())
+                    })
+                    .await;
+                    Some(count)
+                }
+            },
         };
-        let remaining = filter.is_namespace_only().then(|| left().saturating_sub(items.len() as u64));
         let last = items.last().map(|entry| String::from_utf8_lossy(entry.key()).into_owned());
         Self { next: last.filter(|_| more), remaining, items }
     }
@@ -177,15 +197,16 @@ impl http_body::Body for PageBody {
         }
         let mut out = std::mem::take(&mut this.out);
         out.reserve(CHUNK_BYTES.saturating_sub(out.len()));
-        while out.len() < CHUNK_BYTES {
-            let Some(entry) = this.items.next() else {
-                this.form.end_items(this.first, &mut out);
-                this.done = true;
-                break;
-            };
+        while let Some(entry) = this.items.as_slice().first() {
+            if !has_room(&out, entry) {
+                return Poll::Ready(Some(Ok(Frame::data(out.into()))));
+            }
             out.push(if std::mem::take(&mut this.first) { b'[' } else { b',' });
-            this.form.item(&entry, this.filter.echo.as_deref(), &mut out);
+            this.form.item(entry, this.filter.echo.as_deref(), &mut out);
+            this.items.next();
         }
+        this.form.end_items(this.first, &mut out);
+        this.done = true;
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
     }
 }
@@ -198,48 +219,54 @@ pub(super) fn empty(spec: &KindSpec, form: &Form, revision: Revision) -> Respons
     json_response(full(out))
 }
 
+/// Says whether a chunk has room for one more object. A chunk is written into memory of its size: to exceed it would copy
+/// all that is in it. An object larger than a chunk has one of its own.
+pub(super) fn has_room(chunk: &[u8], entry: &Entry) -> bool {
+    /// What surrounds an object.
+    const AROUND: usize = 64;
+    /// A chunk with no more than this has no object yet.
+    const HEAD_BYTES_MAX: usize = 1024;
+    chunk.len() + entry.json().len() + AROUND <= CHUNK_BYTES || chunk.len() < HEAD_BYTES_MAX
+}
+
 /// A whole list, straight from the snapshot: one chunk is all the memory that it takes.
-fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, form: Form, after: String) -> Response<Body> {
-    let mut head = Vec::with_capacity(256);
+fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, form: Form, after: &str) -> Response<Body> {
+    let mut head = Vec::with_capacity(CHUNK_BYTES);
     write_head(spec, &form, snapshot.revision, None, None, &mut head);
-    let walk = Walk { snapshot, filter, form, after: after.into_bytes(), first: true };
-    let state = (Some(head), Some(walk));
-    let chunks = futures::stream::unfold(state, |(head, walk)| async move {
-        let mut walk = walk?;
-        let mut out = head.unwrap_or_default();
-        out.reserve(CHUNK_BYTES);
-        let more = walk.fill(&mut out);
+    let items = Items { walk: Walk::new(snapshot, filter, after), form, first: true };
+    let chunks = futures::stream::unfold(Some((head, items)), |state| async move {
+        let (mut out, mut items) = state?;
+        let more = items.fill(&mut out).await;
         if !more {
-            walk.form.end_items(walk.first, &mut out);
+            items.form.end_items(items.first, &mut out);
         }
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(out))), (None, more.then_some(walk))))
+        let next = more.then(|| (Vec::with_capacity(CHUNK_BYTES), items));
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(out))), next))
     });
     let body = http_body_util::StreamBody::new(chunks).map_err(|never| match never {});
     json_response(body.boxed_unsync())
 }
 
-/// A walk over a snapshot that stops whenever a chunk is full.
-struct Walk {
-    snapshot: Snapshot,
-    filter: Filter,
+/// Items of a list as they go out.
+struct Items {
+    walk: Walk,
     form: Form,
-    after: Vec<u8>,
     first: bool,
 }
 
-impl Walk {
-    /// Appends items until the chunk is full; says whether more may follow. Each call seeks once.
-    fn fill(&mut self, out: &mut Vec<u8>) -> bool {
-        for entry in self.snapshot.range(&self.filter.namespace, &self.after) {
-            if self.filter.matches(entry) {
-                out.push(if std::mem::take(&mut self.first) { b'[' } else { b',' });
-                self.form.item(entry, self.filter.echo.as_deref(), out);
+impl Items {
+    /// Appends items until the chunk is full; says whether more may follow.
+    async fn fill(&mut self, out: &mut Vec<u8>) -> bool {
+        let Self { walk, form, first } = self;
+        let echo = walk.filter().echo.clone();
+        walk.run(|entry| {
+            if !has_room(out, entry) {
+                return ControlFlow::Break(());
             }
-            if out.len() >= CHUNK_BYTES {
-                self.after = entry.key().to_vec();
-                return true;
-            }
-        }
-        false
+            out.push(if std::mem::take(first) { b'[' } else { b',' });
+            form.item(entry, echo.as_deref(), out);
+            ControlFlow::Continue(())
+        })
+        .await
     }
 }

@@ -8,6 +8,7 @@ mod fresh;
 mod get;
 mod list;
 mod live;
+mod walk;
 mod watch;
 mod websocket;
 
@@ -116,7 +117,7 @@ impl Reader {
             watch::watch(ready.store(), &options, filter, around)
         } else {
             let form = Form::of_list(wanted.transform, spec, &tables)?;
-            let response = list::list(ready.store(), &options, filter, form, last)?;
+            let response = list::list(ready.store(), &options, filter, form, last).await?;
             asked.encoded(response, wanted.encoding).await
         };
         let mut warnings = Warnings::default();
@@ -170,7 +171,7 @@ impl Reader {
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = Form::of_list(wanted.transform, ready.store().spec(), &tables)?;
         let last = self.stores.shared().revisions.last();
-        let (list, entries) = list::collected(ready.store(), &options, filter, form, last)?;
+        let (list, entries) = list::collected(ready.store(), &options, filter, form, last).await?;
         Ok(Collection { ready, list, entries })
     }
 

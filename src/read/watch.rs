@@ -1,6 +1,6 @@
 //! Watches: a cursor in a store's log, and a body that follows it.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Response;
@@ -14,7 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     answer::form::Form,
-    read::{answer::json_response, filter::Filter, list::CHUNK_BYTES},
+    read::{
+        answer::json_response,
+        filter::Filter,
+        list::{CHUNK_BYTES, has_room},
+        walk::{Step, Walk},
+    },
     respond::ReadError,
     store::{Cursor, Entry, FleetStore, ReadAfter, Record, Revision, Snapshot},
     view::ListOptions,
@@ -74,13 +79,14 @@ pub(super) fn watch(
         None => DEADLINE_MIN_SECONDS + last.0 % DEADLINE_MIN_SECONDS,
     };
     let deadline = now + Duration::from_secs(seconds);
+    let initial = initial.map(|snapshot| Walk::new(snapshot, filter.clone(), ""));
     let watcher = Watcher {
         changed: store.subscribe(),
         store: Arc::clone(store),
         cursor,
         filter,
         form: form.clone().unwrap_or_default(),
-        initial: initial.map(|snapshot| Initial { snapshot, after: Vec::new() }),
+        initial,
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
         next_bookmark: next_bookmark(options.bookmarks, now, deadline),
         deadline,
@@ -139,19 +145,14 @@ fn error_frame(error: ReadError) -> Vec<u8> {
     [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &Status::from(error).to_json(), b"}\n"].concat()
 }
 
-/// The objects that a watch begins with, and how far they were given.
-struct Initial {
-    snapshot: Snapshot,
-    after: Vec<u8>,
-}
-
 struct Watcher {
     store: Arc<FleetStore>,
     changed: watch::Receiver<u64>,
     cursor: Cursor,
     filter: Filter,
     form: Form,
-    initial: Option<Initial>,
+    /// Objects of the beginning that are still to be given.
+    initial: Option<Walk>,
     end_bookmark: bool,
     next_bookmark: Option<Instant>,
     deadline: Instant,
@@ -189,6 +190,7 @@ impl Watcher {
                 if let Some(chunk) = self.initial_chunk() {
                     return Some(chunk);
                 }
+                tokio::task::yield_now().await;
                 continue;
             }
             if Instant::now() >= self.deadline {
@@ -248,28 +250,22 @@ impl Watcher {
         }
     }
 
-    /// Objects of the beginning as ADDED, and behind the last of them the bookmark that a WatchList waits for.
+    /// Objects of the beginning as ADDED, and behind the last of them the bookmark that a WatchList waits for. `None`: others
+    /// get their turn first.
     fn initial_chunk(&mut self) -> Option<Bytes> {
-        let mut initial = self.initial.take()?;
+        let mut walk = self.initial.take()?;
         let mut out = Vec::with_capacity(CHUNK_BYTES);
-        let mut full = None;
-        let namespace = self.filter.namespace.clone();
-        for entry in initial.snapshot.range(&namespace, &initial.after) {
-            if self.filter.matches(entry) {
-                self.frame(EventType::Added, entry, entry.revision, &mut out);
+        let step = walk.step(|entry| {
+            if !has_room(&out, entry) {
+                return ControlFlow::Break(());
             }
-            if out.len() >= CHUNK_BYTES {
-                full = Some(entry.key().to_vec());
-                break;
-            }
-        }
-        match full {
-            Some(after) => {
-                initial.after = after;
-                self.initial = Some(initial);
-            }
-            None if self.end_bookmark => out.extend_from_slice(&self.bookmark(true)),
-            None => {}
+            self.frame(EventType::Added, entry, entry.revision, &mut out);
+            ControlFlow::Continue(())
+        });
+        match step {
+            Step::Stopped | Step::Paused => self.initial = Some(walk),
+            Step::Done if self.end_bookmark => out.extend_from_slice(&self.bookmark(true)),
+            Step::Done => {}
         }
         (!out.is_empty()).then(|| out.into())
     }

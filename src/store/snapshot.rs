@@ -35,6 +35,11 @@ impl Snapshot {
         self.counts.get(namespace).copied().unwrap_or_default()
     }
 
+    /// The namespaces that have objects.
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.counts.keys().map(|namespace| &**namespace)
+    }
+
     /// The object of that key.
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry>> {
         self.objects.get(std::str::from_utf8(key).ok()?)
