@@ -87,6 +87,12 @@ impl Summand {
         })
     }
 
+    /// The part's `metadata.generation`, which a kube-apiserver raises with every change of what is not status or metadata; 0 if
+    /// it has none.
+    pub fn generation(&self) -> i64 {
+        self.generation
+    }
+
     /// The edits to the home's document that make it the logical object. Each of `behind` parts that an unfinished write has
     /// not reached counts one in `generation`, so that caught up is exactly equal.
     ///

@@ -8,7 +8,7 @@
 //! StatefulSet's or DaemonSet's to its ControllerRevisions. Such a copy says whose child an object is, where the bearer that
 //! it names is the object's controller: [`Marker::of_child`].
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +39,8 @@ pub struct Marker {
     pub name: String,
     /// The member whose part has this marker.
     pub member: MemberName,
-    /// The members of the placement, in order, each with its cluster's UID.
-    pub members: Vec<(MemberName, String)>,
+    /// The members of the placement, in order, each with its cluster's UID. Parts of one placement may share them.
+    pub members: Arc<[(MemberName, String)]>,
     /// How many of those got a part at creation: the others may get one by a later scale, and are not missed before.
     pub made: usize,
     /// The policy that the object named: a later scale goes by it.
@@ -138,7 +138,7 @@ impl Marker {
             .members
             .into_iter()
             .map(|(name, cluster)| Some((MemberName::new(&name)?, cluster.into_owned())))
-            .collect::<Option<Vec<_>>>()?;
+            .collect::<Option<Arc<[_]>>>()?;
         let distinct: BTreeSet<_> = members.iter().map(|(name, _)| name).collect();
         let member = MemberName::new(&written.member)?;
         if distinct.len() != members.len() || !distinct.contains(&member) {
@@ -236,7 +236,7 @@ mod tests {
             namespace: "default".into(),
             name: "web".into(),
             member: member("west"),
-            members: vec![(member("east"), "c-e".into()), (member("west"), "c-w".into())],
+            members: Arc::new([(member("east"), "c-e".into()), (member("west"), "c-w".into())]),
             made: 2,
             policy: None,
             is_child: false,

@@ -114,7 +114,7 @@ mod tests {
             namespace: "default".into(),
             name: "web".into(),
             member: east.clone(),
-            members: vec![(east, "c-e".into())],
+            members: std::sync::Arc::new([(east, "c-e".into())]),
             made: 1,
             policy: None,
             is_child: false,

@@ -254,6 +254,7 @@ impl Watcher {
     /// get their turn first.
     fn initial_chunk(&mut self) -> Option<Bytes> {
         let mut walk = self.initial.take()?;
+        self.store.moves(&self.cursor);
         let mut out = Vec::with_capacity(CHUNK_BYTES);
         let step = walk.step(|entry| {
             if !has_room(&out, entry) {

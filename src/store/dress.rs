@@ -1,6 +1,10 @@
 //! What is done with a member's document before the store is locked: it is parsed, told apart, and given its visible form.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use crate::{
     config::MemberName,
@@ -27,7 +31,25 @@ use kubefold_wire::{locate::Found, resource::split_api_version};
 #[derive(Debug)]
 pub(super) enum Class {
     MemberLocal,
-    Folded(Option<Marker>),
+    Folded(Option<Arc<Marker>>),
+}
+
+/// A number that stands for an object's labels, annotations and owners.
+struct Header {
+    hash: u64,
+}
+
+impl Header {
+    /// `None`: nothing in them can be a marker, nor a copy of one.
+    fn of(incoming: &Incoming<'_>, found: &[Found]) -> Option<Self> {
+        let annotations = incoming.facts.annotations(incoming.text)?;
+        memchr::memmem::find(annotations.as_bytes(), MARKER_KEY.as_bytes())?;
+        let mut hasher = DefaultHasher::new();
+        (annotations, incoming.facts.labels(incoming.text)).hash(&mut hasher);
+        let owners = found.iter().filter(|item| item.id == id::OWNER);
+        owners.for_each(|item| incoming.text.get(item.range.clone()).hash(&mut hasher));
+        Some(Self { hash: hasher.finish() })
+    }
 }
 
 /// A document's visible form.
@@ -92,20 +114,30 @@ impl Dressing {
         text: &'t str,
         references: &mut References<'_>,
         scratch: &mut Scratch,
+        held_part: impl FnOnce(&Incoming<'_>) -> Option<Arc<Part>>,
         is_held: impl FnOnce(&Incoming<'_>, &Class) -> bool,
     ) -> Result<Prepared<'t>, BadObject> {
         let incoming = Incoming::read(&self.spec, text, &mut scratch.found)?;
-        let class = self.class(&incoming, &scratch.found);
+        let header = Header::of(&incoming, &scratch.found);
+        let before = header
+            .as_ref()
+            .and_then(|_| held_part(&incoming))
+            .filter(|part| header.as_ref().is_some_and(|header| part.header == header.hash));
+        let class = self.class(&incoming, &scratch.found, before.as_deref());
         let dressed = match &class {
             Class::MemberLocal if self.parts_only => Dressed::Nothing,
             class if is_held(&incoming, class) => Dressed::Nothing,
             Class::MemberLocal => Dressed::Entry(self.member_local(&incoming, references, scratch)),
-            Class::Folded(marker) => Dressed::Part(Box::new(self.part(&incoming, marker.clone()))),
+            Class::Folded(marker) => {
+                let header = header.map_or(0, |header| header.hash);
+                Dressed::Part(Box::new(self.part(&incoming, marker.clone(), header, before.as_deref())))
+            }
         };
         Ok(Prepared { incoming, class, dressed, epoch: self.epoch })
     }
 
-    fn class(&self, incoming: &Incoming<'_>, found: &[Found]) -> Class {
+    /// `before` is an earlier state of the object as a part, with the same marker or copy of one.
+    fn class(&self, incoming: &Incoming<'_>, found: &[Found], before: Option<&Part>) -> Class {
         let (gvr, gvk, facts) = (&self.spec.gvr, &self.spec.gvk, &incoming.facts);
         if self.naming.is_shared(&gvr.group, &gvr.resource, &facts.namespace, &facts.name) {
             return Class::Folded(None);
@@ -113,9 +145,12 @@ impl Dressing {
         if self.naming.split(&facts.name).is_some() {
             return Class::MemberLocal;
         }
-        let marker = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text))
-            .or_else(|| self.child_marker(incoming, found));
-        let is_ours = |marker: &Marker| {
+        let read = || {
+            let marker = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text));
+            marker.or_else(|| self.child_marker(incoming, found)).map(Arc::new)
+        };
+        let marker = before.and_then(|before| before.marker.clone()).or_else(read);
+        let is_ours = |marker: &Arc<Marker>| {
             let (namespace, name) = (&facts.namespace, &facts.name);
             marker.belongs_to(&gvk.group, &gvk.kind, namespace, name, &self.member, &self.cluster_uid)
         };
@@ -154,17 +189,25 @@ impl Dressing {
     }
 
     /// A member's part. Which life of the member it is of, and which list saw it, is noted as it enters.
-    pub(super) fn part(&self, incoming: &Incoming<'_>, marker: Option<Marker>) -> Part {
+    fn part(&self, incoming: &Incoming<'_>, marker: Option<Arc<Marker>>, header: u64, before: Option<&Part>) -> Part {
         let facts = &incoming.facts;
         let gvr = &self.spec.gvr;
         // What a controller made is no author's.
         let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1 && !marker.is_child);
-        let print = is_compared
-            .then(|| Fingerprint::of(incoming.text, &gvr.group, &gvr.resource, self.naming.mask()))
-            .flatten();
         let kind = FoldKind::of(&gvr.group, &gvr.resource);
         let document = if self.parts_only { incoming.identity() } else { incoming.whole() };
         let summand = marker.as_ref().and_then(|_| Summand::of(&document, kind).ok()).map(Arc::new);
+        let print = || Fingerprint::of(incoming.text, &gvr.group, &gvr.resource, self.naming.mask()).map(Arc::new);
+        // Its author has changed nothing: the same labels and annotations, and the same generation where there is one.
+        let generation = |summand: &Option<Arc<Summand>>| summand.as_ref().map_or(0, |summand| summand.generation());
+        let unchanged = before.filter(|before| {
+            before.uid == facts.uid && generation(&summand) > 0 && generation(&before.summand) == generation(&summand)
+        });
+        let fingerprint = match unchanged {
+            _ if !is_compared => None,
+            Some(before) => before.fingerprint.clone().or_else(print),
+            None => print(),
+        };
         Part {
             member: self.member.clone(),
             document,
@@ -172,10 +215,14 @@ impl Dressing {
             member_rv: facts.member_rv,
             incarnation: 0,
             seen: 0,
-            placement: marker.as_ref().map(placement_of),
+            placement: match before {
+                Some(before) => before.placement,
+                None => marker.as_deref().map(placement_of),
+            },
             summand,
-            marker: marker.map(Arc::new),
-            fingerprint: print.map(Arc::new),
+            marker,
+            header,
+            fingerprint,
             deleting: facts.deleting,
             created: facts.created.to_owned(),
         }

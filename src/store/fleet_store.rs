@@ -18,16 +18,16 @@ use crate::{
         dress::{Class, Prepared},
         entry::Entry,
         identities::{GroupKind, Referent},
-        incoming::Scratch,
+        incoming::{Incoming, Scratch},
         kind::KindSpec,
-        log::ReadAfter,
-        naming::Naming,
+        log::{Log, ReadAfter},
+        naming::{Naming, key},
         notices::Notices,
         part::Part,
         published::{MemberView, Published, Settled},
         references::{References, ReferredKinds},
         retained::Retained,
-        revision::Revision,
+        revision::{Revision, Revisions},
         rewrite::{BadObject, Facts},
         sequencer::{Ingested, Sequencer, Shared, Source},
         snapshot::Snapshot,
@@ -59,6 +59,10 @@ pub struct FleetStore {
     /// What readers see.
     published: ArcSwap<Published>,
     settled: Settled,
+    pub(super) log: Arc<Log>,
+    revisions: Arc<Revisions>,
+    /// Since when bulk changes have been waiting for watchers.
+    pub(super) crowded: Mutex<Option<Instant>>,
     kinds: Arc<ReferredKinds>,
     /// Memory of those who prepared documents, to be used again.
     scratches: Mutex<Vec<Scratch>>,
@@ -93,6 +97,9 @@ impl FleetStore {
         Self {
             published: ArcSwap::from_pointee(sequencer.publish()),
             settled: Settled::default(),
+            log: Arc::clone(&sequencer.log),
+            revisions: Arc::clone(&sequencer.shared.revisions),
+            crowded: Mutex::default(),
             kinds: Arc::clone(&sequencer.kinds),
             scratches: Mutex::default(),
             inner: RwLock::new(sequencer),
@@ -162,6 +169,11 @@ impl FleetStore {
         outcome
     }
 
+    /// The latest revision that was given out, for any kind.
+    pub(super) fn last(&self) -> Revision {
+        self.revisions.last()
+    }
+
     /// The same for the rest of the room.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Sequencer) -> T) -> T {
         self.write(change)
@@ -215,7 +227,7 @@ impl FleetStore {
         let (mut bad, mut prepared, mut bytes) = (Vec::new(), Vec::with_capacity(items.len()), 0);
         self.with_scratch(|scratch| {
             for item in items {
-                match preparing.prepare(item, Source::List, &mut references, scratch) {
+                match preparing.prepare(self, item, Source::List, &mut references, scratch) {
                     Ok(one) => prepared.push(one),
                     Err(error) => bad.push(error),
                 }
@@ -334,7 +346,7 @@ impl FleetStore {
         source: Source,
     ) -> Result<Prepared<'t>, BadObject> {
         let mut references = References::new(&self.kinds, &preparing.view.dressing.member);
-        self.with_scratch(|scratch| preparing.prepare(document, source, &mut references, scratch))
+        self.with_scratch(|scratch| preparing.prepare(self, document, source, &mut references, scratch))
     }
 
     /// Gives memory that is used again.
@@ -411,13 +423,14 @@ impl FleetStore {
             return Some(kept);
         }
         let mut since = Vec::new();
-        let inner = self.inner.read();
-        let reached = inner.log.read_after(revision, UNDONE_MAX + 1, &mut since) == ReadAfter::Read;
-        let (mut snapshot, offset) = (inner.snapshot(), inner.log.offset_at(revision));
-        drop(inner);
+        let mut snapshot = self.published_at(revision).snapshot.clone();
+        let offset = self.log.offset_at(revision);
+        let reached = self.log.read_after(revision, UNDONE_MAX + 1, &mut since) == ReadAfter::Read;
         if !reached || since.len() > UNDONE_MAX {
             return None;
         }
+        // What was logged after the snapshot is not in it.
+        since.retain(|record| record.revision <= snapshot.revision);
         snapshot.undo(&since);
         snapshot.revision = revision;
         snapshot.offset = offset;
@@ -489,7 +502,7 @@ impl FleetStore {
 
     /// Keeps a snapshot for the later pages of a list.
     pub fn retain(&self, snapshot: &Snapshot) {
-        let offset = self.inner.read().log.offset();
+        let offset = self.log.offset();
         let mut retained = self.retained.lock();
         retained.keep(snapshot, Instant::now());
         self.prune(&mut retained, offset);
@@ -531,15 +544,23 @@ pub(super) struct Preparing {
 impl Preparing {
     fn prepare<'t>(
         &'t self,
+        store: &FleetStore,
         text: &'t str,
         source: Source,
         references: &mut References<'_>,
         scratch: &mut Scratch,
     ) -> Result<Prepared<'t>, BadObject> {
         let is_listed = source == Source::List;
-        self.view.dressing.prepare(text, references, scratch, |incoming, class| {
+        let held_part = |incoming: &Incoming<'_>| {
+            let own_key = key(&incoming.facts.namespace, &incoming.facts.name);
+            // A restored member may give a generation again that it gave to another spec.
+            let part = store.part(&own_key, &self.view.dressing.member);
+            part.filter(|part| part.incarnation == self.view.incarnation)
+        };
+        let is_held = |incoming: &Incoming<'_>, class: &Class| {
             matches!(class, Class::MemberLocal) && self.published.holds(&self.view, incoming, is_listed)
-        })
+        };
+        self.view.dressing.prepare(text, references, scratch, held_part, is_held)
     }
 }
 

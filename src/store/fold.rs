@@ -81,6 +81,7 @@ impl Fold {
 
     /// Puts a part in the place of an earlier state of it, which it gives, or among the others.
     fn put(&mut self, part: Arc<Part>, order: &[MemberName]) -> Option<Arc<Part>> {
+        let part = self.sharing_members(part);
         if let Some(held) = self.parts.iter_mut().find(|held| held.member == part.member) {
             self.is_mixed |= held.placement != part.placement;
             return Some(std::mem::replace(held, part));
@@ -92,6 +93,21 @@ impl Fold {
         self.parts.push(part);
         self.sort(order);
         None
+    }
+
+    /// The part, with the list of members that the others have, if it is the same.
+    fn sharing_members(&self, mut part: Arc<Part>) -> Arc<Part> {
+        let others = self.parts.iter().find(|other| other.placement == part.placement);
+        if let (Some(theirs), Some(mine)) = (others.and_then(|other| other.marker.as_ref()), part.marker.as_ref())
+            && !Arc::ptr_eq(&theirs.members, &mine.members)
+            && theirs.members == mine.members
+        {
+            let members = Arc::clone(&theirs.members);
+            if let Some(marker) = &mut Arc::make_mut(&mut part).marker {
+                Arc::make_mut(marker).members = members;
+            }
+        }
+        part
     }
 
     /// Takes the prints of all parts anew: policies changed.

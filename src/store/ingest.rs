@@ -107,7 +107,7 @@ impl Sequencer {
         let Some(dressing) = self.dressing(at) else { return };
         let mut references = References::new(&dressing.kinds, &dressing.member);
         // What was an object once is one again.
-        if let Ok(again) = dressing.prepare(prepared.incoming.text, &mut references, scratch, |_, _| false) {
+        if let Ok(again) = dressing.prepare(prepared.incoming.text, &mut references, scratch, |_| None, |_, _| false) {
             (prepared.class, prepared.dressed) = (again.class, again.dressed);
         }
     }

@@ -1,15 +1,29 @@
-//! The event log: a ring bounded in bytes, which all watchers of a kind read with a cursor each.
+//! The event log: what happened to a kind of late, which all its watchers read with a cursor each.
+//!
+//! A log keeps at least [`KEPT_FOR`] of its events, as a kube-apiserver aims to, for as long as all logs of the process
+//! together fit into its budget. Beyond that the oldest event of the process goes, whoever's it is. An event is charged for
+//! what the log alone holds: the state before, which the store has no more.
 
 use std::{
-    collections::VecDeque,
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use crate::store::{entry::Entry, revision::Revision};
 use kubefold_wire::watch::EventType;
+
+/// Events younger than this go only when the process's budget is spent. Source: kubernetes/apiserver
+/// `pkg/storage/cacher/watch_cache.go` `eventFreshDuration`.
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(75);
+/// Of the budget this part is made free at once, so that the oldest event is not searched for at each new one.
+const FREED_AT_ONCE: usize = 64;
 
 /// One event.
 #[derive(Debug)]
@@ -27,32 +41,61 @@ pub struct Record {
 }
 
 impl Record {
+    /// Bytes that the log alone holds for it. The state after it is the store's, or the next record's.
     fn size(&self) -> usize {
-        // The new state is the map's as well; only what the map has dropped is held by the log alone. Both are counted,
-        // so that the bound holds however the map goes on.
-        self.entry.size() + self.previous.as_ref().map_or(0, |entry| entry.size()) + size_of::<Self>()
+        let dropped = match self.event_type {
+            EventType::Deleted => self.entry.size(),
+            _ => self.previous.as_ref().map_or(0, |entry| entry.size()),
+        };
+        dropped + size_of::<Self>()
     }
 }
 
 /// Bounds of the logs, in bytes.
 #[derive(Clone, Debug)]
 pub struct LogLimits {
-    /// Of one kind's log.
+    /// Above this one kind's log lets events go that are older than [`KEPT_FOR`].
     pub kind_bytes_max: usize,
-    /// Of all logs together; each keeps a sixty-fourth of its own bound whatever the others hold.
+    /// Of all logs together.
     pub process_bytes_max: usize,
-    used: Arc<AtomicUsize>,
+    account: Arc<Account>,
+}
+
+/// What all logs of a process hold.
+#[derive(Debug, Default)]
+struct Account {
+    used: AtomicUsize,
+    logs: Mutex<Vec<Weak<Ring>>>,
 }
 
 impl LogLimits {
     /// Makes bounds; clones share the process's account.
     pub fn new(kind_bytes_max: usize, process_bytes_max: usize) -> Self {
-        Self { kind_bytes_max, process_bytes_max, used: Arc::default() }
+        Self { kind_bytes_max, process_bytes_max, account: Arc::default() }
     }
 
     /// Bytes that all logs hold now.
     pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.account.used.load(Ordering::Relaxed)
+    }
+
+    /// Lets the oldest events of the process go until there is room again.
+    fn make_room(&self) {
+        let logs: Vec<Arc<Ring>> = {
+            let mut logs = self.account.logs.lock();
+            logs.retain(|log| log.strong_count() > 0);
+            logs.iter().filter_map(Weak::upgrade).collect()
+        };
+        let oldest = |ring: &Ring| ring.inner.lock().records.front().map(|record| record.revision);
+        let mut order: BinaryHeap<Reverse<(Revision, usize)>> =
+            logs.iter().enumerate().filter_map(|(at, ring)| Some(Reverse((oldest(ring)?, at)))).collect();
+        let enough = self.process_bytes_max - self.process_bytes_max / FREED_AT_ONCE;
+        while self.used() > enough {
+            let Some(Reverse((_, at))) = order.pop() else { return };
+            let Some(ring) = logs.get(at) else { return };
+            ring.evict(&self.account);
+            order.extend(oldest(ring).map(|revision| Reverse((revision, at))));
+        }
     }
 }
 
@@ -62,15 +105,37 @@ impl Default for LogLimits {
     }
 }
 
-/// The ring.
+/// The log of one kind. Its lock is held for a few moves of pointers.
 #[derive(Debug)]
 pub(super) struct Log {
+    ring: Arc<Ring>,
+    limits: LogLimits,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    inner: Mutex<RingInner>,
+}
+
+#[derive(Debug, Default)]
+struct RingInner {
     records: VecDeque<Arc<Record>>,
     bytes: usize,
     offset: u64,
     /// Watches may begin here or above.
     floor: Revision,
-    limits: LogLimits,
+}
+
+impl Ring {
+    fn evict(&self, account: &Account) {
+        let mut inner = self.inner.lock();
+        if let Some(record) = inner.records.pop_front() {
+            let size = record.size();
+            inner.bytes -= size.min(inner.bytes);
+            inner.floor = record.revision;
+            account.used.fetch_sub(size, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What a cursor finds.
@@ -84,16 +149,18 @@ pub enum ReadAfter {
 
 impl Log {
     pub(super) fn new(limits: LogLimits) -> Self {
-        Self { records: VecDeque::new(), bytes: 0, offset: 0, floor: Revision(0), limits }
+        let ring = Arc::new(Ring::default());
+        limits.account.logs.lock().push(Arc::downgrade(&ring));
+        Self { ring, limits }
     }
 
-    /// Forgets everything: watches may begin at `floor` or above.
-    pub(super) fn open_at(&mut self, floor: Revision) {
-        self.floor = floor;
+    /// Watches may begin at `floor` or above.
+    pub(super) fn open_at(&self, floor: Revision) {
+        self.ring.inner.lock().floor = floor;
     }
 
     pub(super) fn push(
-        &mut self,
+        &self,
         revision: Revision,
         event_type: EventType,
         entry: Arc<Entry>,
@@ -101,75 +168,84 @@ impl Log {
     ) {
         let mut record = Record { revision, event_type, entry, previous, offset: 0 };
         let size = record.size();
-        self.offset += size as u64;
-        record.offset = self.offset;
-        self.records.push_back(Arc::new(record));
-        self.bytes += size;
-        self.limits.used.fetch_add(size, Ordering::Relaxed);
-        while self.is_over() && self.records.len() > 1 {
-            self.evict();
+        let mut inner = self.ring.inner.lock();
+        inner.offset += size as u64;
+        record.offset = inner.offset;
+        inner.records.push_back(Arc::new(record));
+        inner.bytes += size;
+        self.limits.account.used.fetch_add(size, Ordering::Relaxed);
+        let is_old =
+            |inner: &RingInner| inner.records.front().is_some_and(|oldest| oldest.revision.until(revision) > KEPT_FOR);
+        while inner.bytes > self.limits.kind_bytes_max && is_old(&inner) {
+            let Some(oldest) = inner.records.pop_front() else { break };
+            let size = oldest.size();
+            inner.bytes -= size.min(inner.bytes);
+            inner.floor = oldest.revision;
+            self.limits.account.used.fetch_sub(size, Ordering::Relaxed);
         }
-    }
-
-    fn is_over(&self) -> bool {
-        self.bytes > self.limits.kind_bytes_max
-            || (self.bytes > self.limits.kind_bytes_max / 64
-                && self.limits.used.load(Ordering::Relaxed) > self.limits.process_bytes_max)
-    }
-
-    fn evict(&mut self) {
-        if let Some(record) = self.records.pop_front() {
-            let size = record.size();
-            self.bytes -= size.min(self.bytes);
-            self.limits.used.fetch_sub(size, Ordering::Relaxed);
-            self.floor = record.revision;
+        drop(inner);
+        if self.limits.used() > self.limits.process_bytes_max {
+            self.limits.make_room();
         }
     }
 
     /// Appends up to `max` records above `after` to `out`.
     pub(super) fn read_after(&self, after: Revision, max: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
-        if after < self.floor {
+        let inner = self.ring.inner.lock();
+        if after < inner.floor {
             return ReadAfter::Expired;
         }
-        let first = self.records.partition_point(|record| record.revision <= after);
-        out.extend(self.records.range(first..).take(max).cloned());
+        let first = inner.records.partition_point(|record| record.revision <= after);
+        out.extend(inner.records.range(first..).take(max).cloned());
         ReadAfter::Read
     }
 
     /// The event of that very revision.
-    pub(super) fn at(&self, revision: Revision) -> Option<&Arc<Record>> {
-        let place = self.records.partition_point(|record| record.revision < revision);
-        self.records.get(place).filter(|record| record.revision == revision)
+    pub(super) fn at(&self, revision: Revision) -> Option<Arc<Record>> {
+        let inner = self.ring.inner.lock();
+        let place = inner.records.partition_point(|record| record.revision < revision);
+        inner.records.get(place).filter(|record| record.revision == revision).cloned()
     }
 
     /// The revision of the newest state for which `which` says yes.
     pub(super) fn newest(&self, which: impl Fn(&Entry) -> bool) -> Option<Revision> {
         let alive = |record: &&Arc<Record>| record.event_type != EventType::Deleted && which(&record.entry);
-        self.records.iter().rev().find(alive).map(|record| record.revision)
+        self.ring.inner.lock().records.iter().rev().find(alive).map(|record| record.revision)
     }
 
     pub(super) fn floor(&self) -> Revision {
-        self.floor
+        self.ring.inner.lock().floor
     }
 
     /// Bytes logged since the log began.
     pub(super) fn offset(&self) -> u64 {
-        self.offset
+        self.ring.inner.lock().offset
     }
 
     /// Bytes logged up to and with `revision`.
     pub(super) fn offset_at(&self, revision: Revision) -> u64 {
-        let first = self.records.partition_point(|record| record.revision <= revision);
-        self.records.get(first).map_or(self.offset, |record| record.offset - record.size() as u64)
+        let inner = self.ring.inner.lock();
+        let first = inner.records.partition_point(|record| record.revision <= revision);
+        inner.records.get(first).map_or(inner.offset, |record| record.offset - record.size() as u64)
     }
 
-    pub(super) fn limits(&self) -> &LogLimits {
-        &self.limits
+    /// How far behind a watcher may be that is waited for, in bytes: half of what the log may come to hold.
+    pub(super) fn room(&self) -> u64 {
+        let own = self.ring.inner.lock().bytes;
+        let others = self.limits.used().saturating_sub(own);
+        let possible = self.limits.process_bytes_max.saturating_sub(others).max(self.limits.kind_bytes_max);
+        possible as u64 / 2
+    }
+
+    /// How long ago the oldest event was that the log holds, at the time of the newest. `None`: it holds none.
+    pub(super) fn reaches(&self) -> Option<Duration> {
+        let inner = self.ring.inner.lock();
+        Some(inner.records.front()?.revision.until(inner.records.back()?.revision))
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.limits.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.limits.account.used.fetch_sub(self.ring.inner.lock().bytes, Ordering::Relaxed);
     }
 }

@@ -31,6 +31,8 @@ pub struct Part {
     pub(super) fingerprint: Option<Arc<Fingerprint>>,
     /// What a fold needs of it; a shared object's part has none.
     pub(super) summand: Option<Arc<Summand>>,
+    /// A number that stands for its labels, annotations and owners: of these the marker is made.
+    pub(super) header: u64,
     /// It carries a `deletionTimestamp`.
     pub deleting: bool,
     pub(super) created: String,

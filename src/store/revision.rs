@@ -16,6 +16,13 @@ impl std::fmt::Display for Revision {
     }
 }
 
+impl Revision {
+    /// How much later another revision was given out, by the clock that revisions follow.
+    pub fn until(self, later: Self) -> std::time::Duration {
+        std::time::Duration::from_micros(later.0.saturating_sub(self.0) / REPLICAS)
+    }
+}
+
 /// 2025-01-01T00:00:00Z in microseconds of Unix time.
 const EPOCH_MICROS: u64 = 1_735_689_600_000_000;
 /// Revisions of several replicas never meet.

@@ -113,7 +113,7 @@ pub(super) struct Sequencer {
     pub(super) objects: OrdMap<Key, Arc<Entry>>,
     pub(super) counts: Counts,
     pub(super) tally: Tally,
-    pub(super) log: Log,
+    pub(super) log: Arc<Log>,
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
     /// Where each member is among them.
@@ -150,7 +150,7 @@ impl Sequencer {
     pub(super) fn new(spec: Arc<KindSpec>, shared: Shared) -> Self {
         Self {
             spec,
-            log: Log::new(shared.log_limits.clone()),
+            log: Arc::new(Log::new(shared.log_limits.clone())),
             shared,
             parts_only: false,
             objects: OrdMap::new(),

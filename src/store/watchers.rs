@@ -22,6 +22,9 @@ use crate::store::{
 /// A watcher that has not moved for so long is no longer waited for.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
 
+/// How long bulk changes wait for watchers that are behind and still move.
+const CROWDED_MAX: Duration = Duration::from_secs(10);
+
 /// A watcher's place in the log, as the sequencer sees it.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -59,24 +62,25 @@ impl FleetStore {
     pub fn cursor(&self, revision: Revision) -> Result<Cursor, Expired> {
         // Between this kind's head and the last revision of all nothing of this kind happened, once all that is below it has
         // been published.
-        let _published = self.published_at(revision);
-        let inner = self.inner.read();
-        if revision < inner.log.floor() || revision > inner.head.max(inner.shared.revisions.last()) {
+        let head = self.published_at(revision).snapshot.revision;
+        let floor = self.log.floor();
+        if revision < floor || revision > head.max(self.last()) {
             self.expired.fetch_add(1, Ordering::Relaxed);
-            return Err(Expired { floor: inner.log.floor() });
+            return Err(Expired { floor });
         }
-        Ok(self.place(revision, inner.log.offset_at(revision)))
+        Ok(self.place(revision, self.log.offset_at(revision)))
     }
 
     /// The object that the event of that very revision was about.
     pub fn told_at(&self, revision: Revision) -> Option<Arc<Entry>> {
-        self.inner.read().log.at(revision).map(|record| Arc::clone(&record.entry))
+        self.log.at(revision).map(|record| Arc::clone(&record.entry))
     }
 
     /// Begins a watch at the objects of now: nothing is missed between the two.
     pub fn snapshot_and_cursor(&self) -> (Snapshot, Cursor) {
-        let inner = self.inner.read();
-        (inner.snapshot(), self.place(inner.head, inner.log.offset()))
+        let snapshot = self.snapshot();
+        let cursor = self.place(snapshot.revision, snapshot.offset);
+        (snapshot, cursor)
     }
 
     fn place(&self, revision: Revision, offset: u64) -> Cursor {
@@ -90,7 +94,7 @@ impl FleetStore {
     /// Appends up to `max` records that the cursor has not read, and moves it.
     pub fn read(&self, cursor: &mut Cursor, max: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
         let before = out.len();
-        let outcome = self.inner.read().log.read_after(cursor.revision, max, out);
+        let outcome = self.log.read_after(cursor.revision, max, out);
         if let Some(last) = out.get(before..).and_then(<[_]>::last) {
             cursor.moved_to(last);
         } else {
@@ -102,16 +106,31 @@ impl FleetStore {
         outcome
     }
 
-    /// Says whether a bulk change may go on: no watcher that still moves is more than half a ring behind.
+    /// Says whether a bulk change may go on: no watcher that still moves is so far behind that it might fall out of the log,
+    /// or such watchers have been waited for long enough.
     pub fn has_room(&self) -> bool {
-        let inner = self.inner.read();
-        let (head, bound) = (inner.log.offset(), inner.log.limits().kind_bytes_max as u64 / 2);
-        drop(inner);
+        let (head, bound) = (self.log.offset(), self.log.room());
         let now = Instant::now();
-        !self.places.lock().iter().filter_map(Weak::upgrade).any(|place| {
+        let is_crowded = self.places.lock().iter().filter_map(Weak::upgrade).any(|place| {
             let behind = head.saturating_sub(place.offset.load(Ordering::Acquire));
             behind > bound && now.duration_since(*place.moved.lock()) < STALLED_AFTER
-        })
+        });
+        let mut crowded = self.crowded.lock();
+        if !is_crowded {
+            *crowded = None;
+            return true;
+        }
+        now.duration_since(*crowded.get_or_insert(now)) >= CROWDED_MAX
+    }
+
+    /// Notes that a watcher has taken objects of its beginning: it moves.
+    pub fn moves(&self, cursor: &Cursor) {
+        *cursor.place.moved.lock() = Instant::now();
+    }
+
+    /// How long ago the oldest event was that the log holds. `None`: it holds none.
+    pub fn log_reaches(&self) -> Option<Duration> {
+        self.log.reaches()
     }
 
     /// Says how many watchers there are.

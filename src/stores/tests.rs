@@ -60,7 +60,7 @@ fn stores(names: &[&str]) -> Arc<Stores> {
     stores
 }
 
-/// Members that answer after ten milliseconds, but for one that does only when it is let.
+/// Members that answer after ten milliseconds, but for one that does only when it is let, and a little later.
 struct Answers {
     west_may: Arc<Notify>,
     west_asked: Arc<AtomicUsize>,
@@ -72,11 +72,13 @@ impl Answers {
         let ask = |member: Arc<Member>| {
             let (west_may, west_asked) = (Arc::clone(&self.west_may), Arc::clone(&self.west_asked));
             async move {
+                let mut takes = Duration::from_millis(10);
                 if member.name().as_str() == "west" {
                     west_asked.fetch_add(1, Ordering::Relaxed);
                     west_may.notified().await;
+                    takes = Duration::from_millis(15);
                 }
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(takes).await;
                 member.name().to_string()
             }
         };
@@ -106,6 +108,7 @@ async fn a_member_that_is_late_is_waited_for_once_and_again_when_it_answers_in_t
     tokio::time::sleep(Duration::from_millis(20)).await;
     answers.west_may.notify_one();
     assert_eq!(answers.ask(&stores, Patience::Little).await.0, [east.clone(), None, north.clone()]);
+    tokio::time::sleep(Duration::from_millis(20)).await;
     answers.west_may.notify_one();
     assert_eq!(answers.ask(&stores, Patience::Little).await.0, [east, west, north]);
     stores.cancel.cancel();

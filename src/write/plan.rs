@@ -1,6 +1,6 @@
 //! What a create would come to: the one way to a plan, for creates and for `kubefold plan`, which changes nothing.
 
-use std::ops::Not;
+use std::{ops::Not, sync::Arc};
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -254,7 +254,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
 /// Says why the overrides of a policy do not go with the parts that would be made.
 fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), PartError> {
     let members = plan.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
-    let members: Vec<_> = members.collect();
+    let members: Arc<[_]> = members.collect();
     let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
     for target in plan.targets.iter().filter(|target| !target.overrides.is_empty()) {
         let marker = Marker {
@@ -264,7 +264,7 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), Pa
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             member: target.member.clone(),
-            members: members.clone(),
+            members: Arc::clone(&members),
             made: plan.targets.iter().filter(|target| target.made).count(),
             policy: plan.policy.clone(),
             is_child: false,

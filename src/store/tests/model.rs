@@ -86,7 +86,7 @@ impl Doc {
             name: name.into(),
             member: at,
             made: members.len(),
-            members,
+            members: members.into(),
             policy: None,
             is_child: false,
         });

@@ -79,7 +79,7 @@ impl<F: Fleet> Work<'_, F> {
     /// The create of parts that are missing, with the marker that the others have.
     pub(super) fn making(&self, plan: &Plan) -> Option<Entry> {
         let (marker, body) = (marker_of(&self.home.document)?, plan.body.clone()?);
-        let listed = marker.members.into_iter().map(|(member, cluster_uid)| Listed { member, cluster_uid });
+        let listed = marker.members.iter().cloned().map(|(member, cluster_uid)| Listed { member, cluster_uid });
         Some(Entry {
             id: 0,
             verb: Verb::Create,

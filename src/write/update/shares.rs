@@ -135,7 +135,7 @@ impl<F: Fleet> Work<'_, F> {
                 task.own.extend(change(total.field, now, Some((*number).into())));
             }
             for (claim, share) in claims.into_iter().zip(numbers).skip(all.len()).filter(|(_, share)| *share > 0) {
-                let cluster = marker.iter().flat_map(|marker| &marker.members).find(|(name, _)| *name == claim.member);
+                let cluster = marker.iter().flat_map(|marker| &*marker.members).find(|(name, _)| *name == claim.member);
                 let Some((_, cluster_uid)) = cluster.cloned() else { continue };
                 let overrides = claim.terms.overrides;
                 missing.push(Missing { member: claim.member, cluster_uid, field: total.field, share, overrides });
