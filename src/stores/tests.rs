@@ -101,11 +101,12 @@ async fn a_member_that_is_late_is_waited_for_once_and_again_when_it_answers_in_t
     assert_eq!(answers.west_asked.load(Ordering::Relaxed), 2, "once by the first, and once behind all that follow");
     let (said, took) = answers.ask(&stores, Patience::Much).await;
     assert_eq!((said, took), (vec![east.clone(), None, north.clone()], SILENT_MAX), "who wants to know waits");
-    // Those answers come too late to count; the next does not.
+    // Those answers come too late to count; the next does not, whoever hears it.
     answers.west_may.notify_waiters();
     tokio::time::sleep(Duration::from_millis(20)).await;
     answers.west_may.notify_one();
-    assert_eq!(answers.ask(&stores, Patience::Little).await.0, [east.clone(), None, north.clone()]);
+    let _behind = answers.ask(&stores, Patience::Little).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
     answers.west_may.notify_one();
     assert_eq!(answers.ask(&stores, Patience::Little).await.0, [east, west, north]);
     stores.cancel.cancel();
