@@ -127,7 +127,10 @@ async fn catalog(members: usize, kinds: usize) {
     documents.iter().for_each(|member| member.has_grown.store(true, Ordering::Relaxed));
     all("all others gain a kind").await;
     let grown = fleet.current();
-    assert_eq!(grown.group(&format!("g{}.example.com", 60 + kinds)).unwrap().versions[0].resources[0].members.len(), members);
+    assert_eq!(
+        grown.group(&format!("g{}.example.com", 60 + kinds)).unwrap().versions[0].resources[0].members.len(),
+        members
+    );
 }
 
 /// What a proof compares a member's list with.
@@ -143,7 +146,12 @@ fn proofs(objects: usize) {
         deadlines: Deadlines::default(),
         in_flight_max: 1,
     };
-    let config = Config { members: members.iter().map(member).collect(), names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() };
+    let config = Config {
+        members: members.iter().map(member).collect(),
+        names: Names::Suffixed,
+        shared: Vec::new(),
+        policies: Vec::new(),
+    };
     let shared = Shared {
         naming: Arc::new(Naming::new(&config)),
         identities: Arc::new(Identities::default()),

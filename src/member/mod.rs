@@ -79,7 +79,8 @@ impl Member {
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Arc<Self> {
-        let probe_state = ProbeState::new(Meter::new(&config.name, &common.metrics.upstream), Arc::clone(&common.conditions));
+        let probe_state =
+            ProbeState::new(Meter::new(&config.name, &common.metrics.upstream), Arc::clone(&common.conditions));
         Arc::new(Self {
             id,
             name: config.name.clone(),

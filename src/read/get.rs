@@ -334,7 +334,7 @@ fn told(body: &[u8]) -> String {
 enum Answer {
     Entry(Arc<Entry>),
     /// One part of a placed object, asked for by `name@member`.
-    Part(Box<Part>, Revision),
+    Part(Arc<Part>, Revision),
 }
 
 fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberName>) -> Result<Option<Answer>, Status> {
@@ -347,7 +347,7 @@ fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberNa
     let plain = key(&target.namespace, own);
     let Some(whole) = ready.store().get(&plain).filter(|entry| entry.folded) else { return Ok(None) };
     let part = ready.store().parts(&plain).into_iter().find(|part| part.member == *only);
-    Ok(part.map(|part| Answer::Part(Box::new(part), whole.revision)))
+    Ok(part.map(|part| Answer::Part(part, whole.revision)))
 }
 
 impl Answer {

@@ -11,8 +11,8 @@ use crate::{
     store::{
         entry::{Entry, Key},
         fleet_store::{FleetStore, SLICE_ITEMS_MAX},
-        fold::Part,
         naming::key,
+        part::Part,
         revision::Revision,
         sequencer::Sequencer,
     },
@@ -45,7 +45,7 @@ impl FleetStore {
     }
 
     /// A member's part under a plain key.
-    pub fn part(&self, key: &str, member: &MemberName) -> Option<Part> {
+    pub fn part(&self, key: &str, member: &MemberName) -> Option<Arc<Part>> {
         self.peek(|inner| inner.folds.get(key).and_then(|fold| fold.part(member)).cloned())
     }
 

@@ -24,15 +24,19 @@ impl Tally {
     /// Notes that `after` stands where `before` stood, each if there is one.
     pub(super) fn replace(&mut self, before: Option<&Entry>, after: Option<&Entry>) {
         let share = |entry: &Entry| entry.size() / entry.holders.len().max(1);
+        let shares = (before.map(share), after.map(share));
+        if shares.0 == shares.1 && before.map(|entry| &*entry.holders) == after.map(|entry| &*entry.holders) {
+            return;
+        }
         if let Some(after) = after {
-            for holder in &after.holders {
+            for holder in &*after.holders {
                 let held = self.0.entry(holder.clone()).or_default();
                 held.objects += 1;
                 held.bytes += share(after);
             }
         }
         let Some(before) = before else { return };
-        for holder in &before.holders {
+        for holder in &*before.holders {
             let Some(held) = self.0.get_mut(holder) else { continue };
             held.objects -= 1;
             held.bytes -= share(before);

@@ -185,12 +185,7 @@ impl Stores {
     }
 
     /// Members that are up and serve less, as far as is known, than the fleet view was told and they say themselves.
-    async fn lacking(
-        &self,
-        running: &Running,
-        since: u64,
-        failures: &HashMap<MemberName, u32>,
-    ) -> Vec<Arc<Member>> {
+    async fn lacking(&self, running: &Running, since: u64, failures: &HashMap<MemberName, u32>) -> Vec<Arc<Member>> {
         let catalog = self.catalog();
         let members = self.registry.members();
         let waited_for = |member: &&Arc<Member>| {
@@ -350,7 +345,7 @@ impl Definitions {
             return definition.served.contains(gvr);
         }
         let Some(definition) = Definition::read(part.document.as_bytes()).map(Arc::new) else { return false };
-        self.of_members.lock().insert(at, (part.uid, part.member_rv, Arc::clone(&definition)));
+        self.of_members.lock().insert(at, (part.uid.clone(), part.member_rv, Arc::clone(&definition)));
         definition.served.contains(gvr)
     }
 

@@ -136,6 +136,8 @@ impl Stores {
 
     /// Says whether a member is not to be waited for where another will do.
     pub(crate) fn is_slow(&self, member: &Member) -> bool {
-        member.health().is_down() || self.late.is_late(member) || member.silent_for().is_some_and(|silent| silent >= GRACE)
+        member.health().is_down()
+            || self.late.is_late(member)
+            || member.silent_for().is_some_and(|silent| silent >= GRACE)
     }
 }

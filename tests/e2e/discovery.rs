@@ -88,9 +88,11 @@ async fn a_kind_is_at_hand_once_it_is_established() {
         let told = deleted.elapsed();
         // A kube-apiserver holds creates back for 2 s after it has established a kind.
         let (theirs, one) = (bed["east"].api().await, crd(&format!("{kind}Own")));
-        let own = format!("/apis/e2e.kubefold.io/v1/namespaces/prompt/{}", one["spec"]["names"]["plural"].as_str().unwrap());
+        let own =
+            format!("/apis/e2e.kubefold.io/v1/namespaces/prompt/{}", one["spec"]["names"]["plural"].as_str().unwrap());
         theirs.create(CRDS, &one).await;
-        let object = json!({"apiVersion": "e2e.kubefold.io/v1", "kind": format!("{kind}Own"), "metadata": {"name": "first"}});
+        let object =
+            json!({"apiVersion": "e2e.kubefold.io/v1", "kind": format!("{kind}Own"), "metadata": {"name": "first"}});
         let begun = eventually(SOON, async || {
             let begun = Instant::now();
             let answer = theirs.request(Method::POST, &own, object.to_string()).await;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use futures::{StreamExt, stream::FuturesUnordered};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use sha2::{Digest, Sha512};

@@ -163,7 +163,8 @@ fn is_the_union(world: &World) {
             .collect();
         assert_eq!(shown.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{kind:?}");
         let mut held: BTreeMap<MemberName, Held> = BTreeMap::new();
-        for (holder, entry) in shown.values().flat_map(|entry| entry.holders.iter().map(move |holder| (holder, entry))) {
+        for (holder, entry) in shown.values().flat_map(|entry| entry.holders.iter().map(move |holder| (holder, entry)))
+        {
             let held = held.entry(holder.clone()).or_default();
             held.objects += 1;
             held.bytes += entry.size() / entry.holders.len();
