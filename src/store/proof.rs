@@ -1,7 +1,7 @@
 //! What the store holds of one member, to be compared with what the member itself says now, and what is gone by its word.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::Bound,
     sync::Arc,
 };
@@ -15,6 +15,7 @@ use crate::{
         part::Part,
         revision::Revision,
         sequencer::Sequencer,
+        tally::Held,
     },
 };
 
@@ -42,6 +43,11 @@ impl FleetStore {
     pub fn filled(&self) -> HashSet<MemberName> {
         let published = self.published_at(Revision(0));
         published.members.iter().filter(|(_, view)| view.filled).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// How much is held of each member. Of those of which nothing is, there is no entry.
+    pub fn held_by_member(&self) -> BTreeMap<MemberName, Held> {
+        self.peek(|inner| inner.tally.0.iter().map(|(member, held)| (member.clone(), *held)).collect())
     }
 
     /// A member's part under a plain key.

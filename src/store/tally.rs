@@ -1,11 +1,8 @@
 //! How much a store holds of each member, counted as objects enter and leave it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use crate::{
-    config::MemberName,
-    store::{entry::Entry, fleet_store::FleetStore},
-};
+use crate::{config::MemberName, store::entry::Entry};
 
 /// What a store holds of one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,16 +15,14 @@ pub struct Held {
 
 /// What a store holds of each member.
 #[derive(Debug, Default)]
-pub(super) struct Tally(HashMap<MemberName, Held>);
+pub(super) struct Tally(pub(super) HashMap<MemberName, Held>);
 
 impl Tally {
     /// Notes that `after` stands where `before` stood, each if there is one.
     pub(super) fn replace(&mut self, before: Option<&Entry>, after: Option<&Entry>) {
         let share = |entry: &Entry| entry.size() / entry.holders.len().max(1);
-        if let (Some(before), Some(after)) = (before, after)
-            && share(before) == share(after)
-            && before.holders == after.holders
-        {
+        let shares = (before.map(share), after.map(share));
+        if shares.0 == shares.1 && before.map(|entry| &*entry.holders) == after.map(|entry| &*entry.holders) {
             return;
         }
         if let Some(after) = after {
@@ -46,12 +41,5 @@ impl Tally {
                 self.0.remove(holder);
             }
         }
-    }
-}
-
-impl FleetStore {
-    /// How much is held of each member. Of those of which nothing is, there is no entry.
-    pub fn held_by_member(&self) -> BTreeMap<MemberName, Held> {
-        self.peek(|inner| inner.tally.0.iter().map(|(member, held)| (member.clone(), *held)).collect())
     }
 }

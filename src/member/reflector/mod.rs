@@ -80,11 +80,14 @@ impl Reflector {
                     Input::Ended { lasted }
                 }
                 Err(error) => {
-                    self.note(&error);
                     initializing = if error.is_initializing() { initializing + 1 } else { 0 };
+                    // A kind that was defined a moment ago is ready in another: no reason to tell of, nor for longer pauses.
+                    let is_new = (1..=INITIALIZING_MAX).contains(&initializing);
+                    if !is_new {
+                        self.note(&error);
+                    }
                     Input::Failed {
-                        // A kind that was defined a moment ago is ready in another: no reason for longer pauses.
-                        lasted: lasted || (1..=INITIALIZING_MAX).contains(&initializing),
+                        lasted: lasted || is_new,
                         ready: self.member.health() == Health::Ready && !matches!(error, SessionError::Down(_)),
                         again: error.lists_again(),
                         retry_after: error.retry_after().min(RETRY_AFTER_MAX),
