@@ -139,9 +139,14 @@ pub(super) fn config(name: &str, access: ServerAccess) -> MemberConfig {
 }
 
 pub(super) fn member(config: &MemberConfig) -> Arc<Member> {
+    member_among(config, &Common::default())
+}
+
+/// One that shares something with others.
+pub(super) fn member_among(config: &MemberConfig, common: &Common) -> Arc<Member> {
     // As `main` does once.
     let _again = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    Member::new(MemberId(0), config, &Common::default(), TaskTracker::new(), CancellationToken::new())
+    Member::new(MemberId(0), config, common, TaskTracker::new(), CancellationToken::new())
 }
 
 /// A CA and a server identity of it, for 127.0.0.1.

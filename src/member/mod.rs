@@ -7,6 +7,7 @@
 //! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`. One cycle of files: `reflector` and its `requests`, which
 //! hold the methods of one type.
 
+mod admission;
 pub mod call;
 mod identity;
 pub mod metrics;
@@ -37,6 +38,7 @@ use crate::{
 };
 use kubefold_serving::upgrade::UpgradeAsked;
 use {
+    admission::Admission,
     identity::{ClusterUids, Identity},
     metrics::{MemberMetrics, ReflectorMeter},
 };
@@ -50,6 +52,8 @@ struct Common {
     cluster_uids: Arc<ClusterUids>,
     /// The streams of clients.
     permits: Arc<Permits>,
+    /// What reflectors wait for.
+    admission: Arc<Admission>,
     /// What is counted.
     metrics: MemberMetrics,
 }
@@ -66,6 +70,7 @@ pub struct Member {
     cluster_uids: Arc<ClusterUids>,
     twin: watch::Sender<Option<MemberName>>,
     permits: Arc<Permits>,
+    admission: Arc<Admission>,
     cancel: CancellationToken,
 }
 
@@ -89,6 +94,7 @@ impl Member {
             cluster_uids: Arc::clone(&common.cluster_uids),
             twin: watch::Sender::new(None),
             permits: Arc::clone(&common.permits),
+            admission: Arc::clone(&common.admission),
             cancel,
         })
     }
@@ -196,6 +202,11 @@ impl Member {
     /// Counts what its reflectors do.
     fn reflectors(&self) -> &ReflectorMeter {
         &self.reflectors
+    }
+
+    /// What its reflectors wait for, with those of all members.
+    fn admission(&self) -> &Arc<Admission> {
+        &self.admission
     }
 
     /// How long its last probe waited for an answer.

@@ -206,8 +206,10 @@ impl Reflector {
         let mut at = None;
         let mut page_items = PAGE_ITEMS;
         loop {
-            let body = self.page(&token, &mut page_items).await?;
+            // The room of the page is given back with its bytes, when all of it is in the store.
+            let (_room, body) = self.page(&token, &mut page_items).await?;
             let (meta, items) = split(&body)?;
+            self.state.measure(body.len(), items.len());
             let list = revision(&meta.resource_version)?;
             if *at.get_or_insert(list) != list {
                 return Err(SessionError::Revision(meta.resource_version));
@@ -221,7 +223,8 @@ impl Reflector {
             }
             for slice in items.chunks(SLICE_ITEMS_MAX) {
                 self.room().await;
-                if let Some(bad) = self.store.list_slice(name, slice).into_iter().next() {
+                let bad = self.member.admission().slice(|| self.store.list_slice(name, slice)).await;
+                if let Some(bad) = bad.into_iter().next() {
                     // Left out it would read as deleted: the list as a whole does not count.
                     return Err(bad.into());
                 }

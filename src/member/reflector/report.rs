@@ -2,13 +2,16 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::upstream::cause::Cause;
+
+/// What an item of a list is taken to have before the first was seen. Units: bytes.
+const ITEM_BYTES: usize = 4 << 10;
 
 /// Why a reflector does not follow its member now.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub(crate) struct ReflectorState {
     pub(super) watched: AtomicBool,
     /// The member's revisions of this kind are no decimal numbers.
     pub(super) unordered: AtomicBool,
+    /// Bytes of an item in the last page; 0 before the first.
+    item_bytes: AtomicUsize,
     /// The generation of the definition by which its objects were listed; 0 where it has none.
     pub(super) definition: AtomicU64,
 }
@@ -42,6 +47,21 @@ impl ReflectorState {
     /// Says whether no store can hold what the member has of this kind: nothing orders it.
     pub(crate) fn is_unordered(&self) -> bool {
         self.unordered.load(Ordering::Relaxed)
+    }
+
+    /// Notes how large a page of so many items was.
+    pub(super) fn measure(&self, bytes: usize, items: usize) {
+        if let Some(item_bytes) = bytes.checked_div(items) {
+            self.item_bytes.store(item_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// About how large a page of so many items will be. Units: bytes.
+    pub(super) fn bytes_of(&self, items: usize) -> usize {
+        match self.item_bytes.load(Ordering::Relaxed) {
+            0 => items * ITEM_BYTES,
+            item_bytes => items.saturating_mul(item_bytes),
+        }
     }
 
     pub(super) fn fail(&self, cause: &str) {
