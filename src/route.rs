@@ -166,10 +166,11 @@ impl Router {
     }
 
     async fn fleet(&self, asked: RequestContext<'_>, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
-        let is_catalog = is_openapi_path(parts.uri.path()) || is_discovery_path(parts.uri.path());
         if parts.uri.path() == "/openapi/v2" {
             Box::pin(self.stores.definitions_are_described()).await;
-        } else if is_catalog {
+        } else if is_openapi_path(parts.uri.path()) {
+            Box::pin(self.stores.definitions_are_published()).await;
+        } else if is_discovery_path(parts.uri.path()) {
             Box::pin(self.stores.definitions_are_served()).await;
         }
         if is_openapi_path(parts.uri.path()) {

@@ -1,6 +1,6 @@
 //! One member's catalog, asked for: conditionally, and in the older way where it does not know the newer.
 
-use std::{future::Future, sync::Arc};
+use std::{collections::HashMap, future::Future, sync::Arc};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -103,7 +103,7 @@ struct Document {
     etag: Option<HeaderValue>,
     /// The answer that the groups came from, in the older way.
     legacy: Option<(Bytes, u32)>,
-    groups: Arc<[Group]>,
+    groups: Arc<[Arc<Group>]>,
 }
 
 impl Fetched {
@@ -119,7 +119,8 @@ impl Fetched {
         if self.server.is_some() && unchanged && version_age_polls < VERSION_POLLS {
             return Ok(Self { core, named, server: self.server.clone(), version_age_polls });
         }
-        let server = fetch_version(fetcher).await.map(Arc::new).or_else(|| self.server.clone());
+        let server = fetch_version(fetcher).await.map(Arc::new);
+        let server = server.filter(|server| self.server.as_ref() != Some(server)).or_else(|| self.server.clone());
         Ok(Self { core, named, server, version_age_polls: 0 })
     }
 
@@ -130,12 +131,23 @@ impl Fetched {
         Self { core: bare(&self.core), named: bare(&self.named), ..self.clone() }
     }
 
+    /// Whether it says what another says: nothing in it was read anew.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        let is_same_server = match (&self.server, &other.server) {
+            (Some(server), Some(other)) => Arc::ptr_eq(server, other),
+            (server, other) => server.is_none() && other.is_none(),
+        };
+        is_same_server && self.core.is(&other.core) && self.named.is(&other.named)
+    }
+
     /// The catalog. Where the member itself could not ask whoever serves a group-version (it is `Stale`), what
     /// `earlier` knew of it stays: only fresh discovery takes a kind away.
     pub fn catalog(&self, earlier: Option<&MemberCatalog>) -> MemberCatalog {
-        let mut groups: Vec<Group> = self.core.groups.iter().chain(self.named.groups.iter()).cloned().collect();
-        for group in &mut groups {
+        let mut groups: Vec<Arc<Group>> = self.core.groups.iter().chain(self.named.groups.iter()).cloned().collect();
+        let is_stale = |group: &Group| group.versions.iter().any(|version| version.freshness == Freshness::Stale);
+        for group in groups.iter_mut().filter(|group| is_stale(group)) {
             let Some(earlier) = earlier.and_then(|earlier| earlier.group(&group.name)) else { continue };
+            let group = Arc::make_mut(group);
             for version in group.versions.iter_mut().filter(|version| version.freshness == Freshness::Stale) {
                 let Some(earlier) = earlier.version(&version.version) else { continue };
                 let missing: Vec<_> =
@@ -206,8 +218,17 @@ impl Document {
         Ok(Self { etag: None, legacy: Some((list, 0)), groups: self.same_or(groups) })
     }
 
-    fn same_or(&self, groups: Vec<Group>) -> Arc<[Group]> {
-        if *self.groups == *groups { self.groups.clone() } else { groups.into() }
+    /// The groups; those that are as they were are the same, so that nobody has to compare them again.
+    fn same_or(&self, groups: Vec<Group>) -> Arc<[Arc<Group>]> {
+        let known: HashMap<&str, &Arc<Group>> = self.groups.iter().map(|group| (&*group.name, group)).collect();
+        let same = |group: Group| match known.get(&*group.name) {
+            Some(known) if ***known == group => Arc::clone(known),
+            _ => Arc::new(group),
+        };
+        let groups: Vec<Arc<Group>> = groups.into_iter().map(same).collect();
+        let is_same = groups.len() == self.groups.len()
+            && groups.iter().zip(self.groups.iter()).all(|(group, known)| Arc::ptr_eq(group, known));
+        if is_same { self.groups.clone() } else { groups.into() }
     }
 }
 

@@ -1,12 +1,18 @@
 //! The fleet's catalog, kept current: one poll per member, one merge per change.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +26,9 @@ use crate::config::MemberName;
 /// Between two polls of a member: a CRD created in it is to be served within 2 s. A poll of an unchanged member is two answers
 /// without a body.
 pub const POLL_PERIOD: Duration = Duration::from_secs(1);
+/// For how many times as long as a merge took there is no other: members that change one after the other take no more than a
+/// fifth of a core.
+const MERGE_REST: u32 = 4;
 /// For one poll; a member before 1.26 has some thirty documents.
 const FETCH_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -30,8 +39,28 @@ const FETCH_DEADLINE: Duration = Duration::from_secs(20);
 pub struct FleetCatalogue {
     current: ArcSwap<Catalog>,
     changes: watch::Sender<u64>,
-    /// In configuration order. Never held over an await.
-    members: Mutex<Vec<Entry>>,
+    /// Never held over an await, nor while anything is compared or merged.
+    members: Mutex<Members>,
+    /// Held by who merges: the others' changes are in the next merge, however many they are. Before that time there is none.
+    merging: tokio::sync::Mutex<Option<Instant>>,
+    /// Of which number of changes `current` is; changed with it.
+    merged: Mutex<u64>,
+    /// The same number, for who only looks.
+    merged_up_to: AtomicU64,
+}
+
+/// What is known of each member, in configuration order.
+#[derive(Debug, Default)]
+struct Members {
+    entries: Vec<Entry>,
+    /// Counts changes of the entries.
+    changes: u64,
+}
+
+impl Members {
+    fn get(&self, name: &MemberName) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == *name)
+    }
 }
 
 #[derive(Debug)]
@@ -45,8 +74,14 @@ struct Entry {
 impl FleetCatalogue {
     /// Makes one that knows its members and nothing of them.
     pub fn new(members: Vec<MemberName>) -> Self {
-        let fleet =
-            Self { current: ArcSwap::default(), changes: watch::Sender::new(0), members: Mutex::new(Vec::new()) };
+        let fleet = Self {
+            current: ArcSwap::default(),
+            changes: watch::Sender::new(0),
+            members: Mutex::default(),
+            merging: tokio::sync::Mutex::default(),
+            merged: Mutex::default(),
+            merged_up_to: AtomicU64::new(0),
+        };
         fleet.set_members(members);
         fleet
     }
@@ -65,18 +100,20 @@ impl FleetCatalogue {
     ///
     /// A kind is gone from a member when it is missing here.
     pub fn member(&self, name: &MemberName) -> Option<Arc<MemberCatalog>> {
-        self.members.lock().iter().find(|entry| entry.name == *name)?.catalog.clone()
+        self.members.lock().get(name)?.catalog.clone()
     }
 
     /// Takes a new configuration: what is known of members that stay, stays.
     pub fn set_members(&self, names: Vec<MemberName>) {
         let mut members = self.members.lock();
-        let mut before = std::mem::take(&mut *members);
+        let mut before = std::mem::take(&mut members.entries);
         for name in names {
             let known = before.iter().position(|entry| entry.name == name).map(|at| before.swap_remove(at));
-            members.push(known.unwrap_or_else(|| Entry { name, fetched: Arc::default(), catalog: None }));
+            members.entries.push(known.unwrap_or_else(|| Entry { name, fetched: Arc::default(), catalog: None }));
         }
-        self.publish(&members);
+        members.changes += 1;
+        drop(members);
+        self.merge();
     }
 
     /// Asks one member now, and merges what has changed. Returns whether anything has.
@@ -85,22 +122,20 @@ impl FleetCatalogue {
     /// Errors: the member's last known catalog stays.
     /// Cancel: safe.
     pub async fn refresh(&self, name: &MemberName, fetcher: &impl Fetcher) -> Result<bool, CatalogError> {
-        let slot = self.members.lock().iter().find(|entry| entry.name == *name).map(|entry| entry.fetched.clone());
+        let slot = self.members.lock().get(name).map(|entry| entry.fetched.clone());
         let Some(slot) = slot else { return Ok(false) };
         let mut fetched = slot.lock().await;
         let earlier = self.member(name);
         let outcome = timeout(FETCH_DEADLINE, fetch_believably(&fetched, earlier.as_deref(), fetcher)).await;
-        match outcome.unwrap_or(Err(CatalogError::TooSlow { seconds: FETCH_DEADLINE.as_secs() })) {
-            Ok(newer) => {
-                let catalog = newer.catalog(earlier.as_deref());
-                *fetched = newer;
-                Ok(self.record(name, &slot, Some(catalog)))
-            }
-            Err(error) => {
-                self.record(name, &slot, None);
-                Err(error)
-            }
-        }
+        let newer = outcome.unwrap_or(Err(CatalogError::TooSlow { seconds: FETCH_DEADLINE.as_secs() }))?;
+        let is_same = earlier.is_some() && newer.is(&fetched);
+        let catalog = if is_same { None } else { Some(newer.catalog(earlier.as_deref())) };
+        *fetched = newer;
+        let catalog = catalog.filter(|catalog| earlier.as_deref() != Some(catalog));
+        let has_changed = catalog.is_some_and(|catalog| self.record(name, &slot, catalog));
+        drop(fetched);
+        self.publish().await;
+        Ok(has_changed)
     }
 
     /// Polls one member until cancelled. One task per member, so that a slow one slows only itself.
@@ -130,25 +165,53 @@ impl FleetCatalogue {
         cancel.run_until_cancelled(polling).await;
     }
 
-    /// Notes what came of asking a member; `None` is a failure. Returns whether the fleet's catalog changed.
-    fn record(&self, name: &MemberName, slot: &Arc<tokio::sync::Mutex<Fetched>>, newer: Option<MemberCatalog>) -> bool {
+    /// Notes what a member serves. Returns whether it is configured still.
+    fn record(&self, name: &MemberName, slot: &Arc<tokio::sync::Mutex<Fetched>>, newer: MemberCatalog) -> bool {
         let mut members = self.members.lock();
         // The configuration may have dropped the member, or dropped and added it, meanwhile.
-        let Some(entry) = members.iter_mut().find(|entry| entry.name == *name && Arc::ptr_eq(&entry.fetched, slot))
-        else {
-            return false;
-        };
-        let Some(newer) = newer.filter(|newer| entry.catalog.as_deref() != Some(newer)) else { return false };
+        let is_it = |entry: &&mut Entry| entry.name == *name && Arc::ptr_eq(&entry.fetched, slot);
+        let Some(entry) = members.entries.iter_mut().find(is_it) else { return false };
         entry.catalog = Some(Arc::new(newer));
-        self.publish(&members);
+        members.changes += 1;
         true
     }
 
-    /// Merges and tells. Under the lock, so that a later merge never loses to an earlier one.
-    fn publish(&self, members: &[Entry]) {
+    /// Merges what was noted until now, if nobody has: one merge is for all members that changed meanwhile.
+    async fn publish(&self) {
+        let noted = self.members.lock().changes;
+        if self.merged_up_to.load(Ordering::Acquire) >= noted {
+            return;
+        }
+        let mut not_before = self.merging.lock().await;
+        if self.merged_up_to.load(Ordering::Acquire) >= noted {
+            return;
+        }
+        if let Some(not_before) = *not_before {
+            sleep_until(not_before).await;
+        }
+        // Those whose answers are here already are in this merge.
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        self.merge();
+        *not_before = Some(Instant::now() + begun.elapsed() * MERGE_REST);
+    }
+
+    /// Merges and tells. A merge that a later one has overtaken is dropped.
+    fn merge(&self) {
+        let members = self.members.lock();
         let inputs: Vec<(MemberName, Option<Arc<MemberCatalog>>)> =
-            members.iter().map(|entry| (entry.name.clone(), entry.catalog.clone())).collect();
-        self.current.store(Arc::new(Catalog::merge(&inputs)));
+            members.entries.iter().map(|entry| (entry.name.clone(), entry.catalog.clone())).collect();
+        let changes = members.changes;
+        drop(members);
+        let newer = Arc::new(self.current().merge_next(&inputs));
+        let mut merged = self.merged.lock();
+        if changes <= *merged {
+            return;
+        }
+        *merged = changes;
+        self.current.store(newer);
+        self.merged_up_to.store(changes, Ordering::Release);
+        drop(merged);
         self.changes.send_modify(|count| *count += 1);
     }
 }
@@ -162,6 +225,9 @@ async fn fetch_believably(
     fetcher: &impl Fetcher,
 ) -> Result<Fetched, CatalogError> {
     let newer = fetched.fetch(fetcher).await?;
+    if newer.is(fetched) {
+        return Ok(newer);
+    }
     let Some(earlier) = earlier.filter(|earlier| newer.catalog(Some(earlier)).lacks_some_of(earlier)) else {
         return Ok(newer);
     };

@@ -25,19 +25,28 @@ impl Catalog {
     /// Shape: members in configuration order, each with its last known catalog.
     /// A member that is down counts with its last known catalog, so that an outage takes no kind away.
     pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
+        Self::default().merge_next(members)
+    }
+
+    /// The same where most is as it was: a group that has not changed in any member is taken from this catalog.
+    pub(super) fn merge_next(&self, members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
         let known: Vec<Holder<'_, MemberCatalog>> =
             members.iter().filter_map(|(member, has)| Some(Holder { member, has: has.as_deref()? })).collect();
         let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect());
         let names = in_order(lists, str::cmp);
         // Clusters with a thousand groups exist; looking each up in each member's list would be felt.
-        let mut holders: HashMap<&str, Vec<Holder<'_, Group>>> = HashMap::new();
+        let mut holders: HashMap<&str, Vec<Holder<'_, Arc<Group>>>> = HashMap::with_capacity(names.len());
         for Holder { member, has } in &known {
             for group in &has.groups {
                 holders.entry(&group.name).or_default().push(Holder { member, has: group });
             }
         }
-        let groups: Vec<MergedGroup> =
-            names.into_iter().filter_map(|name| Some(merge_group(name, holders.get(name)?))).collect();
+        let merged = |name: &str| {
+            let holders = holders.get(name)?;
+            let known = self.shared_group(name).filter(|known| is_of(known, holders));
+            Some(known.map_or_else(|| Arc::new(merge_group(name, holders)), Arc::clone))
+        };
+        let groups: Vec<Arc<MergedGroup>> = names.into_iter().filter_map(merged).collect();
         let servers = known.iter().filter_map(|holder| holder.has.server.as_ref());
         Self {
             by_group: index(groups.iter().map(|group| &group.name)),
@@ -48,10 +57,20 @@ impl Catalog {
     }
 }
 
-fn merge_group(name: &str, holders: &[Holder<'_, Group>]) -> MergedGroup {
+/// Says whether a group was merged from just this.
+fn is_of(merged: &MergedGroup, holders: &[Holder<'_, Arc<Group>>]) -> bool {
+    let is_same = |((member, group), holder): (&(MemberName, Arc<Group>), &Holder<'_, Arc<Group>>)| {
+        Arc::ptr_eq(group, holder.has) && member == holder.member
+    };
+    merged.sources.len() == holders.len() && merged.sources.iter().zip(holders).all(is_same)
+}
+
+fn merge_group(name: &str, sources: &[Holder<'_, Arc<Group>>]) -> MergedGroup {
+    let holders: Vec<Holder<'_, Group>> =
+        sources.iter().map(|source| Holder { member: source.member, has: &**source.has }).collect();
     let lists = holders.iter().map(|holder| version_names(holder.has));
     let mut names = in_order(lists, by_version_priority);
-    if let Some(preferred) = preferred_version(holders) {
+    if let Some(preferred) = preferred_version(&holders) {
         // Clients take the first version that is not stale for the preferred one.
         names.retain(|version| *version != preferred);
         names.insert(0, preferred);
@@ -59,9 +78,10 @@ fn merge_group(name: &str, holders: &[Holder<'_, Group>]) -> MergedGroup {
     let group: Arc<str> = name.into();
     let versions = names
         .into_iter()
-        .map(|version| merge_version(&group, version, &narrow(holders, |group| group.version(version))))
+        .map(|version| merge_version(&group, version, &narrow(&holders, |group| group.version(version))))
         .collect();
-    MergedGroup { name: group, versions }
+    let sources = sources.iter().map(|source| (source.member.clone(), Arc::clone(source.has))).collect();
+    MergedGroup { name: group, versions, sources }
 }
 
 /// The version to use when none is asked for, so that the answer has every member in it.
@@ -166,7 +186,14 @@ fn narrow<'a, T, U>(holders: &[Holder<'a, T>], part: impl Fn(&'a T) -> Option<&'
 }
 
 fn in_order<'a>(lists: impl Iterator<Item = Vec<&'a str>>, tie: fn(&str, &str) -> std::cmp::Ordering) -> Vec<&'a str> {
-    merge_preserving_relative_order(&lists.collect::<Vec<_>>(), tie)
+    // Most members say the same.
+    let mut distinct: Vec<Vec<&str>> = Vec::new();
+    for list in lists {
+        if !distinct.contains(&list) {
+            distinct.push(list);
+        }
+    }
+    merge_preserving_relative_order(&distinct, tie)
 }
 
 /// What all lists have, in the first one's order.

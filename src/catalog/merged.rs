@@ -1,8 +1,11 @@
 //! The fleet's catalog: one API of all members', with who serves what.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use super::served::{Freshness, ResponseKind, Scope, ServerVersion, Subresource};
+use super::served::{Freshness, Group, ResponseKind, Scope, ServerVersion, Subresource};
 use crate::config::MemberName;
 use kubefold_wire::resource::{Gvk, Gvr};
 
@@ -10,7 +13,7 @@ use kubefold_wire::resource::{Gvk, Gvr};
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// The groups in order of priority; the core group is the one without a name.
-    pub groups: Vec<MergedGroup>,
+    pub groups: Vec<Arc<MergedGroup>>,
     /// Members whose catalog was never seen, in configuration order.
     pub unknown: Vec<MemberName>,
     /// The lowest version among members, for `/version`.
@@ -25,6 +28,8 @@ pub struct MergedGroup {
     pub name: Arc<str>,
     /// Its versions. The first is the preferred one: the highest that every member holding the group serves.
     pub versions: Vec<MergedVersion>,
+    /// What it was merged from: while that is the same, so is this.
+    pub(super) sources: Vec<(MemberName, Arc<Group>)>,
 }
 
 /// One version of a group.
@@ -77,6 +82,11 @@ impl Catalog {
 
     /// The group of this name; empty is core.
     pub fn group(&self, name: &str) -> Option<&MergedGroup> {
+        self.shared_group(name).map(|group| &**group)
+    }
+
+    /// The same, to be shared with the next catalog.
+    pub(super) fn shared_group(&self, name: &str) -> Option<&Arc<MergedGroup>> {
         self.groups.get(*self.by_group.get(name)?)
     }
 
@@ -116,15 +126,14 @@ impl Catalog {
     /// Who serves the resource of this group in other versions only, each with the first of those.
     pub fn members_serving_other_version(&self, gvr: &Gvr) -> Vec<(&MemberName, &Arc<str>)> {
         let here = self.get(gvr);
+        let mut seen: HashSet<&MemberName> =
+            here.iter().flat_map(|here| here.members.iter().chain(&here.conflicting)).collect();
         let mut others: Vec<(&MemberName, &Arc<str>)> = Vec::new();
         for resource in self.versions_of(&gvr.group, &gvr.resource) {
-            for member in &resource.members {
-                let in_asked =
-                    here.is_some_and(|here| here.members.contains(member) || here.conflicting.contains(member));
-                if !in_asked && others.iter().all(|(seen, _)| *seen != member) {
-                    others.push((member, &resource.gvr.version));
-                }
+            for member in resource.members.iter().filter(|member| !seen.contains(member)) {
+                others.push((member, &resource.gvr.version));
             }
+            seen.extend(&resource.members);
         }
         others
     }

@@ -1,14 +1,14 @@
 //! What one member serves, as it says itself.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use kubefold_wire::resource::Gvk;
 
 /// Everything that one member serves, in the member's own order; the core group is the one without a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberCatalog {
-    /// The groups in the member's order of priority.
-    pub groups: Vec<Group>,
+    /// The groups in the member's order of priority. One that has not changed is the same as in the catalog before.
+    pub groups: Vec<Arc<Group>>,
     /// What it answers on `/version`, if it did.
     pub server: Option<Arc<ServerVersion>>,
 }
@@ -120,7 +120,7 @@ impl ResponseKind {
 impl MemberCatalog {
     /// The group of this name; empty is core.
     pub fn group(&self, name: &str) -> Option<&Group> {
-        self.groups.iter().find(|group| &*group.name == name)
+        self.groups.iter().find(|group| &*group.name == name).map(|group| &**group)
     }
 
     /// The resource, if the member serves it in this very version.
@@ -130,11 +130,16 @@ impl MemberCatalog {
 
     /// Whether it lacks a resource, or a whole group-version, that another has.
     pub fn lacks_some_of(&self, other: &Self) -> bool {
-        let lacks = |group: &Group, version: &Version| {
-            let here = self.group(&group.name).and_then(|group| group.version(&version.version));
+        let groups: HashMap<&str, &Arc<Group>> = self.groups.iter().map(|group| (&*group.name, group)).collect();
+        let lacks = |here: &Group, version: &Version| {
+            let here = here.version(&version.version);
             here.is_none_or(|here| version.resources.iter().any(|one| here.resource(&one.resource).is_none()))
         };
-        other.groups.iter().any(|group| group.versions.iter().any(|version| lacks(group, version)))
+        other.groups.iter().any(|group| match groups.get(&*group.name) {
+            Some(here) if Arc::ptr_eq(here, group) => false,
+            Some(here) => group.versions.iter().any(|version| lacks(here, version)),
+            None => !group.versions.is_empty(),
+        })
     }
 }
 

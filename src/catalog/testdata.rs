@@ -34,7 +34,7 @@ pub(crate) fn name(name: &str) -> MemberName {
 /// The catalog in a member's aggregated documents.
 pub(crate) fn catalog(documents: &Value) -> Arc<MemberCatalog> {
     let groups = |path: &str| parse_aggregated(documents["aggregated"][path].to_string().as_bytes()).unwrap();
-    let groups = [groups("/api"), groups("/apis")].concat();
+    let groups = [groups("/api"), groups("/apis")].concat().into_iter().map(Arc::new).collect();
     let server = parse_server_version(documents["legacy"]["/version"].to_string().as_bytes()).unwrap();
     Arc::new(MemberCatalog { groups, server: Some(Arc::new(server)) })
 }

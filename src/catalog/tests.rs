@@ -253,6 +253,30 @@ async fn a_reload_keeps_what_is_known_of_members_that_stay() {
     assert!(!fleet.refresh(&name("east"), &east).await.unwrap());
 }
 
+#[tokio::test]
+async fn a_kind_that_appears_in_all_members_is_merged_once() {
+    let names: Vec<MemberName> = (0..20).map(|at| name(&format!("m{at}"))).collect();
+    let members: Vec<FakeMember> = names.iter().map(|_| FakeMember::new(EAST, true)).collect();
+    let fleet = FleetCatalogue::new(names.clone());
+    let refreshed = async || {
+        let all = names.iter().zip(&members).map(|(name, member)| fleet.refresh(name, member));
+        futures::future::join_all(all).await.into_iter().filter(|changed| *changed.as_ref().unwrap()).count()
+    };
+    assert_eq!(refreshed().await, 20);
+    let before = (fleet.current(), *fleet.changes().borrow());
+    members.iter().for_each(|member| {
+        member.edit(|groups| groups.push(group("new.io", "v1", "news", "New", "Current")));
+    });
+    assert_eq!(refreshed().await, 20);
+    assert_eq!(*fleet.changes().borrow(), before.1 + 1);
+    let now = fleet.current();
+    assert_eq!(now.resource("new.io", "v1", "news").unwrap().members, names);
+    // What did not change is not merged again.
+    assert!(std::ptr::eq(before.0.group("apps").unwrap(), now.group("apps").unwrap()));
+    assert_eq!(refreshed().await, 0);
+    assert!(Arc::ptr_eq(&now, &fleet.current()));
+}
+
 #[test]
 fn what_is_no_discovery_document_is_refused_and_nulls_are_none() {
     let refused = parse_aggregated(b"<html>").unwrap_err().to_string();
@@ -290,11 +314,38 @@ fn any_catalog() -> impl Strategy<Value = MemberCatalog> {
             items.push(serde_json::json!({"metadata": {"name": group}, "versions": versions}));
         }
         let groups = parse_aggregated(serde_json::json!({"items": items}).to_string().as_bytes()).unwrap();
-        MemberCatalog { groups, server: None }
+        MemberCatalog { groups: groups.into_iter().map(Arc::new).collect(), server: None }
     })
 }
 
+/// Everything that a catalog says.
+fn said(catalog: &Catalog) -> String {
+    let group = |group: &MergedGroup| {
+        let versions = group.versions.iter().map(|one| format!("{} {:?}", one.version, one.freshness));
+        format!("{} {:?}", group.name, versions.collect::<Vec<_>>())
+    };
+    let groups: Vec<String> = catalog.groups.iter().map(|one| group(one)).collect();
+    format!("{groups:?} {:?} {:?}", catalog.resources().collect::<Vec<_>>(), catalog.unknown)
+}
+
 proptest! {
+    #[test]
+    fn a_merge_after_another_is_as_if_there_had_been_none(
+        steps in proptest::collection::vec((0..3_usize, any_catalog(), any::<bool>()), 1..8),
+    ) {
+        let mut inputs: Vec<(MemberName, Option<Arc<MemberCatalog>>)> =
+            (0..3).map(|at| (name(&format!("m{at}")), None)).collect();
+        let mut fleet = Catalog::default();
+        for (at, catalog, swaps) in steps {
+            inputs[at].1 = Some(Arc::new(catalog));
+            if swaps {
+                inputs.swap(0, 2);
+            }
+            fleet = fleet.merge_next(&inputs);
+            prop_assert_eq!(said(&fleet), said(&Catalog::merge(&inputs)));
+        }
+    }
+
     #[test]
     fn the_merge_lists_every_resource_of_every_member_exactly_once(
         catalogs in proptest::collection::vec(any_catalog(), 0..4),

@@ -12,7 +12,7 @@ use kubefold_wire::discovery::{
 
 /// The document of the groups that are wanted.
 pub(super) fn list(catalog: &Catalog, wanted: fn(&str) -> bool) -> Aggregated {
-    Aggregated::new(catalog.groups.iter().filter(|group| wanted(&group.name)).map(group).collect())
+    Aggregated::new(catalog.groups.iter().filter(|one| wanted(&one.name)).map(|one| group(one)).collect())
 }
 
 fn group(group: &MergedGroup) -> GroupDiscovery<'_> {

@@ -17,7 +17,7 @@ pub(super) fn api_versions(catalog: &Catalog, host: &str) -> Bytes {
 /// `/apis`
 pub(super) fn group_list(catalog: &Catalog) -> Bytes {
     let groups = catalog.groups.iter().filter(|group| !group.name.is_empty());
-    compact(&ApiGroupList::new(groups.map(document).collect()))
+    compact(&ApiGroupList::new(groups.map(|group| document(group)).collect()))
 }
 
 /// `/apis/<group>`

@@ -22,7 +22,7 @@ mod fake;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
@@ -56,6 +56,8 @@ struct Common {
     admission: Arc<Admission>,
     /// What is counted.
     metrics: MemberMetrics,
+    /// Counts the changes of anybody's health.
+    conditions: Arc<AtomicU64>,
 }
 
 /// A cluster that kubefold fronts.
@@ -82,7 +84,8 @@ impl Member {
         tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Arc<Self> {
-        let probe_state = ProbeState::new(Meter::new(&config.name, &common.metrics.upstream));
+        let probe_state =
+            ProbeState::new(Meter::new(&config.name, &common.metrics.upstream), Arc::clone(&common.conditions));
         Arc::new(Self {
             id,
             name: config.name.clone(),

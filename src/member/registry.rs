@@ -70,6 +70,16 @@ impl Registry {
         &self.common.metrics
     }
 
+    /// Counts the changes of any member's health, and what [`Self::condition_changed`] adds to them.
+    pub fn conditions(&self) -> u64 {
+        self.common.conditions.load(Ordering::Acquire)
+    }
+
+    /// Notes that a member's condition has changed in a way that its health does not tell of.
+    pub fn condition_changed(&self) {
+        self.common.conditions.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Counts the applied configurations: whoever follows it looks at [`Self::members`] again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()

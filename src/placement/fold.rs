@@ -13,12 +13,14 @@ mod tests;
 
 use std::sync::LazyLock;
 
+use serde::de::Error as _;
+
 pub use kind::FoldKind;
 
 use crate::config::MemberName;
 use hide::{hide_fields, hide_label};
 use kubefold_wire::{
-    locate::{Found, NotAnObject, Paths, entries},
+    locate::{Found, Member, NotAnObject, Paths, entries},
     splice::{Edit, ObjectEdits, string},
 };
 
@@ -31,65 +33,109 @@ pub struct PartView<'a> {
     pub json: &'a str,
 }
 
-/// [`fold_behind`] of an object that no part is behind of.
+/// The logical object of parts whose documents are at hand, none of which is behind.
 ///
-/// Errors: as [`fold_behind`].
+/// Errors: as [`Summand::fold`], and a part's document is no object.
 pub fn fold(parts: &[PartView<'_>], kind: FoldKind, uid: &str) -> Result<Vec<Edit<'static>>, NotAnObject> {
-    fold_behind(parts, kind, uid, 0)
+    let Some(home) = parts.first() else { return Ok(Vec::new()) };
+    let summands: Vec<Summand> = parts.iter().map(|part| Summand::of(part.json, kind)).collect::<Result<_, _>>()?;
+    Summand::fold(home.json, &summands.iter().collect::<Vec<_>>(), kind, uid, 0)
 }
 
-/// The edits to the first part's document, the home's, that make it the logical object. Each of `behind` parts that an
-/// unfinished write has not reached counts one in `generation`, so that caught up is exactly equal.
-///
-/// Shape: N parts -> edits to one document, none overlapping. No parts make no edits.
-///
-/// Errors: a part's document is not an object.
-pub fn fold_behind(
-    parts: &[PartView<'_>],
-    kind: FoldKind,
-    uid: &str,
-    behind: usize,
-) -> Result<Vec<Edit<'static>>, NotAnObject> {
-    let Some((home, others)) = parts.split_first() else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    HOME.locate(home.json, &mut found)?;
-    let mut edits = Vec::new();
-    for place in &found {
-        match place.id {
-            UID => edits.push(Edit::new(place.range.clone(), string(uid))),
-            LABELS => edits.extend(hide_label(home.json, place)?),
-            FIELDS => edits.extend(hide_fields(home.json, place)?),
-            _ => {}
-        }
-    }
-    if others.is_empty() && behind == 0 {
-        return Ok(edits);
-    }
-    let mut numbers = vec![Numbers::of(home.json, &found)];
-    for part in others {
+/// What a fold needs of one part, read once when the part comes in: an event of one part reads no other part's document.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summand {
+    generation: i64,
+    /// The divided fields of the kind, in its order; `None` if the spec is no object.
+    spec: Option<Vec<Divided>>,
+    /// `None` if the status is no object.
+    status: Option<status::Summand>,
+}
+
+/// A divided field in one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Divided {
+    Absent,
+    Number(i64),
+    /// It is no whole number, for example a percentage.
+    Other,
+}
+
+impl Summand {
+    /// Reads a part's document.
+    ///
+    /// Errors: it is no object.
+    pub fn of(json: &str, kind: FoldKind) -> Result<Self, NotAnObject> {
         let mut found = Vec::new();
-        OTHER.locate(part.json, &mut found)?;
-        numbers.push(Numbers::of(part.json, &found));
+        NUMBERS.locate(json, &mut found)?;
+        let value = |id: u16| {
+            let place = found.iter().find(|place| place.id == id)?;
+            json.get(place.range.clone())
+        };
+        let spec = entries(value(SPEC).unwrap_or("{}"));
+        let divided = |spec: Vec<Member<'_>>| {
+            let field = |key: &&str| match spec.iter().find(|entry| entry.name == **key) {
+                None => Divided::Absent,
+                Some(entry) => integer(entry.raw).map_or(Divided::Other, Divided::Number),
+            };
+            kind.divided().iter().map(field).collect()
+        };
+        Ok(Self {
+            generation: value(GENERATION).and_then(integer).unwrap_or(0),
+            spec: spec.ok().map(divided),
+            status: status::Summand::of(value(STATUS).unwrap_or("{}"), kind).ok(),
+        })
     }
-    for place in &found {
-        let text = home.json.get(place.range.clone()).unwrap_or_default();
-        match place.id {
-            GENERATION => {
-                let sum: i64 = numbers.iter().fold(0, |sum, part| sum.saturating_add(part.generation));
-                let sum = sum.saturating_add(i64::try_from(behind).unwrap_or(i64::MAX));
-                edits.extend(number_edit(place, text, sum));
+
+    /// The edits to the home's document that make it the logical object. Each of `behind` parts that an unfinished write has
+    /// not reached counts one in `generation`, so that caught up is exactly equal.
+    ///
+    /// Shape: the parts' summands, the home's first -> edits to one document, none overlapping. It costs one reading of the
+    /// home's document, and additions.
+    ///
+    /// Errors: a document, a spec or a status is no object.
+    pub fn fold(
+        home: &str,
+        parts: &[&Self],
+        kind: FoldKind,
+        uid: &str,
+        behind: usize,
+    ) -> Result<Vec<Edit<'static>>, NotAnObject> {
+        let mut found = Vec::new();
+        HOME.locate(home, &mut found)?;
+        let mut edits = Vec::new();
+        for place in &found {
+            match place.id {
+                UID => edits.push(Edit::new(place.range.clone(), string(uid))),
+                LABELS => edits.extend(hide_label(home, place)?),
+                FIELDS => edits.extend(hide_fields(home, place)?),
+                _ => {}
             }
-            SPEC => edits.extend(sum_spec(place, kind, &numbers)?),
-            STATUS => {
-                let statuses: Vec<&str> = numbers.iter().map(|part| part.status).collect();
-                let mut object = ObjectEdits::new(text, place.range.start)?;
-                status::fold(&mut object, &statuses, kind)?;
-                edits.extend(object.finish());
-            }
-            _ => {}
         }
+        if parts.len() < 2 && behind == 0 {
+            return Ok(edits);
+        }
+        for place in &found {
+            let text = home.get(place.range.clone()).unwrap_or_default();
+            match place.id {
+                GENERATION => {
+                    let sum: i64 = parts.iter().fold(0, |sum, part| sum.saturating_add(part.generation));
+                    let sum = sum.saturating_add(i64::try_from(behind).unwrap_or(i64::MAX));
+                    edits.extend(number_edit(place, text, sum));
+                }
+                SPEC => edits.extend(sum_spec(text, place, kind, parts)?),
+                STATUS => {
+                    let statuses: Option<Vec<&status::Summand>> =
+                        parts.iter().map(|part| part.status.as_ref()).collect();
+                    let mut object = ObjectEdits::new(text, place.range.start)?;
+                    status::fold(&mut object, &statuses.ok_or_else(not_an_object)?, kind);
+                    edits.extend(object.finish());
+                }
+                _ => {}
+            }
+        }
+        Ok(edits)
     }
-    Ok(edits)
 }
 
 const UID: u16 = 0;
@@ -110,29 +156,12 @@ static HOME: LazyLock<Paths> = LazyLock::new(|| {
     ])
 });
 
-static OTHER: LazyLock<Paths> = LazyLock::new(|| {
+static NUMBERS: LazyLock<Paths> = LazyLock::new(|| {
     Paths::new([(GENERATION, ["metadata", "generation"].as_slice()), (SPEC, &["spec"]), (STATUS, &["status"])])
 });
 
-/// What is folded of one part.
-struct Numbers<'a> {
-    generation: i64,
-    spec: &'a str,
-    status: &'a str,
-}
-
-impl<'a> Numbers<'a> {
-    fn of(json: &'a str, found: &[Found]) -> Self {
-        let value = |id: u16| {
-            let place = found.iter().find(|place| place.id == id)?;
-            json.get(place.range.clone())
-        };
-        Self {
-            generation: value(GENERATION).and_then(integer).unwrap_or(0),
-            spec: value(SPEC).unwrap_or("{}"),
-            status: value(STATUS).unwrap_or("{}"),
-        }
-    }
+fn not_an_object() -> NotAnObject {
+    serde_json::Error::custom("the spec or the status of a part is no object").into()
 }
 
 fn integer(raw: &str) -> Option<i64> {
@@ -145,15 +174,20 @@ fn number_edit(place: &Found, now: &str, sum: i64) -> Option<Edit<'static>> {
 }
 
 /// The sums of the divided fields. One that is not a whole number everywhere (a percentage) is each part's own.
-fn sum_spec(place: &Found, kind: FoldKind, parts: &[Numbers<'_>]) -> Result<Vec<Edit<'static>>, NotAnObject> {
-    let (Some(home), false) = (parts.first(), kind.divided().is_empty()) else { return Ok(Vec::new()) };
-    let mut spec = ObjectEdits::new(home.spec, place.range.start)?;
-    let others: Vec<_> = parts.iter().skip(1).map(|part| entries(part.spec)).collect::<Result<_, _>>()?;
-    for key in kind.divided() {
+fn sum_spec(home: &str, place: &Found, kind: FoldKind, parts: &[&Summand]) -> Result<Vec<Edit<'static>>, NotAnObject> {
+    if kind.divided().is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut spec = ObjectEdits::new(home, place.range.start)?;
+    let all: Vec<&Vec<Divided>> =
+        parts.iter().map(|part| part.spec.as_ref()).collect::<Option<_>>().ok_or_else(not_an_object)?;
+    for (at, key) in kind.divided().iter().enumerate() {
         let Some(now) = spec.member(key).map(|member| member.raw.to_owned()) else { continue };
-        let theirs = others.iter().filter_map(|spec| spec.iter().find(|entry| entry.name == *key));
-        let values = theirs.map(|entry| integer(entry.raw)).chain([integer(&now)]);
-        let sum = values.into_iter().try_fold(0_i64, |sum, value| Some(sum.saturating_add(value?)));
+        let sum = all.iter().try_fold(0_i64, |sum, part| match part.get(at) {
+            None | Some(Divided::Absent) => Some(sum),
+            Some(Divided::Number(number)) => Some(sum.saturating_add(*number)),
+            Some(Divided::Other) => None,
+        });
         if let Some(sum) = sum.map(|sum| sum.to_string()).filter(|sum| *sum != now) {
             spec.set(key, sum.into_bytes());
         }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::join_all;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 
 use crate::{
     answer::{RequestContext, form::Form},
@@ -16,14 +15,15 @@ use crate::{
         fresh::{Due, Need, prove, wants_no_cache},
     },
     respond::{ReadError, StoresError},
-    store::{Entry, KindSpec, Notices, Part, Revision, key},
+    store::{Entry, FleetStore, KindSpec, Notices, Part, Revision, key},
     stores::{
-        Ready, Scope, Stores, Target,
+        Patience, Ready, Scope, Stores, Target,
         names::{Named, not_found, resolve},
     },
     upstream::{Class, Failure, UpstreamError, cause::Cause, collect, impersonate},
     view::Mode,
 };
+use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     body::{Body, empty, full},
     locate::Paths,
@@ -96,7 +96,10 @@ async fn pinned(
     own: &str,
     name: &MemberName,
 ) -> Result<Response<Body>, Status> {
-    let live = ask(stores, ready, target, asked, own, name).await;
+    let live = match stores.registry().get(name.as_str()) {
+        Some(member) => Question::new(ready, target, asked, own).ask(&member).await,
+        None => leaving(name),
+    };
     let mut warnings = Warnings::default();
     match live {
         Live::Taken => {}
@@ -139,8 +142,8 @@ async fn plain(
     let parts = ready.store().shown_parts(&key(&target.namespace, &own));
     let placed = parts.iter().any(|part| part.marker.is_some());
     let asked_of = if entry.folded && !placed { 1 } else { entry.holders.len() };
-    let holders = entry.holders.iter().take(asked_of);
-    let lives = join_all(holders.map(|name| ask(stores, ready, target, asked, &own, name))).await;
+    let question = Question::new(ready, target, asked, &own);
+    let lives = question.ask_holders(stores, &entry.holders[..asked_of], entry.holders.len() == 1, asked).await;
     let mut warnings = Warnings::default();
     let only_one = entry.holders.len() == 1;
     for live in lives {
@@ -202,49 +205,120 @@ enum Live {
     Failed(String),
 }
 
-async fn ask(
-    stores: &Stores,
-    ready: &Ready,
-    target: &Target,
-    asked: RequestContext<'_>,
-    own: &str,
-    name: &MemberName,
-) -> Live {
-    let Some(member) = stores.registry().get(name.as_str()) else {
-        return Live::Failed(format!("member {name} is being removed; its last known state is shown"));
-    };
-    let incarnation = ready.store().incarnation(name);
-    match fetch(&member, target, asked, own).await {
-        Ok((StatusCode::OK, _, body)) => {
-            let document = std::str::from_utf8(&body).unwrap_or_default();
-            match ready.store().ingest_live(name, incarnation, document) {
-                Ok(_) => Live::Taken,
-                Err(error) => {
-                    member.meter().failed(Cause::BadObject);
-                    Live::Failed(format!(
-                        "member {name} answered with something that is not an object ({error}); its last known state is shown"
-                    ))
-                }
-            }
-        }
-        Ok((StatusCode::NOT_FOUND, _, _)) => Live::NotFound,
-        // Neither is about the caller: a 401 is kubefold's own credential, with a 5xx the member says that it cannot say, and
-        // a redirect is some proxy's.
-        Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || !code.is_client_error() => {
-            Live::Failed(format!("member {name} answered {code}{}; its last known state is shown", told(&body)))
-        }
-        Ok((code, headers, body)) => {
-            let mut response = Response::new(full(body));
-            *response.status_mut() = code;
-            for kept in [header::CONTENT_TYPE, header::RETRY_AFTER] {
-                if let Some(value) = headers.get(&kept) {
-                    response.headers_mut().insert(kept, value.clone());
-                }
-            }
-            Live::Refused(Box::new(response))
-        }
-        Err(error) => Live::Failed(format!("member {}: {}; its last known state is shown", name, error.cause())),
+fn leaving(name: &MemberName) -> Live {
+    Live::Failed(format!("member {name} is being removed; its last known state is shown"))
+}
+
+/// A get of one object, for as many members as hold it. It may outlive the request.
+struct Question {
+    store: Arc<FleetStore>,
+    target: Target,
+    /// The members' own name of the object.
+    own: String,
+    caller: Caller,
+    agent: Option<HeaderValue>,
+}
+
+impl Question {
+    fn new(ready: &Ready, target: &Target, asked: RequestContext<'_>, own: &str) -> Arc<Self> {
+        Arc::new(Self {
+            store: Arc::clone(ready.store()),
+            target: target.clone(),
+            own: own.to_owned(),
+            caller: asked.caller.clone(),
+            agent: asked.headers.get(header::USER_AGENT).cloned(),
+        })
     }
+
+    /// Asks some of the holders of an object, or its only one. That one is waited for, as it is about nothing else; of several
+    /// none, longer than another takes.
+    async fn ask_holders(
+        self: &Arc<Self>,
+        stores: &Stores,
+        holders: &[MemberName],
+        is_only: bool,
+        asked: RequestContext<'_>,
+    ) -> Vec<Live> {
+        let members: Vec<Option<Arc<Member>>> =
+            holders.iter().map(|name| stores.registry().get(name.as_str())).collect();
+        if let (true, [Some(member)]) = (is_only, members.as_slice()) {
+            return vec![self.ask(member).await];
+        }
+        let known: Vec<Arc<Member>> = members.iter().flatten().cloned().collect();
+        let wants_now = asked.mode == Mode::Strict || wants_no_cache(asked.headers);
+        let patience = if wants_now { Patience::Much } else { Patience::Little };
+        let ask = |member: Arc<Member>| {
+            let question = Arc::clone(self);
+            async move { question.ask(&member).await }
+        };
+        let is_answer = |live: &Live| !matches!(live, Live::Failed(_));
+        let mut said = stores.ask_all(&known, patience, is_answer, ask).await.into_iter();
+        let each = holders.iter().zip(members).map(|(name, member)| match member {
+            Some(_) => said.next().flatten().unwrap_or_else(|| late(name)),
+            None => leaving(name),
+        });
+        each.collect()
+    }
+
+    async fn ask(&self, member: &Member) -> Live {
+        let name = member.name();
+        let incarnation = self.store.incarnation(name);
+        match self.fetch(member).await {
+            Ok((StatusCode::OK, _, body)) => {
+                let document = std::str::from_utf8(&body).unwrap_or_default();
+                match self.store.ingest_live(name, incarnation, document) {
+                    Ok(_) => Live::Taken,
+                    Err(error) => {
+                        member.meter().failed(Cause::BadObject);
+                        Live::Failed(format!(
+                            "member {name} answered with something that is not an object ({error}); its last known state is shown"
+                        ))
+                    }
+                }
+            }
+            Ok((StatusCode::NOT_FOUND, _, _)) => Live::NotFound,
+            // Neither is about the caller: a 401 is kubefold's own credential, with a 5xx the member says that it cannot say,
+            // and a redirect is some proxy's.
+            Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || !code.is_client_error() => {
+                Live::Failed(format!("member {name} answered {code}{}; its last known state is shown", told(&body)))
+            }
+            Ok((code, headers, body)) => {
+                let mut response = Response::new(full(body));
+                *response.status_mut() = code;
+                for kept in [header::CONTENT_TYPE, header::RETRY_AFTER] {
+                    if let Some(value) = headers.get(&kept) {
+                        response.headers_mut().insert(kept, value.clone());
+                    }
+                }
+                Live::Refused(Box::new(response))
+            }
+            Err(error) => Live::Failed(format!("member {}: {}; its last known state is shown", name, error.cause())),
+        }
+    }
+
+    async fn fetch(&self, member: &Member) -> Result<(StatusCode, HeaderMap, Bytes), UpstreamError> {
+        let Target { gvr, namespace, .. } = &self.target;
+        let collection = if namespace.is_empty() { gvr.path() } else { gvr.path_in(namespace) };
+        let own = percent_encoding::utf8_percent_encode(&self.own, percent_encoding::NON_ALPHANUMERIC);
+        let fault = |text: String| UpstreamError::new(member.name(), Failure::Request(text.into()));
+        let mut request = Request::builder()
+            .method(Method::GET)
+            // Compact, whoever asks: to curl a kube-apiserver indents, and the store judges changes by bytes.
+            .uri(format!("{collection}/{own}?pretty=0"))
+            .body(empty())
+            .map_err(|error| fault(error.to_string()))?;
+        if let Some(agent) = &self.agent {
+            request.headers_mut().insert(header::USER_AGENT, agent.clone());
+        }
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        impersonate(request.headers_mut(), &self.caller).map_err(|error| fault(error.to_string()))?;
+        let (head, body) = member.send(request, Class::Read).await?.into_parts();
+        Ok((head.status, head.headers, collect(body, OBJECT_BYTES_MAX).await?))
+    }
+}
+
+fn late(name: &MemberName) -> Live {
+    Live::Failed(format!("member {name} has not answered in time; its last known state is shown"))
 }
 
 /// What a `Status` says, with a colon before it.
@@ -256,36 +330,11 @@ fn told(body: &[u8]) -> String {
     serde_json::from_slice::<StatusMessage>(body).map(|told| format!(": {}", told.message)).unwrap_or_default()
 }
 
-async fn fetch(
-    member: &Member,
-    target: &Target,
-    asked: RequestContext<'_>,
-    own: &str,
-) -> Result<(StatusCode, HeaderMap, Bytes), UpstreamError> {
-    let collection =
-        if target.namespace.is_empty() { target.gvr.path() } else { target.gvr.path_in(&target.namespace) };
-    let own = percent_encoding::utf8_percent_encode(own, percent_encoding::NON_ALPHANUMERIC);
-    let fault = |text: String| UpstreamError::new(member.name(), Failure::Request(text.into()));
-    let mut request = Request::builder()
-        .method(Method::GET)
-        // Compact, whoever asks: to curl a kube-apiserver indents, and the store judges changes by bytes.
-        .uri(format!("{collection}/{own}?pretty=0"))
-        .body(empty())
-        .map_err(|error| fault(error.to_string()))?;
-    if let Some(agent) = asked.headers.get(header::USER_AGENT) {
-        request.headers_mut().insert(header::USER_AGENT, agent.clone());
-    }
-    request.headers_mut().insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
-    impersonate(request.headers_mut(), asked.caller).map_err(|error| fault(error.to_string()))?;
-    let (head, body) = member.send(request, Class::Read).await?.into_parts();
-    Ok((head.status, head.headers, collect(body, OBJECT_BYTES_MAX).await?))
-}
-
 /// What the store shows under a name.
 enum Answer {
     Entry(Arc<Entry>),
     /// One part of a placed object, asked for by `name@member`.
-    Part(Box<Part>, Revision),
+    Part(Arc<Part>, Revision),
 }
 
 fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberName>) -> Result<Option<Answer>, Status> {
@@ -298,7 +347,7 @@ fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberNa
     let plain = key(&target.namespace, own);
     let Some(whole) = ready.store().get(&plain).filter(|entry| entry.folded) else { return Ok(None) };
     let part = ready.store().parts(&plain).into_iter().find(|part| part.member == *only);
-    Ok(part.map(|part| Answer::Part(Box::new(part), whole.revision)))
+    Ok(part.map(|part| Answer::Part(part, whole.revision)))
 }
 
 impl Answer {

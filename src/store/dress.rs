@@ -6,15 +6,16 @@ use crate::{
     config::MemberName,
     placement::{
         fingerprint::Fingerprint,
+        fold::{FoldKind, Summand},
         marker::{Controller, MARKER_KEY, Marker},
     },
     store::{
         entry::{Draft, Entry, Holders},
-        fold::Part,
         identities::Identities,
         incoming::{CLUSTER, Incoming, Scratch, push_revision},
         kind::{KindSpec, id},
         naming::Naming,
+        part::{Part, placement_of},
         references::{References, ReferredKinds},
         revision::{Revision, Revisions},
         rewrite::{BadObject, Note, Rewriter},
@@ -67,6 +68,8 @@ pub(super) struct Dressing {
     pub(super) revisions: Arc<Revisions>,
     pub(super) kinds: Arc<ReferredKinds>,
     pub(super) member: MemberName,
+    /// It alone.
+    pub(super) holders: Holders,
     pub(super) cluster_uid: Arc<str>,
     pub(super) parts_only: bool,
     pub(super) epoch: Epoch,
@@ -159,14 +162,19 @@ impl Dressing {
         let print = is_compared
             .then(|| Fingerprint::of(incoming.text, &gvr.group, &gvr.resource, self.naming.mask()))
             .flatten();
+        let kind = FoldKind::of(&gvr.group, &gvr.resource);
+        let document = if self.parts_only { incoming.identity() } else { incoming.whole() };
+        let summand = marker.as_ref().and_then(|_| Summand::of(&document, kind).ok()).map(Arc::new);
         Part {
             member: self.member.clone(),
-            document: if self.parts_only { incoming.identity() } else { incoming.whole() },
+            document,
             uid: facts.uid.to_owned(),
             member_rv: facts.member_rv,
             incarnation: 0,
             seen: 0,
-            marker,
+            placement: marker.as_ref().map(placement_of),
+            summand,
+            marker: marker.map(Arc::new),
             fingerprint: print.map(Arc::new),
             deleting: facts.deleting,
             created: facts.created.to_owned(),
@@ -208,7 +216,7 @@ impl Dressing {
             uid: facts.uid_at.clone(),
             metadata: facts.metadata_at.clone(),
             revision: self.revision,
-            holders: Holders::from_elem(self.member.clone(), 1),
+            holders: Arc::clone(&self.holders),
             folded: false,
             deleting: facts.deleting,
             referents: &references.hashes,

@@ -8,13 +8,11 @@ use std::{
     },
 };
 
-use smallvec::SmallVec;
-
 use crate::{config::MemberName, store::revision::Revision};
 use kubefold_wire::splice::Edit;
 
-/// The members that hold an object: one for a member-local object.
-pub type Holders = SmallVec<[MemberName; 1]>;
+/// The members that hold an object: one for a member-local object. Objects of the same members may share it.
+pub type Holders = Arc<[MemberName]>;
 
 /// `namespace/name`, or `name` of a cluster-scoped object: its order is Kubernetes' storage order. All states of an object
 /// share one key, and a tree of objects holds on to keys alone where it branches.
@@ -517,7 +515,7 @@ mod tests {
             uid: range("\"u-1\""),
             metadata: range(r#"{"name":"a","labels":{"l":"1"},"uid":"u-1","resourceVersion":"77"}"#),
             revision: Revision(5),
-            holders: Holders::new(),
+            holders: Holders::default(),
             folded: false,
             deleting: false,
             referents: &[7, u64::MAX],

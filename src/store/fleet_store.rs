@@ -17,13 +17,13 @@ use crate::{
     store::{
         dress::{Class, Prepared},
         entry::Entry,
-        fold::Part,
         identities::{GroupKind, Referent},
         incoming::Scratch,
         kind::KindSpec,
         log::ReadAfter,
         naming::Naming,
         notices::Notices,
+        part::Part,
         published::{MemberView, Published, Settled},
         references::{References, ReferredKinds},
         retained::Retained,
@@ -170,10 +170,6 @@ impl FleetStore {
     /// Looks, under the lock that readers share.
     pub(super) fn peek<T>(&self, look: impl FnOnce(&Sequencer) -> T) -> T {
         look(&self.inner.read())
-    }
-
-    pub(super) fn naming(&self) -> Arc<Naming> {
-        self.peek(|inner| Arc::clone(&inner.shared.naming))
     }
 
     /// Makes room for a member.
@@ -368,6 +364,8 @@ impl FleetStore {
     /// Lets watches and paged lists begin. From here on every change is logged.
     pub fn open(&self) {
         if !self.published.load().opened {
+            // What came in while nobody looked is shown first, and not all of it under one lock.
+            while self.write(|inner| inner.show_unshown(SLICE_ITEMS_MAX)) {}
             self.write(Sequencer::open);
         }
     }
@@ -432,13 +430,13 @@ impl FleetStore {
     }
 
     /// The parts under a plain key, in configuration order.
-    pub fn parts(&self, key: &str) -> Vec<Part> {
+    pub fn parts(&self, key: &str) -> Vec<Arc<Part>> {
         self.inner.read().folds.get(key).map(|fold| fold.parts().to_vec()).unwrap_or_default()
     }
 
     /// The parts that make the visible object under a plain key: of a placed object its home first, then in the marker's
     /// order.
-    pub fn shown_parts(&self, key: &str) -> Vec<Part> {
+    pub fn shown_parts(&self, key: &str) -> Vec<Arc<Part>> {
         let inner = self.inner.read();
         inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default()
     }
@@ -514,7 +512,7 @@ impl FleetStore {
     }
 
     /// The same, with what is shown and the parts that make it: from here on they may differ.
-    pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Part>) {
+    pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Arc<Part>>) {
         let mut inner = self.inner.write();
         inner.hold(key);
         let shown = inner.objects.get(key).cloned();

@@ -1,6 +1,6 @@
 //! Objects that are one in the fleet and several in the members: shared ones and placed ones.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::{
     config::MemberName,
     placement::{
         fingerprint::{Fingerprint, Mask},
-        fold::{PartView, fold_behind},
+        fold::Summand,
         marker::Marker,
     },
     store::{
@@ -16,6 +16,7 @@ use crate::{
         identities::{Identity, Referent},
         incoming::{Incoming, Scratch, push_revision},
         notices::{BEHIND, DIFFERS, Notices},
+        part::Part,
         references::References,
         revision::Revision,
         rewrite::{Facts, Note, Rewriter},
@@ -26,86 +27,86 @@ use crate::{
 /// Annotation that names the members of a folded object.
 const CLUSTERS: &str = "kubefold.io/clusters";
 
-/// One member's share of a folded object, as the member sent it.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// The member that holds it.
-    pub member: MemberName,
-    /// Its document, whole.
-    pub document: Arc<str>,
-    /// Its UID in its member.
-    pub uid: String,
-    /// Its revision in its member.
-    pub member_rv: u64,
-    pub(super) incarnation: u32,
-    pub(super) seen: u32,
-    /// The marker of a placed object's part; a shared object has none.
-    pub marker: Option<Marker>,
-    /// What of it is its author's, where there are other parts to compare it with.
-    pub(super) fingerprint: Option<Arc<Fingerprint>>,
-    /// It carries a `deletionTimestamp`.
-    pub deleting: bool,
-    pub(super) created: String,
-}
-
-impl Part {
-    /// Says whether its marker names a part in that member.
-    pub(super) fn lists(&self, member: &MemberName) -> bool {
-        self.marker.as_ref().is_some_and(|marker| marker.members.iter().any(|(name, _)| name == member))
-    }
-}
-
 /// All parts under one key.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     /// In configuration order.
-    parts: Vec<Part>,
+    parts: Vec<Arc<Part>>,
     /// How many writers ask that nothing be shown yet.
     pub(super) held: u32,
     /// Members whose part is shown as a member-local object: those of a second placement under this key, and while a writer holds the
     /// key those that were member-local objects until now.
     exposed: Vec<MemberName>,
     /// Of a child: the first part in each member in this life of the whole, by its own UID.
-    founders: Vec<(MemberName, String)>,
+    founders: HashMap<MemberName, String>,
+    /// Who each part was last said to be.
+    identified: HashMap<MemberName, Identity>,
+    /// Parts of more than one placement may be here.
+    is_mixed: bool,
+    /// Which parts are shown, as long as nothing that decides it has changed.
+    shape: Option<Arc<Shape>>,
+}
+
+/// Which parts are shown, and what is said of them: whatever a new status of one part leaves as it is.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// Places of the parts that make the visible object, its body's first.
+    chosen: Vec<usize>,
+    /// Places of the parts of a younger placement.
+    losers: Vec<usize>,
+    /// The members of the chosen parts, in their order.
+    holders: Holders,
+    /// Of which state of the members.
+    members_epoch: u64,
+    /// Members whose part somebody touched, where no part is behind.
+    pub(super) differs: Vec<MemberName>,
 }
 
 impl Fold {
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[Arc<Part>] {
         &self.parts
     }
 
-    pub(super) fn part(&self, member: &MemberName) -> Option<&Part> {
+    pub(super) fn part(&self, member: &MemberName) -> Option<&Arc<Part>> {
         self.parts.iter().find(|part| part.member == *member)
     }
 
     pub(super) fn part_mut(&mut self, member: &MemberName) -> Option<&mut Part> {
-        self.parts.iter_mut().find(|part| part.member == *member)
+        self.parts.iter_mut().find(|part| part.member == *member).map(Arc::make_mut)
     }
 
     pub(super) fn any_part(&self, which: impl Fn(&Part) -> bool) -> bool {
-        self.parts.iter().any(which)
+        self.parts.iter().any(|part| which(part))
     }
 
-    pub(super) fn put(&mut self, part: Part, order: &[MemberName]) {
-        match self.part_mut(&part.member) {
-            Some(held) => *held = part,
-            None => {
-                self.parts.push(part);
-                self.sort(order);
-            }
+    /// Puts a part in the place of an earlier state of it, which it gives, or among the others.
+    fn put(&mut self, part: Arc<Part>, order: &[MemberName]) -> Option<Arc<Part>> {
+        if let Some(held) = self.parts.iter_mut().find(|held| held.member == part.member) {
+            self.is_mixed |= held.placement != part.placement;
+            return Some(std::mem::replace(held, part));
         }
+        match self.parts.first() {
+            None => self.is_mixed = false,
+            Some(first) => self.is_mixed |= first.placement != part.placement,
+        }
+        self.parts.push(part);
+        self.sort(order);
+        None
     }
 
     /// Takes the prints of all parts anew: policies changed.
     pub(super) fn print(&mut self, group: &str, resource: &str, mask: &Mask) {
         for part in self.parts.iter_mut().filter(|part| part.fingerprint.is_some()) {
-            part.fingerprint = Fingerprint::of(&part.document, group, resource, mask).map(Arc::new);
+            let print = Fingerprint::of(&part.document, group, resource, mask).map(Arc::new);
+            Arc::make_mut(part).fingerprint = print;
         }
     }
 
     /// Puts the parts in configuration order; one of a member that is leaving comes last.
     pub(super) fn sort(&mut self, order: &[MemberName]) {
-        self.parts.sort_by_key(|part| order.iter().position(|name| *name == part.member).unwrap_or(usize::MAX));
+        let places: HashMap<&MemberName, usize> = order.iter().enumerate().map(|(at, name)| (name, at)).collect();
+        self.parts.sort_by_key(|part| places.get(&part.member).copied().unwrap_or(usize::MAX));
+        self.shape = None;
     }
 
     /// Says whether the member's part is in the fold that is shown, and not beside it.
@@ -113,13 +114,20 @@ impl Fold {
         self.part(member).is_some() && !self.exposed.contains(member)
     }
 
+    /// Which parts are shown, where that is known and the members are still as they were.
+    pub(super) fn shape(&self, members_epoch: u64) -> Option<&Arc<Shape>> {
+        self.shape.as_ref().filter(|shape| shape.members_epoch == members_epoch)
+    }
+
     /// Members whose parts are of another placement than the one that is shown.
     pub(super) fn exposed(&self) -> &[MemberName] {
         &self.exposed
     }
 
-    fn take(&mut self, member: &MemberName) -> Option<Part> {
+    fn take(&mut self, member: &MemberName) -> Option<Arc<Part>> {
         let at = self.parts.iter().position(|part| part.member == *member)?;
+        self.shape = None;
+        self.identified.remove(member);
         Some(self.parts.remove(at))
     }
 
@@ -130,35 +138,57 @@ impl Fold {
     }
 
     /// The parts that make the visible object, its body's first; the others are a younger placement's.
-    pub(super) fn chosen(&self) -> Vec<&Part> {
-        let Some(marker) = self.winner() else {
+    pub(super) fn chosen(&self) -> Vec<&Arc<Part>> {
+        let places = self.shape.as_ref().map_or_else(|| self.choose(), |shape| shape.chosen.clone());
+        places.into_iter().filter_map(|at| self.parts.get(at)).collect()
+    }
+
+    /// Places of the parts that make the visible object.
+    fn choose(&self) -> Vec<usize> {
+        let places: HashMap<&MemberName, usize> =
+            self.parts.iter().enumerate().map(|(at, part)| (&part.member, at)).collect();
+        let Some(marker) = self.winner(&places) else {
             // Shared: the first holder that is not deleting it, healthy or not; the first of all when all are.
             let first = self.parts.iter().position(|part| !part.deleting).unwrap_or_default();
-            let mut chosen: Vec<&Part> = self.parts.iter().collect();
+            let mut chosen: Vec<usize> = (0..self.parts.len()).collect();
             if first < chosen.len() {
                 let body = chosen.remove(first);
                 chosen.insert(0, body);
             }
             return chosen;
         };
-        let of_placement = |name: &MemberName| {
-            self.part(name).filter(|part| part.marker.as_ref().is_some_and(|own| own.uid == marker.uid))
+        let of_placement = |(name, _): &(MemberName, String)| {
+            let at = *places.get(name)?;
+            self.is_of(at, &marker.uid).then_some(at)
         };
-        marker.members.iter().filter_map(|(name, _)| of_placement(name)).collect()
+        marker.members.iter().filter_map(of_placement).collect()
+    }
+
+    fn is_of(&self, at: usize, uid: &str) -> bool {
+        self.parts.get(at).and_then(|part| part.marker.as_ref()).is_some_and(|marker| marker.uid == uid)
     }
 
     /// Of several placements under one key the one with the older home has the name.
-    fn winner(&self) -> Option<&Marker> {
+    fn winner(&self, places: &HashMap<&MemberName, usize>) -> Option<&Marker> {
         let home_age = |marker: &Marker| {
-            let holds = |name: &MemberName| {
-                self.part(name).is_some_and(|part| part.marker.as_ref().is_some_and(|own| own.uid == marker.uid))
-            };
-            marker.home(holds).and_then(|home| self.part(home)).map(|part| part.created.clone())
+            let holds = |name: &MemberName| places.get(name).is_some_and(|at| self.is_of(*at, &marker.uid));
+            let home = marker.home(holds).and_then(|home| places.get(home)).and_then(|at| self.parts.get(*at));
+            home.map(|part| part.created.as_str())
         };
-        self.parts
-            .iter()
-            .filter_map(|part| part.marker.as_ref())
-            .min_by_key(|marker| (home_age(marker), marker.uid.clone()))
+        let mut seen: SmallVec<[u64; 2]> = SmallVec::new();
+        let is_first = |part: &&Arc<Part>| {
+            part.placement.is_some_and(|placement| {
+                let is_new = !seen.contains(&placement);
+                seen.push(placement);
+                is_new
+            })
+        };
+        let firsts: SmallVec<[&Arc<Part>; 2]> = match self.is_mixed {
+            false => self.parts.iter().filter(|part| part.placement.is_some()).take(1).collect(),
+            true => self.parts.iter().filter(is_first).collect(),
+        };
+        let markers = firsts.into_iter().filter_map(|part| part.marker.as_deref());
+        markers.min_by_key(|marker| (home_age(marker), marker.uid.as_str()))
     }
 }
 
@@ -166,13 +196,51 @@ impl Sequencer {
     /// Puts a part in and shows what that makes.
     pub(super) fn put_part(&mut self, key: &str, part: Part) {
         let order = Arc::clone(&self.shared.naming);
+        let part = Arc::new(part);
         let fold = match self.folds.get_mut(key) {
             Some(fold) => fold,
             None => self.folds.entry(key.to_owned()).or_default(),
         };
-        fold.put(part, order.members());
+        let before = fold.put(Arc::clone(&part), order.members());
+        let members = self.members_epoch;
+        if before.is_some_and(|before| before.stands_as(&part)) && fold.shape(members).is_some() {
+            self.part_goes_on(key, &part);
+            return;
+        }
+        fold.shape = None;
+        let may_wait = !fold.is_mixed && fold.held == 0 && fold.exposed.is_empty();
         self.judge_life(key);
+        if may_wait && self.is_filling {
+            self.identify(key, std::slice::from_ref(&part), &[]);
+            self.unshown.insert(key.to_owned());
+            return;
+        }
         self.refold(key);
+    }
+
+    /// Shows what a new state of a part makes that stands among the others as the earlier one did.
+    fn part_goes_on(&mut self, key: &str, part: &Part) {
+        let Some(fold) = self.folds.get(key) else { return };
+        let Some(shape) = fold.shape(self.members_epoch).cloned().filter(|_| fold.held == 0) else { return };
+        let is_it = |at: &usize| fold.parts.get(*at).is_some_and(|held| held.member == part.member);
+        if shape.losers.iter().any(is_it) {
+            self.refold(key);
+            return;
+        }
+        // Of a shared object only the body is shown.
+        let is_body = shape.chosen.first().is_some_and(is_it);
+        if part.marker.is_some() || is_body {
+            self.show_fold(key, &shape);
+        }
+    }
+
+    /// Shows up to `max` objects whose parts came in while the store filled. Says whether there are more.
+    pub(super) fn show_unshown(&mut self, max: usize) -> bool {
+        for _ in 0..max {
+            let Some(key) = self.unshown.pop_first() else { return false };
+            self.refold(&key);
+        }
+        !self.unshown.is_empty()
     }
 
     /// Drops a part that is gone and shows what is left.
@@ -238,15 +306,20 @@ impl Sequencer {
     pub(super) fn refold(&mut self, key: &str) {
         let Some(fold) = self.folds.get(key) else { return };
         let held = fold.held > 0;
-        let chosen: Vec<Part> = fold.chosen().into_iter().cloned().collect();
-        let is_chosen = |part: &&Part| chosen.iter().any(|chosen| chosen.member == part.member);
-        let losers: Vec<Part> = fold.parts.iter().filter(|part| !is_chosen(part)).cloned().collect();
+        let shape = self.shape(fold);
+        let parts = |places: &[usize]| -> Vec<Arc<Part>> {
+            places.iter().filter_map(|at| fold.parts.get(*at)).map(Arc::clone).collect()
+        };
+        let (chosen, losers) = (parts(&shape.chosen), parts(&shape.losers));
         // Also while it is held: what refers to a part shall know who that is from the first.
         self.identify(key, &chosen, &losers);
+        let Some(fold) = self.folds.get_mut(key) else { return };
+        fold.shape = Some(Arc::clone(&shape));
         if held {
             return;
         }
-        self.show_fold(key, &chosen);
+        self.unshown.remove(key);
+        self.show_fold(key, &shape);
         let Some(fold) = self.folds.get_mut(key) else { return };
         let exposed_before = std::mem::take(&mut fold.exposed);
         fold.exposed = losers.iter().map(|part| part.member.clone()).collect();
@@ -262,47 +335,73 @@ impl Sequencer {
         }
     }
 
-    fn identify(&mut self, key: &str, chosen: &[Part], losers: &[Part]) {
+    fn shape(&self, fold: &Fold) -> Arc<Shape> {
+        let chosen = fold.choose();
+        let mut is_chosen = vec![false; fold.parts.len()];
+        for at in &chosen {
+            if let Some(is_chosen) = is_chosen.get_mut(*at) {
+                *is_chosen = true;
+            }
+        }
+        let losers = is_chosen.iter().enumerate().filter(|(_, is_chosen)| !**is_chosen).map(|(at, _)| at).collect();
+        let parts: Vec<&Arc<Part>> = chosen.iter().filter_map(|at| fold.parts.get(*at)).collect();
+        let holders = parts.iter().map(|part| part.member.clone()).collect();
+        let differs = self.in_order(self.differing(&parts));
+        Arc::new(Shape { chosen, losers, holders, members_epoch: self.members_epoch, differs })
+    }
+
+    fn identify(&mut self, key: &str, chosen: &[Arc<Part>], losers: &[Arc<Part>]) {
         let visible = chosen.first().and_then(|home| home.marker.as_ref()).map(|marker| self.visible_uid(key, marker));
         let visible: Arc<str> = visible.unwrap_or_default().as_ref().into();
+        let Some(mut identified) = self.folds.get_mut(key).map(|fold| std::mem::take(&mut fold.identified)) else {
+            return;
+        };
         for part in chosen {
             let Some(marker) = &part.marker else { continue };
+            let is_alone = marker.members.len() == 1 && !marker.is_child;
+            let is_known = identified.get(&part.member).is_some_and(|known| {
+                *known.own_uid == *part.uid && known.visible_uid == visible && known.is_alone == is_alone
+            });
+            if is_known {
+                continue;
+            }
+            let identity = Identity { own_uid: part.uid.as_str().into(), visible_uid: Arc::clone(&visible), is_alone };
             let referent = self.referent(key, &part.member);
-            let identity = Identity {
-                own_uid: part.uid.as_str().into(),
-                visible_uid: Arc::clone(&visible),
-                is_alone: marker.members.len() == 1 && !marker.is_child,
-            };
+            identified.insert(part.member.clone(), identity.clone());
             if self.shared.identities.set(&referent, identity) {
                 self.changed.push(referent);
             }
         }
         for part in losers {
             let referent = self.referent(key, &part.member);
+            identified.remove(&part.member);
             if self.shared.identities.unset(&referent, &part.uid) {
                 self.changed.push(referent);
             }
         }
+        if let Some(fold) = self.folds.get_mut(key) {
+            fold.identified = identified;
+        }
     }
 
-    fn show_fold(&mut self, key: &str, chosen: &[Part]) {
+    fn show_fold(&mut self, key: &str, shape: &Shape) {
         let held = self.objects.get(key).cloned().filter(|entry| entry.folded);
-        let Some(body) = chosen.first() else {
+        if shape.chosen.is_empty() {
             if held.is_some() {
                 self.remove_visible(key);
                 self.end_life(key);
             }
             return;
-        };
+        }
         // Should another object's deletion come first, its revision does.
         let deletion = self.shared.revisions.next();
         let revision = self.shared.revisions.next();
-        let Some(entry) = self.rewrite_fold(key, body, chosen, revision) else { return };
+        let Some(entry) = self.rewrite_fold(key, shape, revision) else { return };
         match held {
             Some(held) if held.is_same_but_for_revision(&entry) => {}
             Some(held) if held.uid() != entry.uid() => {
                 self.remove_visible_at(key, deletion);
-                let _shown = self.put(entry);
+                drop(self.put(entry));
             }
             Some(_) | None => drop(self.put(entry)),
         }
@@ -333,17 +432,18 @@ impl Sequencer {
     /// what its controllers made again under the name is another object.
     fn judge_life(&mut self, key: &str) {
         let Some(fold) = self.folds.get_mut(key) else { return };
-        let is_child = |part: &Part| part.marker.as_ref().is_some_and(|marker| marker.is_child);
-        let now =
-            || fold.parts.iter().filter(|part| is_child(part)).map(|part| (part.member.clone(), part.uid.clone()));
-        let lives = fold.founders.is_empty() || now().any(|part| fold.founders.contains(&part));
-        if lives {
-            let newcomers: Vec<_> =
-                now().filter(|(member, _)| !fold.founders.iter().any(|(founder, _)| founder == member)).collect();
-            fold.founders.extend(newcomers);
+        let Fold { parts, founders, .. } = fold;
+        let children = || parts.iter().filter(|part| part.marker.as_ref().is_some_and(|marker| marker.is_child));
+        let is_founder = |part: &Arc<Part>| founders.get(&part.member).is_some_and(|uid| *uid == part.uid);
+        if founders.is_empty() || children().any(is_founder) {
+            for part in children() {
+                if !founders.contains_key(&part.member) {
+                    founders.insert(part.member.clone(), part.uid.clone());
+                }
+            }
             return;
         }
-        fold.founders = now().collect();
+        *founders = children().map(|part| (part.member.clone(), part.uid.clone())).collect();
         // Of two stores of a kind the one that is read decides.
         if !self.parts_only {
             self.shared.identities.raise_child_life(&self.life_key(key));
@@ -359,28 +459,22 @@ impl Sequencer {
         format!("{}/{}/{key}", self.spec.gvr.group, self.spec.gvr.resource)
     }
 
-    fn rewrite_fold(&mut self, key: &str, body: &Part, chosen: &[Part], revision: Revision) -> Option<Entry> {
+    fn rewrite_fold(&mut self, key: &str, shape: &Shape, revision: Revision) -> Option<Entry> {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let entry = self.rewrite_fold_with(key, body, chosen, revision, &mut scratch);
+        let entry = self.rewrite_fold_with(key, shape, revision, &mut scratch);
         self.scratch = scratch;
         entry
     }
 
-    fn rewrite_fold_with(
-        &self,
-        key: &str,
-        body: &Part,
-        chosen: &[Part],
-        revision: Revision,
-        scratch: &mut Scratch,
-    ) -> Option<Entry> {
-        let spec = Arc::clone(&self.spec);
+    fn rewrite_fold_with(&self, key: &str, shape: &Shape, revision: Revision, scratch: &mut Scratch) -> Option<Entry> {
+        let parts = &self.folds.get(key)?.parts;
+        let body = parts.get(*shape.chosen.first()?)?;
         let document: &str = &body.document;
         let Scratch { edits, found, referent, .. } = scratch;
-        let incoming = Incoming::read(&spec, document, found).ok()?;
+        let incoming = Incoming::read(&self.spec, document, found).ok()?;
         let facts = &incoming.facts;
         edits.clear();
-        let holders: Holders = chosen.iter().map(|part| part.member.clone()).collect();
+        let holders = Arc::clone(&shape.holders);
         let behind = self.note(key, document, facts, &holders, edits);
         let mut references = References::new(&self.kinds, &body.member);
         let mut rewriter = Rewriter {
@@ -395,16 +489,18 @@ impl Sequencer {
         match &body.marker {
             Some(marker) => {
                 let uid = self.visible_uid(key, marker);
-                let views: Vec<PartView<'_>> =
-                    chosen.iter().map(|part| PartView { member: &part.member, json: &part.document }).collect();
+                let chosen = shape.chosen.iter().filter_map(|at| parts.get(*at));
+                let summands: Vec<&Summand> = chosen.filter_map(|part| part.summand.as_deref()).collect();
                 // A body that was read a line above is an object.
-                for edit in fold_behind(&views, self.fold_kind(), &uid, behind).unwrap_or_default() {
+                for edit in Summand::fold(document, &summands, self.fold_kind(), &uid, behind).unwrap_or_default() {
                     edits.add(&edit);
                 }
             }
             None => {
                 let life = self.shared.identities.life(&self.life_key(key));
-                if let Some(uid) = self.shared.naming.shared_uid(&spec.gvr.group, &spec.gvr.resource, key, life) {
+                if let Some(uid) =
+                    self.shared.naming.shared_uid(&self.spec.gvr.group, &self.spec.gvr.resource, key, life)
+                {
                     edits.put(facts.uid_at.clone(), |out| kubefold_wire::splice::push_string(&uid, out));
                 }
             }
@@ -415,7 +511,7 @@ impl Sequencer {
             suffix: ["", ""],
             document,
             lead: "",
-            type_meta_len: incoming.type_meta_len(&spec),
+            type_meta_len: incoming.type_meta_len(&self.spec),
             labels: facts.labels_at.clone(),
             resource_version: facts.resource_version_at.clone(),
             uid: facts.uid_at.clone(),

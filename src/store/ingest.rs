@@ -5,9 +5,9 @@ use crate::{
     store::{
         dress::{Class, Dressed, Dressing, Prepared},
         entry::Entry,
-        fold::Part,
         identities::Referent,
         incoming::{Incoming, Scratch},
+        part::Part,
         references::References,
         rewrite::Facts,
         sequencer::{Ingested, Sequencer, Source},
@@ -75,6 +75,7 @@ impl Sequencer {
         source: Source,
     ) -> Option<Ingested> {
         let at = self.index_of(member)?;
+        self.is_filling = source == Source::List && !self.opened && !self.parts_only;
         let mut scratch = std::mem::take(&mut self.scratch);
         if self.is_outdated(&prepared) {
             self.prepare_again(at, &mut prepared, &mut scratch);

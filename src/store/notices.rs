@@ -1,10 +1,12 @@
 //! Notices about a folded object: which parts are behind, which parts somebody changed, and which other placement has the
 //! same name and is another's.
 
+use std::{collections::HashSet, sync::Arc};
+
 use crate::{
     config::MemberName,
     placement::fold::FoldKind,
-    store::{fold::Part, sequencer::Sequencer},
+    store::{part::Part, sequencer::Sequencer},
 };
 use kubefold_wire::golang::Quoted;
 
@@ -72,12 +74,16 @@ impl Sequencer {
         let Some(fold) = self.folds.get(key) else { return Notices::default() };
         let chosen = fold.chosen();
         let behind = self.behind_of(key, &chosen);
-        let differs = if behind.is_empty() { self.differing(&chosen) } else { edited(&chosen, &behind) };
+        let differs = match fold.shape(self.members_epoch) {
+            Some(shape) if behind.is_empty() => shape.differs.clone(),
+            None if behind.is_empty() => self.in_order(self.differing(&chosen)),
+            _ => self.in_order(edited(&chosen, &behind)),
+        };
         let is_quota = self.fold_kind() == FoldKind::ResourceQuota && chosen.len() > 1;
-        Notices { behind, differs: self.in_order(differs), others: self.in_order(fold.exposed().to_vec()), is_quota }
+        Notices { behind, differs, others: self.in_order(fold.exposed().to_vec()), is_quota }
     }
 
-    fn behind_of(&self, key: &str, chosen: &[&Part]) -> Vec<MemberName> {
+    fn behind_of(&self, key: &str, chosen: &[&Arc<Part>]) -> Vec<MemberName> {
         let Some((uid, members)) = self.behind.get(key) else { return Vec::new() };
         let is_it = chosen
             .first()
@@ -85,16 +91,15 @@ impl Sequencer {
         if is_it { self.in_order(members.clone()) } else { Vec::new() }
     }
 
-    fn in_order(&self, mut members: Vec<MemberName>) -> Vec<MemberName> {
-        let place = |name: &MemberName| self.members.iter().position(|member| member.name == *name);
-        members.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
+    pub(super) fn in_order(&self, mut members: Vec<MemberName>) -> Vec<MemberName> {
+        members.sort_by_key(|name| self.index_of(name).unwrap_or(usize::MAX));
         members.dedup();
         members
     }
 
     /// Parts that somebody touched, those that are gone included. While an unfinished write knows of parts that are not
     /// there, none counts as gone.
-    fn differing(&self, chosen: &[&Part]) -> Vec<MemberName> {
+    pub(super) fn differing(&self, chosen: &[&Arc<Part>]) -> Vec<MemberName> {
         let mut out = edited(chosen, &[]);
         let Some((home, marker)) = chosen.first().and_then(|home| Some((home, home.marker.as_ref()?))) else {
             return out;
@@ -104,8 +109,9 @@ impl Sequencer {
             return out;
         }
         // Those listed after them had a share of 0.
+        let there: HashSet<&MemberName> = chosen.iter().map(|part| &part.member).collect();
         for (name, cluster) in marker.members.iter().take(marker.made) {
-            let is_there = chosen.iter().any(|part| part.member == *name);
+            let is_there = there.contains(name);
             // Of a member that has left, was never read, or is another cluster by now nothing is expected.
             let is_known = self
                 .member(name)
@@ -119,12 +125,12 @@ impl Sequencer {
 }
 
 /// Parts that are not what the home is, but for those that are behind. Shared objects are each member's own affair.
-fn edited(chosen: &[&Part], behind: &[MemberName]) -> Vec<MemberName> {
+fn edited(chosen: &[&Arc<Part>], behind: &[MemberName]) -> Vec<MemberName> {
     let Some((home, others)) = chosen.split_first() else { return Vec::new() };
     if home.deleting || home.marker.as_ref().is_none_or(|marker| marker.is_child) {
         return Vec::new();
     }
-    let is_edited = |part: &&&Part| {
+    let is_edited = |part: &&&Arc<Part>| {
         let fingerprints = home.fingerprint.as_ref().zip(part.fingerprint.as_ref());
         part.deleting || fingerprints.is_some_and(|(home, part)| home.differs(part))
     };

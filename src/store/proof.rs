@@ -1,10 +1,21 @@
 //! What the store holds of one member, to be compared with what the member itself says now, and what is gone by its word.
 
-use std::collections::HashMap;
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Bound,
+    sync::Arc,
+};
 
 use crate::{
     config::MemberName,
-    store::{entry::Entry, fleet_store::FleetStore, naming::key, sequencer::Sequencer},
+    store::{
+        entry::{Entry, Key},
+        fleet_store::{FleetStore, SLICE_ITEMS_MAX},
+        naming::key,
+        part::Part,
+        revision::Revision,
+        sequencer::Sequencer,
+    },
 };
 
 /// Keys of one member and kind that are gone by a live answer while its watch has not said so yet.
@@ -27,10 +38,21 @@ pub struct HeldVersion {
 pub struct TooManyGone;
 
 impl FleetStore {
+    /// The members whose objects have been held completely since the store started.
+    pub fn filled(&self) -> HashSet<MemberName> {
+        let published = self.published_at(Revision(0));
+        published.members.iter().filter(|(_, view)| view.filled).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A member's part under a plain key.
+    pub fn part(&self, key: &str, member: &MemberName) -> Option<Arc<Part>> {
+        self.peek(|inner| inner.folds.get(key).and_then(|fold| fold.part(member)).cloned())
+    }
+
     /// What is held of a member in a namespace (empty: in all, or of a cluster-scoped kind), by own key: of one own name,
     /// or of the visible objects that match.
     ///
-    /// Shape: linear in the objects of the namespace.
+    /// Shape: linear in the member's objects and the folds; constant for one name in a namespace.
     pub fn held(
         &self,
         member: &MemberName,
@@ -38,22 +60,28 @@ impl FleetStore {
         own_name: Option<&str>,
         matches: impl Fn(&Entry) -> bool,
     ) -> HashMap<String, HeldVersion> {
-        let naming = self.naming();
-        let snapshot = self.snapshot();
-        let is_asked = |entry: &Entry| {
-            own_name.is_none_or(|own| naming.own(entry.name()) == own)
-                && entry.holders.contains(member)
-                && matches(entry)
+        let own = match own_name {
+            Some(own) if !namespace.is_empty() || !self.spec().namespaced => {
+                self.peek(|inner| inner.held_under(member, key(namespace, own))).into_iter().collect()
+            }
+            _ => self.held_in(member, namespace),
         };
-        let entries: Vec<_> = snapshot.range(namespace, &[]).filter(|entry| is_asked(entry)).collect();
-        self.peek(|inner| {
-            let held = entries.into_iter().filter_map(|entry| {
-                let own = key(entry.namespace(), naming.own(entry.name()));
-                let version = inner.held_version(member, &own)?;
-                Some((own, version))
-            });
-            held.collect()
-        })
+        let is_asked = |own_key: &str| {
+            own_name.is_none_or(|own| own_key.rsplit_once('/').map_or(own_key, |(_, name)| name) == own)
+        };
+        let asked = own.into_iter().filter(|held| is_asked(&held.own_key) && matches(&held.entry));
+        asked.map(|held| (held.own_key, held.version)).collect()
+    }
+
+    fn held_in(&self, member: &MemberName, namespace: &str) -> Vec<HeldObject> {
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let mut held = self.peek(|inner| inner.held_folds(member, &prefix));
+        let mut after = None;
+        // In slices: writers get their turn in between.
+        while let Some(last) = self.peek(|inner| inner.held_after(member, &prefix, after.take(), &mut held)) {
+            after = Some(last);
+        }
+        held
     }
 
     /// Takes a member's word that nothing is under an own key at `revision`, from an answer to a request that began in that
@@ -65,7 +93,50 @@ impl FleetStore {
     }
 }
 
+/// A visible object that a member holds.
+struct HeldObject {
+    own_key: String,
+    entry: Arc<Entry>,
+    version: HeldVersion,
+}
+
 impl Sequencer {
+    /// What a member holds of the folds whose key has the prefix.
+    fn held_folds(&self, member: &MemberName, prefix: &str) -> Vec<HeldObject> {
+        let folds = self.folds.iter().filter(|(key, fold)| key.starts_with(prefix) && fold.part(member).is_some());
+        folds.filter_map(|(key, _)| self.held_under(member, key.clone())).collect()
+    }
+
+    /// Appends the next slice of a member's own objects whose visible key has the prefix. Gives the last key of the slice,
+    /// if there may be more.
+    fn held_after(
+        &self,
+        member: &MemberName,
+        prefix: &str,
+        after: Option<Key>,
+        held: &mut Vec<HeldObject>,
+    ) -> Option<Key> {
+        let state = self.member(member)?;
+        let start = after.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
+        let keys = state.member_locals.range::<str, _>((start, Bound::Unbounded));
+        let mut last = None;
+        for (at, visible) in keys.take_while(|visible| visible.starts_with(prefix)).take(SLICE_ITEMS_MAX).enumerate() {
+            let (namespace, name) = visible.split_once('/').unwrap_or(("", visible));
+            held.extend(self.held_under(member, key(namespace, self.shared.naming.own(name))));
+            last = (at + 1 == SLICE_ITEMS_MAX).then(|| Arc::clone(visible));
+        }
+        last
+    }
+
+    /// What a member holds under an own key, if it is visible: as the whole, or by itself.
+    fn held_under(&self, member: &MemberName, own_key: String) -> Option<HeldObject> {
+        let version = self.held_version(member, &own_key)?;
+        let holds = |entry: &&Arc<Entry>| entry.holders.contains(member);
+        let visible = |key: &str| self.objects.get(key).filter(holds);
+        let entry = visible(&own_key).or_else(|| visible(&self.member_local_key(&own_key, member)))?;
+        Some(HeldObject { entry: Arc::clone(entry), version, own_key })
+    }
+
     fn held_version(&self, member: &MemberName, own_key: &str) -> Option<HeldVersion> {
         let state = self.member(member)?;
         let current = |incarnation: u32| incarnation == state.incarnation;

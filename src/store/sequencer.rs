@@ -17,17 +17,19 @@ use crate::{
         dependents::Dependents,
         dress::{Dressing, Epoch},
         entry::{Entry, Key},
-        fold::{Fold, Part},
+        fold::Fold,
         identities::{Identities, Referent},
         incoming::Scratch,
         kind::KindSpec,
         log::{Log, LogLimits},
         naming::{Naming, key},
+        part::Part,
         published::{MemberView, MemberViews, Published},
         references::ReferredKinds,
         revision::{Revision, Revisions},
         rewrite::Facts,
         snapshot::{Counts, Snapshot, count},
+        tally::Tally,
     },
 };
 use kubefold_wire::watch::EventType;
@@ -110,6 +112,7 @@ pub(super) struct Sequencer {
     pub(super) parts_only: bool,
     pub(super) objects: OrdMap<Key, Arc<Entry>>,
     pub(super) counts: Counts,
+    pub(super) tally: Tally,
     pub(super) log: Log,
     pub(super) head: Revision,
     pub(super) members: Vec<MemberState>,
@@ -118,9 +121,15 @@ pub(super) struct Sequencer {
     /// What readers see of the members, and whether that is to be made anew.
     views: Arc<MemberViews>,
     members_changed: bool,
+    /// Rises with every change of the members themselves.
+    pub(super) members_epoch: u64,
     pub(super) folds: HashMap<String, Fold>,
     /// The members in which an object is behind, with the object's UID, by key: what an unfinished write says.
     pub(super) behind: HashMap<String, (String, Vec<MemberName>)>,
+    /// Keys of folds whose parts came in while the store filled, and which are not shown yet.
+    pub(super) unshown: BTreeSet<String>,
+    /// A list is coming in, and nobody sees the store yet.
+    pub(super) is_filling: bool,
     /// Who refers to whom.
     pub(super) dependents: Dependents,
     /// Identities that changed and that other stores must hear of.
@@ -146,13 +155,17 @@ impl Sequencer {
             parts_only: false,
             objects: OrdMap::new(),
             counts: Counts::new(),
+            tally: Tally::default(),
             head: Revision(0),
             members: Vec::new(),
             places: HashMap::new(),
             views: Arc::default(),
             members_changed: false,
+            members_epoch: 0,
             folds: HashMap::new(),
             behind: HashMap::new(),
+            unshown: BTreeSet::new(),
+            is_filling: false,
             dependents: Dependents::default(),
             changed: Vec::new(),
             epoch: 0,
@@ -167,6 +180,7 @@ impl Sequencer {
     /// Begins to log: from here on watches may begin. A first fill is not logged, as nobody can have seen less.
     pub(super) fn open(&mut self) {
         if !self.opened {
+            while self.show_unshown(usize::MAX) {}
             self.opened = true;
             self.head = self.shared.revisions.next();
             self.log.open_at(self.head);
@@ -177,6 +191,12 @@ impl Sequencer {
     pub(super) fn snapshot(&self) -> Snapshot {
         let (objects, counts) = (self.objects.clone(), self.counts.clone());
         Snapshot { objects, counts, revision: self.head, offset: self.log.offset() }
+    }
+
+    /// Notes that something changed about the members themselves.
+    fn note_members(&mut self) {
+        self.members_changed = true;
+        self.members_epoch += 1;
     }
 
     /// A member's place among the members.
@@ -191,7 +211,7 @@ impl Sequencer {
             naming.members().iter().enumerate().map(|(at, name)| (name, at)).collect();
         self.members.sort_by_key(|member| places.get(&member.name).copied().unwrap_or(usize::MAX));
         self.places = self.members.iter().enumerate().map(|(at, member)| (member.name.clone(), at)).collect();
-        self.members_changed = true;
+        self.note_members();
     }
 
     /// What a member's documents are dressed with now.
@@ -205,6 +225,7 @@ impl Sequencer {
             revisions: Arc::clone(revisions),
             kinds: Arc::clone(&self.kinds),
             member: member.name.clone(),
+            holders: Arc::from([member.name.clone()]),
             cluster_uid: Arc::clone(&member.cluster_uid),
             parts_only: self.parts_only,
             epoch: Epoch { store: self.epoch, identities: identities.epoch() },
@@ -240,7 +261,7 @@ impl Sequencer {
 
     /// Makes room for a member; its place among the others is that of the configuration.
     pub(super) fn join(&mut self, name: &MemberName, cluster_uid: &str) {
-        self.members_changed = true;
+        self.note_members();
         if let Some(known) = self.member_mut(name) {
             known.left = false;
             if *known.cluster_uid != *cluster_uid {
@@ -268,7 +289,7 @@ impl Sequencer {
 
     /// Takes new names: members were added, removed or put in another order. What they change is shown.
     pub(super) fn rename(&mut self, naming: &Arc<Naming>) {
-        self.members_changed = true;
+        self.note_members();
         self.epoch += 1;
         let former = std::mem::replace(&mut self.shared.naming, Arc::clone(naming));
         if former.mask() != naming.mask() {
@@ -287,7 +308,7 @@ impl Sequencer {
 
     /// Begins another life of a member: its revisions compare with no earlier ones, and the next full list decides.
     pub(super) fn reset(&mut self, name: &MemberName) {
-        self.members_changed = true;
+        self.note_members();
         self.lives += 1;
         let life = self.lives;
         if let Some(member) = self.member_mut(name) {
@@ -337,7 +358,7 @@ impl Sequencer {
     /// [`Self::lost`].
     pub(super) fn end_list(&mut self, member: &MemberName, revision: u64) {
         self.news = true;
-        self.members_changed = true;
+        self.note_members();
         let Some(state) = self.member_mut(member) else { return };
         state.position = state.position.max(revision);
         state.filled = true;
@@ -394,7 +415,7 @@ impl Sequencer {
 
     /// Everything member-local of a member, and its parts gone: the operator removed it, or it serves the kind no more.
     pub(super) fn leave(&mut self, member: &MemberName) -> Vec<Arc<Entry>> {
-        self.members_changed = true;
+        self.note_members();
         // From the first: nothing is expected of it any more.
         if let Some(state) = self.member_mut(member) {
             state.left = true;
@@ -430,7 +451,7 @@ impl Sequencer {
 
     /// Forgets a member that left, and whatever of it is still here.
     pub(super) fn forget(&mut self, member: &MemberName) {
-        self.members_changed = true;
+        self.note_members();
         let rest = self.leave(member);
         self.remove_doomed(&rest);
         self.members.retain(|known| known.name != *member);
@@ -459,6 +480,7 @@ impl Sequencer {
         if previous.is_none() {
             count(&mut self.counts, entry.namespace(), 1);
         }
+        self.tally.replace(previous.as_deref(), Some(&entry));
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
         self.emit(entry.revision, event_type, Arc::clone(&entry), previous);
         entry
@@ -480,6 +502,7 @@ impl Sequencer {
         }
         self.dependents.change(Some(&entry), None);
         count(&mut self.counts, entry.namespace(), -1);
+        self.tally.replace(Some(&entry), None);
         self.emit(revision, EventType::Deleted, entry, None);
     }
 

@@ -58,7 +58,7 @@ pub fn unstored(
         resource_version: facts.resource_version_at.clone(),
         uid: facts.uid_at.clone(),
         revision: Revision(0),
-        holders: Holders::from_elem(member.clone(), 1),
+        holders: Holders::from([member.clone()]),
         folded: false,
         deleting: facts.deleting,
         referents: &[],

@@ -2,18 +2,32 @@
 //!
 //! The fleet view shows a definition with the words of its first holder, and what it serves with those of every member's
 //! discovery, which is read each second. Between the two a client would be told that a kind is `Established` which nobody
-//! knows, so whoever asks for discovery, or for a kind that is not known, waits (bounded) until it is.
+//! knows, so whoever asks for discovery, or for a kind that is not known, waits (bounded) until it is. OpenAPI has it a
+//! moment later, and whoever asks for that waits for it, too.
+//!
+//! A definition may be large, and a fleet has one of each in every member. So each version of one is parsed once, only what
+//! changed since the last wait is looked at, and one request looks for all that wait at the same time.
 
-use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use http::{Request, header};
+use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::{
     config::MemberName,
-    store::{Part, key},
-    stores::{Running, Stores},
+    member::Member,
+    store::{Entry, FleetStore, Revision, key},
+    stores::{Running, Stores, ready::SILENCE_MAX},
     upstream::{Class, collect},
     view::Mode,
 };
@@ -22,25 +36,355 @@ use kubefold_wire::{body::empty, resource::Gvr};
 
 /// How long discovery waits for a kind whose definition says that it is served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
+/// For one member's answer, while others wait.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// A member that has failed to answer so often is not waited for any more.
+const FAILURES_MAX: u32 = 2;
 /// For how long a definition is new. Older ones were published long ago.
 const NEW_FOR: Duration = Duration::from_mins(2);
 /// Largest OpenAPI document that is looked at.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
+/// Members that are asked for the same OpenAPI document.
+const ASKED_MAX: usize = 2;
 /// Versions of kinds of which it is kept how they are printed.
 const PRINTERS_MAX: usize = 1024;
-/// Between two looks at members' discovery while somebody waits.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Between two looks at members while somebody waits: first, and at most.
+const AGAIN_MIN: Duration = Duration::from_millis(20);
+const AGAIN_MAX: Duration = Duration::from_millis(100);
 
-/// Which OpenAPI documents a kind has to stand in.
+/// Where a kind is looked for.
 #[derive(Clone, Copy)]
 enum Published {
     V2,
     V3,
 }
 
+/// What the store of definitions knows of them. The stores of other kinds have an empty one.
+#[derive(Default)]
+pub(super) struct Definitions {
+    /// Up to which fleet revision what they define is known to be in the catalog, in OpenAPI v3 and in v2.
+    served: Known,
+    published: Known,
+    described: Known,
+    /// By name: as the fleet view shows them.
+    shown: Mutex<HashMap<String, (Revision, Arc<Definition>)>>,
+    /// As members have them, by the version that they have. Only of members that do not serve what is shown.
+    of_members: Mutex<HashMap<(String, MemberName), OfMember>>,
+    /// How what they define is printed, and at which revision of them.
+    printers: Mutex<HashMap<Gvr, (Revision, Printer)>>,
+    /// When it was last waited for a change of theirs to be in OpenAPI: what members said of it before may lack that.
+    changed: Mutex<Option<Instant>>,
+}
+
+/// A version of a member's definition: its UID and the member's revision, and what it says.
+type OfMember = (String, u64, Arc<Definition>);
+
+/// Up to which fleet revision something is known. Who finds out has the turn.
+#[derive(Default)]
+struct Known {
+    up_to: AtomicU64,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// What a definition says, as far as it matters here.
+#[derive(Debug)]
+pub(super) struct Definition {
+    /// Of the versions that are served: none, unless it is established and stays.
+    pub(super) served: Vec<Gvr>,
+    kind: String,
+    created: Option<jiff::Timestamp>,
+}
+
+/// A definition that changed, with who has it.
+pub(super) struct Changed {
+    entry: Arc<Entry>,
+    pub(super) definition: Arc<Definition>,
+}
+
+impl Stores {
+    /// Waits until every kind whose definition the fleet view shows as established is in the catalog.
+    ///
+    /// Where nobody has read definitions there is nobody who was told of one. What a member says it serves and does not is
+    /// waited for once.
+    pub async fn definitions_are_served(&self) {
+        let Some(running) = self.definitions() else { return };
+        let head = running.store.snapshot().revision.0;
+        let known = &running.definitions.served;
+        if known.up_to.load(Ordering::Acquire) >= head {
+            return;
+        }
+        let deadline = Instant::now() + SERVED_WITHIN;
+        let Ok(_turn) = timeout_at(deadline, known.turn.lock()).await else { return };
+        let since = known.up_to.load(Ordering::Acquire);
+        if since >= head {
+            return;
+        }
+        let (mut failures, mut pause) = (HashMap::new(), AGAIN_MIN);
+        while Instant::now() < deadline {
+            let lacking = self.lacking(&running, since, &failures).await;
+            if lacking.is_empty() {
+                break;
+            }
+            let asked = lacking.iter().map(|member| timeout(ANSWER_MAX, self.try_refresh(Arc::clone(member))));
+            let answers = timeout_at(deadline, join_all(asked)).await.unwrap_or_default();
+            for (member, answer) in lacking.iter().zip(answers) {
+                if !matches!(answer, Ok(Ok(_))) {
+                    *failures.entry(member.name().clone()).or_default() += 1;
+                }
+            }
+            if self.lacking(&running, since, &failures).await.is_empty() {
+                break;
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(AGAIN_MAX);
+        }
+        known.up_to.fetch_max(head, Ordering::AcqRel);
+    }
+
+    /// The same, and in OpenAPI v3, which a kube-apiserver publishes a moment later.
+    pub async fn definitions_are_published(&self) {
+        self.definitions_are_served().await;
+        self.are_published(Published::V3).await;
+    }
+
+    /// The same, and in OpenAPI v2, too, which a kube-apiserver publishes on its own.
+    pub async fn definitions_are_described(&self) {
+        self.definitions_are_published().await;
+        self.are_published(Published::V2).await;
+    }
+
+    /// When definitions were last seen to have changed, and to stand in OpenAPI: what members said of it before may lack that.
+    pub fn definitions_changed(&self) -> Option<Instant> {
+        *self.definitions()?.definitions.changed.lock()
+    }
+
+    fn definitions(&self) -> Option<Arc<Running>> {
+        self.peek(&Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions"))
+    }
+
+    /// How a custom resource is printed, by its definition as the fleet view shows it. `None`: it has none.
+    ///
+    /// A definition is read once a revision: its schema may be large.
+    pub async fn printer_of(&self, gvr: &Gvr) -> Option<Printer> {
+        let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        let ready = self.ready_in(&definitions, None, Mode::Lenient).await.ok()?;
+        let entry = ready.store().get(&key("", &format!("{}.{}", gvr.resource, gvr.group)))?;
+        let printers = &ready.running.definitions.printers;
+        let known = printers.lock().get(gvr).cloned();
+        if let Some((_, printer)) = known.filter(|(revision, _)| *revision == entry.revision) {
+            return Some(printer);
+        }
+        let definition = Columns::of_version(std::str::from_utf8(entry.json()).ok()?, &gvr.version)?;
+        let printer = Printer::custom(&definition);
+        let mut printers = printers.lock();
+        if printers.len() >= PRINTERS_MAX {
+            printers.clear();
+        }
+        printers.insert(gvr.clone(), (entry.revision, printer.clone()));
+        Some(printer)
+    }
+
+    /// Members that are up and serve less, as far as is known, than the fleet view was told and they say themselves.
+    async fn lacking(&self, running: &Running, since: u64, failures: &HashMap<MemberName, u32>) -> Vec<Arc<Member>> {
+        let catalog = self.catalog();
+        let members = self.registry.members();
+        let waited_for = |member: &&Arc<Member>| {
+            let is_silent = member.silent_for().is_some_and(|silent| silent >= SILENCE_MAX);
+            !member.health().is_down() && !is_silent && failures.get(member.name()).is_none_or(|n| *n < FAILURES_MAX)
+        };
+        let mut up: HashMap<&MemberName, &Arc<Member>> =
+            members.iter().filter(waited_for).map(|member| (member.name(), member)).collect();
+        let mut lacking = Vec::new();
+        for Changed { entry, definition } in running.definitions.changed_since(&running.store, since).await {
+            for gvr in &definition.served {
+                let resource = catalog.get(gvr);
+                let serving: HashSet<&MemberName> =
+                    resource.iter().flat_map(|resource| resource.members.iter().chain(&resource.conflicting)).collect();
+                for name in entry.holders.iter().filter(|name| !serving.contains(name)) {
+                    if let Some(member) = up.get(name)
+                        && running.definitions.says(&running.store, &entry, name, gvr)
+                    {
+                        lacking.push(Arc::clone(member));
+                        up.remove(name);
+                    }
+                }
+            }
+        }
+        lacking
+    }
+
+    /// Waits until the kinds of new definitions stand in some member's OpenAPI document, so that they stand in the fleet's.
+    async fn are_published(&self, published: Published) {
+        let Some(running) = self.definitions() else { return };
+        let head = running.store.snapshot().revision.0;
+        let known = match published {
+            Published::V3 => &running.definitions.published,
+            Published::V2 => &running.definitions.described,
+        };
+        if known.up_to.load(Ordering::Acquire) >= head {
+            return;
+        }
+        let deadline = Instant::now() + SERVED_WITHIN;
+        let Ok(_turn) = timeout_at(deadline, known.turn.lock()).await else { return };
+        let since = known.up_to.load(Ordering::Acquire);
+        if since >= head {
+            return;
+        }
+        let mut pause = AGAIN_MIN;
+        let mut sought = self.sought(&running, since, published).await;
+        while !sought.is_empty() && Instant::now() < deadline {
+            let each = sought.into_iter().map(async |((path, members), wanted)| {
+                let lacked = self.not_in(&path, &members, wanted).await;
+                (!lacked.is_empty()).then_some(((path, members), lacked))
+            });
+            let Ok(left) = timeout_at(deadline, join_all(each)).await else { break };
+            sought = left.into_iter().flatten().collect();
+            if !sought.is_empty() {
+                sleep(pause).await;
+                pause = (pause * 2).min(AGAIN_MAX);
+            }
+        }
+        *running.definitions.changed.lock() = Some(Instant::now());
+        known.up_to.fetch_max(head, Ordering::AcqRel);
+    }
+
+    /// What stands in a document once the kinds of new definitions do, by the document and whom to ask for it.
+    async fn sought(&self, running: &Running, since: u64, published: Published) -> Sought {
+        let mut sought = Sought::new();
+        for Changed { entry, definition } in running.definitions.changed_since(&running.store, since).await {
+            if !definition.is_new() {
+                continue;
+            }
+            let asked: Vec<MemberName> =
+                entry.holders.iter().filter(|name| self.answers(name)).take(ASKED_MAX).cloned().collect();
+            for Gvr { group, version, .. } in definition.served.iter().filter(|_| !asked.is_empty()) {
+                let kind = &definition.kind;
+                let (path, wanted) = match published {
+                    Published::V3 => (format!("/openapi/v3/apis/{group}/{version}"), format!("\"kind\":\"{kind}\"")),
+                    Published::V2 => (
+                        "/openapi/v2".to_owned(),
+                        format!("{{\"group\":\"{group}\",\"kind\":\"{kind}\",\"version\":\"{version}\"}}"),
+                    ),
+                };
+                sought.entry((path, asked.clone())).or_default().push(wanted);
+            }
+        }
+        sought
+    }
+
+    fn answers(&self, name: &MemberName) -> bool {
+        self.registry.get(name.as_str()).is_some_and(|member| {
+            !member.health().is_down() && member.silent_for().is_none_or(|silent| silent < SILENCE_MAX)
+        })
+    }
+
+    /// Of what is wanted, what stands in no member's document.
+    async fn not_in(&self, path: &str, members: &[MemberName], mut wanted: Vec<String>) -> Vec<String> {
+        let members = members.iter().filter_map(|name| self.registry.get(name.as_str()));
+        let ask = async |member: Arc<Member>| {
+            let request = Request::get(path).header(header::ACCEPT, "application/json").body(empty()).ok()?;
+            let answer = async {
+                let response = member.send(request, Class::Read).await.ok()?;
+                collect(response.into_body(), DOCUMENT_BYTES_MAX).await.ok()
+            };
+            timeout(ANSWER_MAX, answer).await.ok().flatten()
+        };
+        let mut documents: FuturesUnordered<_> = members.map(ask).collect();
+        while let Some(document) = documents.next().await {
+            let Some(document) = document else { continue };
+            wanted.retain(|wanted| memchr::memmem::find(&document, wanted.as_bytes()).is_none());
+            if wanted.is_empty() {
+                break;
+            }
+        }
+        wanted
+    }
+}
+
+/// What is wanted of a document, by its path and whom to ask for it.
+type Sought = BTreeMap<(String, Vec<MemberName>), Vec<String>>;
+
+impl Definitions {
+    /// The definitions that the fleet view shows otherwise than at that revision. Each version is parsed once.
+    pub(super) async fn changed_since(&self, store: &FleetStore, since: u64) -> Vec<Changed> {
+        let snapshot = store.snapshot();
+        self.forget(&snapshot);
+        let mut changed = Vec::new();
+        for entry in snapshot.range("", b"").filter(|entry| entry.revision.0 > since) {
+            let (definition, is_new) = self.shown(entry);
+            changed.extend(definition.map(|definition| Changed { entry: Arc::clone(entry), definition }));
+            if is_new {
+                // It may be large, and there may be hundreds.
+                tokio::task::yield_now().await;
+            }
+        }
+        changed
+    }
+
+    /// What a definition says as it is shown, and whether it was parsed for that.
+    fn shown(&self, entry: &Entry) -> (Option<Arc<Definition>>, bool) {
+        let known = self.shown.lock().get(entry.name()).cloned();
+        if let Some((_, definition)) = known.filter(|(revision, _)| *revision == entry.revision) {
+            return (Some(definition), false);
+        }
+        let Some(definition) = Definition::read(entry.json()) else { return (None, true) };
+        let definition = Arc::new(definition);
+        self.shown.lock().insert(entry.name().to_owned(), (entry.revision, Arc::clone(&definition)));
+        (Some(definition), true)
+    }
+
+    /// Says whether a member's own definition has it serve a kind.
+    fn says(&self, store: &FleetStore, entry: &Entry, member: &MemberName, gvr: &Gvr) -> bool {
+        let at = (entry.name().to_owned(), member.clone());
+        let Some(part) = store.part(&key("", entry.name()), member) else {
+            // It is not folded: what is shown is the member's own.
+            return true;
+        };
+        let known = self.of_members.lock().get(&at).cloned();
+        if let Some((.., definition)) = known.filter(|(uid, rv, _)| *uid == part.uid && *rv == part.member_rv) {
+            return definition.served.contains(gvr);
+        }
+        let Some(definition) = Definition::read(part.document.as_bytes()).map(Arc::new) else { return false };
+        self.of_members.lock().insert(at, (part.uid.clone(), part.member_rv, Arc::clone(&definition)));
+        definition.served.contains(gvr)
+    }
+
+    /// Forgets definitions that are no more.
+    fn forget(&self, snapshot: &crate::store::Snapshot) {
+        let is_shown = |name: &str| snapshot.get(key("", name).as_bytes()).is_some();
+        let mut shown = self.shown.lock();
+        if shown.len() > snapshot.objects.len() {
+            shown.retain(|name, _| is_shown(name));
+            self.of_members.lock().retain(|(name, _), _| is_shown(name));
+        }
+    }
+}
+
+impl Definition {
+    fn read(json: &[u8]) -> Option<Self> {
+        let Document { metadata, spec, status } = serde_json::from_slice(json).ok()?;
+        let Spec { group, names, versions } = spec;
+        let mut conditions = status.conditions.iter();
+        let established = conditions.any(|one| one.type_ == "Established" && one.status == "True");
+        let is_served = |version: &&Version| version.served && established && metadata.deletion_timestamp.is_none();
+        let served = versions.iter().filter(is_served);
+        Some(Self {
+            served: served.map(|version| Gvr::new(&group, &version.name, &names.plural)).collect(),
+            kind: names.kind,
+            created: metadata.creation_timestamp,
+        })
+    }
+
+    /// It was made a moment ago, by whoever's clock.
+    fn is_new(&self) -> bool {
+        let age = self.created.map(|created| created.duration_until(jiff::Timestamp::now()).abs());
+        age.is_some_and(|age| age <= jiff::SignedDuration::try_from(NEW_FOR).unwrap_or_default())
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Definition {
+struct Document {
     metadata: Metadata,
     spec: Spec,
     status: Status,
@@ -87,151 +431,4 @@ struct Condition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
-}
-
-impl Stores {
-    /// Waits until every kind whose definition the fleet view shows as established is in the catalog.
-    ///
-    /// Where nobody has read definitions there is nobody who was told of one. What a member says it serves and does not is
-    /// waited for once.
-    pub async fn definitions_are_served(&self) {
-        self.definitions_are_published(Published::V3).await;
-    }
-
-    /// The same, and in OpenAPI v2, too, which a kube-apiserver publishes on its own.
-    pub async fn definitions_are_described(&self) {
-        self.definitions_are_published(Published::V3).await;
-        self.definitions_are_published(Published::V2).await;
-    }
-
-    async fn definitions_are_published(&self, published: Published) {
-        let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-        let Some(running) = self.peek(&definitions) else { return };
-        let head = running.store.snapshot().revision.0;
-        let known = match published {
-            Published::V3 => &running.known_definitions,
-            Published::V2 => &running.described_definitions,
-        };
-        if known.load(Ordering::Acquire) >= head {
-            return;
-        }
-        let deadline = Instant::now() + SERVED_WITHIN;
-        while Instant::now() < deadline {
-            let lacking = self.lacking(&running);
-            if lacking.is_empty() && self.are_published(&running, published).await {
-                break;
-            }
-            for name in lacking {
-                if let Some(member) = self.registry.get(name.as_str()) {
-                    self.refresh(member).await;
-                }
-            }
-            tokio::time::sleep(AGAIN_AFTER).await;
-        }
-        known.fetch_max(head, Ordering::AcqRel);
-    }
-
-    /// How a custom resource is printed, by its definition as the fleet view shows it. `None`: it has none.
-    ///
-    /// A definition is read once a revision: its schema may be large.
-    pub async fn printer_of(&self, gvr: &Gvr) -> Option<Printer> {
-        let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-        let ready = self.ready_in(&definitions, None, Mode::Lenient).await.ok()?;
-        let entry = ready.store().get(&key("", &format!("{}.{}", gvr.resource, gvr.group)))?;
-        let known = ready.running.printers.lock().get(gvr).cloned();
-        if let Some((_, printer)) = known.filter(|(revision, _)| *revision == entry.revision) {
-            return Some(printer);
-        }
-        let definition = Columns::of_version(std::str::from_utf8(entry.json()).ok()?, &gvr.version)?;
-        let printer = Printer::custom(&definition);
-        let mut printers = ready.running.printers.lock();
-        if printers.len() >= PRINTERS_MAX {
-            printers.clear();
-        }
-        printers.insert(gvr.clone(), (entry.revision, printer.clone()));
-        Some(printer)
-    }
-
-    /// Says whether the kinds of new definitions stand in some member's OpenAPI document, so that they stand in the fleet's.
-    /// A kube-apiserver publishes those a moment later than it serves the kind.
-    async fn are_published(&self, running: &Running, published: Published) -> bool {
-        for entry in running.store.snapshot().range("", b"") {
-            let parts = running.store.parts(&key("", entry.name()));
-            let Some(definition) = parts.first().and_then(definition).filter(Definition::is_new) else { continue };
-            for gvr in definition.served() {
-                if !self.is_published(&parts, &gvr, &definition.spec.names.kind, published).await {
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    async fn is_published(&self, parts: &[Part], gvr: &Gvr, kind: &str, published: Published) -> bool {
-        let Gvr { group, version, .. } = gvr;
-        let (path, wanted) = match published {
-            Published::V3 => (format!("/openapi/v3/apis/{group}/{version}"), format!("\"kind\":\"{kind}\"")),
-            Published::V2 => (
-                "/openapi/v2".to_owned(),
-                format!("{{\"group\":\"{group}\",\"kind\":\"{kind}\",\"version\":\"{version}\"}}"),
-            ),
-        };
-        for member in parts.iter().filter_map(|part| self.registry.get(part.member.as_str())) {
-            let request = Request::get(&path).header(header::ACCEPT, "application/json").body(empty());
-            let Ok(request) = request else { continue };
-            let Ok(response) = member.send(request, Class::Read).await else { continue };
-            let document = collect(response.into_body(), DOCUMENT_BYTES_MAX).await.unwrap_or_default();
-            if memchr::memmem::find(&document, wanted.as_bytes()).is_some() {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Members that are up and serve less, as far as is known, than their definitions say.
-    fn lacking(&self, running: &Arc<Running>) -> Vec<MemberName> {
-        let catalog = self.catalog();
-        let snapshot = running.store.snapshot();
-        let mut lacking: Vec<MemberName> = Vec::new();
-        for entry in snapshot.range("", b"") {
-            for part in running.store.parts(&key("", entry.name())) {
-                let up = self.registry.get(part.member.as_str()).is_some_and(|member| !member.health().is_down());
-                if up
-                    && !lacking.contains(&part.member)
-                    && !definition(&part).map(|it| it.served()).unwrap_or_default().iter().all(|gvr| {
-                        catalog.serving_members(gvr).contains(&part.member)
-                            || catalog.get(gvr).is_some_and(|resource| resource.conflicting.contains(&part.member))
-                    })
-                {
-                    lacking.push(part.member);
-                }
-            }
-        }
-        lacking
-    }
-}
-
-/// A definition that its member serves, or is about to.
-fn definition(part: &Part) -> Option<Definition> {
-    serde_json::from_str(&part.document).ok()
-}
-
-impl Definition {
-    /// What is served by it.
-    fn served(&self) -> Vec<Gvr> {
-        let mut conditions = self.status.conditions.iter();
-        let established = conditions.any(|one| one.type_ == "Established" && one.status == "True");
-        if !established || self.metadata.deletion_timestamp.is_some() {
-            return Vec::new();
-        }
-        let Spec { group, names, versions } = &self.spec;
-        let versions = versions.iter().filter(|version| version.served);
-        versions.map(|version| Gvr::new(group, &version.name, &names.plural)).collect()
-    }
-
-    /// It was made a moment ago, by whoever's clock.
-    fn is_new(&self) -> bool {
-        let age = self.metadata.creation_timestamp.map(|created| created.duration_until(jiff::Timestamp::now()).abs());
-        age.is_some_and(|age| age <= jiff::SignedDuration::try_from(NEW_FOR).unwrap_or_default())
-    }
 }

@@ -1,13 +1,17 @@
 //! Who feeds a store: one reflector per member, for as long as the member is configured and serves the kind.
 
 use std::{
-    sync::{Arc, Weak},
+    collections::{HashMap, HashSet},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 
 use crate::{
     config::MemberName,
-    member::{Member, reflector::Reflector},
+    member::{
+        Member,
+        reflector::{Reflector, ReflectorState},
+    },
     store::SLICE_ITEMS_MAX,
     stores::{Feed, Running, Stores},
 };
@@ -18,20 +22,20 @@ impl Stores {
     pub(super) fn feed(&self, running: &Arc<Running>) {
         let mut feeds = running.feeds.lock();
         let catalog = self.catalog();
-        let serving = catalog.serving_members(&running.store.spec().gvr);
+        let serving: HashSet<&MemberName> = catalog.serving_members(&running.store.spec().gvr).iter().collect();
         let members = self.registry.members();
         let wanted = |member: &Arc<Member>| !member.config().absent && serving.contains(member.name());
-        let gone: Vec<MemberName> = feeds
-            .iter()
-            .filter(|(name, feed)| {
-                let configured = members.iter().find(|member| member.name() == *name);
-                configured.is_none_or(|member| !Arc::ptr_eq(member, &feed.member) || !wanted(member))
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
+        let configured: HashMap<&MemberName, &Arc<Member>> =
+            members.iter().map(|member| (member.name(), member)).collect();
+        let stays = |name: &MemberName, feed: &Feed| {
+            configured.get(name).is_some_and(|member| Arc::ptr_eq(member, &feed.member) && wanted(member))
+        };
+        let gone: Vec<MemberName> =
+            feeds.iter().filter(|(name, feed)| !stays(name, feed)).map(|(name, _)| name.clone()).collect();
         for name in gone {
             if let Some(feed) = feeds.remove(&name) {
                 running.leaving.lock().insert(name.clone());
+                running.news.fetch_add(1, Ordering::AcqRel);
                 self.tasks.spawn(leave(self.this.clone(), Arc::clone(running), name, feed));
             }
         }
@@ -39,7 +43,8 @@ impl Stores {
             if feeds.contains_key(member.name()) || running.leaving.lock().contains(member.name()) {
                 continue;
             }
-            let (state, cancel) = (Arc::default(), running.cancel.child_token());
+            let state = Arc::new(ReflectorState::counted_in(Arc::clone(&running.news)));
+            let cancel = running.cancel.child_token();
             let reflector = Reflector {
                 member: Arc::clone(member),
                 store: Arc::clone(&running.store),
@@ -49,6 +54,7 @@ impl Stores {
             };
             let task = self.tasks.spawn(reflector.run());
             feeds.insert(member.name().clone(), Feed { member: Arc::clone(member), state, cancel, task });
+            running.news.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
@@ -59,6 +65,7 @@ async fn leave(stores: Weak<Stores>, running: Arc<Running>, name: MemberName, fe
     feed.cancel.cancel();
     let _ended = feed.task.await;
     let doomed = running.store.leave(&name);
+    running.news.fetch_add(1, Ordering::AcqRel);
     for slice in doomed.chunks(SLICE_ITEMS_MAX) {
         while !running.store.has_room() && !running.cancel.is_cancelled() {
             tokio::time::sleep(Duration::from_millis(5)).await;

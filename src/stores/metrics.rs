@@ -9,10 +9,7 @@ use prometheus_client::{
     registry::{Registry as Exported, Unit},
 };
 
-use crate::{
-    observe::resource_class,
-    stores::{Held, Stores},
-};
+use crate::{observe::resource_class, store::Held, stores::Stores};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfMember {

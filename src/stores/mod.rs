@@ -10,13 +10,17 @@
 mod definitions;
 mod feeds;
 mod figures;
+mod late;
 mod marks;
 pub mod metrics;
 pub(crate) mod names;
 mod parts;
 mod poll;
 mod proof;
+mod readiness;
 mod ready;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,7 +28,7 @@ use std::{
     time::Duration,
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -35,16 +39,19 @@ use crate::{
     member::{Member, reflector::ReflectorState, registry::Registry},
     placement::policy::Rules,
     respond::StoresError,
-    store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Revision, Shared},
+    store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Shared},
 };
-use kubefold_table::Printer;
 use kubefold_wire::resource::{EVENT_GROUPS, Gvr};
 
+use definitions::Definitions;
+use late::Late;
 use marks::Marks;
 use proof::Flight;
+use readiness::Readiness;
 
 pub use {
-    figures::{Following, Held, StoreFigures},
+    figures::{Following, StoreFigures},
+    late::{Patience, SILENT_MAX},
     marks::Marking,
     names::Target,
     proof::{Scope, Unproven},
@@ -69,7 +76,7 @@ pub struct Stores {
     /// What unfinished writes say of objects of any version, for stores that begin later, too.
     behind: Mutex<HashMap<ObjectName, Behind>>,
     telling: Mutex<()>,
-    counted: figures::Counted,
+    late: Late,
     tasks: TaskTracker,
     cancel: CancellationToken,
     this: Weak<Self>,
@@ -90,13 +97,15 @@ pub struct Running {
     /// Up to which of [`Identities::references`](crate::store::Identities::references) all that its objects refer to is
     /// known.
     known_at: AtomicU64,
-    /// Of definitions: up to which fleet revision what they define is known to be served.
-    known_definitions: AtomicU64,
-    /// The same of OpenAPI v2.
-    described_definitions: AtomicU64,
-    /// Of definitions: how what they define is printed, and at which revision of them.
-    printers: Mutex<HashMap<Gvr, (Revision, Printer)>>,
+    /// Of the store of definitions: what is known of them.
+    definitions: Definitions,
     feeds: Mutex<HashMap<MemberName, Feed>>,
+    /// Counts what changes of the feeds, and in each.
+    news: Arc<AtomicU64>,
+    /// What readers must know of the members, as it was last made.
+    readiness: ArcSwapOption<Readiness>,
+    /// Held by who makes it anew.
+    readiness_turn: Mutex<()>,
     /// Whose objects are on their way out. One that is configured again is followed once they are gone: its new list must
     /// not meet the old removal.
     leaving: Mutex<HashSet<MemberName>>,
@@ -136,7 +145,7 @@ impl Stores {
             withheld: Mutex::default(),
             behind: Mutex::default(),
             telling: Mutex::default(),
-            counted: figures::Counted::default(),
+            late: Late::default(),
             tasks,
             cancel,
             this: this.clone(),
@@ -185,6 +194,10 @@ impl Stores {
 
     /// Follows members and catalog until cancelled: reflectors begin and end with them.
     pub async fn follow(self: Arc<Self>) {
+        tokio::join!(self.follow_members(), self.notice_silence());
+    }
+
+    async fn follow_members(&self) {
         let mut catalog = self.catalog.changes();
         let mut members = self.registry.changes();
         loop {
@@ -316,10 +329,11 @@ impl Stores {
             store,
             of_parts,
             known_at: AtomicU64::new(u64::MAX),
-            known_definitions: AtomicU64::new(0),
-            described_definitions: AtomicU64::new(0),
-            printers: Mutex::default(),
+            definitions: Definitions::default(),
             feeds: Mutex::default(),
+            news: Arc::default(),
+            readiness: ArcSwapOption::empty(),
+            readiness_turn: Mutex::default(),
             leaving: Mutex::default(),
             used: Mutex::new(Instant::now()),
             cancel: self.cancel.child_token(),

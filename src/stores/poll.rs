@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, Request, Response};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    catalog::{FetchError, Fetcher},
+    catalog::{CatalogError, FetchError, Fetcher},
     member::Member,
     stores::{Polled, Stores},
     upstream::{Class, collect},
@@ -77,8 +77,14 @@ impl Stores {
     /// Asks a member now what it serves, as something was written that may have changed it.
     pub async fn refresh(&self, member: Arc<Member>) {
         let name = member.name().clone();
-        if let Err(error) = self.catalog.refresh(&name, &DiscoveryFetcher(member)).await {
+        if let Err(error) = self.try_refresh(member).await {
             tracing::debug!(member = %name, %error, "API catalog not read");
         }
+    }
+
+    /// The same, and says what came of it.
+    pub(super) async fn try_refresh(&self, member: Arc<Member>) -> Result<bool, CatalogError> {
+        let name = member.name().clone();
+        self.catalog.refresh(&name, &DiscoveryFetcher(member)).await
     }
 }

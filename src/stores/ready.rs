@@ -10,7 +10,7 @@ use crate::{
     member::{Member, reflector::ReflectorState},
     respond::StoresError,
     store::FleetStore,
-    stores::{Running, Stores},
+    stores::{Running, Stores, readiness::Unfilled},
     upstream::Health,
     view::Mode,
 };
@@ -21,7 +21,7 @@ pub const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long one of the lenient view does, while they may yet come.
 const LENIENT_WAIT_MAX: Duration = Duration::from_secs(3);
 /// A member that has been asked and has not said a word for so long may be hanging; it is down after two such probes.
-const SILENCE_MAX: Duration = Duration::from_secs(3);
+pub(super) const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 /// A store that may be read, and what a reader must be told.
 #[derive(Clone)]
@@ -123,7 +123,7 @@ impl Stores {
             if unknown.is_empty() {
                 return Ok(());
             }
-            if is_in_vain(&unknown, is_lenient, Some(running)) || running.is_unordered() {
+            if is_in_vain(&unknown, is_lenient, Some(running)) || self.readiness(running).is_unordered {
                 return Err(unread(running, &unknown));
             }
             let changed = tokio::time::timeout_at(deadline, changes.changed()).await;
@@ -135,17 +135,13 @@ impl Stores {
 
     /// Members whose objects of this kind have not been held completely since kubefold started.
     pub fn unknown(&self, running: &Running, only: Option<&MemberName>) -> Vec<Arc<Member>> {
-        let catalog = self.catalog();
-        let serving = catalog.serving_members(&running.store.spec().gvr);
-        let members = self.registry.members();
-        members
-            .iter()
-            .filter(|member| !member.config().absent)
-            .filter(|member| only.map_or_else(|| member.twin_of().is_none(), |only| only == member.name()))
-            .filter(|member| serving.contains(member.name()) || catalog.unknown.contains(member.name()))
-            .filter(|member| !running.store.is_filled(member.name()))
-            .cloned()
-            .collect()
+        let readiness = self.readiness(running);
+        let is_asked = |unfilled: &&Unfilled| match only {
+            Some(only) => only == unfilled.member.name(),
+            None => !unfilled.is_copy,
+        };
+        let asked = readiness.unknown.iter().filter(is_asked).map(|unfilled| &unfilled.member);
+        asked.filter(|member| !running.store.is_filled(member.name())).cloned().collect()
     }
 
     /// The store of a kind after the bounded wait for its members, of whom some may be unknown still. `None`: nobody is
@@ -158,43 +154,19 @@ impl Stores {
 
     /// Says whether a kind that can be watched is in no store all the same: its revisions are no decimal numbers.
     pub fn is_unordered(&self, gvr: &Gvr) -> bool {
-        self.peek(gvr).is_some_and(|running| running.is_unordered())
+        self.peek(gvr).is_some_and(|running| self.readiness(&running).is_unordered)
     }
 
     fn warnings(&self, running: &Running, only: Option<&MemberName>) -> Vec<String> {
         let is_asked = |name: &MemberName| only.is_none_or(|only| only == name);
-        let gvr = &running.store.spec().gvr;
-        let mut warnings: Vec<String> = running
-            .feeds
-            .lock()
-            .values()
-            .filter(|feed| is_asked(feed.member.name()))
-            .filter(|feed| feed.member.twin_of().is_none() || running.store.is_filled(feed.member.name()))
-            .filter_map(|feed| stale(&feed.member, &feed.state))
-            .collect();
-        let members = self.registry.members();
-        let is_copy = |member: &&Arc<Member>| member.twin_of().is_some() && !running.store.is_filled(member.name());
-        warnings
-            .extend(members.iter().filter(is_copy).map(|copy| format!("member {}; it is left out", copy.describe())));
+        let readiness = self.readiness(running);
+        let troubled = readiness.troubled.iter().filter(|one| one.is_shown && is_asked(one.member.name()));
+        let mut warnings: Vec<String> = troubled.filter_map(|one| stale(&one.member, &one.state)).collect();
+        let copies = readiness.copies.iter();
+        warnings.extend(copies.map(|copy| format!("member {}; it is left out", copy.describe())));
         warnings.sort();
-        let catalog = self.catalog();
-        for (member, version) in catalog.members_serving_other_version(gvr) {
-            if !is_asked(member) {
-                continue;
-            }
-            warnings.push(format!(
-                "member {member} serves {} in version {version} only: its objects are left out",
-                gvr.qualified()
-            ));
-        }
-        let conflicting = catalog.get(gvr).map(|resource| resource.conflicting.as_slice()).unwrap_or_default();
-        for member in conflicting.iter().filter(|member| is_asked(member)) {
-            warnings.push(format!(
-                "member {member} serves {} with another kind or scope than the first member that has it: its objects are \
-                 left out",
-                gvr.qualified()
-            ));
-        }
+        let skewed = readiness.skewed.iter().filter(|(member, _)| is_asked(member));
+        warnings.extend(skewed.map(|(_, sentence)| sentence.clone()));
         warnings
     }
 
@@ -213,25 +185,15 @@ impl Stores {
 
     /// Members that a watcher of this store sees the last known state of.
     pub fn stale(&self, running: &Running) -> Vec<String> {
-        let feeds = running.feeds.lock();
-        let mut names: Vec<String> = feeds
-            .values()
-            .filter(|feed| stale(&feed.member, &feed.state).is_some())
-            .map(|feed| feed.member.name().to_string())
-            .collect();
+        let readiness = self.readiness(running);
+        let troubled = readiness.troubled.iter().filter(|one| stale(&one.member, &one.state).is_some());
+        let mut names: Vec<String> = troubled.map(|one| one.member.name().to_string()).collect();
         names.sort();
         names
     }
 }
 
 impl Running {
-    /// Says whether a member's revisions are no decimal numbers, while no member has filled the store: then it is the kind
-    /// that is so. One member alone that says such things of a kind that others order stays unknown.
-    fn is_unordered(&self) -> bool {
-        let feeds = self.feeds.lock();
-        feeds.values().any(|feed| feed.state.is_unordered()) && !feeds.keys().any(|member| self.store.is_filled(member))
-    }
-
     /// Why a member is not followed, in one line.
     pub(super) fn describe(&self, member: &Member) -> String {
         let trouble = self.feeds.lock().get(member.name()).and_then(|feed| feed.state.trouble());
@@ -286,7 +248,7 @@ fn is_lost(member: &Member) -> bool {
 }
 
 /// One sentence, if what the store shows of the member may be old.
-fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
+pub(super) fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
     if member.health().is_down() {
         return Some(format!("member {}; its last known state is shown", member.describe()));
     }

@@ -37,6 +37,8 @@ pub struct ProbeState {
     reload_handle: Notify,
     meter: Arc<Meter>,
     outages: AtomicU64,
+    /// Counts the changes of all members' health.
+    conditions: Arc<AtomicU64>,
     latency_micros: AtomicU64,
     last_error: Mutex<Option<LastError>>,
     /// When it was asked what it has not answered since; nor has it answered anything else.
@@ -44,7 +46,7 @@ pub struct ProbeState {
 }
 
 impl ProbeState {
-    pub(crate) fn new(meter: Arc<Meter>) -> Arc<Self> {
+    pub(crate) fn new(meter: Arc<Meter>, conditions: Arc<AtomicU64>) -> Arc<Self> {
         let health = watch::Sender::new(Health::Unknown);
         Arc::new(Self {
             machine: Mutex::default(),
@@ -52,6 +54,7 @@ impl ProbeState {
             reload_handle: Notify::new(),
             meter,
             outages: AtomicU64::new(0),
+            conditions,
             latency_micros: AtomicU64::new(0),
             last_error: Mutex::default(),
             asked: Mutex::default(),
@@ -73,6 +76,7 @@ impl ProbeState {
         }
         if output.changed {
             self.health.send_replace(machine.health().clone());
+            self.conditions.fetch_add(1, Ordering::AcqRel);
         }
         if output.probe_now {
             self.reload_handle.notify_one();
@@ -187,7 +191,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_outage_counts_even_when_it_is_over() {
         let member = MemberName::new("west").unwrap();
-        let probe_state = ProbeState::new(Meter::new(&member, &UpstreamMetrics::default()));
+        let probe_state = ProbeState::new(Meter::new(&member, &UpstreamMetrics::default()), Arc::default());
         let unready = || Input::ProbeUnready { cause: "not ready (500)".into() };
         probe_state.feed(unready());
         probe_state.feed(Input::ProbeReady);

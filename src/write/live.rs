@@ -163,7 +163,7 @@ impl Fleet for LiveFleet {
         let (fold, entry, parts) = running.store.hold_whole(&plain);
         let others = self.stores.twins(&of.gvr).into_iter().filter(|twin| !Arc::ptr_eq(twin, &running));
         let twins = others.map(|twin| twin.store.hold(&plain)).collect();
-        let parts: Vec<Part> = parts.into_iter().filter_map(|one| self.part(one)).collect();
+        let parts: Vec<Part> = parts.into_iter().filter_map(|one| self.part(&one)).collect();
         let whole = entry.filter(|entry| entry.folded && !parts.is_empty()).map(|entry| (shown(&entry), parts));
         Some(LiveHold { fold: Some(fold), twins, whole, _key: guard })
     }
@@ -220,7 +220,7 @@ impl Fleet for LiveFleet {
     fn parts(&self, of: &Key) -> Vec<Part> {
         let Some(running) = self.running(of) else { return Vec::new() };
         let parts = running.store.shown_parts(&key(&of.namespace, &of.name));
-        parts.into_iter().filter_map(|one| self.part(one)).collect()
+        parts.into_iter().filter_map(|one| self.part(&one)).collect()
     }
 
     async fn ingest(&self, of: &Key, member: &MemberName, body: &Document) {
@@ -273,15 +273,15 @@ impl Fleet for LiveFleet {
 impl LiveFleet {
     /// A part in the words of a write. Its cluster is the one that its marker names: that one is known of a member, too,
     /// that was never reached since kubefold started. Shared objects have none.
-    fn part(&self, part: StorePart) -> Option<Part> {
-        let cluster_uid = match part.marker {
-            Some(marker) => marker.members.into_iter().find(|(name, _)| *name == part.member)?.1,
+    fn part(&self, part: &StorePart) -> Option<Part> {
+        let cluster_uid = match &part.marker {
+            Some(marker) => marker.members.iter().find(|(name, _)| *name == part.member)?.1.clone(),
             None => self.cluster_uid(&part.member)?,
         };
         Some(Part {
             cluster_uid,
-            member: part.member,
-            uid: part.uid,
+            member: part.member.clone(),
+            uid: part.uid.clone(),
             resource_version: part.member_rv.to_string(),
             json: Bytes::copy_from_slice(part.document.as_bytes()),
         })
@@ -293,7 +293,7 @@ impl LiveFleet {
         let store = &self.stores.parts_of(&kind)?.store;
         let namespaces = [named.namespace, ""];
         let parts = namespaces.iter().flat_map(|namespace| store.parts(&key(namespace, named.name)));
-        parts.into_iter().find(|part| part.member == *member).map(|part| part.uid)
+        parts.into_iter().find(|part| part.member == *member).map(|part| part.uid.clone())
     }
 }
 

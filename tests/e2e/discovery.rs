@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use testbed::{
-    Kubefold, Member, MemberOptions, Testbed, eventually,
+    Kubefold, Member, MemberOptions, Testbed, eventually, figure,
     samples::{config_map, crd, name, namespace},
 };
 
@@ -46,6 +47,48 @@ async fn the_fleet_serves_what_its_members_serve() {
     a_second_member_gains_it(&bed, &fleet).await;
     it_goes(&bed, &fleet).await;
     what_is_not_there(&fleet).await;
+}
+
+/// What the fleet says is established can be created, listed and watched at once, and what becomes of it is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_is_at_hand_once_it_is_established() {
+    let bed = Testbed::shared(&["east", "west", "north"]).await;
+    for member in bed.members() {
+        namespace(member, "prompt").await;
+    }
+    let fleet = Kubefold::before(bed.members()).await;
+    let api = fleet.api().await;
+    for kind in ["Alpha", "Beta", "Gamma"] {
+        let plural = format!("{}s", kind.to_lowercase());
+        let made = api.create(CRDS, &crd(kind)).await;
+        let from = made["metadata"]["resourceVersion"].as_str().unwrap();
+        let selector = format!("fieldSelector=metadata.name%3D{plural}.e2e.kubefold.io");
+        let mut definitions = api.watch(&format!("{CRDS}?watch=1&resourceVersion={from}&{selector}")).await;
+        let is_established = |event: &Value| {
+            let conditions = event["object"]["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
+        };
+        while !is_established(&definitions.next(SOON).await.unwrap()) {}
+        let established = Instant::now();
+        let path = format!("/apis/e2e.kubefold.io/v1/namespaces/prompt/{plural}");
+        let object = json!({"apiVersion": "e2e.kubefold.io/v1", "kind": kind, "metadata": {"name": "first"}});
+        let object = api.create(&path, &object).await;
+        let created = established.elapsed();
+        let listed = api.get(&path).await;
+        assert_eq!(listed["items"].as_array().unwrap().iter().map(name).collect::<Vec<_>>(), ["first"]);
+        let at = object["metadata"]["resourceVersion"].as_str().unwrap();
+        let mut watch = api.watch(&format!("{path}?watch=1&resourceVersion={at}")).await;
+        let watched = established.elapsed();
+        let deleted = Instant::now();
+        api.request(Method::DELETE, &format!("{path}/first"), "").await.ok();
+        let event = watch.next(SERVED_WITHIN).await.unwrap();
+        assert_eq!((&event["type"], name(&event["object"])), (&json!("DELETED"), "first"));
+        figure(&format!(
+            "a kind that is established: created after {created:?}, listed and watched after {watched:?}, its deletion told after {:?}",
+            deleted.elapsed()
+        ));
+        api.request(Method::DELETE, &format!("{CRDS}/{plural}.e2e.kubefold.io"), "").await.ok();
+    }
 }
 
 async fn kubectl_discovers(fleet: &Kubefold) {

@@ -252,6 +252,51 @@ async fn an_outage_takes_nothing_away(bed: &Testbed, fleet: &Kubefold) {
     assert_ne!(index.json()["paths"][E2E]["serverRelativeURL"], before.as_str());
 }
 
+/// How often each is asked for while a member hangs.
+const ASKED: usize = 100;
+
+/// A member that hangs, and is not known to be down yet, holds up neither a get of what others hold too, nor OpenAPI.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_hangs_costs_the_others_nothing() {
+    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::default()).await;
+    for member in bed.members() {
+        namespace(member, "shop").await;
+    }
+    let fleet = Kubefold::before(bed.members()).await;
+    let api = fleet.api().await;
+    let web = "/apis/apps/v1/namespaces/shop/deployments/web";
+    api.create("/apis/apps/v1/namespaces/shop/deployments", &deployment("web", 3)).await;
+    let asked = [web, "/api/v1/namespaces/shop", "/openapi/v3", "/openapi/v2"];
+    let all = async || {
+        let (mut took, mut warnings) = (Vec::new(), Vec::new());
+        for path in asked.iter().cycle().take(ASKED * asked.len()) {
+            let begun = Instant::now();
+            let answer = get(&api, path, &[]).await;
+            took.push(begun.elapsed());
+            assert_eq!(answer.status, StatusCode::OK, "{path}: {answer}");
+            warnings.extend(answer.warnings().iter().map(ToString::to_string));
+        }
+        took.sort();
+        ([took[took.len() / 2], took[took.len() * 99 / 100]], warnings)
+    };
+    let (before, warnings) = all().await;
+    assert_eq!(warnings, [""; 0]);
+    bed["west"].pause();
+    let (during, warnings) = all().await;
+    figure(&format!("gets and OpenAPI, median and 99th of 100: {before:?}, and {during:?} while a member hangs"));
+    // Whoever waits for it is told in the end that it is down.
+    let late = warnings.iter().filter(|text| text.contains("member west has not answered in time")).count();
+    assert!(late > ASKED / 2, "{warnings:?}");
+    let shown = api.get(web).await;
+    assert_eq!(shown["spec"]["replicas"], 3, "the last known state of its part");
+    bed["west"].resume();
+    eventually(SOON, async || {
+        let answer = get(&api, web, &[]).await;
+        if answer.warnings().is_empty() { Ok(()) } else { Err(answer.to_string()) }
+    })
+    .await;
+}
+
 /// Headers that a client acts on.
 const HEADERS: [&str; 6] = ["content-type", "etag", "cache-control", "vary", "location", "content-length"];
 

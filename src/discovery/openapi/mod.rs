@@ -17,6 +17,7 @@ use futures::future::join_all;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha512};
+use tokio::time::Instant;
 
 use self::{
     cache::Key,
@@ -51,7 +52,7 @@ pub fn is_openapi_path(path: &str) -> bool {
 /// Answers for OpenAPI; holds what members said of it.
 #[derive(Default)]
 pub struct OpenApi {
-    sources: Sources,
+    sources: Arc<Sources>,
 }
 
 /// What is asked of a document.
@@ -88,7 +89,7 @@ impl OpenApi {
         self.sources.retain(&members);
         let path = request.uri.path();
         if path == V3 {
-            return self.index(&members).await;
+            return self.index(stores, &members).await;
         }
         let spec = if path == V2 { Spec::V2 } else { Spec::V3 };
         let Some(encoding) = encoding(spec, &request.headers) else {
@@ -97,14 +98,14 @@ impl OpenApi {
         let hash = parameter(request.uri.query().unwrap_or_default(), "hash").filter(|_| spec == Spec::V3);
         let question = Question { spec, path, hash, encoding, headers: &request.headers };
         match spec {
-            Spec::V2 => self.swagger(&members, &question).await,
-            Spec::V3 => self.document(&members, &question).await,
+            Spec::V2 => self.swagger(stores, &members, &question).await,
+            Spec::V3 => self.document(stores, &members, &question).await,
         }
     }
 
     /// Every document that any member has, and the hash under which it is served.
-    async fn index(&self, members: &[Arc<Member>]) -> Result<Response<Body>, DiscoveryError> {
-        let told = join_all(members.iter().map(|member| self.sources.index(member))).await;
+    async fn index(&self, stores: &Stores, members: &[Arc<Member>]) -> Result<Response<Body>, DiscoveryError> {
+        let told = self.sources.indexes(stores, members, stores.definitions_changed()).await;
         let warnings = warnings(&told);
         let paths: BTreeSet<&String> =
             told.iter().filter_map(|told| told.last.as_ref()).flat_map(|index| index.hashes.keys()).collect();
@@ -128,6 +129,7 @@ impl OpenApi {
     /// One document of v3.
     async fn document(
         &self,
+        stores: &Stores,
         members: &[Arc<Member>],
         question: &Question<'_>,
     ) -> Result<Response<Body>, DiscoveryError> {
@@ -144,8 +146,14 @@ impl OpenApi {
             return Ok(respond(question, &known_hash, Document { bytes, left_out: Vec::new() }));
         }
         for attempt in 1..=ATTEMPTS_MAX {
-            let told = join_all(members.iter().map(|member| self.sources.index(member))).await;
+            let told = self.sources.indexes(stores, members, asked_since(stores, attempt)).await;
             let holders = holders(&told, name);
+            let hash = fleet_hash(&holders);
+            let is_other = question.hash.as_deref().is_some_and(|asked| asked != &*hash);
+            if attempt == 1 && (holders.is_empty() || is_other) {
+                // What is known may be old.
+                continue;
+            }
             if holders.is_empty() {
                 return Err(if told.iter().all(|told| told.last.is_none()) {
                     none_told(&told)
@@ -153,11 +161,10 @@ impl OpenApi {
                     DiscoveryError::NoSuchPath
                 });
             }
-            let hash = fleet_hash(&holders);
-            if question.hash.as_deref().is_some_and(|asked| asked != &*hash) {
+            if is_other {
                 return Ok(redirect(question, &hash));
             }
-            if let Some(document) = self.unite(question, &holders, attempt == ATTEMPTS_MAX).await? {
+            if let Some(document) = self.unite(stores, question, &holders, attempt == ATTEMPTS_MAX).await? {
                 return Ok(respond(question, &hash, document));
             }
         }
@@ -167,11 +174,12 @@ impl OpenApi {
     /// The swagger document.
     async fn swagger(
         &self,
+        stores: &Stores,
         members: &[Arc<Member>],
         question: &Question<'_>,
     ) -> Result<Response<Body>, DiscoveryError> {
         for attempt in 1..=ATTEMPTS_MAX {
-            let told = join_all(members.iter().map(|member| self.sources.swagger(member))).await;
+            let told = self.sources.swaggers(stores, members, asked_since(stores, attempt)).await;
             let holders: Holders =
                 told.iter().filter_map(|told| Some((Arc::clone(&told.member), told.last.clone()?))).collect();
             if holders.is_empty() {
@@ -182,7 +190,7 @@ impl OpenApi {
             if warnings.is_empty() && is_unchanged(question.headers, &hash) {
                 return Ok(not_modified(question, &hash));
             }
-            if let Some(document) = self.unite(question, &holders, attempt == ATTEMPTS_MAX).await? {
+            if let Some(document) = self.unite(stores, question, &holders, attempt == ATTEMPTS_MAX).await? {
                 let mut response = respond(question, &hash, document);
                 warnings.write_to(response.headers_mut());
                 if !warnings.is_empty() {
@@ -200,6 +208,7 @@ impl OpenApi {
     /// Errors: nobody gives it.
     async fn unite(
         &self,
+        stores: &Stores,
         question: &Question<'_>,
         holders: &Holders,
         is_last_attempt: bool,
@@ -214,7 +223,7 @@ impl OpenApi {
                 holders.iter().filter(|(_, theirs)| theirs == hash).map(|(member, _)| Arc::clone(member)).collect();
             let wanted =
                 DocumentRequest { url: question.path, accept: media_type_asked(question), key: key(question, hash) };
-            self.sources.document(&wanted, &having).await
+            self.sources.document(stores, &wanted, &having).await
         });
         let (mut documents, mut left_out) = (Vec::new(), Vec::new());
         for fetched in join_all(fetches).await {
@@ -250,6 +259,11 @@ impl OpenApi {
         drop(turn);
         Ok(Some(Document { bytes, left_out }))
     }
+}
+
+/// Since when members must have been asked: at the first attempt since definitions changed, and then anew.
+fn asked_since(stores: &Stores, attempt: usize) -> Option<Instant> {
+    if attempt == 1 { stores.definitions_changed() } else { Some(Instant::now()) }
 }
 
 fn key(question: &Question<'_>, hash: &Arc<str>) -> Key {

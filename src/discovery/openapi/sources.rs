@@ -7,11 +7,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{StreamExt, stream::FuturesUnordered};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use sha2::{Digest, Sha512};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     cache::{Cache, Key},
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::{
     member::{Member, MemberId},
+    stores::{Patience, Stores},
     upstream::{Class, UpstreamError, collect},
 };
 use kubefold_wire::body::empty;
@@ -31,6 +33,12 @@ const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 const INDEX_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first document after a change of a CRD is built when it is asked for.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same of a member that is slow already: somebody else waits.
+const SLOW_TIMEOUT: Duration = Duration::from_secs(1);
+/// When another member is asked for the same document, while one takes its time.
+const NEXT_AFTER: Duration = Duration::from_secs(1);
+/// What a member said is asked for again when it is older than that, for whoever comes later.
+const REFRESH_AFTER: Duration = Duration::from_secs(1);
 /// Documents that are fetched or merged at once; whoever wants the same one waits and finds it.
 const FETCHES_MAX: usize = 16;
 
@@ -91,15 +99,28 @@ pub(super) struct Sources {
     fetching: [tokio::sync::Mutex<()>; FETCHES_MAX],
 }
 
-/// One member's, each part held while the member is asked for it.
+/// One member's.
 #[derive(Default)]
 struct Source {
-    index: tokio::sync::Mutex<Known<Arc<Index>>>,
-    swagger: tokio::sync::Mutex<Known<Arc<str>>>,
-    /// The index again, for who does not want to wait.
-    last_index: Mutex<Option<(u64, Arc<Index>)>>,
+    index: Slot<Arc<Index>>,
+    swagger: Slot<Arc<str>>,
 }
 
+/// Something that a member says.
+struct Slot<T> {
+    /// Held while the member is asked.
+    turn: tokio::sync::Mutex<()>,
+    known: Mutex<Known<T>>,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        let known = Known { began: None, incarnation: 0, last: None, trouble: None };
+        Self { turn: tokio::sync::Mutex::default(), known: Mutex::new(known) }
+    }
+}
+
+#[derive(Clone)]
 struct Known<T> {
     /// When it was asked last.
     began: Option<Instant>,
@@ -108,9 +129,18 @@ struct Known<T> {
     trouble: Option<Arc<str>>,
 }
 
-impl<T> Default for Known<T> {
-    fn default() -> Self {
-        Self { began: None, incarnation: 0, last: None, trouble: None }
+impl<T: Clone> Slot<T> {
+    /// What the member said last. It is another cluster by now: nothing.
+    fn last(&self, member: &Member) -> Option<T> {
+        let known = self.known.lock();
+        known.last.clone().filter(|_| known.incarnation == member.incarnation())
+    }
+
+    /// The same, if it answered when it was asked last, and was asked since then.
+    fn answered_since(&self, member: &Member, since: Option<Instant>) -> Option<(T, Instant)> {
+        let known = self.known.lock();
+        let began = known.began.filter(|began| known.trouble.is_none() && since.is_none_or(|since| *began >= since))?;
+        known.last.clone().filter(|_| known.incarnation == member.incarnation()).map(|last| (last, began))
     }
 }
 
@@ -136,30 +166,87 @@ impl Sources {
 
     /// The index as it is known, without asking.
     pub(super) fn last_index(&self, member: &Member) -> Option<Arc<Index>> {
-        let source = self.source(member);
-        let last = source.last_index.lock();
-        last.as_ref()
-            .filter(|(incarnation, _)| *incarnation == member.incarnation())
-            .map(|(_, index)| Arc::clone(index))
+        self.source(member).index.last(member)
     }
 
-    /// Asks a member for its index. Cancel: safe.
-    pub(super) async fn index(&self, member: &Arc<Member>) -> LastAnswer<Arc<Index>> {
-        let source = self.source(member);
-        let told = ask(&source.index, member, read_index(member)).await;
-        *source.last_index.lock() = told.last.clone().map(|index| (member.incarnation(), index));
+    /// Members' indexes: see [`Self::told`].
+    pub(super) async fn indexes(
+        self: &Arc<Self>,
+        stores: &Stores,
+        members: &[Arc<Member>],
+        since: Option<Instant>,
+    ) -> Vec<LastAnswer<Arc<Index>>> {
+        let read = |member: Arc<Member>| async move { read_index(&member).await };
+        self.told(stores, members, since, |source| &source.index, read).await
+    }
+
+    /// Hashes of members' swagger documents: see [`Self::told`].
+    pub(super) async fn swaggers(
+        self: &Arc<Self>,
+        stores: &Stores,
+        members: &[Arc<Member>],
+        since: Option<Instant>,
+    ) -> Vec<LastAnswer<Arc<str>>> {
+        let read = |member: Arc<Member>| async move { read_swagger_hash(&member).await };
+        self.told(stores, members, since, |source| &source.swagger, read).await
+    }
+
+    /// What members say. Who has said it since then is asked again for later readers only; of the others, none is waited for
+    /// much longer than another takes, and none that is late.
+    async fn told<T, F>(
+        self: &Arc<Self>,
+        stores: &Stores,
+        members: &[Arc<Member>],
+        since: Option<Instant>,
+        slot: fn(&Source) -> &Slot<T>,
+        read: impl Fn(Arc<Member>) -> F + Copy + Send + 'static,
+    ) -> Vec<LastAnswer<T>>
+    where
+        T: Clone + Send + Sync + 'static,
+        F: Future<Output = Result<T, AskError>> + Send + 'static,
+    {
+        let mut told: Vec<LastAnswer<T>> = Vec::with_capacity(members.len());
+        let (mut asked, mut places) = (Vec::new(), Vec::new());
+        for (at, member) in members.iter().enumerate() {
+            let source = self.source(member);
+            let known = slot(&source).answered_since(member, since);
+            match &known {
+                Some((_, began)) if began.elapsed() >= REFRESH_AFTER && slot(&source).turn.try_lock().is_ok() => {
+                    let member = Arc::clone(member);
+                    stores.do_later(async move { drop(ask(slot(&source), &member, read(Arc::clone(&member))).await) });
+                }
+                Some(_) => {}
+                None => {
+                    asked.push(Arc::clone(member));
+                    places.push(at);
+                }
+            }
+            told.push(LastAnswer { member: Arc::clone(member), last: known.map(|(last, _)| last), trouble: None });
+        }
+        if asked.is_empty() {
+            return told;
+        }
+        let sources = Arc::clone(self);
+        let ask_one = move |member: Arc<Member>| {
+            let source = sources.source(&member);
+            async move { ask(slot(&source), &member, read(Arc::clone(&member))).await }
+        };
+        let is_answer = |answer: &LastAnswer<T>| answer.trouble.is_none();
+        let answers = stores.ask_all(&asked, Patience::Little, is_answer, ask_one).await;
+        for ((at, member), answer) in places.into_iter().zip(asked).zip(answers) {
+            told[at] = answer.unwrap_or_else(|| LastAnswer {
+                last: slot(&self.source(&member)).last(&member),
+                member,
+                trouble: Some("no answer in time".into()),
+            });
+        }
         told
-    }
-
-    /// Asks a member for the hash of its swagger document. Cancel: safe.
-    pub(super) async fn swagger(&self, member: &Arc<Member>) -> LastAnswer<Arc<str>> {
-        let source = self.source(member);
-        ask(&source.swagger, member, read_swagger_hash(member)).await
     }
 
     /// A document of one of `holders`, all of whom gave it the hash in `wanted`.
     pub(super) async fn document(
         &self,
+        stores: &Stores,
         wanted: &DocumentRequest<'_>,
         holders: &[Arc<Member>],
     ) -> Result<Bytes, Missing> {
@@ -171,9 +258,29 @@ impl Sources {
             return Ok(known);
         }
         let mut missing = Missing::Failed("no member has it".to_owned());
-        for member in holders {
-            let fetched = timeout(DOCUMENT_TIMEOUT, get(member, wanted.url, wanted.accept, DOCUMENT_BYTES_MAX)).await;
-            match fetched.unwrap_or(Err(AskError::Late(DOCUMENT_TIMEOUT))) {
+        let fetch = async |member: &Arc<Member>| {
+            let within = if stores.is_slow(member) { SLOW_TIMEOUT } else { DOCUMENT_TIMEOUT };
+            let fetched = timeout(within, get(member, wanted.url, wanted.accept, DOCUMENT_BYTES_MAX)).await;
+            (Arc::clone(member), fetched.unwrap_or(Err(AskError::Late(within))))
+        };
+        let mut holders: Vec<&Arc<Member>> = holders.iter().collect();
+        holders.sort_by_key(|member| stores.is_slow(member));
+        let mut holders = holders.into_iter();
+        let mut fetches = FuturesUnordered::new();
+        loop {
+            // The next one is asked when one fails, and when one takes long.
+            let fetched = tokio::select! {
+                fetched = fetches.next() => fetched,
+                () = sleep(NEXT_AFTER), if holders.len() > 0 => None,
+            };
+            let Some((member, fetched)) = fetched else {
+                match holders.next() {
+                    Some(member) => fetches.push(fetch(member)),
+                    None => return Err(missing),
+                }
+                continue;
+            };
+            match fetched {
                 Ok((headers, body)) if hash_of(&headers, &body) == wanted.key.hash => {
                     self.cache.put(wanted.key.clone(), body.clone());
                     return Ok(body);
@@ -182,7 +289,6 @@ impl Sources {
                 Err(error) => missing = Missing::Failed(format!("member {}: {error}", member.name())),
             }
         }
-        Err(missing)
     }
 
     /// Waits until nobody else makes what this key names.
@@ -193,14 +299,15 @@ impl Sources {
     }
 }
 
-/// Asks, unless somebody has asked since this call began: then that answer is as new.
+/// Asks, unless somebody has asked since this call began: then that answer is as new. Cancel: safe.
 async fn ask<T: Clone>(
-    slot: &tokio::sync::Mutex<Known<T>>,
+    slot: &Slot<T>,
     member: &Arc<Member>,
     read: impl Future<Output = Result<T, AskError>>,
 ) -> LastAnswer<T> {
     let arrived = Instant::now();
-    let mut known = slot.lock().await;
+    let _turn = slot.turn.lock().await;
+    let mut known = slot.known.lock().clone();
     if known.began.is_none_or(|began| began < arrived) {
         let (began, incarnation) = (Instant::now(), member.incarnation());
         let answer = timeout(INDEX_TIMEOUT, read).await.unwrap_or(Err(AskError::Late(INDEX_TIMEOUT)));
@@ -213,8 +320,9 @@ async fn ask<T: Clone>(
             Ok(last) => (known.last, known.trouble) = (Some(last), None),
             Err(error) => known.trouble = Some(error.to_string().into()),
         }
+        *slot.known.lock() = known.clone();
     }
-    LastAnswer { member: Arc::clone(member), last: known.last.clone(), trouble: known.trouble.clone() }
+    LastAnswer { member: Arc::clone(member), last: known.last, trouble: known.trouble }
 }
 
 async fn read_index(member: &Member) -> Result<Arc<Index>, AskError> {

@@ -78,9 +78,19 @@ impl SessionError {
         }
     }
 
-    /// How long the member asked to be left alone.
+    /// Says whether the member makes a kind ready to be listed: a matter of milliseconds where its definition is new.
+    ///
+    /// Source: kubernetes/apiserver `pkg/storage/cacher/ready.go`; with a cause behind it, something is wrong.
+    pub(super) fn is_initializing(&self) -> bool {
+        matches!(self, Self::Status { code: StatusCode::TOO_MANY_REQUESTS, message, .. }
+            if message == "storage is (re)initializing")
+    }
+
+    /// How long the member asked to be left alone. It says a second or more while it makes a kind ready, since it says whole
+    /// seconds (kubernetes/apiserver `pkg/storage/cacher/util.go` `calculateRetryAfterForUnreadyCache`).
     pub(super) fn retry_after(&self) -> Duration {
         match self {
+            _ if self.is_initializing() => Duration::ZERO,
             Self::Status { retry_after, .. } => retry_after.unwrap_or_default(),
             _ => Duration::ZERO,
         }

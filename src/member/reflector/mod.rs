@@ -41,6 +41,8 @@ pub(crate) use {report::ReflectorState, requests::METADATA_LIST};
 
 /// A member that says 429 is left alone for as long as it says, but not for longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// How often in a row a kind that its member makes ready is asked for after the shortest pause.
+const INITIALIZING_MAX: u32 = 10;
 /// A session shorter than this was none.
 const SESSION_MIN: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
@@ -60,6 +62,7 @@ impl Reflector {
     /// Runs until cancelled. Cancel: safe at any point; the store keeps what it has.
     pub(crate) async fn run(self) {
         let mut machine = Machine::new(self.member.outages());
+        let mut initializing = 0;
         loop {
             let began = Instant::now();
             let first = machine.apply(Input::Began { outages: self.member.outages() });
@@ -72,11 +75,16 @@ impl Reflector {
             };
             let lasted = began.elapsed() >= SESSION_MIN;
             let input = match outcome {
-                Ok(()) => Input::Ended { lasted },
+                Ok(()) => {
+                    initializing = 0;
+                    Input::Ended { lasted }
+                }
                 Err(error) => {
                     self.note(&error);
+                    initializing = if error.is_initializing() { initializing + 1 } else { 0 };
                     Input::Failed {
-                        lasted,
+                        // A kind that was defined a moment ago is ready in another: no reason for longer pauses.
+                        lasted: lasted || (1..=INITIALIZING_MAX).contains(&initializing),
                         ready: self.member.health() == Health::Ready && !matches!(error, SessionError::Down(_)),
                         again: error.lists_again(),
                         retry_after: error.retry_after().min(RETRY_AFTER_MAX),
@@ -152,7 +160,7 @@ impl Reflector {
             tracing::warn!(%member, %kind, cause = cause.as_str(), %error, "the member is not followed");
         }
         self.state.fail(&error.to_string());
-        if error.is_about_order() && !self.state.unordered.swap(true, Ordering::Relaxed) {
+        if error.is_about_order() && self.state.find_unordered() {
             // Who waits for the first list need not.
             self.store.wake();
         }

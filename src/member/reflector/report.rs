@@ -31,7 +31,9 @@ pub(crate) struct ReflectorState {
     /// A watch has stood before.
     pub(super) watched: AtomicBool,
     /// The member's revisions of this kind are no decimal numbers.
-    pub(super) unordered: AtomicBool,
+    unordered: AtomicBool,
+    /// Counts what changes here, and in the other reflectors of the store.
+    news: Arc<AtomicU64>,
     /// Bytes of an item in the last page; 0 before the first.
     item_bytes: AtomicUsize,
     /// The generation of the definition by which its objects were listed; 0 where it has none.
@@ -39,6 +41,11 @@ pub(crate) struct ReflectorState {
 }
 
 impl ReflectorState {
+    /// One that counts its changes where those of its store's other reflectors are counted.
+    pub(crate) fn counted_in(news: Arc<AtomicU64>) -> Self {
+        Self { news, ..Self::default() }
+    }
+
     /// Why it does not follow its member now; `None` while it does.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().clone()
@@ -68,11 +75,21 @@ impl ReflectorState {
         let mut trouble = self.trouble.lock();
         let since = trouble.as_ref().map_or_else(Instant::now, |trouble| trouble.since);
         *trouble = Some(Trouble { cause: cause.into(), since });
+        drop(trouble);
+        self.news.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The member's revisions turn out to be no decimal numbers; true if that is new.
+    pub(super) fn find_unordered(&self) -> bool {
+        let is_new = !self.unordered.swap(true, Ordering::Relaxed);
+        self.news.fetch_add(1, Ordering::AcqRel);
+        is_new
     }
 
     pub(super) fn heal(&self) {
         *self.trouble.lock() = None;
         self.unordered.store(false, Ordering::Relaxed);
+        self.news.fetch_add(1, Ordering::AcqRel);
     }
 
     /// True if the log should have a line about this cause.

@@ -33,11 +33,10 @@ const IN_EVERY_MEMBER: &[&str] = &[
 ];
 
 /// `status.used` of all parts; `None` where the first's own stands. A value that is no quantity is the first part's.
-pub(super) fn used(parts: &[&str]) -> Option<Vec<u8>> {
-    let maps: Vec<Map<String, Value>> = parts.iter().filter_map(|part| serde_json::from_str(part).ok()).collect();
-    let first = maps.first()?;
+pub(super) fn used<'a>(mut parts: impl Iterator<Item = &'a Map<String, Value>>) -> Option<Vec<u8>> {
+    let first = parts.next()?;
     let mut out = first.clone();
-    for (name, value) in maps.iter().skip(1).flatten() {
+    for (name, value) in parts.flatten() {
         match out.get_mut(name) {
             None => {
                 out.insert(name.clone(), value.clone());

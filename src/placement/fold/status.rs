@@ -1,7 +1,7 @@
 //! The status of the logical object.
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
 use crate::placement::fold::{
     hide::spliced,
@@ -17,24 +17,91 @@ use kubefold_wire::{
 const OBSERVED: &str = "observedGeneration";
 const CONDITIONS: &str = "conditions";
 
-/// The entries of one part's `status`.
-type Status<'a> = Vec<Member<'a>>;
+/// What a fold needs of one part's status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Summand {
+    /// The kind's counters, in its order, and then the observed generation. What is absent counts nothing.
+    counters: Vec<i64>,
+    conditions: Vec<Condition>,
+    special: Special,
+}
 
-/// Makes the home's status, whose edits these are, that of all. `statuses` are the parts', the home's first.
-///
-/// Errors: a status is no object.
-pub(super) fn fold(home: &mut ObjectEdits<'_>, statuses: &[&str], kind: FoldKind) -> Result<(), NotAnObject> {
-    let parts: Vec<Status<'_>> = statuses.iter().map(|status| entries(status)).collect::<Result<_, _>>()?;
+/// What only some kinds have.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Special {
+    #[default]
+    Nothing,
+    Job(JobTimes),
+    /// The current and the updated revision of a StatefulSet.
+    Revisions(String, String),
+    /// What a quota's part has used.
+    Used(Map<String, Value>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct JobTimes {
+    start: Option<String>,
+    completion: Option<String>,
+    /// Pods that are about to be counted, as JSON strings: succeeded and failed ones.
+    uncounted: [Vec<String>; 2],
+}
+
+const UNCOUNTED: &str = "uncountedTerminatedPods";
+const UNCOUNTED_LISTS: [&str; 2] = ["succeeded", "failed"];
+
+impl Summand {
+    /// Reads a status.
+    ///
+    /// Errors: it is no object.
+    pub(super) fn of(json: &str, kind: FoldKind) -> Result<Self, NotAnObject> {
+        let status = entries(json)?;
+        let number = |key: &str| raw(&status, key).and_then(integer).unwrap_or(0);
+        let special = match kind {
+            FoldKind::Job => Special::Job(JobTimes {
+                start: text(&status, "startTime"),
+                completion: text(&status, "completionTime"),
+                uncounted: uncounted(&status),
+            }),
+            FoldKind::StatefulSet => text(&status, "currentRevision")
+                .zip(text(&status, "updateRevision"))
+                .map_or(Special::Nothing, |(current, update)| Special::Revisions(current, update)),
+            FoldKind::ResourceQuota => raw(&status, "used")
+                .and_then(|used| serde_json::from_str(used).ok())
+                .map_or(Special::Nothing, Special::Used),
+            FoldKind::Deployment
+            | FoldKind::ReplicaSet
+            | FoldKind::ReplicationController
+            | FoldKind::DaemonSet
+            | FoldKind::PodDisruptionBudget
+            | FoldKind::HorizontalPodAutoscaler
+            | FoldKind::Other => Special::Nothing,
+        };
+        let counters = kind.counters().iter().copied().chain([OBSERVED]).map(number).collect();
+        Ok(Self { counters, conditions: conditions_of(&status), special })
+    }
+}
+
+fn uncounted(status: &[Member<'_>]) -> [Vec<String>; 2] {
+    let part = raw(status, UNCOUNTED).and_then(|raw| entries(raw).ok()).unwrap_or_default();
+    UNCOUNTED_LISTS.map(|key| {
+        let pods: Vec<&RawValue> = raw(&part, key).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
+        pods.into_iter().map(|pod| pod.get().to_owned()).collect()
+    })
+}
+
+/// Makes the home's status, whose edits these are, that of all; the home's summand is the first.
+pub(super) fn fold(home: &mut ObjectEdits<'_>, parts: &[&Summand], kind: FoldKind) {
     // A kind has a status before its controllers have written one: `{}`; one without any is left without.
-    for key in kind.counters().iter().copied().chain([OBSERVED]) {
-        let sum = parts.iter().filter_map(|part| integer(raw(part, key)?)).fold(0_i64, i64::saturating_add);
+    for (at, key) in kind.counters().iter().copied().chain([OBSERVED]).enumerate() {
+        let sum =
+            parts.iter().filter_map(|part| part.counters.get(at)).fold(0_i64, |sum, one| sum.saturating_add(*one));
         // Go omits most of these when they are 0; where the home shows a 0 it stays.
         let wanted = sum.to_string();
         if home.member(key).map_or(sum != 0, |now| now.raw != wanted) {
             home.set(key, wanted.into_bytes());
         }
     }
-    if let Some(conditions) = conditions(&parts, kind) {
+    if let Some(conditions) = conditions(parts, kind) {
         if conditions.is_empty() {
             home.remove(|key| key == CONDITIONS);
         } else {
@@ -42,11 +109,14 @@ pub(super) fn fold(home: &mut ObjectEdits<'_>, statuses: &[&str], kind: FoldKind
         }
     }
     match kind {
-        FoldKind::Job => job(home, &parts),
-        FoldKind::StatefulSet => revisions(home, &parts),
+        FoldKind::Job => job(home, parts),
+        FoldKind::StatefulSet => revisions(home, parts),
         FoldKind::ResourceQuota => {
-            let used: Vec<&str> = parts.iter().filter_map(|part| raw(part, "used")).collect();
-            if let Some(used) = quota::used(&used) {
+            let used = parts.iter().filter_map(|part| match &part.special {
+                Special::Used(used) => Some(used),
+                _ => None,
+            });
+            if let Some(used) = quota::used(used) {
                 home.set("used", used);
             }
         }
@@ -58,24 +128,24 @@ pub(super) fn fold(home: &mut ObjectEdits<'_>, statuses: &[&str], kind: FoldKind
         | FoldKind::HorizontalPodAutoscaler
         | FoldKind::Other => {}
     }
-    Ok(())
 }
 
-fn raw<'a>(part: &Status<'a>, key: &str) -> Option<&'a str> {
+fn raw<'a>(part: &[Member<'a>], key: &str) -> Option<&'a str> {
     part.iter().find(|entry| entry.name == key).map(|entry| entry.raw).filter(|raw| *raw != "null")
 }
 
-fn text(part: &Status<'_>, key: &str) -> Option<String> {
+fn text(part: &[Member<'_>], key: &str) -> Option<String> {
     serde_json::from_str(raw(part, key)?).ok()
 }
 
 /// One condition of one part.
-struct Condition<'a> {
-    raw: &'a str,
+#[derive(Clone, Debug, PartialEq)]
+struct Condition {
+    raw: Box<str>,
     about: About,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 struct About {
     r#type: String,
@@ -84,7 +154,7 @@ struct About {
     observed_generation: Option<i64>,
 }
 
-impl Condition<'_> {
+impl Condition {
     /// How far a part is: lower is worse.
     fn rank(&self) -> u8 {
         match &*self.about.status {
@@ -96,25 +166,24 @@ impl Condition<'_> {
     }
 }
 
-fn conditions_of<'a>(part: &Status<'a>) -> Vec<Condition<'a>> {
+fn conditions_of(part: &[Member<'_>]) -> Vec<Condition> {
     let elements: Vec<&RawValue> =
         raw(part, CONDITIONS).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
-    let read = |element: &'a RawValue| {
-        Some(Condition { raw: element.get(), about: serde_json::from_str(element.get()).ok()? })
+    let read = |element: &RawValue| {
+        Some(Condition { raw: element.get().into(), about: serde_json::from_str(element.get()).ok()? })
     };
     elements.into_iter().filter_map(read).collect()
 }
 
 /// The folded conditions, in the home's order; `None` where they are the home's own bytes.
-fn conditions(parts: &[Status<'_>], kind: FoldKind) -> Option<Vec<String>> {
-    let all: Vec<Vec<Condition<'_>>> = parts.iter().map(conditions_of).collect();
-    let home = all.first()?;
+fn conditions(parts: &[&Summand], kind: FoldKind) -> Option<Vec<String>> {
+    let home = &parts.first()?.conditions;
     let mut out = Vec::new();
     for condition in home {
         let name = &condition.about.r#type;
         // `None`: a part has not said it yet.
-        let said: Vec<Option<&Condition<'_>>> =
-            all.iter().map(|part| part.iter().find(|other| other.about.r#type == *name)).collect();
+        let said: Vec<Option<&Condition>> =
+            parts.iter().map(|part| part.conditions.iter().find(|other| other.about.r#type == *name)).collect();
         let shown = match kind.polarity(name) {
             Polarity::Home => Some(condition),
             Polarity::Any => {
@@ -130,58 +199,55 @@ fn conditions(parts: &[Status<'_>], kind: FoldKind) -> Option<Vec<String>> {
     }
     // What holds somewhere and the home does not speak of.
     let mut known: Vec<&str> = home.iter().map(|condition| &*condition.about.r#type).collect();
-    for other in all.iter().skip(1).flatten() {
+    for other in parts.iter().skip(1).flat_map(|part| &part.conditions) {
         let name = &*other.about.r#type;
         if kind.polarity(name) == Polarity::Any && other.about.status == "True" && !known.contains(&name) {
             known.push(name);
-            out.push(other.raw.to_owned());
+            out.push(other.raw.to_string());
         }
     }
-    let same = out.len() == home.len() && out.iter().zip(home).all(|(shown, home)| shown == home.raw);
+    let same = out.len() == home.len() && out.iter().zip(home).all(|(shown, home)| **shown == *home.raw);
     (!same).then_some(out)
 }
 
 /// A condition that says which generation it is of says so of all parts: `kubectl wait` compares it with the object's.
-fn observed(shown: &Condition<'_>, said: &[Option<&Condition<'_>>]) -> String {
-    let Some(now) = shown.about.observed_generation else { return shown.raw.to_owned() };
+fn observed(shown: &Condition, said: &[Option<&Condition>]) -> String {
+    let Some(now) = shown.about.observed_generation else { return shown.raw.to_string() };
     let sum = said.iter().flatten().filter_map(|part| part.about.observed_generation).fold(0_i64, i64::saturating_add);
-    let Ok(mut object) = ObjectEdits::new(shown.raw, 0) else { return shown.raw.to_owned() };
+    let Ok(mut object) = ObjectEdits::new(&shown.raw, 0) else { return shown.raw.to_string() };
     if sum != now {
         object.set(OBSERVED, sum.to_string().into_bytes());
     }
-    String::from_utf8(spliced(shown.raw, object)).unwrap_or_default()
+    String::from_utf8(spliced(&shown.raw, object)).unwrap_or_default()
 }
 
 /// A Job is complete when its last part is, and accounts for the pods of all.
-fn job(home: &mut ObjectEdits<'_>, parts: &[Status<'_>]) {
+fn job(home: &mut ObjectEdits<'_>, parts: &[&Summand]) {
+    let jobs: Vec<&JobTimes> = parts
+        .iter()
+        .filter_map(|part| match &part.special {
+            Special::Job(job) => Some(job),
+            _ => None,
+        })
+        .collect();
     // RFC 3339 in UTC sorts as text.
-    let times = |key: &str| parts.iter().filter_map(|part| text(part, key)).collect::<Vec<_>>();
-    if let Some(start) = times("startTime").into_iter().min() {
-        set_text(home, "startTime", &start);
+    if let Some(start) = jobs.iter().filter_map(|job| job.start.as_ref()).min() {
+        set_text(home, "startTime", start);
     }
-    let ends = times("completionTime");
+    let ends: Vec<&String> = jobs.iter().filter_map(|job| job.completion.as_ref()).collect();
     match ends.iter().max() {
         Some(end) if ends.len() == parts.len() => set_text(home, "completionTime", end),
         _ if home.member("completionTime").is_some() => home.remove(|key| key == "completionTime"),
         _ => {}
     }
-    uncounted_pods(home, parts);
-}
-
-/// The pods that the parts' controllers are about to count.
-fn uncounted_pods(home: &mut ObjectEdits<'_>, parts: &[Status<'_>]) {
-    const UNCOUNTED: &str = "uncountedTerminatedPods";
-    let mut lists: [(&str, Vec<&str>); 2] = [("succeeded", Vec::new()), ("failed", Vec::new())];
-    for part in parts.iter().filter_map(|part| raw(part, UNCOUNTED)) {
-        let Ok(part) = entries(part) else { continue };
-        for (key, pods) in &mut lists {
-            let theirs: Vec<&RawValue> =
-                raw(&part, key).and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
-            pods.extend(theirs.into_iter().map(RawValue::get));
-        }
-    }
-    let said: Vec<String> = lists
+    let all = |at: usize| {
+        let pods = jobs.iter().filter_map(|job| job.uncounted.get(at)).flatten();
+        pods.map(String::as_str).collect::<Vec<_>>()
+    };
+    let said: Vec<String> = UNCOUNTED_LISTS
         .iter()
+        .enumerate()
+        .map(|(at, key)| (key, all(at)))
         .filter(|(_, pods)| !pods.is_empty())
         .map(|(key, pods)| format!("\"{key}\":[{}]", pods.join(",")))
         .collect();
@@ -191,13 +257,15 @@ fn uncounted_pods(home: &mut ObjectEdits<'_>, parts: &[Status<'_>]) {
 }
 
 /// A StatefulSet is at its revision when every part is at its own.
-fn revisions(home: &mut ObjectEdits<'_>, parts: &[Status<'_>]) {
-    let pair = |part: &Status<'_>| Some((text(part, "currentRevision")?, text(part, "updateRevision")?));
-    let is_rolling = |pair: &(String, String)| pair.0 != pair.1;
-    if parts.first().and_then(pair).is_some_and(|pair| is_rolling(&pair)) {
+fn revisions(home: &mut ObjectEdits<'_>, parts: &[&Summand]) {
+    let pair = |part: &&&Summand| match &part.special {
+        Special::Revisions(current, update) if current != update => Some((current.clone(), update.clone())),
+        _ => None,
+    };
+    if parts.first().as_ref().and_then(pair).is_some() {
         return;
     }
-    if let Some((current, update)) = parts.iter().filter_map(pair).find(is_rolling) {
+    if let Some((current, update)) = parts.iter().find_map(|part| pair(&part)) {
         set_text(home, "currentRevision", &current);
         set_text(home, "updateRevision", &update);
     }

@@ -109,9 +109,9 @@ fn object(spec: Value, status: Value) -> Value {
 #[test]
 fn a_part_that_is_behind_counts_one_generation_until_it_has_caught_up() {
     let east = r#"{"metadata":{"uid":"e","generation":2},"status":{"observedGeneration":2}}"#;
-    let member = MemberName::new("east").unwrap();
-    let view = PartView { member: &member, json: east };
-    let edits = fold_behind(&[view], FoldKind::Deployment, UID_MINTED, 1).unwrap();
+    let edits =
+        Summand::fold(east, &[&Summand::of(east, FoldKind::Deployment).unwrap()], FoldKind::Deployment, UID_MINTED, 1)
+            .unwrap();
     assert!(edits.iter().any(|edit| edit.with.as_ref() == b"3"), "{edits:?}");
     let west = east.replace("eneration\":2", "eneration\":1");
     let caught_up =

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::store::{
-    Entry, Record, Revision,
-    tests::{
-        model::{KINDS, MEMBERS, ODD, expected},
-        world::{Op, Target, World},
+use crate::{
+    config::MemberName,
+    store::{
+        Entry, Held, Record, Revision,
+        tests::{
+            model::{KINDS, MEMBERS, ODD, expected},
+            world::{Op, Target, World},
+        },
     },
 };
 use kubefold_wire::watch::EventType;
@@ -159,6 +162,14 @@ fn is_the_union(world: &World) {
             .map(|(_, entry)| (String::from_utf8(entry.key().to_vec()).unwrap(), &**entry))
             .collect();
         assert_eq!(shown.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>(), "{kind:?}");
+        let mut held: BTreeMap<MemberName, Held> = BTreeMap::new();
+        for (holder, entry) in shown.values().flat_map(|entry| entry.holders.iter().map(move |holder| (holder, entry)))
+        {
+            let held = held.entry(holder.clone()).or_default();
+            held.objects += 1;
+            held.bytes += entry.size() / entry.holders.len();
+        }
+        assert_eq!(world.stores[kind as usize].held_by_member(), held, "{kind:?}");
         for (key, wanted) in &wanted {
             let entry = shown[key];
             let (mut is, mut shall): (Value, Value) =
