@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) ready: AtomicU16,
     /// Connections accepted so far.
     pub(super) accepted: AtomicUsize,
+    /// How often it was asked which cluster it is.
+    pub(super) identified: AtomicUsize,
     streams_max: u32,
     handler: Handler,
 }
@@ -85,6 +87,7 @@ impl Fake {
             uid: Mutex::new(format!("uid-{}", address.port())),
             ready: AtomicU16::new(200),
             accepted: AtomicUsize::new(0),
+            identified: AtomicUsize::new(0),
             streams_max,
             handler,
         });
@@ -195,6 +198,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
             Ok(response)
         }
         "/api/v1/namespaces/kube-system" => {
+            state.identified.fetch_add(1, Ordering::Relaxed);
             let uid = state.uid.lock().clone();
             Ok(Response::new(full(format!(r#"{{"kind":"PartialObjectMetadata","metadata":{{"uid":"{uid}"}}}}"#))))
         }

@@ -39,7 +39,7 @@ use crate::{
 use kubefold_serving::upgrade::UpgradeAsked;
 use {
     admission::Admission,
-    identity::{ClusterUids, Identity},
+    identity::{Checked, ClusterUids, Identity},
     metrics::{MemberMetrics, ReflectorMeter},
 };
 
@@ -268,6 +268,26 @@ impl Member {
     ///
     /// Errors: also when it turns out to be the same cluster as an earlier member.
     pub async fn check_identity(&self) -> Result<u64, UpstreamError> {
+        let (begun, outages) = (Instant::now(), self.outages());
+        let outcome = self.ask_identity().await;
+        self.identity.checked(Checked { begun, outages, outcome: outcome.clone() });
+        outcome
+    }
+
+    /// The same for one of its reflectors: those that ask at the same time share one request. One that continues nothing
+    /// also takes what was found a moment ago, after the member's last outage: the end of an outage is one request, and
+    /// not one for each kind.
+    async fn share_identity(&self, continues_nothing: bool) -> Result<u64, UpstreamError> {
+        let came = Instant::now();
+        let _turn = self.identity.turn().await;
+        let outages = continues_nothing.then(|| self.outages());
+        match self.identity.shared(came, outages) {
+            Some(outcome) if self.twin_of().is_none() => outcome,
+            _ => self.check_identity().await,
+        }
+    }
+
+    async fn ask_identity(&self) -> Result<u64, UpstreamError> {
         let asked = self.incarnation();
         let uid = identity::read_uid(&self.upstream).await?;
         // The configuration changed while the old cluster answered: ask again, later.

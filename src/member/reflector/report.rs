@@ -8,7 +8,7 @@ use std::sync::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::upstream::cause::Cause;
+use crate::{member::reflector::progress::Progress, upstream::cause::Cause};
 
 /// What an item of a list is taken to have before the first was seen. Units: bytes.
 const ITEM_BYTES: usize = 4 << 10;
@@ -26,6 +26,8 @@ pub(crate) struct Trouble {
 #[derive(Debug, Default)]
 pub(crate) struct ReflectorState {
     trouble: Mutex<Option<Trouble>>,
+    /// How far its list is; absent when it has one to the end.
+    progress: Mutex<Option<Progress>>,
     /// Causes that the log has since the member was last followed for long: retries say nothing.
     told: Mutex<Vec<Cause>>,
     /// A watch has stood before.
@@ -54,6 +56,29 @@ impl ReflectorState {
     /// Says whether no store can hold what the member has of this kind: nothing orders it.
     pub(crate) fn is_unordered(&self) -> bool {
         self.unordered.load(Ordering::Relaxed)
+    }
+
+    /// How far its list is, or was when it failed. Absent before the first, and after one that came to its end.
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        *self.progress.lock()
+    }
+
+    /// A list begins.
+    pub(crate) fn begin_list(&self) {
+        let mut progress = self.progress.lock();
+        *progress = Some(Progress::begin(*progress));
+    }
+
+    /// Something came of the list that was begun.
+    pub(crate) fn note_progress(&self, change: impl FnOnce(&mut Progress)) {
+        if let Some(progress) = &mut *self.progress.lock() {
+            change(progress);
+        }
+    }
+
+    /// The list came to its end.
+    pub(super) fn end_list(&self) {
+        *self.progress.lock() = None;
     }
 
     /// Notes how large a page of so many items was.

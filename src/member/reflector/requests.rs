@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::{
     member::{
         admission::PageRoom,
-        reflector::{Reflector, error::SessionError},
+        reflector::{Reflector, error::SessionError, progress::Progress},
     },
     placement::marker::MARKER_KEY,
     upstream::{Class, Failure, UpResponseBody, UpstreamError, collect},
@@ -81,7 +81,11 @@ impl Reflector {
 
     /// Reads a list of at most so many items when there is room for it.
     async fn read_list(&self, query: &str, items: usize) -> Result<(PageRoom, bytes::Bytes), SessionError> {
-        let asking = self.ask(query, Class::Read);
+        self.state.note_progress(Progress::queue);
+        let asking = async {
+            self.state.note_progress(Progress::let_in);
+            self.ask(query, Class::Read).await
+        };
         let (mut room, response) = self.member.admission().ask(self.state.bytes_of(items), asking).await;
         let response = response?;
         if response.status() == StatusCode::GONE {

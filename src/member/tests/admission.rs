@@ -155,3 +155,28 @@ async fn reflectors_that_end_give_back_what_they_had() {
     assert_eq!(fleet.admission.pages_bytes(), 0);
     assert_eq!(fleet.admission.slice(|| 1).await, 1);
 }
+
+#[tokio::test]
+async fn reflectors_of_many_kinds_ask_together_which_cluster_a_member_is() {
+    let fake = Fake::http2(mirror()).await;
+    let registry = registry::registry();
+    registry.apply(&registry::fleet(vec![registry::eager(fake.config("east"))])).unwrap();
+    let member = registry.get("east").unwrap();
+    registry::until(&member, |health| *health == Health::Ready).await;
+    let identified = || fake.state.identified.load(Ordering::Relaxed);
+    let ask = async |continues_nothing| {
+        let before = identified();
+        let kinds = join_all((0..30).map(|_| member.share_identity(continues_nothing))).await;
+        assert!(kinds.into_iter().all(|incarnation| incarnation.unwrap() == 1));
+        identified() - before
+    };
+    assert_eq!((identified(), ask(true).await), (1, 0), "the probe has just asked");
+    let asked = ask(false).await;
+    assert!((1..=2).contains(&asked), "who goes on asks anew, together with the others: {asked} requests");
+    fake.state.ready.store(503, Ordering::Relaxed);
+    registry::until(&member, |health| matches!(health, Health::Degraded { .. })).await;
+    let before = identified();
+    fake.state.ready.store(200, Ordering::Relaxed);
+    registry::until(&member, |health| *health == Health::Ready).await;
+    assert_eq!((ask(true).await, identified() - before), (0, 1), "once for an outage");
+}
