@@ -10,7 +10,7 @@ use crate::{
     config::MemberName,
     member::Member,
     store::Notices,
-    stores::{StoreFigures, Stores},
+    stores::{Filling, StoreFigures, Stores},
     write::journal::{Entry, Step, Unfinished},
 };
 use kubefold_wire::{
@@ -106,6 +106,21 @@ pub struct KindStatus {
     pub watches: usize,
     /// Members whose objects of the kind were never held completely.
     pub unknown: Vec<String>,
+    /// Of them, those that are being listed, and how far they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filling: Vec<FillingMember>,
+}
+
+/// A member whose objects of a kind are being listed for the first time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FillingMember {
+    /// Its name.
+    pub member: String,
+    /// Objects that have been listed.
+    pub listed: u64,
+    /// About how many there are. Absent while the member has not said that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 /// A write that has not reached every part.
@@ -179,6 +194,7 @@ fn status(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> FleetSta
             objects: store.snapshot().objects.len(),
             watches: store.watchers(),
             unknown: unknown.map(ToString::to_string).collect(),
+            filling: running.filling().into_iter().map(filling_member).collect(),
         });
         for (key, Notices { differs, others, .. }) in store.noticed() {
             differing.extend(noticed(gvr, &key, store.spec().namespaced, &differs));
@@ -222,6 +238,10 @@ fn member_status(stores: &Stores, figures: &[StoreFigures], member: &Member) -> 
         cluster: member.cluster_uid().map(|uid| uid.to_string()),
         absent: member.config().absent,
     }
+}
+
+fn filling_member(Filling { member, listed, total }: Filling) -> FillingMember {
+    FillingMember { member: member.to_string(), listed, total }
 }
 
 fn noticed(gvr: &Gvr, key: &str, namespaced: bool, members: &[MemberName]) -> Option<RemarkedObject> {

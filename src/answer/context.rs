@@ -1,6 +1,6 @@
 //! What a request says beside its target: who asks, for which form and encoding, through which view.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, Response};
 use http_body_util::BodyExt;
@@ -9,14 +9,16 @@ use crate::{
     answer::{form::Form, table::Tables},
     respond::ReadError,
     store::{Entry, KindSpec},
-    stores::{Ready, Stores},
+    stores::{FILLING_WAIT_MAX, Ready, Stores},
     view::Mode,
 };
 use kubefold_serving::{caller::Caller, encode::encode};
 use kubefold_wire::{
     body::{Body, BodyError, full},
+    duration,
     form::OFFERS,
     media::{self, Encoding, Negotiated},
+    options::query_value,
     status::Status,
 };
 
@@ -39,6 +41,15 @@ impl RequestContext<'_> {
     /// Errors: 406.
     pub fn wanted(&self) -> Result<Negotiated, Status> {
         media::negotiate(self.headers, Some(self.query), OFFERS)
+    }
+
+    /// How long it may take by its own `timeout` and `timeoutSeconds`; never more than [`FILLING_WAIT_MAX`].
+    pub fn wait_max(&self) -> Duration {
+        let timeout = query_value(self.query, "timeout").and_then(|text| duration::parse(&text).ok());
+        let timeout = timeout.and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos);
+        let seconds = query_value(self.query, "timeoutSeconds").and_then(|text| text.parse().ok());
+        let asked = timeout.into_iter().chain(seconds.map(Duration::from_secs)).filter(|asked| !asked.is_zero());
+        asked.fold(FILLING_WAIT_MAX, Duration::min)
     }
 
     /// A Table is read by people: who sees a warning is not told the less for a member that is unknown.

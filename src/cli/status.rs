@@ -11,7 +11,7 @@ use crate::{
         paint::{self, Paint, paint, width},
         print as print_text,
     },
-    status::{FleetStatus, MemberStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
+    status::{FleetStatus, KindStatus, MemberStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
 };
 
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,8 @@ fn render(status: &FleetStatus, colours: bool) -> String {
     // Writing to memory has no way to fail.
     let _infallible = writeln!(out, "\n{} kinds followed, {objects} objects, {watches} watches", status.kinds.len());
     for kind in status.kinds.iter().filter(|kind| !kind.unknown.is_empty()) {
-        let members = kind.unknown.join(", ");
+        let members: Vec<String> = kind.unknown.iter().map(|member| unread_member(kind, member)).collect();
+        let members = members.join(", ");
         let _infallible = writeln!(out, "{}/{} has not been read from {members}", kind.resource, kind.version);
     }
     if !status.unfinished.is_empty() {
@@ -66,6 +67,15 @@ fn render(status: &FleetStatus, colours: bool) -> String {
         out.push_str("no unfinished writes, no differences\n");
     }
     out
+}
+
+/// `west (12000 of about 60000 listed)`.
+fn unread_member(kind: &KindStatus, member: &str) -> String {
+    let Some(filling) = kind.filling.iter().find(|filling| filling.member == member) else { return member.to_owned() };
+    match filling.total {
+        Some(total) => format!("{member} ({} of about {total} listed)", filling.listed),
+        None => format!("{member} ({} listed)", filling.listed),
+    }
 }
 
 fn member_row(member: &MemberStatus, colours: bool) -> [String; 9] {
@@ -155,7 +165,7 @@ pub(super) fn table(rows: &[impl AsRef<[String]>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{BehindMember, KindStatus, PastError};
+    use crate::status::{BehindMember, FillingMember, PastError};
 
     fn member(name: &str) -> MemberStatus {
         MemberStatus {
@@ -196,7 +206,8 @@ mod tests {
                 version: "v1".into(),
                 objects: 3,
                 watches: 1,
-                unknown: vec!["west".into()],
+                unknown: vec!["north".into(), "west".into()],
+                filling: vec![FillingMember { member: "north".into(), listed: 12_000, total: Some(60_000) }],
             }],
             unfinished: Vec::new(),
             differing: Vec::new(),
@@ -205,7 +216,7 @@ mod tests {
         let members = "MEMBER   STATE             VERSION   LATENCY   STORES   OBJECTS   SIZE   LAG   LAST ERROR\n\
                        east     ready             v1.36.4   1.3ms     2        3         4KiB   0s    -\n\
                        west     down 2m, absent   v1.36.4   -         2        3         4KiB   2m    now: connection refused\n\n\
-                       1 kinds followed, 3 objects, 1 watches\npods/v1 has not been read from west\n";
+                       1 kinds followed, 3 objects, 1 watches\npods/v1 has not been read from north (12000 of about 60000 listed), west\n";
         assert_eq!(render(&status, false), format!("{members}no unfinished writes, no differences\n"));
         status.unfinished.push(UnfinishedWrite {
             resource: "deployments.apps".into(),

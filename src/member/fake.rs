@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) ready: AtomicU16,
     /// Connections accepted so far.
     pub(super) accepted: AtomicUsize,
+    /// How often it was asked which cluster it is.
+    pub(super) identified: AtomicUsize,
     streams_max: u32,
     handler: Handler,
 }
@@ -85,6 +87,7 @@ impl Fake {
             uid: Mutex::new(format!("uid-{}", address.port())),
             ready: AtomicU16::new(200),
             accepted: AtomicUsize::new(0),
+            identified: AtomicUsize::new(0),
             streams_max,
             handler,
         });
@@ -139,9 +142,14 @@ pub(super) fn config(name: &str, access: ServerAccess) -> MemberConfig {
 }
 
 pub(super) fn member(config: &MemberConfig) -> Arc<Member> {
+    member_among(config, &Common::default())
+}
+
+/// One that shares something with others.
+pub(super) fn member_among(config: &MemberConfig, common: &Common) -> Arc<Member> {
     // As `main` does once.
     let _again = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    Member::new(MemberId(0), config, &Common::default(), TaskTracker::new(), CancellationToken::new())
+    Member::new(MemberId(0), config, common, TaskTracker::new(), CancellationToken::new())
 }
 
 /// A CA and a server identity of it, for 127.0.0.1.
@@ -190,6 +198,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
             Ok(response)
         }
         "/api/v1/namespaces/kube-system" => {
+            state.identified.fetch_add(1, Ordering::Relaxed);
             let uid = state.uid.lock().clone();
             Ok(Response::new(full(format!(r#"{{"kind":"PartialObjectMetadata","metadata":{{"uid":"{uid}"}}}}"#))))
         }

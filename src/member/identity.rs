@@ -3,13 +3,13 @@
 //! Another UID than before is another cluster, whatever the address says, and nothing that was read
 //! from the old one counts. Two members that are one cluster would show every object twice.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     config::MemberName,
@@ -28,6 +28,8 @@ pub struct MemberId(pub u16);
 
 /// The path of the namespace whose UID names a cluster (the convention of kubernetes-sigs/about-api).
 const IDENTITY_PATH: &str = "/api/v1/namespaces/kube-system";
+/// How long what was found holds for those who continue nothing.
+const SHARED_FOR: Duration = Duration::from_secs(5);
 /// A namespace's metadata is far below this.
 const IDENTITY_BYTES_MAX: usize = 1 << 20;
 
@@ -81,11 +83,50 @@ fn uid_of(body: &Bytes) -> Option<Arc<str>> {
 pub(super) struct Identity {
     uid: Mutex<Option<Arc<str>>>,
     incarnation: watch::Sender<u64>,
+    checked: Mutex<Option<Checked>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// One check of which cluster a member is.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    pub(super) begun: Instant,
+    /// How often the member had ceased to be ready then.
+    pub(super) outages: u64,
+    /// The incarnation that was found.
+    pub(super) outcome: Result<u64, UpstreamError>,
 }
 
 impl Identity {
     pub(super) fn new() -> Self {
-        Self { uid: Mutex::new(None), incarnation: watch::Sender::new(1) }
+        Self {
+            uid: Mutex::new(None),
+            incarnation: watch::Sender::new(1),
+            checked: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Notes the outcome of a check.
+    pub(super) fn checked(&self, checked: Checked) {
+        *self.checked.lock() = Some(checked);
+    }
+
+    /// Waits until nobody else checks to share.
+    pub(super) async fn turn(&self) -> impl Drop + '_ {
+        self.turn.lock().await
+    }
+
+    /// The outcome of the last check, if one who came then may take it: it began later, or a moment ago in the same outage.
+    pub(super) fn shared(&self, came: Instant, outages: Option<u64>) -> Option<Result<u64, UpstreamError>> {
+        let last = self.checked.lock().clone()?;
+        let is_recent = outages == Some(last.outages) && last.begun.elapsed() < SHARED_FOR;
+        match last.outcome {
+            // The configuration may have changed since.
+            Ok(incarnation) if incarnation != self.incarnation() => None,
+            Ok(_) if is_recent => Some(last.outcome),
+            _ => (last.begun > came).then_some(last.outcome),
+        }
     }
 
     pub(super) fn uid(&self) -> Option<Arc<str>> {

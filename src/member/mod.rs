@@ -7,6 +7,7 @@
 //! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`. One cycle of files: `reflector` and its `requests`, which
 //! hold the methods of one type.
 
+mod admission;
 pub mod call;
 mod identity;
 pub mod metrics;
@@ -37,7 +38,8 @@ use crate::{
 };
 use kubefold_serving::upgrade::UpgradeAsked;
 use {
-    identity::{ClusterUids, Identity},
+    admission::Admission,
+    identity::{Checked, ClusterUids, Identity},
     metrics::{MemberMetrics, ReflectorMeter},
 };
 
@@ -50,6 +52,8 @@ struct Common {
     cluster_uids: Arc<ClusterUids>,
     /// The streams of clients.
     permits: Arc<Permits>,
+    /// What reflectors wait for.
+    admission: Arc<Admission>,
     /// What is counted.
     metrics: MemberMetrics,
     /// Counts the changes of anybody's health.
@@ -68,6 +72,7 @@ pub struct Member {
     cluster_uids: Arc<ClusterUids>,
     twin: watch::Sender<Option<MemberName>>,
     permits: Arc<Permits>,
+    admission: Arc<Admission>,
     cancel: CancellationToken,
 }
 
@@ -92,6 +97,7 @@ impl Member {
             cluster_uids: Arc::clone(&common.cluster_uids),
             twin: watch::Sender::new(None),
             permits: Arc::clone(&common.permits),
+            admission: Arc::clone(&common.admission),
             cancel,
         })
     }
@@ -201,6 +207,11 @@ impl Member {
         &self.reflectors
     }
 
+    /// What its reflectors wait for, with those of all members.
+    fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
     /// How long its last probe waited for an answer.
     pub fn latency(&self) -> Option<std::time::Duration> {
         self.probe_state.latency()
@@ -257,6 +268,26 @@ impl Member {
     ///
     /// Errors: also when it turns out to be the same cluster as an earlier member.
     pub async fn check_identity(&self) -> Result<u64, UpstreamError> {
+        let (begun, outages) = (Instant::now(), self.outages());
+        let outcome = self.ask_identity().await;
+        self.identity.checked(Checked { begun, outages, outcome: outcome.clone() });
+        outcome
+    }
+
+    /// The same for one of its reflectors: those that ask at the same time share one request. One that continues nothing
+    /// also takes what was found a moment ago, after the member's last outage: the end of an outage is one request, and
+    /// not one for each kind.
+    async fn share_identity(&self, continues_nothing: bool) -> Result<u64, UpstreamError> {
+        let came = Instant::now();
+        let _turn = self.identity.turn().await;
+        let outages = continues_nothing.then(|| self.outages());
+        match self.identity.shared(came, outages) {
+            Some(outcome) if self.twin_of().is_none() => outcome,
+            _ => self.check_identity().await,
+        }
+    }
+
+    async fn ask_identity(&self) -> Result<u64, UpstreamError> {
         let asked = self.incarnation();
         let uid = identity::read_uid(&self.upstream).await?;
         // The configuration changed while the old cluster answered: ask again, later.

@@ -1,6 +1,7 @@
 //! The room against members of this process, over real sockets and TLS.
 
 mod access;
+mod admission;
 mod registry;
 mod upgrade;
 

@@ -47,7 +47,7 @@ pub(super) async fn get(
     let naming = Arc::clone(&stores.shared().naming);
     let split = naming.split(&target.name).map(|(own, member)| (own.to_owned(), member.clone()));
     let only = split.as_ref().map(|(_, member)| member);
-    let mut ready = stores.ready_in(&target.gvr, only, asked.mode).await?;
+    let mut ready = stores.ready_within(&target.gvr, only, asked.mode, asked.wait_max()).await?;
     // One that does not fit is refused when there is an object that it does not fit.
     let form = form(ready.store().spec());
     if from_store(stores, asked)? && !wants_no_cache(asked.headers) {

@@ -186,7 +186,7 @@ impl Reader {
         let naming = Arc::clone(&self.stores.shared().naming);
         let split = options.fields.name().and_then(|name| naming.split(name));
         let only = split.map(|(_, member)| member.clone());
-        let mut ready = self.stores.ready_in(&target.gvr, only.as_ref(), asked.mode).await?;
+        let mut ready = self.stores.ready_within(&target.gvr, only.as_ref(), asked.mode, asked.wait_max()).await?;
         let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
         let need = Need::of_options(options, watch, asked.headers, self.freshness);
         if need != Need::Nothing {

@@ -17,6 +17,7 @@ use crate::{
     store::{
         dress::{Class, Prepared},
         entry::Entry,
+        held::{LockHolds, Writing},
         identities::{GroupKind, Referent},
         incoming::{Incoming, Scratch},
         kind::KindSpec,
@@ -56,6 +57,7 @@ type OnIdentities = Box<dyn Fn(&[Referent]) + Send + Sync>;
 pub struct FleetStore {
     spec: Arc<KindSpec>,
     pub(super) inner: RwLock<Sequencer>,
+    holds: Arc<LockHolds>,
     /// What readers see.
     published: ArcSwap<Published>,
     settled: Settled,
@@ -102,6 +104,7 @@ impl FleetStore {
             crowded: Mutex::default(),
             kinds: Arc::clone(&sequencer.kinds),
             scratches: Mutex::default(),
+            holds: Arc::default(),
             inner: RwLock::new(sequencer),
             spec,
             changed: watch::Sender::new(0),
@@ -147,8 +150,17 @@ impl FleetStore {
         self.changed.send_modify(|version| *version += 1);
     }
 
+    /// Has the holds of its lock counted with those of other stores.
+    pub fn timed(self, holds: Arc<LockHolds>) -> Self {
+        Self { holds, ..self }
+    }
+
+    fn lock(&self) -> Writing<'_> {
+        Writing::begun(self.inner.write(), &self.holds)
+    }
+
     fn write<T>(&self, change: impl FnOnce(&mut Sequencer) -> T) -> T {
-        let mut inner = self.inner.write();
+        let mut inner = self.lock();
         self.settled.begin(inner.shared.revisions.last());
         let outcome = change(&mut inner);
         self.published.store(Arc::new(inner.publish()));
@@ -304,7 +316,7 @@ impl FleetStore {
 
     /// Notes the revision of a member's bookmark.
     pub fn bookmark(&self, member: &MemberName, revision: u64) {
-        self.inner.write().bookmark(member, revision);
+        self.lock().bookmark(member, revision);
     }
 
     /// Takes the object of a live answer in, if the member still is in the life in which the request began.
@@ -526,7 +538,7 @@ impl FleetStore {
 
     /// The same, with what is shown and the parts that make it: from here on they may differ.
     pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Arc<Part>>) {
-        let mut inner = self.inner.write();
+        let mut inner = self.lock();
         inner.hold(key);
         let shown = inner.objects.get(key).cloned();
         let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();

@@ -12,6 +12,7 @@ mod dress;
 mod entry;
 mod fleet_store;
 mod fold;
+mod held;
 mod identities;
 mod incoming;
 mod ingest;
@@ -38,6 +39,7 @@ mod watchers;
 
 pub use entry::{Entry, Holders, Key};
 pub use fleet_store::{FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
+pub use held::LockHolds;
 pub use identities::{GroupKind, Identities, Identity, Referent};
 pub use kind::KindSpec;
 pub use localize::{Named, localize};

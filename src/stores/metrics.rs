@@ -29,6 +29,8 @@ struct OfResource {
 
 /// Registers what is counted about stores.
 pub fn register(stores: &Arc<Stores>, exported: &mut Exported) {
+    let help = "How long a writer held the lock of a store";
+    exported.register_with_unit("write_hold", help, Unit::Seconds, stores.lock_holds.seconds());
     exported.register_collector(Box::new(Kinds(Arc::clone(stores))));
 }
 
@@ -106,6 +108,10 @@ impl Collector for Kinds {
         for (resource, (_, expired)) in &kinds {
             counters.encode_family(&OfResource { resource })?.encode_counter::<NoLabelSet, _, u64>(expired, None)?;
         }
+        let help = "The longest that a writer has held the lock of a store";
+        let longest = self.0.lock_holds.longest().as_secs_f64();
+        let name = "write_hold_longest";
+        encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?.encode_gauge(&longest)?;
         let help = "What all event logs hold";
         let used = as_gauge(self.0.shared().log_limits.used());
         encoder.encode_descriptor("log", help, Some(&Unit::Bytes), MetricType::Gauge)?.encode_gauge(&used)

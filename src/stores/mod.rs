@@ -16,6 +16,7 @@ pub mod metrics;
 pub(crate) mod names;
 mod parts;
 mod poll;
+mod progress;
 mod proof;
 mod readiness;
 mod ready;
@@ -39,7 +40,7 @@ use crate::{
     member::{Member, reflector::ReflectorState, registry::Registry},
     placement::policy::Rules,
     respond::StoresError,
-    store::{FleetStore, GroupKind, Hold, KindSpec, Naming, Referent, Shared},
+    store::{FleetStore, GroupKind, Hold, KindSpec, LockHolds, Naming, Referent, Shared},
 };
 use kubefold_wire::resource::{EVENT_GROUPS, Gvr};
 
@@ -54,6 +55,7 @@ pub use {
     late::{Patience, SILENT_MAX},
     marks::Marking,
     names::Target,
+    progress::{FILLING_WAIT_MAX, Filling},
     proof::{Scope, Unproven},
     ready::{Ready, UNKNOWN_WAIT_MAX},
 };
@@ -77,6 +79,7 @@ pub struct Stores {
     behind: Mutex<HashMap<ObjectName, Behind>>,
     telling: Mutex<()>,
     late: Late,
+    lock_holds: Arc<LockHolds>,
     tasks: TaskTracker,
     cancel: CancellationToken,
     this: Weak<Self>,
@@ -146,6 +149,7 @@ impl Stores {
             behind: Mutex::default(),
             telling: Mutex::default(),
             late: Late::default(),
+            lock_holds: Arc::default(),
             tasks,
             cancel,
             this: this.clone(),
@@ -316,7 +320,7 @@ impl Stores {
         let (spec, shared) = (Arc::new(spec), Shared::clone(&self.shared.load()));
         let store =
             if of_parts { FleetStore::of_parts(spec, shared, tell) } else { FleetStore::new(spec, shared, tell) };
-        let store = Arc::new(store);
+        let store = Arc::new(store.timed(Arc::clone(&self.lock_holds)));
         let withheld = self.withheld.lock();
         for ((of, key), (uid, members)) in &*self.behind.lock() {
             if *of == resource.gvr.qualified() {

@@ -10,7 +10,7 @@ use crate::{
     member::{Member, reflector::ReflectorState},
     respond::StoresError,
     store::FleetStore,
-    stores::{Running, Stores, readiness::Unfilled},
+    stores::{FILLING_WAIT_MAX, Running, Stores, readiness::Unfilled},
     upstream::Health,
     view::Mode,
 };
@@ -53,18 +53,33 @@ impl Stores {
     ///
     /// Errors: as [`Self::ready`].
     pub async fn ready_in(&self, gvr: &Gvr, only: Option<&MemberName>, mode: Mode) -> Result<Ready, StoresError> {
+        self.ready_within(gvr, only, mode, FILLING_WAIT_MAX).await
+    }
+
+    /// The same for a request that may take no longer than this.
+    ///
+    /// Errors: as [`Self::ready`].
+    pub async fn ready_within(
+        &self,
+        gvr: &Gvr,
+        only: Option<&MemberName>,
+        mode: Mode,
+        wait_max: Duration,
+    ) -> Result<Ready, StoresError> {
         let is_lenient = mode == Mode::Lenient && only.is_none();
-        let deadline = Instant::now() + if is_lenient { LENIENT_WAIT_MAX } else { UNKNOWN_WAIT_MAX };
+        let came = Instant::now();
+        let limit = came + wait_max.min(if is_lenient { LENIENT_WAIT_MAX } else { FILLING_WAIT_MAX });
+        let deadline = limit.min(came + UNKNOWN_WAIT_MAX);
         self.settled(gvr, only, deadline, is_lenient).await;
         let running = self.start(gvr).map_err(|error| match error {
             StoresError::ExistenceUnknown { .. } if is_lenient => StoresError::NotServed,
             error => error,
         })?;
-        match self.filled(&running, only, deadline, is_lenient).await {
+        match self.filled(&running, only, limit, is_lenient).await {
             Err(_) if is_lenient => {}
             filled => filled?,
         }
-        let unknown_parts = self.known_parts(&running, only, deadline).await;
+        let unknown_parts = self.known_parts(&running, only, deadline.max(Instant::now())).await;
         running.store.open();
         let mut warnings = self.warnings(&running, only);
         warnings.extend(unknown_parts);
@@ -108,14 +123,15 @@ impl Stores {
         self.registry.get(name.as_str()).is_none_or(|member| member.config().absent || member.twin_of().is_some())
     }
 
-    /// Waits until every member that is asked about is filled.
+    /// Waits until every member that is asked about is filled; no longer than they get further.
     async fn filled(
         &self,
         running: &Running,
         only: Option<&MemberName>,
-        deadline: Instant,
+        limit: Instant,
         is_lenient: bool,
     ) -> Result<(), StoresError> {
+        let came = Instant::now();
         let mut changes = running.store.subscribe();
         loop {
             changes.borrow_and_update();
@@ -126,10 +142,12 @@ impl Stores {
             if is_in_vain(&unknown, is_lenient, Some(running)) || self.readiness(running).is_unordered {
                 return Err(unread(running, &unknown));
             }
-            let changed = tokio::time::timeout_at(deadline, changes.changed()).await;
-            if changed.is_err() || running.store.is_ended() {
-                return Err(unread(running, &self.unknown(running, only)));
+            let until = if is_lenient { limit } else { running.waits_until(&unknown, came, limit) };
+            if until <= Instant::now() || running.store.is_ended() {
+                return Err(unread(running, &unknown));
             }
+            // Either end of the wait will do: they may have got further meanwhile.
+            let _elapsed = tokio::time::timeout_at(until, changes.changed()).await;
         }
     }
 
@@ -197,11 +215,15 @@ impl Running {
     /// Why a member is not followed, in one line.
     pub(super) fn describe(&self, member: &Member) -> String {
         let trouble = self.feeds.lock().get(member.name()).and_then(|feed| feed.state.trouble());
-        match trouble {
+        let trouble = match trouble {
             Some(trouble) if !member.health().is_down() => {
                 format!("{} for {}s: {}", member.name(), trouble.since.elapsed().as_secs(), trouble.cause)
             }
             Some(_) | None => member.describe(),
+        };
+        match self.describe_filling(member.name()) {
+            Some(filling) => format!("{trouble}; {filling}"),
+            None => trouble,
         }
     }
 }

@@ -12,12 +12,13 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Patience, SILENT_MAX, Stores};
+use super::{Patience, Running, SILENT_MAX, Stores};
 use crate::{
     catalog::testdata::{EAST, FakeMember},
     config::{Access, Config, Deadlines, MemberConfig, MemberName, Names, Weight},
     member::{Member, registry::Registry},
     store::{Identities, LogLimits, Naming, Revisions, Shared},
+    view::Mode,
 };
 use kubefold_wire::resource::Gvr;
 
@@ -184,5 +185,88 @@ async fn a_definition_is_parsed_once_and_looked_at_when_it_changed() {
     let changed = served(head).await;
     assert_eq!((changed.len(), changed[0].served.len()), (1, 1));
     assert!(Arc::ptr_eq(&first[0], &served(0).await[0]));
+    stores.cancel.cancel();
+}
+
+/// A store of the pods of one member that nobody answers for, and whose first list a test drives.
+async fn filling() -> (Arc<Stores>, Arc<Running>) {
+    let stores = stores(&["east"]);
+    // Its probes would find it down.
+    stores.registry.get("east").unwrap().removed().cancel();
+    assert!(stores.catalog.refresh(&name("east"), &FakeMember::new(EAST, true)).await.unwrap());
+    let running = stores.running(&Gvr::new("", "v1", "pods")).unwrap();
+    running.feeds.lock()[&name("east")].state.begin_list();
+    (stores, running)
+}
+
+fn list_more(running: &Running, objects: usize, remain: Option<i64>) {
+    running.feeds.lock()[&name("east")].state.note_progress(|progress| {
+        progress.page(objects, remain);
+        progress.add(objects);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_is_waited_for_while_its_list_gets_further() {
+    let (stores, running) = filling().await;
+    let (pods, came) = (Gvr::new("", "v1", "pods"), Instant::now());
+    let filled = async {
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            list_more(&running, 100, None);
+        }
+        running.store.join(&name("east"), "uid");
+        running.store.begin_list(&name("east"));
+        running.store.end_list(&name("east"), 7);
+    };
+    let (ready, ()) = tokio::join!(stores.ready(&pods, None), filled);
+    assert!(ready.is_ok());
+    assert_eq!(came.elapsed(), Duration::from_secs(45));
+    stores.cancel.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_stands_still_is_told_of_after_ten_seconds() {
+    let (stores, running) = filling().await;
+    let (pods, came) = (Gvr::new("", "v1", "pods"), Instant::now());
+    let stops = async {
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        list_more(&running, 12_000, Some(48_000));
+    };
+    let (ready, ()) = tokio::join!(stores.ready(&pods, None), stops);
+    let message = ready.err().unwrap().to_string();
+    assert_eq!(came.elapsed(), Duration::from_secs(19));
+    assert!(message.contains("east has listed 12,000 of about 60,000 pods"), "{message}");
+    let filling = running.filling();
+    let told: Vec<_> = filling.iter().map(|one| (one.member.as_str(), one.listed, one.total)).collect();
+    assert_eq!(told, [("east", 12_000, Some(60_000))]);
+    stores.cancel.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_read_waits_for_more_than_a_minute_or_its_own_timeout() {
+    let (stores, running) = filling().await;
+    let pods = Gvr::new("", "v1", "pods");
+    let lists = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            list_more(&running, 1, None);
+        }
+    };
+    let waits = async {
+        for (mode, wait_max, waited) in [(Mode::Whole, 600, 60), (Mode::Whole, 25, 25), (Mode::Strict, 4, 4)] {
+            let came = Instant::now();
+            let ready = stores.ready_within(&pods, None, mode, Duration::from_secs(wait_max)).await;
+            assert!(ready.is_err());
+            assert_eq!(came.elapsed(), Duration::from_secs(waited));
+        }
+        let came = Instant::now();
+        assert!(stores.ready_in(&pods, None, Mode::Lenient).await.is_ok());
+        assert_eq!(came.elapsed(), Duration::from_secs(3));
+    };
+    tokio::select! {
+        () = lists => unreachable!("it has no end"),
+        () = waits => {}
+    }
     stores.cancel.cancel();
 }

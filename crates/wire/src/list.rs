@@ -12,6 +12,8 @@ pub struct ListMeta {
     /// More pages follow where this is not empty.
     #[serde(rename = "continue")]
     pub continue_token: String,
+    /// How many objects the pages after this one have; absent where the server does not count them.
+    pub remaining_item_count: Option<i64>,
 }
 
 /// The body is not a Kubernetes list.

@@ -8,6 +8,7 @@
 //! [`state`] decides, and this file drives: it does what the machine says and tells it what came of it.
 
 mod error;
+mod progress;
 mod report;
 mod requests;
 mod state;
@@ -102,22 +103,23 @@ impl Reflector {
 
     /// Does what the machine says, from the first action of a session until its watch ends.
     async fn session(&self, machine: &mut Machine, first: Action) -> Result<(), SessionError> {
-        let mut action = first;
+        let (admission, mut action) = (self.member.admission(), first);
         loop {
             let input = match action {
                 Action::Identify => {
-                    let incarnation = self.member.check_identity().await?;
+                    let check = self.member.share_identity(machine.is_without_history());
+                    let incarnation = admission.begin(check).await?;
                     self.store.join(self.member.name(), &self.member.cluster_uid().unwrap_or_default());
                     Input::Identified { incarnation }
                 }
                 Action::Compare { forget } => {
                     self.forget(forget);
                     let position = self.store.position(self.member.name());
-                    Input::Compared { backwards: position > 0 && self.revision().await? < position }
+                    Input::Compared { backwards: position > 0 && admission.begin(self.revision()).await? < position }
                 }
                 Action::Describe { forget } => {
                     self.forget(forget);
-                    Input::Described { changed: self.is_redefined().await }
+                    Input::Described { changed: admission.begin(self.is_redefined()).await }
                 }
                 Action::List(reason) => {
                     self.member.reflectors().listed(reason);
@@ -216,9 +218,13 @@ impl Reflector {
         let mut token = String::new();
         let mut at = None;
         let mut page_items = PAGE_ITEMS;
+        self.state.begin_list();
         loop {
-            let body = self.page(&token, &mut page_items).await?;
+            // The room of the page is given back with its bytes, when all of it is in the store.
+            let (_room, body) = self.page(&token, &mut page_items).await?;
             let (meta, items) = split(&body)?;
+            self.state.measure(body.len(), items.len());
+            self.state.note_progress(|progress| progress.page(items.len(), meta.remaining_item_count));
             let list = revision(&meta.resource_version)?;
             if *at.get_or_insert(list) != list {
                 return Err(SessionError::Revision(meta.resource_version));
@@ -232,15 +238,18 @@ impl Reflector {
             }
             for slice in items.chunks(SLICE_ITEMS_MAX) {
                 self.room().await;
-                if let Some(bad) = self.store.list_slice(name, slice).into_iter().next() {
+                let bad = self.member.admission().slice(|| self.store.list_slice(name, slice)).await;
+                if let Some(bad) = bad.into_iter().next() {
                     // Left out it would read as deleted: the list as a whole does not count.
                     return Err(bad.into());
                 }
+                self.state.note_progress(|progress| progress.add(slice.len()));
                 tokio::task::yield_now().await;
             }
             token = meta.continue_token;
             if token.is_empty() {
                 let doomed = self.store.end_list(name, list);
+                self.state.end_list();
                 for slice in doomed.chunks(SLICE_ITEMS_MAX) {
                     self.room().await;
                     self.store.remove_slice(slice);

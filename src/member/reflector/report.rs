@@ -2,13 +2,16 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::upstream::cause::Cause;
+use crate::{member::reflector::progress::Progress, upstream::cause::Cause};
+
+/// What an item of a list is taken to have before the first was seen. Units: bytes.
+const ITEM_BYTES: usize = 4 << 10;
 
 /// Why a reflector does not follow its member now.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub(crate) struct Trouble {
 #[derive(Debug, Default)]
 pub(crate) struct ReflectorState {
     trouble: Mutex<Option<Trouble>>,
+    /// How far its list is; absent when it has one to the end.
+    progress: Mutex<Option<Progress>>,
     /// Causes that the log has since the member was last followed for long: retries say nothing.
     told: Mutex<Vec<Cause>>,
     /// A watch has stood before.
@@ -31,6 +36,8 @@ pub(crate) struct ReflectorState {
     unordered: AtomicBool,
     /// Counts what changes here, and in the other reflectors of the store.
     news: Arc<AtomicU64>,
+    /// Bytes of an item in the last page; 0 before the first.
+    item_bytes: AtomicUsize,
     /// The generation of the definition by which its objects were listed; 0 where it has none.
     pub(super) definition: AtomicU64,
 }
@@ -49,6 +56,44 @@ impl ReflectorState {
     /// Says whether no store can hold what the member has of this kind: nothing orders it.
     pub(crate) fn is_unordered(&self) -> bool {
         self.unordered.load(Ordering::Relaxed)
+    }
+
+    /// How far its list is, or was when it failed. Absent before the first, and after one that came to its end.
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        *self.progress.lock()
+    }
+
+    /// A list begins.
+    pub(crate) fn begin_list(&self) {
+        let mut progress = self.progress.lock();
+        *progress = Some(Progress::begin(*progress));
+    }
+
+    /// Something came of the list that was begun.
+    pub(crate) fn note_progress(&self, change: impl FnOnce(&mut Progress)) {
+        if let Some(progress) = &mut *self.progress.lock() {
+            change(progress);
+        }
+    }
+
+    /// The list came to its end.
+    pub(super) fn end_list(&self) {
+        *self.progress.lock() = None;
+    }
+
+    /// Notes how large a page of so many items was.
+    pub(super) fn measure(&self, bytes: usize, items: usize) {
+        if let Some(item_bytes) = bytes.checked_div(items) {
+            self.item_bytes.store(item_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// About how large a page of so many items will be. Units: bytes.
+    pub(super) fn bytes_of(&self, items: usize) -> usize {
+        match self.item_bytes.load(Ordering::Relaxed) {
+            0 => items * ITEM_BYTES,
+            item_bytes => items.saturating_mul(item_bytes),
+        }
     }
 
     pub(super) fn fail(&self, cause: &str) {

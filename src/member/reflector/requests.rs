@@ -6,7 +6,10 @@ use http::{Method, Request, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    member::reflector::{Reflector, error::SessionError},
+    member::{
+        admission::PageRoom,
+        reflector::{Reflector, error::SessionError, progress::Progress},
+    },
     placement::marker::MARKER_KEY,
     upstream::{Class, Failure, UpResponseBody, UpstreamError, collect},
 };
@@ -56,16 +59,16 @@ impl Reflector {
 
     /// A current revision of the member: a consistent list of one item.
     pub(super) async fn revision(&self) -> Result<u64, SessionError> {
-        let body = self.read_list("?limit=1").await?;
+        let (_room, body) = self.read_list("?limit=1", 1).await?;
         revision(&split(&body)?.0.resource_version)
     }
 
     /// One page; the pages become smaller where one is too large.
-    pub(super) async fn page(&self, token: &str, items: &mut usize) -> Result<bytes::Bytes, SessionError> {
+    pub(super) async fn page(&self, token: &str, items: &mut usize) -> Result<(PageRoom, bytes::Bytes), SessionError> {
         let token = utf8_percent_encode(token, NON_ALPHANUMERIC).to_string();
         let after = if token.is_empty() { token } else { format!("&continue={token}") };
         loop {
-            match self.read_list(&format!("?limit={items}{after}")).await {
+            match self.read_list(&format!("?limit={items}{after}"), *items).await {
                 Err(SessionError::Upstream(error))
                     if *items > PAGE_ITEMS_MIN && matches!(error.failure, Failure::BodyTooLarge { .. }) =>
                 {
@@ -76,12 +79,21 @@ impl Reflector {
         }
     }
 
-    async fn read_list(&self, query: &str) -> Result<bytes::Bytes, SessionError> {
-        let response = self.ask(query, Class::Read).await?;
+    /// Reads a list of at most so many items when there is room for it.
+    async fn read_list(&self, query: &str, items: usize) -> Result<(PageRoom, bytes::Bytes), SessionError> {
+        self.state.note_progress(Progress::queue);
+        let asking = async {
+            self.state.note_progress(Progress::let_in);
+            self.ask(query, Class::Read).await
+        };
+        let (mut room, response) = self.member.admission().ask(self.state.bytes_of(items), asking).await;
+        let response = response?;
         if response.status() == StatusCode::GONE {
             return Err(SessionError::Expired(0));
         }
-        Ok(collect(ok(response, "list").await?, PAGE_BYTES_MAX).await?)
+        let body = collect(ok(response, "list").await?, PAGE_BYTES_MAX).await?;
+        room.correct(body.len());
+        Ok((room, body))
     }
 
     pub(super) async fn ask(&self, query: &str, class: Class) -> Result<http::Response<UpResponseBody>, SessionError> {

@@ -113,6 +113,11 @@ impl Machine {
         Self { state: State::Between(Begin::List(ListReason::First)), incarnation: 0, outages, pause: PAUSE_MIN }
     }
 
+    /// Says whether nothing that the member told earlier is continued: whatever comes is compared byte by byte.
+    pub(super) fn is_without_history(&self) -> bool {
+        self.incarnation == 0 || self.begin() == Begin::Afresh
+    }
+
     /// Takes one input in place.
     pub(super) fn apply(&mut self, input: Input) -> Action {
         let (after, action) = self.step(input);
