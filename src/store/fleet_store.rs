@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -25,6 +25,7 @@ use crate::{
         naming::{Naming, key},
         notices::Notices,
         part::Part,
+        places::Places,
         published::{MemberView, Published, Settled},
         references::{References, ReferredKinds},
         retained::Retained,
@@ -32,7 +33,6 @@ use crate::{
         rewrite::{BadObject, Facts},
         sequencer::{Ingested, Sequencer, Shared, Source},
         snapshot::Snapshot,
-        watchers::Place,
     },
 };
 use kubefold_wire::{
@@ -63,14 +63,12 @@ pub struct FleetStore {
     settled: Settled,
     pub(super) log: Arc<Log>,
     revisions: Arc<Revisions>,
-    /// Since when bulk changes have been waiting for watchers.
-    pub(super) crowded: Mutex<Option<Instant>>,
     kinds: Arc<ReferredKinds>,
     /// Memory of those who prepared documents, to be used again.
     scratches: Mutex<Vec<Scratch>>,
     /// Rises whenever something changed: an event, a member filled, an end.
     pub(super) changed: watch::Sender<u64>,
-    pub(super) places: Mutex<Vec<Weak<Place>>>,
+    pub(super) places: Places,
     retained: Mutex<Retained>,
     /// Bytes that had been logged by the oldest retained snapshot; `u64::MAX` without one.
     retained_since: AtomicU64,
@@ -101,14 +99,13 @@ impl FleetStore {
             settled: Settled::default(),
             log: Arc::clone(&sequencer.log),
             revisions: Arc::clone(&sequencer.shared.revisions),
-            crowded: Mutex::default(),
             kinds: Arc::clone(&sequencer.kinds),
             scratches: Mutex::default(),
             holds: Arc::default(),
             inner: RwLock::new(sequencer),
             spec,
             changed: watch::Sender::new(0),
-            places: Mutex::default(),
+            places: Places::default(),
             retained: Mutex::default(),
             retained_since: AtomicU64::new(u64::MAX),
             ended: AtomicBool::new(false),
@@ -155,7 +152,7 @@ impl FleetStore {
         Self { holds, ..self }
     }
 
-    fn lock(&self) -> Writing<'_> {
+    pub(super) fn lock(&self) -> Writing<'_> {
         Writing::begun(self.inner.write(), &self.holds)
     }
 
@@ -530,21 +527,6 @@ impl FleetStore {
         let promised = self.retained.lock().is_promised(revision, Instant::now());
         promised.then(|| self.snapshot_at(revision)).flatten()
     }
-
-    /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.
-    pub fn hold(self: &Arc<Self>, key: &str) -> Hold {
-        self.hold_whole(key).0
-    }
-
-    /// The same, with what is shown and the parts that make it: from here on they may differ.
-    pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Arc<Part>>) {
-        let mut inner = self.lock();
-        inner.hold(key);
-        let shown = inner.objects.get(key).cloned();
-        let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();
-        drop(inner);
-        (Hold { store: Some(Arc::clone(self)), key: key.to_owned() }, shown, parts)
-    }
 }
 
 /// How documents of one member are prepared.
@@ -573,31 +555,5 @@ impl Preparing {
             matches!(class, Class::MemberLocal) && self.published.holds(&self.view, incoming, is_listed)
         };
         self.view.dressing.prepare(text, references, scratch, held_part, is_held)
-    }
-}
-
-/// Ends a hold when dropped.
-#[derive(Debug)]
-pub struct Hold {
-    store: Option<Arc<FleetStore>>,
-    key: String,
-}
-
-impl Hold {
-    /// Ends the hold, and gives what is shown from then on: the very version that its one event told.
-    pub fn release(mut self) -> Option<Arc<Entry>> {
-        let store = self.store.take()?;
-        store.write(|inner| {
-            inner.release(&self.key);
-            inner.objects.get(self.key.as_str()).cloned()
-        })
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if let Some(store) = self.store.take() {
-            store.write(|inner| inner.release(&self.key));
-        }
     }
 }

@@ -54,7 +54,7 @@ impl Record {
 /// Bounds of the logs, in bytes.
 #[derive(Clone, Debug)]
 pub struct LogLimits {
-    /// Above this one kind's log lets events go that are older than [`KEPT_FOR`].
+    /// Above this one kind's log lets events go that are older than 75 s.
     pub kind_bytes_max: usize,
     /// Of all logs together.
     pub process_bytes_max: usize,

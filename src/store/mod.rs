@@ -1,8 +1,8 @@
 //! The fleet store: per kind, the merged, versioned set of objects and its event log. Pure: no IO.
 //!
 //! One cycle of files: `Sequencer`, which alone changes a store, is one type, and its methods stand in a file for each step of
-//! a change: taken in (`ingest`), rewritten for the fleet (`rewrite`), folded (`fold`), told of (`notices`), and what depends on
-//! it begun anew (`dependents`). Each declares the values that it hands to the next.
+//! a change: folded (`fold`), told of (`notices`), and what depends on it written anew (`dependents`). Each declares the values
+//! that it hands to the next.
 //!
 //! May name: `wire`, `config`, `observe`, `placement`.
 
@@ -13,6 +13,7 @@ mod entry;
 mod fleet_store;
 mod fold;
 mod held;
+mod hold;
 mod identities;
 mod incoming;
 mod ingest;
@@ -23,6 +24,7 @@ mod member_local;
 mod naming;
 mod notices;
 mod part;
+mod places;
 mod proof;
 mod published;
 mod references;
@@ -38,8 +40,9 @@ mod unstored;
 mod watchers;
 
 pub use entry::{Entry, Holders, Key};
-pub use fleet_store::{FleetStore, Hold, SLICE_ITEMS_MAX, UNDONE_MAX};
+pub use fleet_store::{FleetStore, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use held::LockHolds;
+pub use hold::Hold;
 pub use identities::{GroupKind, Identities, Identity, Referent};
 pub use kind::KindSpec;
 pub use localize::{Named, localize};
@@ -48,6 +51,7 @@ pub use member_local::MemberLocal;
 pub use naming::{Naming, key};
 pub use notices::Notices;
 pub use part::Part;
+pub use places::{Cursor, Expired};
 pub use proof::{HeldVersion, TooManyGone};
 pub use retained::{RETAINED_FOR, SNAPSHOT_BYTES_MAX, SNAPSHOTS_MAX};
 pub use revision::{Reserve, Revision, Revisions, unix_micros};
@@ -56,4 +60,3 @@ pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
 pub use tally::Held;
 pub use unstored::unstored;
-pub use watchers::{Cursor, Expired};

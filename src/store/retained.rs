@@ -8,8 +8,8 @@ use crate::store::{revision::Revision, snapshot::Snapshot};
 
 /// Snapshots that paged lists hold on to. More than these are had from the log, where it reaches.
 pub const SNAPSHOTS_MAX: usize = 128;
-/// Bytes of objects that live in those snapshots alone. Counted by what was logged since the oldest of them, which is
-/// more: of every replaced object both states.
+/// Bytes of objects that live in those snapshots alone. Counted by what was replaced or deleted since the oldest of them,
+/// which is more: of an object that changed twice, the state in between too.
 pub const SNAPSHOT_BYTES_MAX: u64 = 128 << 20;
 /// Revisions that are promised at a time.
 const PROMISES_MAX: usize = 4096;

@@ -414,7 +414,7 @@ fn events_and_pods_name_others_as_they_are_seen() {
 
 #[test]
 fn the_log_expires_exactly_what_it_lost() {
-    let limits = LogLimits::new(20_000, 1 << 20);
+    let limits = LogLimits::new(1 << 10, 20_000);
     let shared = Shared { log_limits: limits.clone(), ..shared(naming(Names::Suffixed, 3)) };
     let store = FleetStore::new(Arc::new(KINDS[DEPLOYMENTS].spec()), shared, |_| {});
     store.join(&member(EAST), "cluster-0");

@@ -120,9 +120,9 @@ fn snapshots_hold_no_more_than_their_bytes() {
     let held = Arc::downgrade(&store.get("a/web-1@east").unwrap());
     let page = store.snapshot().revision;
     store.retain(&store.snapshot());
-    // Each counts twice: what comes, and what it replaces.
-    (0..60).for_each(|at| say(&store, EventType::Modified, 1, 11 + at, 1 << 20));
+    // Each counts what it replaces.
+    (0..120).for_each(|at| say(&store, EventType::Modified, 1, 11 + at, 1 << 20));
     assert!(store.retained(page).is_some() && held.strong_count() > 0);
-    (0..8).for_each(|at| say(&store, EventType::Modified, 1, 100 + at, 1 << 20));
+    (0..16).for_each(|at| say(&store, EventType::Modified, 1, 200 + at, 1 << 20));
     assert!(store.retained(page).is_none() && held.strong_count() == 0);
 }

@@ -591,9 +591,8 @@ impl World {
                         break;
                     }
                 }
-                let shown = |entry: &&Arc<Entry>| namespace.is_empty() || entry.namespace() == namespace;
-                let wanted = snapshot.objects.values().filter(shown).map(|entry| entry.key().to_vec());
-                let wanted: Vec<Vec<u8>> = wanted.collect();
+                let mut wanted: Vec<Vec<u8>> = snapshot.objects.keys().map(|key| key.as_bytes().to_vec()).collect();
+                wanted.retain(|key| namespace.is_empty() || key.starts_with(format!("{namespace}/").as_bytes()));
                 assert_eq!((walked.len() as u64, &walked), (kept.count(namespace), &wanted));
             }
         }

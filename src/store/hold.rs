@@ -1,0 +1,48 @@
+//! Holds: a writer that changes several parts of an object makes one event of it.
+
+use std::sync::Arc;
+
+use crate::store::{entry::Entry, fleet_store::FleetStore, part::Part};
+
+impl FleetStore {
+    /// Holds a key back while a writer changes its parts: one write is one event. The hold ends with the guard.
+    pub fn hold(self: &Arc<Self>, key: &str) -> Hold {
+        self.hold_whole(key).0
+    }
+
+    /// The same, with what is shown and the parts that make it: from here on they may differ.
+    pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Arc<Part>>) {
+        let mut inner = self.lock();
+        inner.hold(key);
+        let shown = inner.objects.get(key).cloned();
+        let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();
+        drop(inner);
+        (Hold { store: Some(Arc::clone(self)), key: key.to_owned() }, shown, parts)
+    }
+}
+
+/// Ends a hold when dropped.
+#[derive(Debug)]
+pub struct Hold {
+    store: Option<Arc<FleetStore>>,
+    key: String,
+}
+
+impl Hold {
+    /// Ends the hold, and gives what is shown from then on: the very version that its one event told.
+    pub fn release(mut self) -> Option<Arc<Entry>> {
+        let store = self.store.take()?;
+        store.change(|inner| {
+            inner.release(&self.key);
+            inner.objects.get(self.key.as_str()).cloned()
+        })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(store) = self.store.take() {
+            store.change(|inner| inner.release(&self.key));
+        }
+    }
+}
