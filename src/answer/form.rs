@@ -10,7 +10,7 @@ use crate::{
         partial::partial_entry,
         table::{self, Tables},
     },
-    store::{Entry, KindSpec, Revision},
+    store::{Entry, KindSpec, Revision, Written},
 };
 use kubefold_table::{Representation, TypeMeta};
 use kubefold_wire::{accept::Transform, form::is_status, status::Status};
@@ -50,6 +50,15 @@ impl Form {
     ) -> Result<Self, Status> {
         let kind = (&*spec.gvk.group, &*spec.gvk.kind);
         Representation::new(transform, kind, is_list, |version| tables.sheet(version, spec)).map(Self)
+    }
+
+    /// How objects are written, where that is the same at every time and for every client. `None`: rows have ages.
+    pub(crate) fn written(&self) -> Option<Written> {
+        match &self.0 {
+            Representation::Whole => Some(Written::Whole),
+            Representation::Metadata(partial) => Some(Written::Metadata(*partial)),
+            Representation::Table(_) => None,
+        }
     }
 
     /// Says whether objects are written as they are.

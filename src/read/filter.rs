@@ -1,7 +1,13 @@
 //! Which objects a reader sees, and under which name.
 
-use crate::{store::Entry, view::FleetSelector};
-use kubefold_wire::selector::{FieldSelector, Subject};
+use crate::{
+    store::{Entry, Interest, KindSpec, Transition},
+    view::FleetSelector,
+};
+use kubefold_wire::{
+    selector::{FieldSelector, Subject},
+    watch::EventType,
+};
 
 /// A namespace and selectors, and the name that the answer echoes.
 #[derive(Clone, Debug)]
@@ -25,6 +31,34 @@ impl Filter {
     /// The only namespace in which something can match; empty: any.
     pub(super) fn sought_namespace(&self) -> &str {
         if self.namespace.is_empty() { self.fields.namespace().unwrap_or_default() } else { &self.namespace }
+    }
+
+    /// What a watcher that selects so may see at most.
+    pub(super) fn interest(&self, spec: &KindSpec) -> Interest {
+        match (self.fields.name(), self.sought_namespace(), self.fields.node()) {
+            (Some(name), "", _) if !spec.namespaced => Interest::Object(name.into()),
+            (Some(name), namespace, _) if !namespace.is_empty() => {
+                Interest::Object(format!("{namespace}/{name}").into())
+            }
+            (_, _, Some(node)) => Interest::Node(node.into()),
+            (_, "", None) => Interest::Everything,
+            (_, namespace, None) => Interest::Namespace(namespace.into()),
+        }
+    }
+
+    /// What an event is to a watcher that selects so: entering the selector is ADDED, leaving it DELETED with the state before.
+    pub(super) fn judge(&self, event_type: EventType, entry: &Entry, previous: Option<&Entry>) -> Option<Transition> {
+        let now = self.matches(entry);
+        match event_type {
+            EventType::Modified => match (previous.is_some_and(|previous| self.matches(previous)), now) {
+                (true, true) => Some(Transition::Modified),
+                (false, true) => Some(Transition::Added),
+                (true, false) => Some(Transition::Left),
+                (false, false) => None,
+            },
+            EventType::Deleted => now.then_some(Transition::Deleted),
+            _ => now.then_some(Transition::Added),
+        }
     }
 
     pub(super) fn matches(&self, entry: &Entry) -> bool {

@@ -3,6 +3,8 @@
 //! May name: what is below it; not its peers `discovery`, `write`, `review` and `stream`.
 
 mod answer;
+mod delivery;
+mod differences;
 mod filter;
 mod fresh;
 mod get;
@@ -10,6 +12,7 @@ mod list;
 mod live;
 mod walk;
 mod watch;
+mod watcher;
 mod websocket;
 
 use std::sync::Arc;
@@ -20,9 +23,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     answer::{Collection, RequestContext, form::Form, table::Tables},
     read::{
+        delivery::{Deliveries, Takes},
         filter::Filter,
         fresh::{Due, Need, prove, scope_of},
         watch::Surroundings,
+        watcher::Stale,
     },
     respond::ReadError,
     store::{Entry, KindSpec, Revision},
@@ -50,6 +55,7 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 pub struct Reader {
     stores: Arc<Stores>,
     freshness: Freshness,
+    deliveries: Arc<Deliveries>,
     /// Ends watches cleanly when kubefold goes.
     drain: CancellationToken,
 }
@@ -57,7 +63,7 @@ pub struct Reader {
 impl Reader {
     /// Makes a reader.
     pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
-        Self { stores, freshness, drain }
+        Self { stores, freshness, deliveries: Arc::default(), drain }
     }
 
     /// Answers a get.
@@ -123,7 +129,8 @@ impl Reader {
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         warnings.write_to(response.headers_mut());
-        Ok(response)
+        let takes = if watch { Takes::Unbounded } else { Takes::Bounded };
+        Ok(response.map(|body| self.deliveries.bounded(body, takes)))
     }
 
     /// A list of a kind that no member is known to serve: as rows for people, who are told whom that leaves out.
@@ -227,7 +234,7 @@ impl Reader {
         twins.iter().skip(1).find_map(|twin| twin.store.told_at(revision))
     }
 
-    fn stale(&self, ready: &Ready) -> watch::Stale {
+    fn stale(&self, ready: &Ready) -> Stale {
         let (stores, running) = (Arc::clone(&self.stores), Arc::clone(&ready.running));
         Box::new(move || stores.stale(&running))
     }

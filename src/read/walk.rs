@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use crate::{
     read::filter::Filter,
-    store::{Entry, Snapshot},
+    store::{Entry, Key, Snapshot},
 };
 
 /// Objects that one step looks at. With selectors each may cost a search through its bytes: about a microsecond.
@@ -17,8 +17,8 @@ pub(super) struct Walk {
     filter: Filter,
     /// Everything up to this key was looked at.
     after: Vec<u8>,
-    /// The keys under which alone matching objects can be, in order: a selector names one object's name.
-    keys: Option<std::vec::IntoIter<String>>,
+    /// The keys under which alone matching objects can be, in order: a selector names an object, or a node.
+    keys: Option<std::vec::IntoIter<Key>>,
 }
 
 /// What a step came to.
@@ -37,6 +37,11 @@ impl Walk {
     pub(super) fn new(snapshot: Snapshot, filter: Filter, after: &str) -> Self {
         let keys = keys(&snapshot, &filter, after).map(Vec::into_iter);
         Self { snapshot, filter, after: after.as_bytes().to_vec(), keys }
+    }
+
+    /// The objects that it walks over.
+    pub(super) fn into_snapshot(self) -> Snapshot {
+        self.snapshot
     }
 
     /// What it selects by.
@@ -92,9 +97,13 @@ impl Walk {
     }
 }
 
-/// The keys above `after` under which an object of the name that a selector asks for can be. `None`: it asks for no name.
-fn keys(snapshot: &Snapshot, filter: &Filter, after: &str) -> Option<Vec<String>> {
-    let name = filter.fields.name()?;
+/// The keys above `after` under which an object of the name, or a pod on the node, that a selector asks for can be. `None`:
+/// it asks for neither.
+fn keys(snapshot: &Snapshot, filter: &Filter, after: &str) -> Option<Vec<Key>> {
+    let Some(name) = filter.fields.name() else {
+        let node = filter.fields.node()?;
+        return Some(snapshot.keys_on_node(node).filter(|key| ***key > *after).cloned().collect());
+    };
     let mut keys = match filter.sought_namespace() {
         "" => {
             let mut keys: Vec<String> = snapshot.namespaces().map(|namespace| format!("{namespace}/{name}")).collect();
@@ -105,7 +114,7 @@ fn keys(snapshot: &Snapshot, filter: &Filter, after: &str) -> Option<Vec<String>
     };
     keys.retain(|key| key.as_str() > after);
     keys.sort_unstable();
-    Some(keys)
+    Some(keys.into_iter().map(Key::from).collect())
 }
 
 #[cfg(test)]
@@ -139,9 +148,9 @@ mod tests {
         let pods: Vec<String> = pods
             .enumerate()
             .map(|(at, (namespace, name))| {
+                let node = if name == "p000007" { "rare".to_owned() } else { format!("n{}", at % 3) };
                 format!(
-                    r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"u{at}","resourceVersion":"5"}},"spec":{{"nodeName":"n{}"}}}}"#,
-                    at % 3
+                    r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"u{at}","resourceVersion":"5"}},"spec":{{"nodeName":"{node}"}}}}"#
                 )
             })
             .collect();
@@ -169,7 +178,7 @@ mod tests {
     #[test]
     fn a_step_looks_at_a_bounded_number_of_objects() {
         let pods = snapshot((0..3 * STEP_ITEMS_MAX).map(|at| ("a".to_owned(), format!("p{at:06}"))));
-        let mut walk = Walk::new(pods, filter("", "spec.nodeName=none"), "");
+        let mut walk = Walk::new(pods, filter("", "status.phase=none"), "");
         let mut steps = Vec::new();
         while steps.last() != Some(&Step::Done) {
             steps.push(walk.step(|_| panic!("nothing matches")));
@@ -178,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_and_not_walked_to() {
+    fn a_name_or_a_node_is_looked_up_and_not_walked_to() {
         let namespaces = ["a", "a-b", "b"];
         let pods = (0..3 * STEP_ITEMS_MAX).map(|at| (namespaces[at % 3].to_owned(), format!("p{:06}", at / 3)));
         let pods = snapshot(pods);
@@ -191,11 +200,13 @@ mod tests {
             ("", "metadata.name=p000900"),
             ("b", "metadata.name=p000900"),
             ("", "metadata.name=p1,metadata.namespace=a"),
+            ("", "spec.nodeName=n9"),
+            ("b", "spec.nodeName=rare"),
         ] {
             // One step, although the kind has more objects than a step looks at.
             assert_eq!(Walk::new(pods.clone(), filter(namespace, fields), "").step(&mut take), Step::Done);
         }
-        assert_eq!(keys_of(&seen), ["a-b/p000900", "a/p000900", "b/p000900", "b/p000900"]);
+        assert_eq!(keys_of(&seen), ["a-b/p000900", "a/p000900", "b/p000900", "b/p000900", "b/p000007"]);
     }
 
     proptest! {

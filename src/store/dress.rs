@@ -262,6 +262,7 @@ impl Dressing {
             resource_version: facts.resource_version_at.clone(),
             uid: facts.uid_at.clone(),
             metadata: facts.metadata_at.clone(),
+            node: facts.node_at.clone(),
             revision: self.revision,
             holders: Arc::clone(&self.holders),
             folded: false,

@@ -35,6 +35,7 @@ pub struct Entry {
     resource_version: Range<u32>,
     uid: Range<u32>,
     metadata: Range<u32>,
+    node: Range<u32>,
     /// The event that brought this state.
     pub revision: Revision,
     /// Who holds it.
@@ -121,6 +122,11 @@ impl Entry {
     /// The visible UID.
     pub fn uid(&self) -> &str {
         self.part(&self.uid).unwrap_or_default().trim_matches('"')
+    }
+
+    /// The visible name of the node that a pod runs on. Absent for a pod on none, and for other kinds.
+    pub(super) fn node(&self) -> Option<&str> {
+        self.part(&self.node).map(|quoted| quoted.trim_matches('"')).filter(|node| !node.is_empty())
     }
 
     /// Bytes that the object costs to hold.
@@ -354,6 +360,8 @@ pub(super) struct Draft<'a> {
     pub(super) resource_version: Range<usize>,
     pub(super) uid: Range<usize>,
     pub(super) metadata: Range<usize>,
+    /// Where the name of a pod's node lies, if it has one.
+    pub(super) node: Option<Range<usize>>,
     pub(super) revision: Revision,
     pub(super) holders: Holders,
     pub(super) folded: bool,
@@ -405,6 +413,7 @@ impl Draft<'_> {
             resource_version: narrow(places.resource_version.out.clone()),
             uid: narrow(places.uid.out.clone()),
             metadata: narrow(places.metadata.out.clone()),
+            node: narrow(places.node.out.clone()),
             revision: self.revision,
             holders: self.holders,
             folded: self.folded,
@@ -436,12 +445,13 @@ fn push_undo(document: &[u8], lead: usize, edits: &Edits, buffer: &mut Vec<u8>) 
     }
 }
 
-/// Follows four ranges of the document to where they lie after the edits.
+/// Follows five ranges of the document to where they lie after the edits.
 struct Places {
     labels: Place,
     resource_version: Place,
     uid: Place,
     metadata: Place,
+    node: Place,
 }
 
 #[derive(Clone)]
@@ -462,12 +472,14 @@ impl Places {
             resource_version: place(draft.resource_version.clone()),
             uid: place(draft.uid.clone()),
             metadata: place(draft.metadata.clone()),
+            node: place(draft.node.clone().unwrap_or(0..0)),
         }
     }
 
     /// Notes that `start..end` became `len` bytes at `out`. Edits come in order.
     fn edited(&mut self, start: usize, end: usize, out: usize, len: usize) {
-        for place in [&mut self.labels, &mut self.resource_version, &mut self.uid, &mut self.metadata] {
+        let Self { labels, resource_version, uid, metadata, node } = self;
+        for place in [labels, resource_version, uid, metadata, node] {
             place.edited(start, end, out, len);
         }
     }
@@ -514,6 +526,7 @@ mod tests {
             resource_version: range("\"77\""),
             uid: range("\"u-1\""),
             metadata: range(r#"{"name":"a","labels":{"l":"1"},"uid":"u-1","resourceVersion":"77"}"#),
+            node: Some(range("\"é\"")),
             revision: Revision(5),
             holders: Holders::default(),
             folded: false,
@@ -537,6 +550,7 @@ mod tests {
         assert_eq!(std::str::from_utf8(entry.json()).unwrap(), expected);
         assert_eq!((entry.key(), entry.namespace(), entry.name()), (b"ns/a@east".as_slice(), "ns", "a@east"));
         assert_eq!((entry.uid(), entry.labels()), ("u-1", Some(r#"{"l":"k":0,"1"}"#)));
+        assert_eq!(entry.node(), Some("é"));
         let mut original = Vec::new();
         entry.write_original(&mut original);
         assert_eq!(std::str::from_utf8(&original).unwrap(), document);

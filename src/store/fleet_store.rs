@@ -17,6 +17,7 @@ use crate::{
     store::{
         dress::{Class, Prepared},
         entry::Entry,
+        frames::Selectors,
         held::{LockHolds, Writing},
         identities::{GroupKind, Referent},
         incoming::{Incoming, Scratch},
@@ -69,6 +70,7 @@ pub struct FleetStore {
     /// Rises whenever something changed: an event, a member filled, an end.
     pub(super) changed: watch::Sender<u64>,
     pub(super) places: Places,
+    pub(super) selectors: Selectors,
     retained: Mutex<Retained>,
     /// Bytes that had been logged by the oldest retained snapshot; `u64::MAX` without one.
     retained_since: AtomicU64,
@@ -106,6 +108,7 @@ impl FleetStore {
             spec,
             changed: watch::Sender::new(0),
             places: Places::default(),
+            selectors: Selectors::default(),
             retained: Mutex::default(),
             retained_since: AtomicU64::new(u64::MAX),
             ended: AtomicBool::new(false),
@@ -174,6 +177,7 @@ impl FleetStore {
         }
         if news {
             self.changed.send_modify(|version| *version += 1);
+            self.log.take_touched().iter().for_each(|stream| stream.wake());
         }
         outcome
     }
@@ -395,6 +399,7 @@ impl FleetStore {
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.changed.send_modify(|version| *version += 1);
+        self.log.streams().iter().for_each(|stream| stream.wake());
     }
 
     /// Says whether the store has ended.
@@ -434,7 +439,7 @@ impl FleetStore {
         let mut since = Vec::new();
         let mut snapshot = self.published_at(revision).snapshot.clone();
         let offset = self.log.offset_at(revision);
-        let reached = self.log.read_after(revision, UNDONE_MAX + 1, &mut since) == ReadAfter::Read;
+        let reached = self.log.read_after(revision, UNDONE_MAX + 1, usize::MAX, &mut since) == ReadAfter::Read;
         if !reached || since.len() > UNDONE_MAX {
             return None;
         }

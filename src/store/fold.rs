@@ -532,6 +532,7 @@ impl Sequencer {
             resource_version: facts.resource_version_at.clone(),
             uid: facts.uid_at.clone(),
             metadata: facts.metadata_at.clone(),
+            node: facts.node_at.clone(),
             revision,
             holders,
             folded: true,

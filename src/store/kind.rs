@@ -30,6 +30,8 @@ pub(super) mod id {
     /// References that are a bare name.
     pub(in crate::store) const NODE: u16 = 20;
     pub(in crate::store) const VOLUME: u16 = 21;
+    /// The same of the node that a pod runs on.
+    pub(in crate::store) const POD_NODE: u16 = 24;
     /// The service account of a token Secret, and its UID.
     pub(in crate::store) const ACCOUNT: u16 = 22;
     pub(in crate::store) const ACCOUNT_UID: u16 = 23;
@@ -62,7 +64,6 @@ const JOINS: &[Joins] = &[
         resource: "pods",
         objects: &[],
         nodes: &[
-            &["spec", "nodeName"],
             // Names of nodes: Kubernetes knows no other field there.
             &[
                 "spec",
@@ -187,6 +188,9 @@ fn paths(gvr: &Gvr) -> Paths {
         paths.add(id::ACCOUNT_UID, &["metadata", "annotations", "kubernetes.io/service-account.uid"]);
     }
     paths.mark(id::METADATA, &["metadata"]);
+    if (&*gvr.group, &*gvr.resource) == ("", "pods") {
+        paths.add(id::POD_NODE, &["spec", "nodeName"]);
+    }
     reference(&mut paths, id::OWNER, &["metadata", "ownerReferences", "*"]);
     for joins in JOINS.iter().filter(|joins| *joins.group == *gvr.group && *joins.resource == *gvr.resource) {
         for path in joins.objects {

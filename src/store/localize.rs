@@ -83,7 +83,7 @@ impl<F: Fn(Named<'_>) -> Option<String>> Work<'_, F> {
                 id::REF_NAMESPACE => reference.namespace = Some(range),
                 id::REF_NAME => reference.name = Some(range),
                 id::REF_UID => reference.uid = Some(range),
-                id::NODE | id::VOLUME => {
+                id::NODE | id::POD_NODE | id::VOLUME => {
                     self.own_name(range);
                 }
                 _ => {}

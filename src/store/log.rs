@@ -14,9 +14,16 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::store::{entry::Entry, revision::Revision};
+use crate::store::{
+    entry::Entry,
+    frames::{Common, FrameKey},
+    interests::{Interest, Interests, Stream},
+    record::{Recent, Record},
+    revision::Revision,
+};
 use kubefold_wire::watch::EventType;
 
 /// Events younger than this go only when the process's budget is spent. Source: kubernetes/apiserver
@@ -24,32 +31,6 @@ use kubefold_wire::watch::EventType;
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(75);
 /// Of the budget this part is made free at once, so that the oldest event is not searched for at each new one.
 const FREED_AT_ONCE: usize = 64;
-
-/// One event.
-#[derive(Debug)]
-pub struct Record {
-    /// Its revision; the object is given as of it.
-    pub revision: Revision,
-    /// `Added`, `Modified` or `Deleted`.
-    pub event_type: EventType,
-    /// The object; of a deletion, its last state.
-    pub entry: Arc<Entry>,
-    /// The state before a modification: entering or leaving a selector is judged on it.
-    pub previous: Option<Arc<Entry>>,
-    /// All bytes logged up to and with this record, since the log began.
-    pub offset: u64,
-}
-
-impl Record {
-    /// Bytes that the log alone holds for it. The state after it is the store's, or the next record's.
-    fn size(&self) -> usize {
-        let dropped = match self.event_type {
-            EventType::Deleted => self.entry.size(),
-            _ => self.previous.as_ref().map_or(0, |entry| entry.size()),
-        };
-        dropped + size_of::<Self>()
-    }
-}
 
 /// Bounds of the logs, in bytes.
 #[derive(Clone, Debug)]
@@ -65,6 +46,7 @@ pub struct LogLimits {
 #[derive(Debug, Default)]
 struct Account {
     used: AtomicUsize,
+    frames: Recent,
     logs: Mutex<Vec<Weak<Ring>>>,
 }
 
@@ -124,6 +106,9 @@ struct RingInner {
     offset: u64,
     /// Watches may begin here or above.
     floor: Revision,
+    /// The revision of the newest event.
+    head: Revision,
+    interests: Interests,
 }
 
 impl Ring {
@@ -156,7 +141,8 @@ impl Log {
 
     /// Watches may begin at `floor` or above.
     pub(super) fn open_at(&self, floor: Revision) {
-        self.ring.inner.lock().floor = floor;
+        let mut inner = self.ring.inner.lock();
+        (inner.floor, inner.head) = (floor, floor);
     }
 
     pub(super) fn push(
@@ -166,12 +152,15 @@ impl Log {
         entry: Arc<Entry>,
         previous: Option<Arc<Entry>>,
     ) {
-        let mut record = Record { revision, event_type, entry, previous, offset: 0 };
+        let mut record = Record { revision, event_type, entry, previous, offset: 0, common: Common::default() };
         let size = record.size();
         let mut inner = self.ring.inner.lock();
         inner.offset += size as u64;
         record.offset = inner.offset;
-        inner.records.push_back(Arc::new(record));
+        inner.head = revision;
+        let record = Arc::new(record);
+        inner.interests.note(&record);
+        inner.records.push_back(record);
         inner.bytes += size;
         self.limits.account.used.fetch_add(size, Ordering::Relaxed);
         let is_old =
@@ -189,15 +178,60 @@ impl Log {
         }
     }
 
-    /// Appends up to `max` records above `after` to `out`.
-    pub(super) fn read_after(&self, after: Revision, max: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
+    /// Appends up to `max` records above `after` to `out`, and no further one once their objects are `max_bytes` long.
+    pub(super) fn read_after(
+        &self,
+        after: Revision,
+        max: usize,
+        max_bytes: usize,
+        out: &mut Vec<Arc<Record>>,
+    ) -> ReadAfter {
         let inner = self.ring.inner.lock();
         if after < inner.floor {
             return ReadAfter::Expired;
         }
         let first = inner.records.partition_point(|record| record.revision <= after);
-        out.extend(inner.records.range(first..).take(max).cloned());
+        let mut bytes = 0;
+        for record in inner.records.range(first..).take(max) {
+            if bytes >= max_bytes {
+                break;
+            }
+            bytes += record.entry.json().len();
+            out.push(Arc::clone(record));
+        }
         ReadAfter::Read
+    }
+
+    /// The stream of an interest; none for everything.
+    pub(super) fn stream(&self, interest: &Interest) -> Option<Arc<Stream>> {
+        let mut inner = self.ring.inner.lock();
+        let (head, offset) = (inner.head, inner.offset);
+        inner.interests.stream(interest, head, offset)
+    }
+
+    /// The revision of the newest event, and the bytes logged up to it.
+    pub(super) fn head(&self) -> (Revision, u64) {
+        let inner = self.ring.inner.lock();
+        (inner.head, inner.offset)
+    }
+
+    /// The streams with events that their watchers have not been woken for.
+    pub(super) fn take_touched(&self) -> Vec<Arc<Stream>> {
+        self.ring.inner.lock().interests.take_touched()
+    }
+
+    /// All streams.
+    pub(super) fn streams(&self) -> Vec<Arc<Stream>> {
+        self.ring.inner.lock().interests.all()
+    }
+
+    /// The frame that tells of an event, made by `make` if it is the first.
+    pub(super) fn frame(&self, record: &Arc<Record>, key: FrameKey, make: impl FnOnce() -> Bytes) -> Bytes {
+        let (frame, is_first) = record.common.frame(key, make);
+        if is_first {
+            self.limits.account.frames.keep(record, frame.len());
+        }
+        frame
     }
 
     /// The event of that very revision.

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::store::{log::Record, revision::Revision};
+use crate::store::{interests::Stream, record::Record, revision::Revision};
 
 /// A watcher that has not moved for so long is no longer waited for.
 const STALLED_AFTER: Duration = Duration::from_secs(2);
@@ -24,6 +24,7 @@ const CROWDED_MAX: Duration = Duration::from_secs(10);
 struct Place {
     offset: AtomicU64,
     moved: Mutex<Instant>,
+    stream: Option<Arc<Stream>>,
 }
 
 /// A watcher's cursor. Dropped, it is forgotten.
@@ -36,8 +37,20 @@ pub struct Cursor {
 
 impl Cursor {
     /// Notes that its watcher takes what it is given.
-    pub(super) fn moves(&self) {
+    pub fn moves(&self) {
         *self.place.moved.lock() = Instant::now();
+    }
+
+    /// The stream that it reads once it has come to where that begins.
+    pub(super) fn stream(&self) -> Option<&Stream> {
+        self.place.stream.as_deref()
+    }
+
+    /// Notes that there is nothing for its watcher up to a revision, when so many bytes had been logged.
+    pub(super) fn skips_to(&mut self, revision: Revision, offset: u64) {
+        self.revision = self.revision.max(revision);
+        self.place.offset.fetch_max(offset, Ordering::Release);
+        self.moves();
     }
 
     /// Notes that everything up to this record was read.
@@ -55,21 +68,31 @@ pub struct Expired {
     pub floor: Revision,
 }
 
+#[derive(Debug, Default)]
+struct All {
+    places: Vec<Weak<Place>>,
+    /// With so many those go whose watchers are gone.
+    sweep_at: usize,
+}
+
 /// The places of all watchers of a store.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    all: Mutex<Vec<Weak<Place>>>,
+    all: Mutex<All>,
     /// Since when bulk changes have been waiting.
     crowded: Mutex<Option<Instant>>,
 }
 
 impl Places {
     /// A cursor that has read everything up to `revision`, and so many bytes of the log.
-    pub(super) fn begin(&self, revision: Revision, offset: u64) -> Cursor {
-        let place = Arc::new(Place { offset: AtomicU64::new(offset), moved: Mutex::new(Instant::now()) });
+    pub(super) fn begin(&self, revision: Revision, offset: u64, stream: Option<Arc<Stream>>) -> Cursor {
+        let place = Arc::new(Place { offset: AtomicU64::new(offset), moved: Mutex::new(Instant::now()), stream });
         let mut all = self.all.lock();
-        all.retain(|place| place.strong_count() > 0);
-        all.push(Arc::downgrade(&place));
+        if all.places.len() >= all.sweep_at.max(16) {
+            all.places.retain(|place| place.strong_count() > 0);
+            all.sweep_at = 2 * all.places.len();
+        }
+        all.places.push(Arc::downgrade(&place));
         Cursor { revision, place }
     }
 
@@ -77,8 +100,10 @@ impl Places {
     /// watchers have been waited for long enough.
     pub(super) fn have_room(&self, head: u64, bound: u64) -> bool {
         let now = Instant::now();
-        let is_crowded = self.all.lock().iter().filter_map(Weak::upgrade).any(|place| {
-            let behind = head.saturating_sub(place.offset.load(Ordering::Acquire));
+        let is_crowded = self.all.lock().places.iter().filter_map(Weak::upgrade).any(|place| {
+            let offset = place.offset.load(Ordering::Acquire);
+            let behind =
+                place.stream.as_ref().map_or(head.saturating_sub(offset), |stream| stream.unread(offset, head));
             behind > bound && now.duration_since(*place.moved.lock()) < STALLED_AFTER
         });
         let mut crowded = self.crowded.lock();
@@ -91,6 +116,6 @@ impl Places {
 
     /// How many watchers there are.
     pub(super) fn count(&self) -> usize {
-        self.all.lock().iter().filter(|place| place.strong_count() > 0).count()
+        self.all.lock().places.iter().filter(|place| place.strong_count() > 0).count()
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Facts<'a> {
     pub(super) labels_at: Option<Range<usize>>,
     pub(super) annotations_at: Option<Range<usize>>,
     pub(super) metadata_at: Range<usize>,
+    /// Of a pod that runs on a node.
+    pub(super) node_at: Option<Range<usize>>,
 }
 
 /// A JSON string's text. Names have no escapes; what has is decoded.
@@ -114,6 +116,7 @@ impl<'a> Facts<'a> {
             labels_at: at(id::LABELS),
             annotations_at: at(id::ANNOTATIONS),
             metadata_at: at(id::METADATA).unwrap_or_default(),
+            node_at: string(id::POD_NODE),
         })
     }
 
@@ -230,7 +233,7 @@ impl Rewriter<'_, '_> {
                 id::REF_NAMESPACE => reference.namespace = Some(range),
                 id::REF_NAME => reference.name = Some(range),
                 id::REF_UID => reference.uid = Some(range),
-                id::NODE => self.bare(document, "Node", range, edits),
+                id::NODE | id::POD_NODE => self.bare(document, "Node", range, edits),
                 id::VOLUME => self.bare(document, "PersistentVolume", range, edits),
                 _ => {}
             }

@@ -23,6 +23,7 @@ use crate::{
         kind::KindSpec,
         log::{Log, LogLimits},
         naming::{Naming, key},
+        nodes::Nodes,
         part::Part,
         published::{MemberView, MemberViews, Published},
         references::ReferredKinds,
@@ -112,6 +113,7 @@ pub(super) struct Sequencer {
     pub(super) parts_only: bool,
     pub(super) objects: OrdMap<Key, Arc<Entry>>,
     pub(super) counts: Counts,
+    nodes: Nodes,
     pub(super) tally: Tally,
     pub(super) log: Arc<Log>,
     pub(super) head: Revision,
@@ -155,6 +157,7 @@ impl Sequencer {
             parts_only: false,
             objects: OrdMap::new(),
             counts: Counts::new(),
+            nodes: Nodes::default(),
             tally: Tally::default(),
             head: Revision(0),
             members: Vec::new(),
@@ -189,8 +192,8 @@ impl Sequencer {
 
     /// The objects now.
     pub(super) fn snapshot(&self) -> Snapshot {
-        let (objects, counts) = (self.objects.clone(), self.counts.clone());
-        Snapshot { objects, counts, revision: self.head, offset: self.log.offset() }
+        let (objects, counts, nodes) = (self.objects.clone(), self.counts.clone(), self.nodes.clone());
+        Snapshot { objects, counts, nodes, revision: self.head, offset: self.log.offset() }
     }
 
     /// Notes that something changed about the members themselves.
@@ -480,6 +483,7 @@ impl Sequencer {
         if previous.is_none() {
             count(&mut self.counts, entry.namespace(), 1);
         }
+        self.nodes.replace(previous.as_deref(), Some(&entry));
         self.tally.replace(previous.as_deref(), Some(&entry));
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
         self.emit(entry.revision, event_type, Arc::clone(&entry), previous);
@@ -502,6 +506,7 @@ impl Sequencer {
         }
         self.dependents.change(Some(&entry), None);
         count(&mut self.counts, entry.namespace(), -1);
+        self.nodes.replace(Some(&entry), None);
         self.tally.replace(Some(&entry), None);
         self.emit(revision, EventType::Deleted, entry, None);
     }

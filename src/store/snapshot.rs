@@ -6,7 +6,8 @@ use imbl::OrdMap;
 
 use crate::store::{
     entry::{Entry, Key},
-    log::Record,
+    nodes::Nodes,
+    record::Record,
     revision::Revision,
 };
 use kubefold_wire::watch::EventType;
@@ -20,6 +21,8 @@ pub struct Snapshot {
     /// In key order.
     pub objects: OrdMap<Key, Arc<Entry>>,
     pub(super) counts: Counts,
+    /// Empty for kinds other than pods.
+    pub(super) nodes: Nodes,
     /// The revision that it stands for.
     pub revision: Revision,
     /// Bytes that had been logged by then.
@@ -38,6 +41,11 @@ impl Snapshot {
     /// The namespaces that have objects.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.counts.keys().map(|namespace| &**namespace)
+    }
+
+    /// The keys of the pods that a node of that visible name runs, in order.
+    pub fn keys_on_node(&self, node: &str) -> impl Iterator<Item = &Key> {
+        self.nodes.keys(node)
     }
 
     /// The object of that key.
@@ -68,13 +76,16 @@ impl Snapshot {
             let before = if record.event_type == EventType::Deleted { Some(entry) } else { record.previous.as_ref() };
             match before {
                 Some(before) => {
-                    if self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(before)).is_none() {
+                    let now = self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(before));
+                    if now.is_none() {
                         count(&mut self.counts, entry.namespace(), 1);
                     }
+                    self.nodes.replace(now.as_deref(), Some(before));
                 }
                 None => {
-                    if self.objects.remove(&**entry.shared_key()).is_some() {
+                    if let Some(now) = self.objects.remove(&**entry.shared_key()) {
                         count(&mut self.counts, entry.namespace(), -1);
+                        self.nodes.replace(Some(&now), None);
                     }
                 }
             }

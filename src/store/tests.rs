@@ -1,6 +1,7 @@
 //! The store proved: a model of members with every interleaving (`property`), and the special cases one by one.
 
 mod cases;
+mod checks;
 mod history;
 mod localized;
 mod model;

@@ -55,6 +55,7 @@ pub fn unstored(
         type_meta_len: lead.len(),
         labels: facts.labels_at.clone(),
         metadata: facts.metadata_at.clone(),
+        node: facts.node_at.clone(),
         resource_version: facts.resource_version_at.clone(),
         uid: facts.uid_at.clone(),
         revision: Revision(0),

@@ -5,20 +5,26 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use tokio::sync::watch;
+
 use crate::store::{
     entry::Entry,
     fleet_store::FleetStore,
-    log::{ReadAfter, Record},
+    frames::{FrameKey, Selector},
+    interests::{Gone, Interest, Stream},
+    log::ReadAfter,
     places::{Cursor, Expired},
+    record::Record,
     revision::Revision,
     snapshot::Snapshot,
 };
 
 impl FleetStore {
-    /// Begins a watch after `revision`.
+    /// Begins a watch after `revision`, by one who may see no more than `interest` says.
     ///
     /// Errors: the log does not reach so far back, or this store never gave that revision out.
-    pub fn cursor(&self, revision: Revision) -> Result<Cursor, Expired> {
+    pub fn cursor(&self, revision: Revision, interest: &Interest) -> Result<Cursor, Expired> {
         // Between this kind's head and the last revision of all nothing of this kind happened, once all that is below it has
         // been published.
         let head = self.published_at(revision).snapshot.revision;
@@ -27,7 +33,7 @@ impl FleetStore {
             self.expired.fetch_add(1, Ordering::Relaxed);
             return Err(Expired { floor });
         }
-        Ok(self.places.begin(revision, self.log.offset_at(revision)))
+        Ok(self.places.begin(revision, self.log.offset_at(revision), self.log.stream(interest)))
     }
 
     /// The object that the event of that very revision was about.
@@ -35,37 +41,65 @@ impl FleetStore {
         self.log.at(revision).map(|record| Arc::clone(&record.entry))
     }
 
-    /// Begins a watch at the objects of now: nothing is missed between the two.
-    pub fn snapshot_and_cursor(&self) -> (Snapshot, Cursor) {
-        let snapshot = self.snapshot();
-        let cursor = self.places.begin(snapshot.revision, snapshot.offset);
+    /// Begins a watch at the objects of now, with everything up to a revision that was given out: nothing is missed between
+    /// the two.
+    pub fn snapshot_and_cursor(&self, at_least: Revision, interest: &Interest) -> (Snapshot, Cursor) {
+        let snapshot = self.snapshot_from(at_least);
+        let cursor = self.places.begin(snapshot.revision, snapshot.offset, self.log.stream(interest));
         (snapshot, cursor)
     }
 
-    /// Appends up to `max` records that the cursor has not read, and moves it.
-    pub fn read(&self, cursor: &mut Cursor, max: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
-        let before = out.len();
-        let outcome = self.log.read_after(cursor.revision, max, out);
-        if let Some(last) = out.get(before..).and_then(<[_]>::last) {
-            cursor.moved_to(last);
-        } else {
-            cursor.moves();
-        }
-        if matches!(outcome, ReadAfter::Expired) {
-            self.expired.fetch_add(1, Ordering::Relaxed);
+    /// Tells the watcher of a cursor of what may be for it: wait on it, then read.
+    pub fn changes(&self, cursor: &Cursor) -> watch::Receiver<u64> {
+        cursor.stream().map_or_else(|| self.subscribe(), Stream::subscribe)
+    }
+
+    /// Appends up to `max` records of up to `max_bytes` that the cursor has not read, and moves it. There may be some among
+    /// them that are no concern of its watcher's.
+    pub fn read(&self, cursor: &mut Cursor, max: usize, max_bytes: usize, out: &mut Vec<Arc<Record>>) -> ReadAfter {
+        let (before, (head, offset)) = (out.len(), self.log.head());
+        let outcome = match cursor.stream().filter(|stream| stream.covers(cursor.revision)) {
+            Some(stream) => match stream.read_after(cursor.revision, max, max_bytes, out) {
+                Ok(()) => ReadAfter::Read,
+                Err(Gone) => {
+                    out.truncate(before);
+                    ReadAfter::Expired
+                }
+            },
+            None => self.log.read_after(cursor.revision, max, max_bytes, out),
+        };
+        match (&outcome, out.get(before..).and_then(<[_]>::last)) {
+            (ReadAfter::Read, Some(last)) => cursor.moved_to(last),
+            (ReadAfter::Read, None) => cursor.skips_to(head, offset),
+            (ReadAfter::Expired, _) => {
+                self.expired.fetch_add(1, Ordering::Relaxed);
+            }
         }
         outcome
+    }
+
+    /// Says whether an event is gone that the cursor has not read.
+    pub fn has_lost(&self, cursor: &Cursor) -> bool {
+        match cursor.stream().filter(|stream| stream.covers(cursor.revision)) {
+            Some(stream) => stream.has_lost(cursor.revision),
+            None => cursor.revision < self.log.floor(),
+        }
+    }
+
+    /// The frame that tells of an event: the first watcher that asks for it makes it.
+    pub fn frame(&self, record: &Arc<Record>, key: FrameKey, make: impl FnOnce() -> Bytes) -> Bytes {
+        self.log.frame(record, key, make)
+    }
+
+    /// A number for all that a watcher selects by, of which `text` says what it is.
+    pub fn selector(&self, text: &str) -> Selector {
+        self.selectors.of(text)
     }
 
     /// Says whether a bulk change may go on: no watcher that still moves is so far behind that it might fall out of the log,
     /// or such watchers have been waited for long enough.
     pub fn has_room(&self) -> bool {
         self.places.have_room(self.log.offset(), self.log.room())
-    }
-
-    /// Notes that a watcher has taken objects of its beginning: it moves.
-    pub fn moves(&self, cursor: &Cursor) {
-        cursor.moves();
     }
 
     /// How long ago the oldest event was that the log holds. `None`: it holds none.

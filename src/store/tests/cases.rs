@@ -2,6 +2,7 @@
 
 mod children;
 mod entering;
+mod logged;
 
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ use crate::{
     config::Names,
     placement::marker::Marker,
     store::{
-        Cursor, Expired, FleetStore, KindSpec, LogLimits, ReadAfter, Record, Referent, Revision, Shared,
+        Cursor, FleetStore, Interest, KindSpec, ReadAfter, Record, Referent, Revision, Shared,
         tests::{
-            model::{Doc, KINDS, Kind, member},
+            model::{Doc, Kind, member},
             world::{naming, shared, stores},
         },
     },
@@ -53,7 +54,8 @@ impl Fleet {
             }
             store.open();
         }
-        let cursors = stores.iter().map(|store| store.snapshot_and_cursor().1).collect();
+        let cursors =
+            stores.iter().map(|store| store.snapshot_and_cursor(Revision(0), &Interest::Everything).1).collect();
         Self { shared, stores, cursors }
     }
 
@@ -72,7 +74,7 @@ impl Fleet {
 
     fn news(&mut self, kind: usize) -> Vec<String> {
         let mut out: Vec<Arc<Record>> = Vec::new();
-        assert_eq!(self.stores[kind].read(&mut self.cursors[kind], 1000, &mut out), ReadAfter::Read);
+        assert_eq!(self.stores[kind].read(&mut self.cursors[kind], 1000, usize::MAX, &mut out), ReadAfter::Read);
         out.iter()
             .map(|record| {
                 format!("{} {}", record.event_type.as_str(), std::str::from_utf8(record.entry.key()).unwrap())
@@ -410,49 +412,6 @@ fn events_and_pods_name_others_as_they_are_seen() {
     assert_eq!((&event["involvedObject"]["name"], &event["involvedObject"]["uid"]), (&"p@east".into(), &"u".into()));
     let uid = shared.naming.shared_uid("", "namespaces", "a", 0).unwrap();
     assert_eq!((&event["related"]["name"], &event["related"]["uid"]), (&"a".into(), &uid.into()));
-}
-
-#[test]
-fn the_log_expires_exactly_what_it_lost() {
-    let limits = LogLimits::new(1 << 10, 20_000);
-    let shared = Shared { log_limits: limits.clone(), ..shared(naming(Names::Suffixed, 3)) };
-    let store = FleetStore::new(Arc::new(KINDS[DEPLOYMENTS].spec()), shared, |_| {});
-    store.join(&member(EAST), "cluster-0");
-    let say = |rv: u64| {
-        let doc = doc(Kind::Deployments, "x", "one", rv).whole();
-        store.watch_event(&member(EAST), &Event { event_type: EventType::Modified, object: &doc }).unwrap();
-        store.snapshot().revision
-    };
-    let unlogged = say(20);
-    store.open();
-    assert_eq!(store.cursor(unlogged).unwrap_err(), Expired { floor: store.snapshot().revision });
-    let start = store.snapshot().revision;
-    assert!(store.cursor(Revision(start.0 + 1)).is_err(), "above the head");
-    let given: Vec<Revision> = std::iter::once(start).chain((0..60).map(|at| say(30 + at))).collect();
-    let floor = store.cursor(Revision(0)).unwrap_err().floor;
-    let lost = given.iter().position(|revision| *revision == floor).expect("the floor is a revision that was given");
-    assert!(lost > 0 && lost < 60, "{lost}");
-    for (at, revision) in given.iter().enumerate() {
-        match store.cursor(*revision) {
-            Err(Expired { .. }) => assert!(at < lost),
-            Ok(mut cursor) => {
-                let mut out = Vec::new();
-                assert_eq!(store.read(&mut cursor, 1000, &mut out), ReadAfter::Read);
-                let read: Vec<Revision> = out.iter().map(|record| record.revision).collect();
-                assert_eq!((at >= lost, read.as_slice()), (true, &given[at + 1..]));
-            }
-        }
-    }
-    // A watcher that falls out is told; one that resumed far back holds bulk changes up until it moved.
-    let mut slow = store.cursor(floor).unwrap();
-    assert!(!store.has_room());
-    say(200);
-    let mut out = Vec::new();
-    assert_eq!((store.read(&mut slow, 10, &mut out), out.len()), (ReadAfter::Expired, 0));
-    drop(slow);
-    assert!(store.has_room() && limits.used() > 0);
-    drop(store);
-    assert_eq!(limits.used(), 0);
 }
 
 /// What cannot be watched is named and annotated as what can, and has no revision.

@@ -35,6 +35,8 @@ pub struct Subject<'a> {
 pub struct FieldSelector {
     terms: Vec<Term>,
     tree: Tree,
+    /// The node whose pods are asked for.
+    node: Option<String>,
     /// A text that every match holds: most objects need no walk.
     hint: Option<Finder<'static>>,
 }
@@ -84,6 +86,9 @@ impl FieldSelector {
         let joins = joins_of(group, resource);
         let has_uid = joins.is_some_and(|(_, uid)| split.iter().any(|(label, equals, _)| *label == uid && *equals));
         for (label, equals, value) in split {
+            if label == "spec.nodeName" && equals && (group, resource) == ("", "pods") {
+                this.node = Some(value.clone());
+            }
             let field = match label {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" => Field::Namespace,
@@ -130,6 +135,11 @@ impl FieldSelector {
     /// The namespace that is asked for, where one is.
     pub fn namespace(&self) -> Option<&str> {
         self.exact(&Field::Namespace)
+    }
+
+    /// The node whose pods are asked for, where it is pods and one node's: all that match name it in `spec.nodeName`.
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref().filter(|node| !node.is_empty())
     }
 
     fn exact(&self, field: &Field) -> Option<&str> {

@@ -1,0 +1,403 @@
+//! The body of a watch: the objects of its beginning, then what happens to them.
+
+use std::{collections::VecDeque, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{
+    sync::watch,
+    time::{Instant, Sleep, sleep_until},
+};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::{
+    answer::form::Form,
+    read::{
+        differences::{Difference, Differences},
+        filter::Filter,
+        list::{CHUNK_BYTES, has_room},
+        walk::{Step, Walk},
+    },
+    respond::ReadError,
+    store::{
+        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, ReadAfter, Record, Revision, Selector, Snapshot,
+        Transition,
+    },
+};
+use kubefold_wire::{status::Status, watch::EventType};
+
+/// Records read from the log at once.
+const RECORDS_MAX: usize = 256;
+/// Bytes of their objects.
+const RECORDS_BYTES_MAX: usize = 1 << 20;
+/// What of a frame surrounds the object.
+const FRAME_BYTES: usize = 64;
+/// About each minute, as a kube-apiserver.
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// So long before its deadline a watch says how far it came. Source: kubernetes/apiserver `cacher/cache_watcher.go`.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// How often a watch of the strict view looks whether every member is current.
+const STRICT_EVERY: Duration = Duration::from_secs(1);
+
+/// Names the members that are down now, for bookmarks.
+pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+
+/// What a watch is to give, and until when.
+pub(super) struct Watched {
+    pub(super) filter: Filter,
+    pub(super) interest: Interest,
+    pub(super) form: Form,
+    /// The client takes bookmarks.
+    pub(super) bookmarks: bool,
+    /// It waits for one behind the objects of the beginning.
+    pub(super) end_bookmark: bool,
+    pub(super) deadline: Instant,
+    /// The objects of the beginning are to be given until then.
+    pub(super) begun_by: Instant,
+    /// An object that the client knows by another version of the kind: its existence is not an event.
+    pub(super) known: Option<Arc<Entry>>,
+    pub(super) stale: Stale,
+    /// Ends the watch when a member is not current any more.
+    pub(super) is_strict: bool,
+    /// Ends every watch cleanly: kubefold is going.
+    pub(super) drain: CancellationToken,
+}
+
+/// A watch as it goes out.
+pub(super) struct Watcher {
+    store: Arc<FleetStore>,
+    watched: Watched,
+    selector: Option<Selector>,
+    cursor: Cursor,
+    changes: watch::Receiver<u64>,
+    phase: Phase,
+    next_bookmark: Option<Instant>,
+    next_look: Instant,
+    /// Events that were read and have not been told.
+    unsent: VecDeque<Arc<Record>>,
+    /// For the next event in time, of whatever kind it is. Kept, as making one takes a lock that all share.
+    alarm: Pin<Box<Sleep>>,
+    drained: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// An event went out.
+    has_told: bool,
+    over: bool,
+}
+
+/// How far a watch is.
+enum Phase {
+    /// It gives the objects of its beginning.
+    Beginning(Walk),
+    /// That took longer than the log reaches: it looks for what has changed since, by comparing.
+    Comparing(Differences),
+    /// And gives it.
+    CatchingUp(Events, Snapshot),
+    /// It follows the log.
+    Following,
+}
+
+/// What has changed, oldest first.
+type Events = std::vec::IntoIter<Difference>;
+
+/// What became of reading the log.
+enum Read {
+    Chunk(Bytes),
+    /// Events there were, but none for this watcher.
+    Skipped,
+    Nothing,
+}
+
+impl Watcher {
+    /// A watch that begins with the objects of `walk`, if there is one, and follows the log from where `cursor` is.
+    pub(super) fn new(store: &Arc<FleetStore>, watched: Watched, cursor: Cursor, walk: Option<Walk>) -> Self {
+        let now = Instant::now();
+        let filter = &watched.filter;
+        Self {
+            selector: (!filter.is_namespace_only()).then(|| store.selector(&format!("{filter:?}"))),
+            changes: store.changes(&cursor),
+            cursor,
+            phase: walk.map_or(Phase::Following, Phase::Beginning),
+            next_bookmark: next_bookmark(watched.bookmarks, now, watched.deadline),
+            next_look: now + STRICT_EVERY,
+            unsent: VecDeque::new(),
+            alarm: Box::pin(sleep_until(watched.deadline)),
+            drained: Box::pin(watched.drain.clone().cancelled_owned()),
+            has_told: false,
+            over: watched.deadline <= now,
+            store: Arc::clone(store),
+            watched,
+        }
+    }
+
+    /// The next bytes; `None` is a clean end.
+    pub(super) async fn next_chunk(&mut self) -> Option<Bytes> {
+        loop {
+            if self.over {
+                return None;
+            }
+            if let Some(end) = self.look() {
+                return Some(end);
+            }
+            if !matches!(self.phase, Phase::Following) {
+                if let Some(chunk) = self.begin() {
+                    return Some(chunk);
+                }
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if Instant::now() >= self.watched.deadline {
+                // However much there is to tell.
+                return None;
+            }
+            self.changes.borrow_and_update();
+            match self.read() {
+                Read::Chunk(chunk) => return Some(chunk),
+                Read::Skipped => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Read::Nothing => {}
+            }
+            if self.store.is_ended() {
+                return None;
+            }
+            if self.next_bookmark.is_some_and(|at| at <= Instant::now()) {
+                self.next_bookmark = next_bookmark(true, Instant::now(), self.watched.deadline);
+                return Some(self.bookmark(false).into());
+            }
+            self.wait().await;
+            if self.watched.drain.is_cancelled() {
+                self.over = true;
+                if self.next_bookmark.is_some() {
+                    return Some(self.bookmark(false).into());
+                }
+            }
+        }
+    }
+
+    /// In the strict view: ends the watch once a member is not current.
+    fn look(&mut self) -> Option<Bytes> {
+        if !self.watched.is_strict || Instant::now() < self.next_look {
+            return None;
+        }
+        self.next_look = Instant::now() + STRICT_EVERY;
+        let stale = (self.watched.stale)();
+        self.over = !stale.is_empty();
+        self.over.then(|| error_frame(ReadError::NotCurrent { stale }).into())
+    }
+
+    /// Waits until there may be something to do.
+    async fn wait(&mut self) {
+        let look = self.watched.is_strict.then_some(self.next_look);
+        let times = [self.next_bookmark, look].into_iter().flatten();
+        let next = times.fold(self.watched.deadline, Instant::min);
+        if self.alarm.deadline() != next {
+            self.alarm.as_mut().reset(next);
+        }
+        tokio::select! {
+            changed = self.changes.changed() => self.over |= changed.is_err(),
+            () = self.alarm.as_mut() => {}
+            () = self.drained.as_mut() => {}
+        }
+    }
+
+    /// One step of what comes before the log. `None`: there is nothing to give yet, and others get their turn first.
+    fn begin(&mut self) -> Option<Bytes> {
+        if Instant::now() >= self.watched.begun_by {
+            // It holds on to objects that may be gone.
+            self.over = true;
+            return Some(self.expired());
+        }
+        self.cursor.moves();
+        match std::mem::replace(&mut self.phase, Phase::Following) {
+            Phase::Beginning(walk) => self.objects(walk),
+            Phase::Comparing(mut differences) => {
+                self.phase = if differences.step(&self.watched.filter) {
+                    let (events, now) = differences.into_events();
+                    Phase::CatchingUp(events.into_iter(), now)
+                } else {
+                    Phase::Comparing(differences)
+                };
+                None
+            }
+            Phase::CatchingUp(events, now) => self.changed(events, now),
+            Phase::Following => None,
+        }
+    }
+
+    /// Objects of the beginning as ADDED.
+    fn objects(&mut self, mut walk: Walk) -> Option<Bytes> {
+        let mut out = Vec::with_capacity(CHUNK_BYTES);
+        let step = walk.step(|entry| {
+            if !has_room(&out, entry) {
+                return ControlFlow::Break(());
+            }
+            self.frame(Transition::Added, entry, entry.revision, &mut out);
+            ControlFlow::Continue(())
+        });
+        match step {
+            Step::Stopped | Step::Paused => self.phase = Phase::Beginning(walk),
+            Step::Done => self.has_begun(walk.into_snapshot(), &mut out),
+        }
+        (!out.is_empty()).then(|| out.into())
+    }
+
+    /// What has changed since the beginning.
+    fn changed(&mut self, mut events: Events, now: Snapshot) -> Option<Bytes> {
+        let mut out = Vec::with_capacity(CHUNK_BYTES);
+        while let Some(event) = events.as_slice().first() {
+            if !has_room(&out, &event.entry) {
+                self.phase = Phase::CatchingUp(events, now);
+                return Some(out.into());
+            }
+            self.frame(event.transition, &event.entry, event.revision, &mut out);
+            events.next();
+        }
+        self.has_begun(now, &mut out);
+        (!out.is_empty()).then(|| out.into())
+    }
+
+    /// The client has the objects of a snapshot. The log goes on from there, with the bookmark that a WatchList waits for
+    /// before it, unless it does not reach so far back any more.
+    fn has_begun(&mut self, snapshot: Snapshot, out: &mut Vec<u8>) {
+        if self.store.has_lost(&self.cursor) {
+            let (now, cursor) = self.store.snapshot_and_cursor(Revision(0), &self.watched.interest);
+            self.changes = self.store.changes(&cursor);
+            self.cursor = cursor;
+            self.phase = Phase::Comparing(Differences::new(snapshot, now));
+        } else if self.watched.end_bookmark {
+            out.extend_from_slice(&self.bookmark(true));
+        }
+    }
+
+    /// What the log has for this watcher now.
+    fn read(&mut self) -> Read {
+        if self.unsent.is_empty() {
+            let mut records = Vec::from(std::mem::take(&mut self.unsent));
+            let outcome = self.store.read(&mut self.cursor, RECORDS_MAX, RECORDS_BYTES_MAX, &mut records);
+            if outcome == ReadAfter::Expired {
+                self.over = true;
+                return Read::Chunk(self.expired());
+            }
+            self.unsent = records.into();
+            if self.unsent.is_empty() {
+                return Read::Nothing;
+            }
+        }
+        let mut out = Vec::new();
+        while let Some(record) = self.unsent.pop_front() {
+            let Some(transition) = self.judge(&record) else { continue };
+            let entry = match transition {
+                Transition::Left => record.previous.as_ref().unwrap_or(&record.entry),
+                Transition::Added | Transition::Modified | Transition::Deleted => &record.entry,
+            };
+            if out.is_empty() {
+                // Most often it is one event: the same bytes for all who are told of it.
+                if self.unsent.is_empty() {
+                    return Read::Chunk(self.shared_frame(transition, &record, entry));
+                }
+                out.reserve(CHUNK_BYTES);
+            } else if !has_room(&out, entry) {
+                self.unsent.push_front(record);
+                break;
+            }
+            self.frame(transition, entry, record.revision, &mut out);
+        }
+        if out.is_empty() { Read::Skipped } else { Read::Chunk(out.into()) }
+    }
+
+    /// What an event is to this watcher, if anything.
+    fn judge(&self, record: &Record) -> Option<Transition> {
+        if record.event_type == EventType::Added && self.is_known(&record.entry) {
+            return None;
+        }
+        let judge = || self.watched.filter.judge(record.event_type, &record.entry, record.previous.as_deref());
+        match &self.selector {
+            Some(selector) => record.verdict(selector.id(), judge),
+            None => judge(),
+        }
+    }
+
+    fn is_known(&self, entry: &Entry) -> bool {
+        self.watched.known.as_ref().is_some_and(|known| known.key() == entry.key() && known.uid() == entry.uid())
+    }
+
+    /// The frame of an event that all have who are told of it in this form.
+    fn shared_frame(&mut self, transition: Transition, record: &Arc<Record>, entry: &Entry) -> Bytes {
+        let make = |watcher: &mut Self| {
+            let mut out = Vec::with_capacity(entry.json().len() + FRAME_BYTES);
+            watcher.frame(transition, entry, record.revision, &mut out);
+            Bytes::from(out)
+        };
+        match self.watched.form.written().filter(|_| self.watched.filter.echo.is_none()) {
+            None => make(self),
+            Some(written) => {
+                let store = Arc::clone(&self.store);
+                store.frame(record, FrameKey { written, transition, audience: Audience::Everyone }, || make(self))
+            }
+        }
+    }
+
+    fn frame(&mut self, transition: Transition, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+        let event_type = match transition {
+            Transition::Added => EventType::Added,
+            Transition::Modified => EventType::Modified,
+            Transition::Deleted | Transition::Left => EventType::Deleted,
+        };
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(event_type.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        self.watched.form.object(entry, self.watched.filter.echo.as_deref(), revision, out);
+        out.extend_from_slice(b"}\n");
+        self.told_one();
+    }
+
+    /// Only the first event of a watch tells what is the same for all.
+    fn told_one(&mut self) {
+        if !std::mem::replace(&mut self.has_told, true) {
+            self.watched.form = std::mem::take(&mut self.watched.form).of_later_events();
+        }
+    }
+
+    fn expired(&self) -> Bytes {
+        let (asked, known) = (self.cursor.revision, self.store.snapshot().revision);
+        error_frame(ReadError::WatchTooOld { asked, known }).into()
+    }
+
+    /// An empty object of the watched kind: reflectors look at the kind before the event's type.
+    fn bookmark(&mut self, initial_events_end: bool) -> Vec<u8> {
+        let spec = self.store.spec();
+        let stale = (self.watched.stale)();
+        let mut annotations = Vec::new();
+        if initial_events_end {
+            annotations.push("\"k8s.io/initial-events-end\":\"true\"".to_owned());
+        }
+        if !stale.is_empty() {
+            annotations.push(format!("\"kubefold.io/stale\":\"{}\"", stale.join(",")));
+        }
+        let annotations = if annotations.is_empty() {
+            String::new()
+        } else {
+            format!(",\"annotations\":{{{}}}", annotations.join(","))
+        };
+        let mut out = b"{\"type\":\"BOOKMARK\",\"object\":".to_vec();
+        let metadata = format!("{{\"resourceVersion\":\"{}\"{annotations}}}", self.cursor.revision);
+        self.watched.form.bookmark(spec, &metadata, self.cursor.revision, &mut out);
+        out.extend_from_slice(b"}\n");
+        self.told_one();
+        out
+    }
+}
+
+/// About each minute, and shortly before the end. Source: kubernetes/apiserver `cacher/cache_watcher.go`,
+/// `nextBookmarkTime`.
+fn next_bookmark(wanted: bool, now: Instant, deadline: Instant) -> Option<Instant> {
+    let last = deadline.checked_sub(BOOKMARK_BEFORE_END)?;
+    Some(last.min(now + BOOKMARK_EVERY)).filter(|at| wanted && *at > now)
+}
+
+/// An event that ends a watch.
+pub(super) fn error_frame(error: ReadError) -> Vec<u8> {
+    [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &Status::from(error).to_json(), b"}\n"].concat()
+}
+
+#[cfg(test)]
+mod tests;

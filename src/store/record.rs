@@ -1,0 +1,83 @@
+//! One event of a log, with what its watchers share.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::store::{
+    entry::Entry,
+    frames::{Common, FrameKey, SelectorId, Transition},
+    revision::Revision,
+};
+use kubefold_wire::watch::EventType;
+
+/// Bytes of frames that a process keeps.
+const FRAMES_BYTES_MAX: usize = 32 << 20;
+
+/// One event.
+#[derive(Debug)]
+pub struct Record {
+    /// Its revision; the object is given as of it.
+    pub revision: Revision,
+    /// `Added`, `Modified` or `Deleted`.
+    pub event_type: EventType,
+    /// The object; of a deletion, its last state.
+    pub entry: Arc<Entry>,
+    /// The state before a modification: entering or leaving a selector is judged on it.
+    pub previous: Option<Arc<Entry>>,
+    /// All bytes logged up to and with this record, since the log began.
+    pub offset: u64,
+    /// What its watchers share.
+    pub(super) common: Common,
+}
+
+impl Record {
+    /// What the event is to a watcher with this selector, judged by `judge` unless another one with the same has asked.
+    pub fn verdict(&self, selector: SelectorId, judge: impl FnOnce() -> Option<Transition>) -> Option<Transition> {
+        self.common.verdict(selector, judge)
+    }
+
+    /// A frame that tells of the event, if one has been made and is kept.
+    pub fn made_frame(&self, key: FrameKey) -> Option<Bytes> {
+        self.common.made_frame(key)
+    }
+
+    /// Bytes that the log alone holds for it. The state after it is the store's, or the next record's.
+    pub(super) fn size(&self) -> usize {
+        let dropped = match self.event_type {
+            EventType::Deleted => self.entry.size(),
+            _ => self.previous.as_ref().map_or(0, |entry| entry.size()),
+        };
+        dropped + size_of::<Self>()
+    }
+}
+
+/// The frames that a process keeps, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Recent(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    of: VecDeque<(Weak<Record>, usize)>,
+    bytes: usize,
+}
+
+impl Recent {
+    /// Keeps a frame that was made, and lets the oldest go that are too many.
+    pub(super) fn keep(&self, record: &Arc<Record>, bytes: usize) {
+        let mut queue = self.0.lock();
+        queue.of.push_back((Arc::downgrade(record), bytes));
+        queue.bytes += bytes;
+        while queue.bytes > FRAMES_BYTES_MAX {
+            let Some((oldest, bytes)) = queue.of.pop_front() else { return };
+            queue.bytes -= bytes;
+            if let Some(oldest) = oldest.upgrade() {
+                oldest.common.forget_frames();
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What must hold of the stores, whatever happens.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::store::{
+    Interest, Record, Revision,
+    tests::{model::KINDS, watcher::objects, world::World},
+};
+
+impl World {
+    /// Lets all watchers read, and compares what they believe with what is. Gives the new records of each kind.
+    pub(super) fn check(&mut self) -> Vec<Arc<Record>> {
+        let mut all = Vec::new();
+        for (kind, store) in self.stores.iter().enumerate() {
+            let now = store.snapshot();
+            let mut orders: Vec<Vec<Revision>> = Vec::new();
+            for watcher in &mut self.watchers[kind] {
+                let records = watcher.read(store);
+                orders.push(records.iter().map(|record| record.revision).collect());
+                assert_eq!(watcher.objects, watcher.truth(&now), "{:?} {records:?}", KINDS[kind]);
+                assert!(watcher.cursor.revision <= now.revision);
+                if orders.len() == 1 {
+                    all.extend(records);
+                }
+            }
+            for watcher in &mut self.narrow[kind] {
+                watcher.read(store);
+                assert_eq!(watcher.objects, watcher.truth(&now));
+                assert_eq!(watcher.cursor.revision, self.watchers[kind][0].cursor.revision);
+            }
+            assert!(orders.windows(2).all(|pair| pair[0] == pair[1]), "all watchers see one order");
+            let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+            now.objects.values().for_each(|entry| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
+            for namespace in ["a", "b", "none"] {
+                assert_eq!(now.count(namespace), counts.get(namespace).copied().unwrap_or_default());
+            }
+        }
+        all
+    }
+
+    /// What the log takes back is what there was.
+    pub(super) fn check_past(&self) {
+        for (kind, was) in &self.past {
+            let again = self.stores[*kind].snapshot_at(was.revision).unwrap();
+            let all = Interest::Everything;
+            assert_eq!((again.revision, objects(&again, &all)), (was.revision, objects(was, &all)));
+            for namespace in ["", "a", "b", "none"] {
+                assert_eq!(again.count(namespace), was.count(namespace));
+            }
+        }
+    }
+
+    /// Walks every retained snapshot in pages.
+    pub(super) fn check_pages(&self, page: usize) {
+        for (kind, snapshot) in &self.retained {
+            let kept = self.stores[*kind].retained(snapshot.revision).unwrap();
+            for namespace in ["", "a", "b"] {
+                let mut walked: Vec<Vec<u8>> = Vec::new();
+                loop {
+                    let after = walked.last().cloned().unwrap_or_default();
+                    let before = walked.len();
+                    walked.extend(kept.range(namespace, &after).take(page).map(|entry| entry.key().to_vec()));
+                    if walked.len() == before {
+                        break;
+                    }
+                }
+                let mut wanted: Vec<Vec<u8>> = snapshot.objects.keys().map(|key| key.as_bytes().to_vec()).collect();
+                wanted.retain(|key| namespace.is_empty() || key.starts_with(format!("{namespace}/").as_bytes()));
+                assert_eq!((walked.len() as u64, &walked), (kept.count(namespace), &wanted));
+            }
+        }
+    }
+}
