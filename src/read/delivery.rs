@@ -70,27 +70,23 @@ impl State {
 impl Deliveries {
     /// The same body, which ends with an error when its client is too slow. What it holds is let go of even if the client
     /// never asks for more.
-    pub(super) fn bounded(self: &Arc<Self>, body: Body, takes: Takes) -> Body {
+    ///
+    /// Gives with it what has to run besides, where nothing does so yet: it lets go of what is late.
+    pub(super) fn bounded(
+        self: &Arc<Self>,
+        body: Body,
+        takes: Takes,
+    ) -> (Body, Option<impl Future<Output = ()> + use<>>) {
         if body.size_hint().exact().is_some() {
             // It is all here.
-            return body;
+            return (body, None);
         }
         let until = (takes == Takes::Bounded).then(|| Instant::now() + LIST_MAX);
         let delivery = Arc::new(Delivery(Mutex::new(State { body: Some(body), given: None, until })));
         self.all.lock().push(Arc::downgrade(&delivery));
-        if !self.is_swept.swap(true, Ordering::AcqRel) {
-            let deliveries = Arc::downgrade(self);
-            tokio::spawn(async move {
-                let mut ticks = interval(SWEEP_EVERY);
-                loop {
-                    ticks.tick().await;
-                    if !deliveries.upgrade().is_some_and(|deliveries| deliveries.sweep()) {
-                        return;
-                    }
-                }
-            });
-        }
-        Delivered(delivery).boxed_unsync()
+        let is_swept = self.is_swept.swap(true, Ordering::AcqRel);
+        let sweeper = (!is_swept).then(|| sweep_on(Arc::downgrade(self)));
+        (Delivered(delivery).boxed_unsync(), sweeper)
     }
 
     /// Gives up what is late. Says whether there is anything to look at again.
@@ -112,6 +108,17 @@ impl Deliveries {
             drop(late);
         }
         true
+    }
+}
+
+/// Gives up what is late, for as long as there is anything to look at.
+async fn sweep_on(deliveries: Weak<Deliveries>) {
+    let mut ticks = interval(SWEEP_EVERY);
+    loop {
+        ticks.tick().await;
+        if !deliveries.upgrade().is_some_and(|deliveries| deliveries.sweep()) {
+            return;
+        }
     }
 }
 
@@ -150,8 +157,18 @@ impl http_body::Body for Delivered {
 mod tests {
     use futures::stream::{self, StreamExt};
     use http_body_util::StreamBody;
+    use tokio_util::task::TaskTracker;
 
     use super::*;
+
+    /// The body, with what has to run besides.
+    fn bounded(deliveries: &Arc<Deliveries>, body: Body, takes: Takes) -> Body {
+        let (body, sweeper) = deliveries.bounded(body, takes);
+        if let Some(sweeper) = sweeper {
+            TaskTracker::new().spawn(sweeper);
+        }
+        body
+    }
 
     /// A body of many chunks that holds something.
     fn body(held: &Arc<()>) -> Body {
@@ -167,7 +184,7 @@ mod tests {
     async fn what_a_client_does_not_take_is_let_go_of() {
         let (deliveries, held) = (Arc::new(Deliveries::default()), Arc::new(()));
         for takes in [Takes::Bounded, Takes::Unbounded] {
-            let mut body = deliveries.bounded(body(&held), takes);
+            let mut body = bounded(&deliveries, body(&held), takes);
             for _ in 0..3 {
                 assert!(body.frame().await.unwrap().is_ok());
                 tokio::time::sleep(STALLED_MAX - Duration::from_secs(1)).await;
@@ -182,8 +199,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_list_is_delivered_in_five_minutes_and_a_watch_as_slowly_as_its_client_likes() {
         let (deliveries, held) = (Arc::new(Deliveries::default()), Arc::new(()));
-        let mut list = deliveries.bounded(body(&held), Takes::Bounded);
-        let mut watch = deliveries.bounded(body(&held), Takes::Unbounded);
+        let mut list = bounded(&deliveries, body(&held), Takes::Bounded);
+        let mut watch = bounded(&deliveries, body(&held), Takes::Unbounded);
         for at in 0..20 {
             tokio::time::sleep(Duration::from_secs(30)).await;
             assert_eq!(list.frame().await.unwrap().is_ok(), at < 9, "{at}");
@@ -195,7 +212,7 @@ mod tests {
     async fn a_watch_that_waits_for_events_is_not_late() {
         let deliveries = Arc::new(Deliveries::default());
         let quiet = StreamBody::new(stream::pending::<Result<Frame<Bytes>, BodyError>>()).boxed_unsync();
-        let mut body = deliveries.bounded(quiet, Takes::Unbounded);
+        let mut body = bounded(&deliveries, quiet, Takes::Unbounded);
         assert!(tokio::time::timeout(Duration::from_hours(1), body.frame()).await.is_err(), "it waits on");
     }
 }

@@ -130,7 +130,12 @@ impl Reader {
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         warnings.write_to(response.headers_mut());
         let takes = if watch { Takes::Unbounded } else { Takes::Bounded };
-        Ok(response.map(|body| self.deliveries.bounded(body, takes)))
+        let (head, body) = response.into_parts();
+        let (body, sweeper) = self.deliveries.bounded(body, takes);
+        if let Some(sweeper) = sweeper {
+            self.stores.do_later(sweeper);
+        }
+        Ok(Response::from_parts(head, body))
     }
 
     /// A list of a kind that no member is known to serve: as rows for people, who are told whom that leaves out.

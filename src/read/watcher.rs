@@ -85,7 +85,7 @@ pub(super) struct Watcher {
 /// How far a watch is.
 enum Phase {
     /// It gives the objects of its beginning.
-    Beginning(Walk),
+    Beginning(Box<Walk>),
     /// That took longer than the log reaches: it looks for what has changed since, by comparing.
     Comparing(Differences),
     /// And gives it.
@@ -114,7 +114,7 @@ impl Watcher {
             selector: (!filter.is_namespace_only()).then(|| store.selector(&format!("{filter:?}"))),
             changes: store.changes(&cursor),
             cursor,
-            phase: walk.map_or(Phase::Following, Phase::Beginning),
+            phase: walk.map_or(Phase::Following, |walk| Phase::Beginning(Box::new(walk))),
             next_bookmark: next_bookmark(watched.bookmarks, now, watched.deadline),
             next_look: now + STRICT_EVERY,
             unsent: VecDeque::new(),
@@ -224,7 +224,7 @@ impl Watcher {
     }
 
     /// Objects of the beginning as ADDED.
-    fn objects(&mut self, mut walk: Walk) -> Option<Bytes> {
+    fn objects(&mut self, mut walk: Box<Walk>) -> Option<Bytes> {
         let mut out = Vec::with_capacity(CHUNK_BYTES);
         let step = walk.step(|entry| {
             if !has_room(&out, entry) {

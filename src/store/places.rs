@@ -102,8 +102,10 @@ impl Places {
         let now = Instant::now();
         let is_crowded = self.all.lock().places.iter().filter_map(Weak::upgrade).any(|place| {
             let offset = place.offset.load(Ordering::Acquire);
-            let behind =
-                place.stream.as_ref().map_or(head.saturating_sub(offset), |stream| stream.unread(offset, head));
+            let behind = match &place.stream {
+                Some(stream) => stream.unread(offset, head),
+                None => head.saturating_sub(offset),
+            };
             behind > bound && now.duration_since(*place.moved.lock()) < STALLED_AFTER
         });
         let mut crowded = self.crowded.lock();

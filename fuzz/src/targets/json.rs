@@ -50,7 +50,12 @@ fn as_list(data: &[u8]) -> Option<(ListMeta, Vec<Value>)> {
                 None => Some(String::new()),
                 Some(value) => value.as_str().map(str::to_owned),
             };
-            meta = ListMeta { resource_version: text("resourceVersion")?, continue_token: text("continue")? };
+            let remaining_item_count = match fields.get("remainingItemCount") {
+                None | Some(Value::Null) => None,
+                Some(count) => Some(count.as_i64()?),
+            };
+            let (resource_version, continue_token) = (text("resourceVersion")?, text("continue")?);
+            meta = ListMeta { resource_version, continue_token, remaining_item_count };
         }
         Some(_) => return None,
     }

@@ -119,7 +119,7 @@ impl Reflector {
                 }
                 Action::Describe { forget } => {
                     self.forget(forget);
-                    Input::Described { changed: admission.begin(self.is_redefined()).await }
+                    Input::Described { changed: Box::pin(admission.begin(self.is_redefined())).await }
                 }
                 Action::List(reason) => {
                     self.member.reflectors().listed(reason);

@@ -82,10 +82,10 @@ impl Reflector {
     /// Reads a list of at most so many items when there is room for it.
     async fn read_list(&self, query: &str, items: usize) -> Result<(PageRoom, bytes::Bytes), SessionError> {
         self.state.note_progress(Progress::queue);
-        let asking = async {
+        let asking = Box::pin(async {
             self.state.note_progress(Progress::let_in);
             self.ask(query, Class::Read).await
-        };
+        });
         let (mut room, response) = self.member.admission().ask(self.state.bytes_of(items), asking).await;
         let response = response?;
         if response.status() == StatusCode::GONE {

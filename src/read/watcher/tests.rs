@@ -130,9 +130,7 @@ async fn a_beginning_that_outlasts_the_log_ends_all_the_same() {
         let wanted = now.objects.values().filter(|entry| watcher.watched.filter.matches(entry));
         let wanted: Vec<Value> = wanted.map(|entry| serde_json::from_slice(entry.json()).unwrap()).collect();
         assert_eq!(told.into_values().collect::<Vec<_>>(), wanted, "{labels}");
-        assert!(
-            store.expired() == 0 && store.has_lost(&store.cursor(revision, &Interest::Everything).unwrap()) == false
-        );
+        assert!(store.expired() == 0 && !store.has_lost(&store.cursor(revision, &Interest::Everything).unwrap()));
         // What comes then is told as ever.
         say(&store, EventType::Added, "new", 0, rv + 1, 10);
         say(&store, EventType::Deleted, "new", 0, rv + 2, 10);
