@@ -1,7 +1,7 @@
 //! The composition root: builds the rooms, owns their tasks, and ends them in order.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
@@ -252,11 +252,20 @@ async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: 
 /// Writes down how often shared objects have lived, whenever one is gone, and which kinds were placed.
 async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: CancellationToken) {
     let identities = Arc::clone(&stores.shared().identities);
-    let (mut lives_written, mut placed_written) = (identities.lives(), identities.placed());
+    let (mut lives_written, mut placed_written) = (identities.lives().1, identities.placed());
     loop {
         let going = until.run_until_cancelled(tokio::time::sleep(LIVES_EVERY)).await.is_none();
-        keep(&state, LIVES, identities.lives(), &mut lives_written);
-        keep(&state, PLACED, identities.placed(), &mut placed_written);
+        let (lives, version) = identities.lives();
+        if version != lives_written {
+            let lives: BTreeMap<&String, &u32> = lives.iter().collect();
+            if keep(&state, LIVES, &lives) {
+                lives_written = version;
+            }
+        }
+        let placed = identities.placed();
+        if placed != placed_written && keep(&state, PLACED, &placed) {
+            placed_written = placed;
+        }
         // What ended in the last second counts, too.
         if going {
             return;
@@ -264,17 +273,13 @@ async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: Cancellati
     }
 }
 
-/// Writes a value down where it is another than the one that was written last.
-fn keep<T: serde::Serialize + PartialEq>(state: &StateDir, file: &str, value: T, written: &mut T) {
-    if value == *written {
-        return;
+/// Writes a value down. Says whether that could be done.
+fn keep(state: &StateDir, file: &str, value: &impl serde::Serialize) -> bool {
+    let written = state.write(file, &serde_json::to_string(value).unwrap_or_default(), false);
+    if let Err(error) = &written {
+        tracing::error!("cannot write {file}: UIDs that the fleet view assigned may change after a restart: {error}");
     }
-    match state.write(file, &serde_json::to_string(&value).unwrap_or_default(), false) {
-        Ok(()) => *written = value,
-        Err(error) => tracing::error!(
-            "cannot write {file}: UIDs that the fleet view assigned may change after a restart: {error}"
-        ),
-    }
+    written.is_ok()
 }
 
 /// Lets the gate hand requests to the router, which does not know the gate.

@@ -513,7 +513,7 @@ impl Sequencer {
                 }
             }
             None => {
-                let life = self.shared.identities.life(&self.life_key(key));
+                let life = self.shared.identities.life_of_living(&self.life_key(key));
                 if let Some(uid) =
                     self.shared.naming.shared_uid(&self.spec.gvr.group, &self.spec.gvr.resource, key, life)
                 {

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Borrow,
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -93,9 +93,9 @@ const GONE_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub struct Identities {
     parts: RwLock<Parts>,
-    lives: Mutex<HashMap<String, u32>>,
+    lives: Mutex<Lives>,
     /// The same of children of placed objects.
-    child_lives: Mutex<ChildLives>,
+    child_lives: Mutex<Lives>,
     kinds: Mutex<Kinds>,
     /// Rises whenever some member's objects of one kind refer to another kind for the first time.
     references: AtomicU64,
@@ -106,12 +106,43 @@ pub struct Identities {
     under: Option<Arc<Self>>,
 }
 
-/// How often children have lived before. Bounded: those that were forgotten have their first UID again.
+/// How often objects have lived before. Bounded: of those that are dead the ones that died first are forgotten, and have
+/// their first UID again should they come back.
 #[derive(Debug, Default)]
-struct ChildLives {
-    by_key: HashMap<String, u32>,
-    /// Keys, the one that was counted first in front.
-    order: VecDeque<String>,
+struct Lives {
+    by_key: imbl::HashMap<String, u32>,
+    /// Those of them that live now, as far as was seen.
+    alive: HashSet<String>,
+    /// Who died, in that order. Who lives again is among them too.
+    dead: VecDeque<String>,
+    /// Rises with every change.
+    version: u64,
+}
+
+impl Lives {
+    /// How often an object has lived that lives now.
+    fn of_living(&mut self, key: &str) -> Option<u32> {
+        let life = self.by_key.get(key).copied()?;
+        if !self.alive.contains(key) {
+            self.alive.insert(key.to_owned());
+        }
+        Some(life)
+    }
+
+    fn raise(&mut self, key: &str) {
+        self.version += 1;
+        *self.by_key.entry(key.to_owned()).or_default() += 1;
+        self.alive.remove(key);
+        self.dead.push_back(key.to_owned());
+        while self.dead.len() > GONE_MAX
+            && let Some(oldest) = self.dead.pop_front()
+        {
+            // It may have died again since, and stands further behind as well then: forgetting it early costs no more.
+            if !self.alive.contains(&oldest) {
+                self.by_key.remove(&oldest);
+            }
+        }
+    }
 }
 
 /// Kinds whose parts must be known.
@@ -274,41 +305,37 @@ impl Identities {
 
     /// How often a shared object has lived before.
     pub fn life(&self, resource_and_key: &str) -> u32 {
-        let life = self.lives.lock().get(resource_and_key).copied();
+        let life = self.lives.lock().by_key.get(resource_and_key).copied();
+        life.or_else(|| Some(self.under.as_ref()?.life(resource_and_key))).unwrap_or_default()
+    }
+
+    /// The same of one that is there: as long as it is, that is not forgotten.
+    pub(super) fn life_of_living(&self, resource_and_key: &str) -> u32 {
+        let life = self.lives.lock().of_living(resource_and_key);
         life.or_else(|| Some(self.under.as_ref()?.life(resource_and_key))).unwrap_or_default()
     }
 
     /// Counts one life more, as its last holder is gone.
     pub fn raise_life(&self, resource_and_key: &str) {
-        *self.lives.lock().entry(resource_and_key.to_owned()).or_default() += 1;
+        self.lives.lock().raise(resource_and_key);
         self.changes.note(None);
     }
 
-    /// How often a child of a placed object has lived before, since kubefold started.
+    /// How often a child of a placed object, which is there, has lived before, since kubefold started.
     pub fn child_life(&self, resource_and_key: &str) -> u32 {
-        let life = self.child_lives.lock().by_key.get(resource_and_key).copied();
+        let life = self.child_lives.lock().of_living(resource_and_key);
         life.or_else(|| Some(self.under.as_ref()?.child_life(resource_and_key))).unwrap_or_default()
     }
 
     /// Counts one life more of a child.
     pub fn raise_child_life(&self, resource_and_key: &str) {
-        let mut lives = self.child_lives.lock();
-        if let Some(life) = lives.by_key.get_mut(resource_and_key) {
-            *life += 1;
-            return;
-        }
-        lives.by_key.insert(resource_and_key.to_owned(), 1);
-        lives.order.push_back(resource_and_key.to_owned());
-        if lives.order.len() > GONE_MAX
-            && let Some(oldest) = lives.order.pop_front()
-        {
-            lives.by_key.remove(&oldest);
-        }
+        self.child_lives.lock().raise(resource_and_key);
     }
 
-    /// All lives, for the state directory.
-    pub fn lives(&self) -> HashMap<String, u32> {
-        self.lives.lock().clone()
+    /// All lives of shared objects, for the state directory, and a number that rises whenever they change.
+    pub fn lives(&self) -> (imbl::HashMap<String, u32>, u64) {
+        let lives = self.lives.lock();
+        (lives.by_key.clone(), lives.version)
     }
 
     /// Takes the kinds that an earlier process placed.
@@ -318,7 +345,8 @@ impl Identities {
 
     /// Takes the lives that an earlier process counted.
     pub fn restore_lives(&self, lives: HashMap<String, u32>) {
-        *self.lives.lock() = lives;
+        let dead = lives.keys().cloned().collect();
+        *self.lives.lock() = Lives { by_key: lives.into(), dead, ..Lives::default() };
     }
 }
 
@@ -395,6 +423,25 @@ mod tests {
         assert!(identities.set(&web, identity("a")), "it came back, which bare names show");
         assert_eq!(identities.get(web.bytes(), None), Some(identity("a")));
         assert!(!identities.unset(&web, "b") && identities.unset(&web, "a") && identities.is_empty());
+    }
+
+    #[test]
+    fn lives_are_counted_of_all_that_live_and_of_so_many_that_died() {
+        let identities = Identities::default();
+        identities.restore_lives([("restored".to_owned(), 3)].into());
+        identities.raise_life("back");
+        let before = identities.lives();
+        let living = |key| identities.life_of_living(key);
+        assert_eq!((living("back"), living("restored"), living("never")), (1, 3, 0));
+        assert_eq!(identities.lives(), before, "looking changes nothing");
+        for at in 0..2 * GONE_MAX {
+            identities.raise_life(&format!("d{at}"));
+        }
+        assert_eq!((identities.life("back"), identities.life("restored")), (1, 3), "they live");
+        assert_eq!((identities.life("d0"), identities.life(&format!("d{}", 2 * GONE_MAX - 1))), (0, 1));
+        assert_eq!(identities.lives().0.len(), GONE_MAX + 2);
+        identities.raise_life("back");
+        assert_eq!(identities.life("back"), 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use memchr::memmem::Finder;
 use smallvec::SmallVec;
 
 use crate::selector::{
-    SelectorError,
+    SelectorError, TERMS_MAX,
     kinds::{field_of, joins_of},
     path::Tree,
 };
@@ -78,6 +78,7 @@ impl FieldSelector {
         let mut parts = split_terms(text);
         // As Kubernetes does: it decides which of several mistakes is told, and which of several names is asked for.
         parts.sort_unstable();
+        SelectorError::bound(parts.len(), "terms", TERMS_MAX)?;
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let (label, equals, value) = split_term(part)
                 .ok_or_else(|| SelectorError::Term { selector: text.to_owned(), term: part.to_owned() })?;

@@ -10,7 +10,7 @@ use crate::{
     golang,
     scan::Scanner,
     selector::{
-        SelectorError,
+        SelectorError, TERMS_MAX, VALUES_MAX,
         validity::{check_key, check_value},
     },
 };
@@ -102,17 +102,24 @@ impl LabelSelector {
     ///
     /// Errors: as [`Self::parse`].
     pub fn parse_extended(text: &str, label_part: impl Fn(&str) -> &str) -> Result<Self, SelectorError> {
-        let mut parser = Parser { tokens: tokens(text), label_part: &label_part };
+        let requirements = Self::requirements(Parser { tokens: tokens(text), label_part: &label_part })?;
+        let values = requirements.iter().map(|requirement| requirement.values.len()).sum();
+        SelectorError::bound(requirements.len(), "terms", TERMS_MAX)?;
+        SelectorError::bound(values, "values", VALUES_MAX)?;
+        Ok(Self { requirements })
+    }
+
+    fn requirements(mut parser: Parser<'_, '_>) -> Result<Vec<Requirement>, SelectorError> {
         let mut requirements = Vec::new();
         loop {
             match parser.peek() {
-                "" => return Ok(Self { requirements }),
+                "" => return Ok(requirements),
                 token if token == "!" || is_word(token) => {}
                 token => return Err(SelectorError::found(token, "!, identifier, or 'end of string'")),
             }
             requirements.push(parser.requirement().map_err(SelectorError::in_requirement)?);
             match parser.next() {
-                "" => return Ok(Self { requirements }),
+                "" => return Ok(requirements),
                 "," => match parser.peek() {
                     token if token == "!" || is_word(token) => {}
                     token => return Err(SelectorError::found(token, "identifier after ','")),

@@ -47,12 +47,32 @@ pub enum SelectorError {
     /// A comma or an equals sign without a backslash. Kubernetes shows it as a number.
     #[error("invalid field selector: unescaped character in value: {}", u32::from(*.0))]
     Unescaped(char),
+    /// More than any object is compared with. Kubernetes has no such bound.
+    #[error("invalid selector: it has {found} {what}, and may have {max}")]
+    TooLong {
+        /// How many.
+        found: usize,
+        /// Of what.
+        what: &'static str,
+        /// How many it may have.
+        max: usize,
+    },
     /// No path of fields.
     #[error("field label not supported: {0}")]
     Field(String),
 }
 
+/// Terms that a selector may have.
+pub(crate) const TERMS_MAX: usize = 128;
+/// Values that all sets of a label selector may have together.
+pub(crate) const VALUES_MAX: usize = 1024;
+
 impl SelectorError {
+    /// Each object of a list is compared with all of a selector: that is bounded.
+    fn bound(found: usize, what: &'static str, max: usize) -> Result<(), Self> {
+        if found > max { Err(Self::TooLong { found, what, max }) } else { Ok(()) }
+    }
+
     fn found(found: &str, expected: &'static str) -> Self {
         Self::Found { found: found.to_owned(), expected }
     }

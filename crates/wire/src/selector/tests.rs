@@ -300,3 +300,27 @@ mod property {
         }
     }
 }
+
+#[test]
+fn a_selector_has_a_bounded_number_of_terms_and_values() {
+    let terms = |count: usize, term: &str| (0..count).map(|at| format!("k{at}{term}")).collect::<Vec<_>>().join(",");
+    let values = |count: usize| format!("a in ({})", terms(count, ""));
+    assert!(LabelSelector::parse(&terms(TERMS_MAX, "=v")).is_ok() && LabelSelector::parse(&values(VALUES_MAX)).is_ok());
+    let error = LabelSelector::parse(&terms(TERMS_MAX + 1, "!=v")).unwrap_err();
+    assert_eq!(error.to_string(), "invalid selector: it has 129 terms, and may have 128");
+    let error = LabelSelector::parse(&format!("{},b notin (x)", values(VALUES_MAX))).unwrap_err();
+    assert_eq!(error.to_string(), "invalid selector: it has 1025 values, and may have 1024");
+    assert!(FieldSelector::parse(&terms(TERMS_MAX, "!=v"), "", "pods").is_ok());
+    let error = FieldSelector::parse(&terms(TERMS_MAX + 1, "!=v"), "", "pods").unwrap_err();
+    assert_eq!(error.to_string(), "invalid selector: it has 129 terms, and may have 128");
+}
+
+#[test]
+fn the_node_of_pods_is_known_where_it_is_asked_for() {
+    let node = |text, resource| FieldSelector::parse(text, "", resource).unwrap().node().map(str::to_owned);
+    assert_eq!(node("status.phase=Running,spec.nodeName=n1@east", "pods").as_deref(), Some("n1@east"));
+    for (text, resource) in [("spec.nodeName!=n1", "pods"), ("spec.nodeName=", "pods"), ("spec.nodeName=n1", "volumes")]
+    {
+        assert_eq!(node(text, resource), None, "{text}");
+    }
+}
