@@ -23,7 +23,7 @@ use crate::{
         incoming::{Incoming, Scratch},
         kind::KindSpec,
         log::{Log, ReadAfter},
-        naming::{Naming, key},
+        naming::key,
         notices::Notices,
         part::Part,
         places::Places,
@@ -45,8 +45,8 @@ use kubefold_wire::{
 pub const SLICE_ITEMS_MAX: usize = 256;
 /// Bytes of documents that enter under one lock.
 const SLICE_BYTES_MAX: usize = 1 << 20;
-/// Objects that are looked at under one lock.
-const LOOKED_AT_MAX: usize = 4096;
+/// Folded objects that are shown for the first time under one lock.
+const FOLDS_SHOWN_MAX: usize = 16;
 /// Buffers that are kept to be used again.
 const SCRATCHES_MAX: usize = 8;
 /// Events that are taken back at most to have an earlier state again.
@@ -197,16 +197,6 @@ impl FleetStore {
         look(&self.inner.read())
     }
 
-    /// Makes room for a member.
-    pub fn join(&self, member: &MemberName, cluster_uid: &str) {
-        self.write(|inner| inner.join(member, cluster_uid));
-    }
-
-    /// Takes new names: the configuration changed.
-    pub fn rename(&self, naming: &Arc<Naming>) {
-        self.write(|inner| inner.rename(naming));
-    }
-
     /// Begins another life of a member (another cluster, or a restored one): the next full list decides what lives.
     pub fn reset(&self, member: &MemberName) {
         self.write(|inner| inner.reset(member));
@@ -269,33 +259,6 @@ impl FleetStore {
         let view = published.member(member)?.clone();
         let dressing = Arc::new(view.dressing.now());
         Some(Preparing { published, view: MemberView { dressing, ..view } })
-    }
-
-    /// Ends a full list that was read at `revision`: gives what it did not see, for [`Self::remove_slice`].
-    pub fn end_list(&self, member: &MemberName, revision: u64) -> Vec<Arc<Entry>> {
-        self.write(|inner| inner.end_list(member, revision));
-        let (mut lost, mut after) = (Vec::new(), None);
-        loop {
-            after = self.peek(|inner| inner.lost(member, after.as_ref(), LOOKED_AT_MAX, &mut lost));
-            if after.is_none() {
-                return lost;
-            }
-        }
-    }
-
-    /// Removes a slice of doomed objects.
-    pub fn remove_slice(&self, doomed: &[Arc<Entry>]) {
-        self.write(|inner| inner.remove_doomed(doomed));
-    }
-
-    /// Takes a member's parts away and gives its member-local objects, for [`Self::remove_slice`].
-    pub fn leave(&self, member: &MemberName) -> Vec<Arc<Entry>> {
-        self.write(|inner| inner.leave(member))
-    }
-
-    /// Forgets a member that has left.
-    pub fn forget(&self, member: &MemberName) {
-        self.write(|inner| inner.forget(member));
     }
 
     /// Takes one event of the member's watch in, as [`Event::parse`] gave it. `Error` is the reflector's to handle.
@@ -390,7 +353,7 @@ impl FleetStore {
     pub fn open(&self) {
         if !self.published.load().opened {
             // What came in while nobody looked is shown first, and not all of it under one lock.
-            while self.write(|inner| inner.show_unshown(SLICE_ITEMS_MAX)) {}
+            while self.write(|inner| inner.show_unshown(FOLDS_SHOWN_MAX)) {}
             self.write(Sequencer::open);
         }
     }
@@ -486,16 +449,6 @@ impl FleetStore {
     /// What is to be said of the folded object under a plain key.
     pub fn notices(&self, key: &str) -> Notices {
         self.inner.read().notices(key)
-    }
-
-    /// The folded objects of which there is something to say, by key.
-    pub fn noticed(&self) -> Vec<(String, Notices)> {
-        let inner = self.inner.read();
-        let mut all: Vec<_> = inner.folds.keys().map(|key| (key.clone(), inner.notices(key))).collect();
-        drop(inner);
-        all.retain(|(_, notices)| !notices.is_empty());
-        all.sort_by(|(one, _), (two, _)| one.cmp(two));
-        all
     }
 
     /// Says whether a member's object of that own UID is still held under a plain key, as a part or as a member-local object.

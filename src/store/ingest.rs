@@ -113,7 +113,7 @@ impl Sequencer {
     }
 
     fn ingested(&self, at: usize, own_uid: &str, scratch: &Scratch) -> Ingested {
-        let fold = self.folds.get(&scratch.own_key);
+        let fold = self.folds.get(scratch.own_key.as_str());
         let member = self.members.get(at).map(|state| &state.name);
         let in_fold = fold.zip(member).is_some_and(|(fold, member)| fold.shows(member));
         let key = if in_fold { &scratch.own_key } else { &scratch.member_local_key };
@@ -129,8 +129,8 @@ impl Sequencer {
         if self.is_gone(at, incoming, &scratch.own_key) {
             return false;
         }
-        let is_part =
-            !self.folds.is_empty() && self.folds.get(&scratch.own_key).is_some_and(|fold| fold.part(&member).is_some());
+        let is_part = !self.folds.is_empty()
+            && self.folds.get(scratch.own_key.as_str()).is_some_and(|fold| fold.part(&member).is_some());
         let (mut verdict, seen) = if is_part {
             self.judge_part(at, incoming, source, &scratch.own_key)
         } else {

@@ -1,9 +1,5 @@
 //! The fleet store: per kind, the merged, versioned set of objects and its event log. Pure: no IO.
 //!
-//! One cycle of files: `Sequencer`, which alone changes a store, is one type, and its methods stand in a file for each step of
-//! a change: folded (`fold`), told of (`notices`), and what depends on it written anew (`dependents`). Each declares the values
-//! that it hands to the next.
-//!
 //! May name: `wire`, `config`, `observe`, `placement`.
 
 mod changes;
@@ -23,6 +19,7 @@ mod kind;
 mod localize;
 mod log;
 mod member_local;
+mod membership;
 mod naming;
 mod nodes;
 mod notices;
@@ -32,6 +29,8 @@ mod proof;
 mod published;
 mod record;
 mod references;
+mod referrers;
+mod refold;
 mod retained;
 mod revision;
 mod rewrite;

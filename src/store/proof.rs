@@ -109,8 +109,10 @@ struct HeldObject {
 impl Sequencer {
     /// What a member holds of the folds whose key has the prefix.
     fn held_folds(&self, member: &MemberName, prefix: &str) -> Vec<HeldObject> {
-        let folds = self.folds.iter().filter(|(key, fold)| key.starts_with(prefix) && fold.part(member).is_some());
-        folds.filter_map(|(key, _)| self.held_under(member, key.clone())).collect()
+        let Some(state) = self.member(member) else { return Vec::new() };
+        let keys = state.parts.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let keys = keys.take_while(|key| key.starts_with(prefix));
+        keys.filter_map(|key| self.held_under(member, key.to_string())).collect()
     }
 
     /// Appends the next slice of a member's own objects whose visible key has the prefix. Gives the last key of the slice,

@@ -4,7 +4,6 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    ops::Bound,
     sync::Arc,
 };
 
@@ -24,7 +23,6 @@ use crate::{
         log::{Log, LogLimits},
         naming::{Naming, key},
         nodes::Nodes,
-        part::Part,
         published::{MemberView, MemberViews, Published},
         references::ReferredKinds,
         revision::{Revision, Revisions},
@@ -69,7 +67,7 @@ pub(super) struct MemberState {
     /// Number of the current full list; what it has seen has it.
     pub(super) seen: u32,
     /// The revision of the last full list of this life.
-    listed_at: u64,
+    pub(super) listed_at: u64,
     /// It was removed, or serves the kind no more: answers that are still under way are not taken in.
     pub(super) left: bool,
     /// Own keys under which there was nothing at a revision, by a live answer: what is told of them up to there is of the
@@ -77,6 +75,8 @@ pub(super) struct MemberState {
     pub(super) gone: HashMap<String, u64>,
     /// Keys of its member-local objects. Parts that are shown as member-local objects are the folds' to count.
     pub(super) member_locals: BTreeSet<Key>,
+    /// Keys of the folds that have a part of it.
+    pub(super) parts: BTreeSet<Key>,
 }
 
 impl MemberState {
@@ -125,7 +125,10 @@ pub(super) struct Sequencer {
     members_changed: bool,
     /// Rises with every change of the members themselves.
     pub(super) members_epoch: u64,
-    pub(super) folds: HashMap<String, Fold>,
+    pub(super) folds: HashMap<Key, Fold>,
+    /// Their keys in order, and of those that are placed objects.
+    pub(super) keys_of_folds: BTreeSet<Key>,
+    pub(super) placed: BTreeSet<Key>,
     /// The members in which an object is behind, with the object's UID, by key: what an unfinished write says.
     pub(super) behind: HashMap<String, (String, Vec<MemberName>)>,
     /// Keys of folds whose parts came in while the store filled, and which are not shown yet.
@@ -144,7 +147,7 @@ pub(super) struct Sequencer {
     /// Somebody who waits may want to look: an event, a part that came or went, a member that is filled.
     pub(super) news: bool,
     /// Lives of members so far: none is ever given twice, so that no late answer is taken for one of a later life.
-    lives: u32,
+    pub(super) lives: u32,
     pub(super) scratch: Scratch,
 }
 
@@ -166,6 +169,8 @@ impl Sequencer {
             members_changed: false,
             members_epoch: 0,
             folds: HashMap::new(),
+            keys_of_folds: BTreeSet::new(),
+            placed: BTreeSet::new(),
             behind: HashMap::new(),
             unshown: BTreeSet::new(),
             is_filling: false,
@@ -197,7 +202,7 @@ impl Sequencer {
     }
 
     /// Notes that something changed about the members themselves.
-    fn note_members(&mut self) {
+    pub(super) fn note_members(&mut self) {
         self.members_changed = true;
         self.members_epoch += 1;
     }
@@ -208,7 +213,7 @@ impl Sequencer {
     }
 
     /// Puts the members in configuration order; one that is leaving comes last.
-    fn order_members(&mut self) {
+    pub(super) fn order_members(&mut self) {
         let naming = Arc::clone(&self.shared.naming);
         let places: HashMap<&MemberName, usize> =
             naming.members().iter().enumerate().map(|(at, name)| (name, at)).collect();
@@ -262,82 +267,14 @@ impl Sequencer {
         self.members.get_mut(at)
     }
 
-    /// Makes room for a member; its place among the others is that of the configuration.
-    pub(super) fn join(&mut self, name: &MemberName, cluster_uid: &str) {
-        self.note_members();
-        if let Some(known) = self.member_mut(name) {
-            known.left = false;
-            if *known.cluster_uid != *cluster_uid {
-                known.cluster_uid = cluster_uid.into();
-                self.epoch += 1;
-            }
-            return;
-        }
-        self.lives += 1;
-        let state = MemberState {
-            name: name.clone(),
-            cluster_uid: cluster_uid.into(),
-            incarnation: self.lives,
-            position: 0,
-            filled: false,
-            seen: 0,
-            listed_at: 0,
-            left: false,
-            gone: HashMap::new(),
-            member_locals: BTreeSet::new(),
-        };
-        self.members.push(state);
-        self.order_members();
-    }
-
-    /// Takes new names: members were added, removed or put in another order. What they change is shown.
-    pub(super) fn rename(&mut self, naming: &Arc<Naming>) {
-        self.note_members();
-        self.epoch += 1;
-        let former = std::mem::replace(&mut self.shared.naming, Arc::clone(naming));
-        if former.mask() != naming.mask() {
-            let (group, resource) = (&self.spec.gvr.group, &self.spec.gvr.resource);
-            self.folds.values_mut().for_each(|fold| fold.print(group, resource, naming.mask()));
-        }
-        self.order_members();
-        let keys: Vec<String> = self.folds.keys().cloned().collect();
-        for key in keys {
-            if let Some(fold) = self.folds.get_mut(&key) {
-                fold.sort(naming.members());
-            }
-            self.refold(&key);
-        }
-    }
-
-    /// Begins another life of a member: its revisions compare with no earlier ones, and the next full list decides.
-    pub(super) fn reset(&mut self, name: &MemberName) {
-        self.note_members();
-        self.lives += 1;
-        let life = self.lives;
-        if let Some(member) = self.member_mut(name) {
-            member.incarnation = life;
-            member.position = 0;
-            member.listed_at = 0;
-            // A restored member may hold again what it had deleted.
-            member.gone.clear();
-        }
-    }
-
-    /// Begins a full list of a member. What it does not see is gone when it ends.
-    pub(super) fn begin_list(&mut self, name: &MemberName) {
-        if let Some(member) = self.member_mut(name) {
-            member.seen += 1;
-            member.left = false;
-        }
-    }
-
     /// Takes a member's word that an object is gone.
     pub(super) fn deleted(&mut self, member: &MemberName, facts: &Facts<'_>) {
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(facts.member_rv);
         }
         let own_key = key(&facts.namespace, &facts.name);
-        if self.folds.get(&own_key).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid) {
+        if self.folds.get(own_key.as_str()).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid)
+        {
             self.remove_part(&own_key, member);
             return;
         }
@@ -355,111 +292,6 @@ impl Sequencer {
             state.position = state.position.max(revision);
             state.forget_gone();
         }
-    }
-
-    /// Ends a full list that was read at `revision`. The member-local objects that it did not see are found by
-    /// [`Self::lost`].
-    pub(super) fn end_list(&mut self, member: &MemberName, revision: u64) {
-        self.news = true;
-        self.note_members();
-        let Some(state) = self.member_mut(member) else { return };
-        state.position = state.position.max(revision);
-        state.filled = true;
-        state.listed_at = revision;
-        state.forget_gone();
-        let (seen, incarnation) = (state.seen, state.incarnation);
-        let is_gone = |part: &Part| {
-            part.member == *member
-                && part.seen != seen
-                && (part.incarnation != incarnation || part.member_rv <= revision)
-        };
-        let folds: Vec<String> =
-            self.folds.iter().filter(|(_, fold)| fold.any_part(is_gone)).map(|(key, _)| key.clone()).collect();
-        for key in folds {
-            self.remove_part(&key, member);
-        }
-        // Only now is it known that a part is not where its marker says.
-        self.expect_parts_of(member);
-    }
-
-    /// Looks at up to `max` member-local objects of a member whose keys are above `after`, and gives those that its last full
-    /// list should have seen and did not. Says from which key on to look next; `None`: all were looked at.
-    pub(super) fn lost(
-        &self,
-        member: &MemberName,
-        after: Option<&Key>,
-        max: usize,
-        out: &mut Vec<Arc<Entry>>,
-    ) -> Option<Key> {
-        let state = self.member(member)?;
-        let start = after.map_or(Bound::Unbounded, |key| Bound::Excluded(Arc::clone(key)));
-        let mut looked_at = 0;
-        let mut last = None;
-        for key in state.member_locals.range((start, Bound::Unbounded)).take(max) {
-            out.extend(self.objects.get(key).filter(|entry| state.has_lost(entry)).cloned());
-            looked_at += 1;
-            last = Some(key);
-        }
-        last.filter(|_| looked_at == max).cloned()
-    }
-
-    /// Removes member-local objects that are still the ones that were doomed: since then one may have been rewritten (it goes), or
-    /// seen by another list, or succeeded by a later object (they stay).
-    pub(super) fn remove_doomed(&mut self, doomed: &[Arc<Entry>]) {
-        for entry in doomed {
-            let Some(held) = self.objects.get(entry.shared_key()) else { continue };
-            let is_it = !held.folded && held.uid() == entry.uid();
-            let state = held.holders.first().and_then(|name| self.member(name));
-            if is_it && state.is_none_or(|state| state.has_lost(held)) {
-                self.remove_visible(entry.shared_key());
-            }
-        }
-    }
-
-    /// Everything member-local of a member, and its parts gone: the operator removed it, or it serves the kind no more.
-    pub(super) fn leave(&mut self, member: &MemberName) -> Vec<Arc<Entry>> {
-        self.note_members();
-        // From the first: nothing is expected of it any more.
-        if let Some(state) = self.member_mut(member) {
-            state.left = true;
-        }
-        let keys: Vec<String> =
-            self.folds.iter().filter(|(_, fold)| fold.part(member).is_some()).map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            self.remove_part(&key, member);
-        }
-        self.expect_parts_of(member);
-        self.reset(member);
-        let Some(state) = self.member_mut(member) else { return Vec::new() };
-        state.filled = false;
-        state.left = true;
-        let objects = &self.objects;
-        self.member(member)
-            .into_iter()
-            .flat_map(|state| &state.member_locals)
-            .filter_map(|key| objects.get(key))
-            .cloned()
-            .collect()
-    }
-
-    /// Shows anew what lacks a part in a member: whether that is told depends on what is known of the member.
-    fn expect_parts_of(&mut self, member: &MemberName) {
-        let lacks = |fold: &Fold| !fold.shows(member) && fold.any_part(|part| part.lists(member));
-        let lacking: Vec<String> =
-            self.folds.iter().filter(|(_, fold)| lacks(fold)).map(|(key, _)| key.clone()).collect();
-        for key in lacking {
-            self.refold(&key);
-        }
-    }
-
-    /// Forgets a member that left, and whatever of it is still here.
-    pub(super) fn forget(&mut self, member: &MemberName) {
-        self.note_members();
-        let rest = self.leave(member);
-        self.remove_doomed(&rest);
-        self.members.retain(|known| known.name != *member);
-        self.order_members();
-        self.kinds.forget(member);
     }
 
     /// Makes a member-local object visible, as its member's own.

@@ -17,6 +17,7 @@ use crate::{
     member::{Member, MemberId},
     stores::Stores,
 };
+use kubefold_serving::audit;
 
 /// How long the others are waited for once one member has answered.
 const GRACE: Duration = Duration::from_secs(1);
@@ -98,7 +99,7 @@ impl Stores {
             }
             let Some(stores) = self.this.upgrade() else { continue };
             let (asking, answered, member) = (ask(Arc::clone(member)), answered.clone(), Arc::clone(member));
-            self.tasks.spawn(async move {
+            self.tasks.spawn(audit::carried(async move {
                 let begun = Instant::now();
                 let cancel = stores.cancel.clone();
                 let answer = cancel.run_until_cancelled(asking).await;
@@ -108,7 +109,7 @@ impl Stores {
                     // Nobody may be waiting for it any more.
                     let _gone = answered.try_send((at, answer));
                 }
-            });
+            }));
         }
         drop(answered);
         let mut said: Vec<Option<T>> = members.iter().map(|_| None).collect();

@@ -88,12 +88,7 @@ fn follow(tasks: &TaskTracker, api: &Api, revision: &str) -> (Arc<Seen>, JoinHan
         while let Some(Ok(frame)) = body.frame().await {
             let Ok(data) = frame.into_data() else { continue };
             rest.extend_from_slice(&data);
-            let mut done = 0;
-            while let Some(end) = memchr::memchr(b'\n', &rest[done..]) {
-                told.take(&rest[done..done + end]);
-                done += end + 1;
-            }
-            rest.drain(..done);
+            take_lines(&mut rest, &told);
         }
         told.ended.store(true, Ordering::Relaxed);
     });
@@ -177,30 +172,43 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
     }
     assert!(most < GROWTH_BYTES_MAX, "{} MB more", most >> 20);
 
-    // More has passed than the log holds: who did not read is told so, or cut off, and nobody else noticed.
+    // Who did not read is given all of it, or was cut off, and nobody else noticed.
     assert_eq!(slow.status(), StatusCode::OK);
-    let given = read_to_its_end(slow.into_body()).await;
-    figure(&format!("the slow watcher was given {} MB and its end", given >> 20));
+    let (bytes, is_cut) = read_late(slow.into_body(), 2 * all).await;
+    figure(&format!("the slow watcher was given {} MB, and then {}", bytes >> 20, if is_cut { "its end" } else { "more" }));
     for (_, task) in watchers {
         task.abort();
     }
 }
 
-/// Reads what is left of a watch up to a 410 or its end, and gives the bytes of it.
-async fn read_to_its_end(mut body: hyper::body::Incoming) -> usize {
-    let mut told = Vec::new();
+/// Reads what is left of a watch, up to its end or so many deletions. Gives its bytes, and whether it ended.
+async fn read_late(mut body: hyper::body::Incoming, deletions: usize) -> (usize, bool) {
+    let (mut bytes, mut rest, seen) = (0, Vec::new(), Seen::default());
     let read_all = async {
         while let Some(Ok(frame)) = body.frame().await {
             let data = frame.into_data().unwrap_or_default();
-            let from = told.len().saturating_sub(64);
-            told.extend_from_slice(&data);
-            if memchr::memmem::find(&told[from..], br#""code":410"#).is_some() {
-                return;
+            bytes += data.len();
+            rest.extend_from_slice(&data);
+            take_lines(&mut rest, &seen);
+            if seen.counts().1 == deletions {
+                return false;
             }
         }
+        true
     };
-    tokio::time::timeout(SOON, read_all).await.expect("a watch that fell behind ends");
-    told.len()
+    let is_cut = tokio::time::timeout(A_FLOOD, read_all).await.expect("a watch that fell behind goes on or ends");
+    assert_eq!(seen.counts().2, 0, "what it was given is in order");
+    (bytes, is_cut)
+}
+
+/// Takes the whole lines out of a buffer.
+fn take_lines(buffer: &mut Vec<u8>, seen: &Seen) {
+    let mut done = 0;
+    while let Some(end) = memchr::memchr(b'\n', &buffer[done..]) {
+        seen.take(&buffer[done..done + end]);
+        done += end + 1;
+    }
+    buffer.drain(..done);
 }
 
 fn grown(fleet: &Kubefold, before: u64) -> u64 {

@@ -209,6 +209,11 @@ impl Kubefold {
         self.api().await.request(method, path, body).await
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.lock().as_ref().expect("a running kubefold").id()
+    }
+
     /// `kill -9`.
     pub fn kill9(&self) {
         *self.process.lock() = None;
