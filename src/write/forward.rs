@@ -161,7 +161,7 @@ impl<F: Fleet> To<'_, F> {
     async fn deleted(&self, code: StatusCode, answer: &Document, dry: bool, warnings: &mut Warnings) -> Reply {
         let fate = Fate::of(answer);
         let mut shown = None;
-        if fate.deleting && !dry {
+        if fate.deleting && !fate.gone && !dry {
             self.fleet.ingest(&self.key, self.member, answer).await;
             let member_local = self.fleet.member_local(&self.key, self.member);
             shown = member_local

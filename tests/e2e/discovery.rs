@@ -61,14 +61,18 @@ async fn a_kind_is_at_hand_once_it_is_established() {
     for kind in ["Alpha", "Beta", "Gamma"] {
         let plural = format!("{}s", kind.to_lowercase());
         let made = api.create(CRDS, &crd(kind)).await;
-        let from = made["metadata"]["resourceVersion"].as_str().unwrap();
+        let from = made["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
         let selector = format!("fieldSelector=metadata.name%3D{plural}.e2e.kubefold.io");
         let mut definitions = api.watch(&format!("{CRDS}?watch=1&resourceVersion={from}&{selector}")).await;
-        let is_established = |event: &Value| {
-            let conditions = event["object"]["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is_established = |definition: &Value| {
+            let conditions = definition["status"]["conditions"].as_array().cloned().unwrap_or_default();
             conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
         };
-        while !is_established(&definitions.next(SOON).await.unwrap()) {}
+        // It may be so before the last member has made it.
+        let mut now = made;
+        while !is_established(&now) {
+            now = definitions.next(SOON).await.unwrap()["object"].take();
+        }
         let established = Instant::now();
         let path = format!("/apis/e2e.kubefold.io/v1/namespaces/prompt/{plural}");
         let listed = api.get(&path).await;
