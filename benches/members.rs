@@ -240,8 +240,8 @@ async fn put(registry: &Registry, group: &str, plural: &str, objects: impl Itera
 async fn reads(many: &Fleet, few: &Fleet, rounds: usize) {
     let of_one = "/api/v1/namespaces/team-1/pods/pod-000001@member-001?resourceVersion=0";
     for (what, path) in [
-        ("page of 500", "/api/v1/pods?limit=500&resourceVersion=0"),
-        ("page of 500, newest", "/api/v1/pods?limit=500"),
+        ("full list", "/api/v1/pods?resourceVersion=0"),
+        ("page of 500", "/api/v1/pods?limit=500"),
         ("list of a small kind", "/api/v1/namespaces/team-1/configmaps?resourceVersion=0"),
         ("list of namespaces", "/api/v1/namespaces?resourceVersion=0"),
         ("get", of_one),

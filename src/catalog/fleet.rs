@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
-    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -23,9 +23,12 @@ use super::{
 };
 use crate::config::MemberName;
 
-/// Between two polls of a member: a CRD created in it is to be served within 2 s. A poll of an unchanged member is two answers
-/// without a body.
-pub const POLL_PERIOD: Duration = Duration::from_secs(1);
+/// Between two polls of a member, at least: a CRD created in it is to be served within 2 s. A poll of an unchanged member is
+/// two answers without a body.
+const POLL_PERIOD_MIN: Duration = Duration::from_secs(1);
+/// Between two polls of any members: many members are polled less often each. Who asks for a kind that is not known, or has
+/// seen its definition, waits for no poll.
+const POLL_SPACING: Duration = Duration::from_millis(50);
 /// For how many times as long as a merge took there is no other: members that change one after the other take no more than a
 /// fifth of a core.
 const MERGE_REST: u32 = 4;
@@ -142,12 +145,10 @@ impl FleetCatalogue {
     ///
     /// Cancel: by the token, or by dropping it.
     pub async fn poll(&self, name: &MemberName, fetcher: &impl Fetcher, cancel: &CancellationToken) {
-        let mut tick = interval(POLL_PERIOD);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut failing = false;
         let polling = async {
             loop {
-                tick.tick().await;
+                let begun = Instant::now();
                 match self.refresh(name, fetcher).await {
                     Ok(changed) if changed || failing => {
                         failing = false;
@@ -160,9 +161,16 @@ impl FleetCatalogue {
                         tracing::warn!(member = %name, %error, "API catalog not read; the last known one stays");
                     }
                 }
+                sleep_until(begun + self.poll_period()).await;
             }
         };
         cancel.run_until_cancelled(polling).await;
+    }
+
+    /// Between two polls of one member.
+    fn poll_period(&self) -> Duration {
+        let members = u32::try_from(self.members.lock().entries.len()).unwrap_or(u32::MAX);
+        POLL_SPACING.saturating_mul(members).max(POLL_PERIOD_MIN)
     }
 
     /// Notes what a member serves. Returns whether it is configured still.

@@ -22,7 +22,7 @@ mod tests;
 
 pub use self::{
     fetch::{CatalogError, FetchError, Fetched, Fetcher},
-    fleet::{FleetCatalogue, POLL_PERIOD},
+    fleet::FleetCatalogue,
     merged::{Catalog, MergedGroup, MergedResource, MergedVersion},
     parse::{
         ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,

@@ -1,6 +1,12 @@
 //! Keeps a member's health: asks `/readyz` in turn, and at once when traffic fails.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{Request, StatusCode, Uri};
 use tokio::time::{Instant, sleep};
@@ -15,11 +21,16 @@ use kubefold_wire::body::empty;
 const RECOVERY_PACE_MAX: Duration = Duration::from_millis(500);
 /// Between two probes, however many requests fail.
 const PROBE_GAP: Duration = Duration::from_millis(200);
+/// Between two probes of any members that are ready: many members are probed less often each. A request that fails has its
+/// member probed at once.
+const PROBE_SPACING: Duration = Duration::from_millis(25);
 /// A failing `/readyz` lists its checks.
 const READYZ_BYTES_MAX: usize = 64 << 10;
 
 /// Probes without end: whoever runs it drops it when the member is removed.
-pub(super) async fn run(member: Arc<Member>) {
+///
+/// `members` is how many there are in all.
+pub(super) async fn run(member: Arc<Member>, members: &AtomicU32) {
     let mut twin = member.twin.subscribe();
     loop {
         if member.upstream.follow_files().await {
@@ -39,7 +50,7 @@ pub(super) async fn run(member: Arc<Member>) {
                 member.upstream.cut_http1();
             }
         }
-        let pace = member.upstream.deadlines().probe;
+        let pace = PROBE_SPACING.saturating_mul(members.load(Ordering::Acquire)).max(member.upstream.deadlines().probe);
         let pace = if member.health() == Health::Ready { pace } else { pace.min(RECOVERY_PACE_MAX) };
         tokio::select! {
             () = sleep(pace) => {}

@@ -378,16 +378,16 @@ fn write_part(part: &Part, name: &str, revision: Revision, out: &mut Vec<u8>) {
         (1, ["metadata", "resourceVersion"].as_slice()),
         (2, ["metadata", "annotations"].as_slice()),
     ]);
-    let mut found = Vec::new();
+    let (document, mut found) = (part.document.text(), Vec::new());
     // It was walked when it came in.
-    let _known_good = paths.locate(&part.document, &mut found);
+    let _known_good = paths.locate(&document, &mut found);
     let mut edits: Vec<Edit<'_>> = Vec::new();
     for at in found {
         match at.id {
             0 => edits.push(Edit::new(at.range, string(name))),
             1 => edits.push(Edit::new(at.range, string(&revision.to_string()))),
             _ => {
-                let text = part.document.get(at.range.clone()).unwrap_or_default();
+                let text = document.get(at.range.clone()).unwrap_or_default();
                 if let Ok(mut object) = ObjectEdits::new(text, at.range.start) {
                     object.remove(|key| key.starts_with("kubefold.io/"));
                     object.set("kubefold.io/cluster", string(part.member.as_str()));
@@ -396,5 +396,5 @@ fn write_part(part: &Part, name: &str, revision: Revision, out: &mut Vec<u8>) {
             }
         }
     }
-    splice(part.document.as_bytes(), &mut edits, out);
+    splice(document.as_bytes(), &mut edits, out);
 }

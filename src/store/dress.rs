@@ -14,6 +14,7 @@ use crate::{
         marker::{Controller, MARKER_KEY, Marker},
     },
     store::{
+        document::Document,
         entry::{Draft, Entry, Holders},
         identities::Identities,
         incoming::{CLUSTER, Incoming, Scratch, push_revision},
@@ -210,7 +211,7 @@ impl Dressing {
         };
         Part {
             member: self.member.clone(),
-            document,
+            document: Document::whole(document),
             uid: facts.uid.to_owned(),
             member_rv: facts.member_rv,
             incarnation: 0,

@@ -280,7 +280,8 @@ impl Sequencer {
             return (Verdict::New, list);
         };
         let held = Held { uid: &part.uid, member_rv: part.member_rv, incarnation: part.incarnation };
-        let verdict = held.judge(&incoming.facts, member.incarnation, source, || incoming.is_whole(&part.document));
+        let verdict =
+            held.judge(&incoming.facts, member.incarnation, source, || incoming.is_whole(&part.document.text()));
         if matches!(verdict, Verdict::Dead | Verdict::Reborn) {
             return (verdict, list);
         }

@@ -4,6 +4,7 @@
 
 mod changes;
 mod dependents;
+mod document;
 mod dress;
 mod entry;
 mod fleet_store;
@@ -42,6 +43,7 @@ mod tests;
 mod unstored;
 mod watchers;
 
+pub use document::Document;
 pub use entry::{Entry, Holders, Key};
 pub use fleet_store::{FleetStore, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use frames::{Audience, FrameKey, Selector, SelectorId, Transition, Written};

@@ -8,15 +8,16 @@ use std::{
 use crate::{
     config::MemberName,
     placement::{fingerprint::Fingerprint, fold::Summand, marker::Marker},
+    store::document::Document,
 };
 
-/// One member's share of a folded object, as the member sent it.
+/// One member's share of a folded object.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The member that holds it.
     pub member: MemberName,
-    /// Its document, whole.
-    pub document: Arc<str>,
+    /// Its document.
+    pub document: Document,
     /// Its UID in its member.
     pub uid: String,
     /// Its revision in its member.

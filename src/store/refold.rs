@@ -334,7 +334,8 @@ impl Sequencer {
     fn rewrite_fold_with(&self, key: &str, shape: &Shape, revision: Revision, scratch: &mut Scratch) -> Option<Entry> {
         let parts = &self.folds.get(key)?.parts;
         let body = parts.get(*shape.chosen.first()?)?;
-        let document: &str = &body.document;
+        let text = body.document.text();
+        let document: &str = &text;
         let Scratch { edits, found, referent, .. } = scratch;
         let incoming = Incoming::read(&self.spec, document, found).ok()?;
         let facts = &incoming.facts;
@@ -407,7 +408,7 @@ impl Sequencer {
         let mut scratch = std::mem::take(&mut self.scratch);
         let spec = Arc::clone(&self.spec);
         let deletion = self.shared.revisions.next();
-        let entry = Incoming::read(&spec, &part.document, &mut scratch.found)
+        let entry = Incoming::read(&spec, &part.document.text(), &mut scratch.found)
             .ok()
             .and_then(|incoming| self.rewrite_member_local(at, &incoming, part.seen, &mut scratch));
         self.scratch = scratch;

@@ -344,7 +344,7 @@ impl Definitions {
         if let Some((.., definition)) = known.filter(|(uid, rv, _)| *uid == part.uid && *rv == part.member_rv) {
             return definition.served.contains(gvr);
         }
-        let Some(definition) = Definition::read(part.document.as_bytes()).map(Arc::new) else { return false };
+        let Some(definition) = Definition::read(part.document.text().as_bytes()).map(Arc::new) else { return false };
         self.of_members.lock().insert(at, (part.uid.clone(), part.member_rv, Arc::clone(&definition)));
         definition.served.contains(gvr)
     }

@@ -283,7 +283,7 @@ impl LiveFleet {
             member: part.member.clone(),
             uid: part.uid.clone(),
             resource_version: part.member_rv.to_string(),
-            json: Bytes::copy_from_slice(part.document.as_bytes()),
+            json: Bytes::from(part.document.text().into_owned()),
         })
     }
 

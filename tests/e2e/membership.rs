@@ -175,7 +175,11 @@ async fn ten_thousand_objects_join_and_leave_under_a_hundred_watchers() {
     // Who did not read is given all of it, or was cut off, and nobody else noticed.
     assert_eq!(slow.status(), StatusCode::OK);
     let (bytes, is_cut) = read_late(slow.into_body(), 2 * all).await;
-    figure(&format!("the slow watcher was given {} MB, and then {}", bytes >> 20, if is_cut { "its end" } else { "more" }));
+    figure(&format!(
+        "the slow watcher was given {} MB, and then {}",
+        bytes >> 20,
+        if is_cut { "its end" } else { "more" }
+    ));
     for (_, task) in watchers {
         task.abort();
     }

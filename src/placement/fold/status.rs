@@ -1,5 +1,7 @@
 //! The status of the logical object.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
@@ -23,6 +25,8 @@ pub(super) struct Summand {
     /// The kind's counters, in its order, and then the observed generation. What is absent counts nothing.
     counters: Vec<i64>,
     conditions: Vec<Condition>,
+    /// A number that stands for what the conditions say, apart from times and messages.
+    said: u64,
     special: Special,
 }
 
@@ -77,7 +81,10 @@ impl Summand {
             | FoldKind::Other => Special::Nothing,
         };
         let counters = kind.counters().iter().copied().chain([OBSERVED]).map(number).collect();
-        Ok(Self { counters, conditions: conditions_of(&status), special })
+        let conditions = conditions_of(&status);
+        let mut hasher = DefaultHasher::new();
+        conditions.iter().for_each(|condition| condition.about.hash(&mut hasher));
+        Ok(Self { counters, conditions, said: hasher.finish(), special })
     }
 }
 
@@ -145,7 +152,7 @@ struct Condition {
     about: About,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Hash)]
 #[serde(rename_all = "camelCase", default)]
 struct About {
     r#type: String,
@@ -178,6 +185,7 @@ fn conditions_of(part: &[Member<'_>]) -> Vec<Condition> {
 /// The folded conditions, in the home's order; `None` where they are the home's own bytes.
 fn conditions(parts: &[&Summand], kind: FoldKind) -> Option<Vec<String>> {
     let home = &parts.first()?.conditions;
+    let (all, parts) = (parts, first_of_each(parts));
     let mut out = Vec::new();
     for condition in home {
         let name = &condition.about.r#type;
@@ -195,7 +203,7 @@ fn conditions(parts: &[&Summand], kind: FoldKind) -> Option<Vec<String>> {
                 worst.filter(|worst| worst.rank() < 2 || said.iter().all(Option::is_some))
             }
         };
-        out.extend(shown.map(|shown| observed(shown, &said)));
+        out.extend(shown.map(|shown| observed(shown, all)));
     }
     // What holds somewhere and the home does not speak of.
     let mut known: Vec<&str> = home.iter().map(|condition| &*condition.about.r#type).collect();
@@ -210,12 +218,24 @@ fn conditions(parts: &[&Summand], kind: FoldKind) -> Option<Vec<String>> {
     (!same).then_some(out)
 }
 
+/// Of parts whose conditions say the same, the first. Most often all say the same.
+fn first_of_each<'a>(parts: &[&'a Summand]) -> Vec<&'a Summand> {
+    let mut firsts: Vec<&Summand> = Vec::new();
+    for part in parts {
+        if !firsts.iter().any(|first| first.said == part.said) {
+            firsts.push(part);
+        }
+    }
+    firsts
+}
+
 /// A condition that says which generation it is of says so of all parts: `kubectl wait` compares it with the object's.
-fn observed(shown: &Condition, said: &[Option<&Condition>]) -> String {
-    let Some(now) = shown.about.observed_generation else { return shown.raw.to_string() };
-    let sum = said.iter().flatten().filter_map(|part| part.about.observed_generation).fold(0_i64, i64::saturating_add);
+fn observed(shown: &Condition, parts: &[&Summand]) -> String {
+    let About { r#type: name, observed_generation: Some(now), .. } = &shown.about else { return shown.raw.to_string() };
+    let said = parts.iter().filter_map(|part| part.conditions.iter().find(|other| other.about.r#type == *name));
+    let sum = said.filter_map(|part| part.about.observed_generation).fold(0_i64, i64::saturating_add);
     let Ok(mut object) = ObjectEdits::new(&shown.raw, 0) else { return shown.raw.to_string() };
-    if sum != now {
+    if sum != *now {
         object.set(OBSERVED, sum.to_string().into_bytes());
     }
     String::from_utf8(spliced(&shown.raw, object)).unwrap_or_default()

@@ -92,7 +92,7 @@ fn a_store_of_parts_knows_who_they_are_and_keeps_nothing_else() {
     let referent = Referent::new(&east, "apps", "ReplicaSet", "a", "web-1");
     assert!(shared.identities.get(referent.bytes(), Some("rs-0")).is_some());
     assert_eq!(store.snapshot().objects.len(), 1);
-    assert!(store.parts("a/web-1")[0].document.len() < 120, "{:?}", store.parts("a/web-1"));
+    assert!(store.parts("a/web-1")[0].document.text().len() < 120, "{:?}", store.parts("a/web-1"));
     let event = |event_type, doc: &Doc| {
         store.watch_event(&east, &Event { event_type, object: &doc.whole() }).unwrap();
     };
