@@ -205,9 +205,11 @@ impl World {
                 return status(Status::conflict("apps", "deployments", &last, format!("Precondition failed: {words}")));
             }
         }
-        let held = object["metadata"]["finalizers"].is_array() || options["propagationPolicy"] == "Foreground";
-        if held {
-            let mut object = object;
+        let mut object = object;
+        if options["propagationPolicy"] == "Foreground" {
+            object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+        }
+        if object["metadata"]["finalizers"].is_array() {
             object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             if !dry {
                 cluster.objects.insert(last, object.clone());

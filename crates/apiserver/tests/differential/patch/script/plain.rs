@@ -156,7 +156,8 @@ pub(super) fn many_managers() -> Vec<Step> {
     let many = &format!("{MAPS}/many");
     let mut steps = vec![create("to be of many", MAPS, config_map("many", json!({"a": "1"})))];
     for index in 0..14 {
-        let path = format!("{many}?fieldManager=manager-{index}");
+        // In the order of their names, too: nobody's place depends on where a second ends.
+        let path = format!("{many}?fieldManager=writer-{index:02}");
         let key = format!("key-{index}");
         steps.push(merge("more than ten owners", &path, json!({"data": {key: "1"}})));
     }
