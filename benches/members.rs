@@ -11,7 +11,14 @@
     reason = "a bench prints, and panics where it is wrong"
 )]
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use http::{Method, Request, StatusCode};
 use jiff::Timestamp;
@@ -30,6 +37,8 @@ use testbed::{Api, FleetFile, Kubefold};
 use tokio::time::{Instant, sleep};
 
 const TOKEN: &str = "bench";
+/// Objects of a small kind.
+const SMALL_KIND: usize = 600;
 
 /// How much there is of everything.
 #[derive(Clone, Copy)]
@@ -113,7 +122,9 @@ impl Fleet {
         let fill = async |registry: &Registry, member: usize| {
             let pods = (0..pods_each).map(|at| pod(member, at));
             put(registry, "", "pods", pods).await;
-            let config_maps = (0..20).map(|at| object("ConfigMap", &format!("team-{at}"), "settings", 200));
+            // As many in all, however many members there are.
+            let config_maps =
+                (0..SMALL_KIND / count).map(|at| object("ConfigMap", "team-1", &format!("settings-{at}"), 200));
             put(registry, "", "configmaps", config_maps).await;
             put(registry, "apiextensions.k8s.io", "customresourcedefinitions", (0..5).map(|at| crd(at, 1))).await;
         };
@@ -384,27 +395,30 @@ async fn million(sizes: Sizes) {
                 let begun = Instant::now();
                 assert_eq!(fleet.api.request(Method::GET, path, "").await.status, StatusCode::OK);
                 took.push(begun.elapsed());
-                let mut longest = took.clone();
-                longest.sort_unstable();
-                LONGEST.store(longest[longest.len() - 1].as_micros() as u64, std::sync::atomic::Ordering::Relaxed);
+                took.sort_unstable();
+                let at = |share: usize| took[(took.len() - 1) * share / 100].as_micros() as u64;
+                for (figure, share) in PROBES.iter().zip([50, 99, 100]) {
+                    figure.store(at(share), Ordering::Relaxed);
+                }
             }
             sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::select! {
         lists = lists => println!(
-            "{LISTS} lists of {} objects that select none: {:.1?} the longest; probes and a small list meanwhile at most {:.1} ms",
+            "{LISTS} lists of {} objects that select none: {:.1?} the longest; probes and a small list meanwhile, p50, p99 \
+             and at most: {:.1?} ms",
             sizes.million,
             lists.iter().max().unwrap(),
-            LONGEST.load(std::sync::atomic::Ordering::Relaxed) as f64 / 1000.0
+            PROBES.each_ref().map(|figure| figure.load(Ordering::Relaxed) as f64 / 1000.0)
         ),
         () = probes => unreachable!("they have no end"),
     }
     println!("  {} MiB", memory(fleet.kubefold.pid(), "VmRSS:") >> 10);
 }
 
-/// Of the probes while lists run. Units: microseconds.
-static LONGEST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+/// Of the probes while lists run: the median, the 99th percentile and the longest. Units: microseconds.
+static PROBES: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 fn object(kind: &str, namespace: &str, name: &str, bytes: usize) -> Value {
     let mut object =

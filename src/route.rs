@@ -114,16 +114,22 @@ impl Router {
         request: Request<Body>,
     ) -> Result<Response<Body>, Status> {
         if let Some(member) = self.stores.registry().get(name) {
-            let _marking = self.marking(&member, request.method(), rest);
-            return Ok(Box::pin(view::pass_body(&member, caller, request, rest)).await);
+            let marking = self.marking(&member, request.method(), rest);
+            let response = Box::pin(view::pass_body(&member, caller, request, rest)).await;
+            if let Some((marking, _)) = marking.filter(|(_, is_whole)| *is_whole && response.status().is_client_error())
+            {
+                marking.refused();
+            }
+            return Ok(response);
         }
         let members = self.stores.registry().members();
         let members = members.iter().map(|member| member.name().to_string()).collect();
         Err(RouteError::NoMember { name: name.to_owned(), members }.into())
     }
 
-    /// What a write through a member's own API makes the next read of the fleet view make sure of.
-    fn marking(&self, member: &Member, method: &Method, rest: &str) -> Option<Marking> {
+    /// What a write through a member's own API makes the next read of the fleet view make sure of, and whether it is done as
+    /// a whole or not at all.
+    fn marking(&self, member: &Member, method: &Method, rest: &str) -> Option<(Marking, bool)> {
         if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
             return None;
         }
@@ -131,7 +137,8 @@ impl Router {
         let info = RequestInfo::of(method, path, query).ok().filter(|info| info.is_resource_request)?;
         // `namespaces/x` is about an object that lies in no namespace.
         let namespace = if info.resource == "namespaces" { "" } else { &info.namespace };
-        Some(self.stores.marking(member.name(), &info.api_group, &info.resource, namespace))
+        let marking = self.stores.marking(member.name(), &info.api_group, &info.resource, namespace);
+        Some((marking, info.verb != "deletecollection"))
     }
 
     /// Discovery, read and write answer.

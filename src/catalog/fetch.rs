@@ -13,7 +13,7 @@ use super::{
     },
     served::{Freshness, Group, MemberCatalog, ServerVersion, Version},
 };
-use kubefold_wire::resource::group_version_path;
+use kubefold_wire::path::ApiPath;
 
 /// Aggregated discovery, in the newest form that the member knows; the last clause is for members before 1.26,
 /// which answer 406 to the others alone.
@@ -238,12 +238,13 @@ async fn fetch_group_version(
     group: Arc<str>,
     version: Arc<str>,
 ) -> Result<Version, CatalogError> {
-    let path = group_version_path(&group, &version);
-    let answer = get(fetcher, &path, json_headers()).await?;
+    let path = ApiPath::of_group_version(&group, &version);
+    let path = path.as_str();
+    let answer = get(fetcher, path, json_headers()).await?;
     if answer.status() != StatusCode::OK {
         return Ok(Version { version, freshness: Freshness::Stale, resources: Vec::new() });
     }
-    let resources = parse_resource_list(answer.body()).map_err(unreadable(&path))?;
+    let resources = parse_resource_list(answer.body()).map_err(unreadable(path))?;
     Ok(Version { version, freshness: Freshness::Current, resources })
 }
 

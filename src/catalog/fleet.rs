@@ -28,7 +28,7 @@ use crate::config::MemberName;
 const POLL_PERIOD_MIN: Duration = Duration::from_secs(1);
 /// Between two polls of any members: many members are polled less often each. Who asks for a kind that is not known, or has
 /// seen its definition, waits for no poll.
-const POLL_SPACING: Duration = Duration::from_millis(50);
+const POLL_SPACING: Duration = Duration::from_millis(75);
 /// For how many times as long as a merge took there is no other: members that change one after the other take no more than a
 /// fifth of a core.
 const MERGE_REST: u32 = 4;

@@ -32,6 +32,7 @@ use crate::{
 use kubefold_wire::{
     body::{empty, full},
     golang::Quoted,
+    path::ApiPath,
     resource::Gvr,
 };
 
@@ -292,7 +293,7 @@ async fn list(member: &Member, gvr: &Gvr) -> anyhow::Result<Vec<Marked>> {
             format!("&continue={}", percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC))
         };
         let request = Request::builder()
-            .uri(format!("{}?{selector}limit={PAGE_ITEMS}{after}", gvr.path()))
+            .uri(format!("{}?{selector}limit={PAGE_ITEMS}{after}", ApiPath::of(gvr)))
             .header(header::ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
             .body(empty())?;
         let (head, body) = member.send(request, Class::Read).await?.into_parts();
@@ -317,15 +318,14 @@ async fn list(member: &Member, gvr: &Gvr) -> anyhow::Result<Vec<Marked>> {
 /// Takes the keys off one object, if it still is the one that was read. `None`: it is not; the next round looks again.
 async fn strip<'m>(member: &Member, marked: &'m Marked) -> anyhow::Result<Option<&'m Marked>> {
     let Marked { gvr, metadata } = marked;
-    let collection = if metadata.namespace.is_empty() { gvr.path() } else { gvr.path_in(&metadata.namespace) };
-    let name = percent_encoding::utf8_percent_encode(&metadata.name, percent_encoding::NON_ALPHANUMERIC);
+    let path = ApiPath::within(gvr, &metadata.namespace).then(&metadata.name);
     let tests = [("/metadata/uid", &metadata.uid), ("/metadata/resourceVersion", &metadata.resource_version)];
     let tests = tests.map(|(path, value)| json!({"op": "test", "path": path, "value": value}));
     let removals = metadata.own_keys().into_iter().map(|path| json!({"op": "remove", "path": path}));
     let patch: Vec<_> = tests.into_iter().chain(removals).collect();
     let request = Request::builder()
         .method(Method::PATCH)
-        .uri(format!("{collection}/{name}?fieldManager=kubefold-release"))
+        .uri(format!("{path}?fieldManager=kubefold-release"))
         .header(header::CONTENT_TYPE, "application/json-patch+json")
         .header(header::ACCEPT, "application/json")
         .body(full(serde_json::to_vec(&patch)?))?;

@@ -11,7 +11,10 @@ use crate::{
     upstream::{Class, ImpersonateError, collect, impersonate, strip},
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::body::{Body, empty, full};
+use kubefold_wire::{
+    body::{Body, empty, full},
+    path::ApiPath,
+};
 
 /// Largest answer to a call.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -21,8 +24,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub struct Call {
     /// Verb.
     pub method: Method,
-    /// Path, encoded.
-    pub path: String,
+    /// Path.
+    pub path: ApiPath,
     /// Query, encoded, without `?`; may be empty.
     pub query: String,
     /// JSON; empty for none.
@@ -108,7 +111,7 @@ enum CallError {
 
 fn request(call: Call, caller: Option<&Caller>) -> Result<Request<Body>, CallError> {
     let Call { method, path, query, body, content_type, user_agent } = call;
-    let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
+    let uri = if query.is_empty() { path.to_string() } else { format!("{path}?{query}") };
     let has_body = !body.is_empty();
     let body = if has_body { full(body) } else { empty() };
     let mut request = Request::builder().method(method).uri(uri).body(body)?;

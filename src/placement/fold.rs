@@ -20,7 +20,7 @@ pub use kind::FoldKind;
 use crate::config::MemberName;
 use hide::{hide_fields, hide_label};
 use kubefold_wire::{
-    locate::{Found, Member, NotAnObject, Paths, entries},
+    locate::{Found, Member, NotAnObject, Paths, entries, validate},
     splice::{Edit, ObjectEdits, string},
 };
 
@@ -38,7 +38,8 @@ pub struct PartView<'a> {
 /// Errors: as [`Summand::fold`], and a part's document is no object.
 pub fn fold(parts: &[PartView<'_>], kind: FoldKind, uid: &str) -> Result<Vec<Edit<'static>>, NotAnObject> {
     let Some(home) = parts.first() else { return Ok(Vec::new()) };
-    let summands: Vec<Summand> = parts.iter().map(|part| Summand::of(part.json, kind)).collect::<Result<_, _>>()?;
+    let summand = |part: &PartView<'_>| validate(part.json).and_then(|()| Summand::of(part.json, kind));
+    let summands: Vec<Summand> = parts.iter().map(summand).collect::<Result<_, _>>()?;
     Summand::fold(home.json, &summands.iter().collect::<Vec<_>>(), kind, uid, 0)
 }
 
@@ -62,12 +63,12 @@ enum Divided {
 }
 
 impl Summand {
-    /// Reads a part's document.
+    /// Reads a part's document, which a JSON parser has accepted.
     ///
     /// Errors: it is no object.
     pub fn of(json: &str, kind: FoldKind) -> Result<Self, NotAnObject> {
         let mut found = Vec::new();
-        NUMBERS.locate(json, &mut found)?;
+        NUMBERS.locate_valid(json, &mut found)?;
         let value = |id: u16| {
             let place = found.iter().find(|place| place.id == id)?;
             json.get(place.range.clone())
@@ -97,7 +98,7 @@ impl Summand {
     /// not reached counts one in `generation`, so that caught up is exactly equal.
     ///
     /// Shape: the parts' summands, the home's first -> edits to one document, none overlapping. It costs one reading of the
-    /// home's document, and additions.
+    /// home's document, which its summand was read from, and additions.
     ///
     /// Errors: a document, a spec or a status is no object.
     pub fn fold(
@@ -108,7 +109,7 @@ impl Summand {
         behind: usize,
     ) -> Result<Vec<Edit<'static>>, NotAnObject> {
         let mut found = Vec::new();
-        HOME.locate(home, &mut found)?;
+        HOME.locate_valid(home, &mut found)?;
         let mut edits = Vec::new();
         for place in &found {
             match place.id {

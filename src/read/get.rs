@@ -28,6 +28,7 @@ use kubefold_wire::{
     body::{Body, empty, full},
     locate::Paths,
     options::{At, at, query_value},
+    path::ApiPath,
     splice::{Edit, ObjectEdits, splice, string},
     status::Status,
     warning::Warnings,
@@ -298,13 +299,12 @@ impl Question {
 
     async fn fetch(&self, member: &Member) -> Result<(StatusCode, HeaderMap, Bytes), UpstreamError> {
         let Target { gvr, namespace, .. } = &self.target;
-        let collection = if namespace.is_empty() { gvr.path() } else { gvr.path_in(namespace) };
-        let own = percent_encoding::utf8_percent_encode(&self.own, percent_encoding::NON_ALPHANUMERIC);
+        let path = ApiPath::within(gvr, namespace).then(&self.own);
         let fault = |text: String| UpstreamError::new(member.name(), Failure::Request(text.into()));
         let mut request = Request::builder()
             .method(Method::GET)
             // Compact, whoever asks: to curl a kube-apiserver indents, and the store judges changes by bytes.
-            .uri(format!("{collection}/{own}?pretty=0"))
+            .uri(format!("{path}?pretty=0"))
             .body(empty())
             .map_err(|error| fault(error.to_string()))?;
         if let Some(agent) = &self.agent {

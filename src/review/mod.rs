@@ -29,6 +29,7 @@ use crate::{
 use kubefold_serving::request::read_json;
 use kubefold_wire::{
     body::Body,
+    path::ApiPath,
     resource::Gvr,
     reword::reworded,
     status::Status,
@@ -122,7 +123,7 @@ async fn ask(question: Question<'_>, members: &[MemberName], body: Bytes) -> Res
 /// Errors: one finds fault with the question itself, as all would.
 async fn all(question: Question<'_>, targets: &[MemberName], body: &Bytes) -> Result<Round, Reply> {
     let Question { stores, asked, target } = question;
-    let path = if target.namespace.is_empty() { target.gvr.path() } else { target.gvr.path_in(&target.namespace) };
+    let path = ApiPath::within(&target.gvr, &target.namespace);
     let user_agent = asked.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     let calls = targets.iter().map(|name| {
         let call = Call {

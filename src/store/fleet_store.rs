@@ -309,7 +309,23 @@ impl FleetStore {
     ) -> Result<Option<Ingested>, BadObject> {
         let Some(preparing) = self.preparing(member) else { return Ok(None) };
         let prepared = self.prepare_one(&preparing, document, source)?;
+        if source == Source::Live {
+            self.check_kind(&prepared)?;
+        }
         Ok(self.write(|inner| is_allowed(inner).then(|| inner.commit(member, prepared, source)).flatten()))
+    }
+
+    /// A live answer was asked for by a path, and a path can lead elsewhere.
+    ///
+    /// Errors: it is of another kind.
+    fn check_kind(&self, prepared: &Prepared<'_>) -> Result<(), BadObject> {
+        let wanted = &self.spec.gvk.kind;
+        match &prepared.incoming.facts.kind {
+            Some(found) if *found != **wanted => {
+                Err(BadObject::Kind { found: found.to_string(), wanted: wanted.to_string() })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Dresses one document.

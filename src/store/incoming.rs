@@ -28,7 +28,7 @@ impl<'a> Incoming<'a> {
         // A kube-apiserver ends an answer with a line feed, which is no part of the object.
         let text = text.trim_ascii();
         let facts = Facts::read(spec, text, found)?;
-        let lead = if facts.has_kind { "" } else { spec.type_meta.as_str() };
+        let lead = if facts.kind.is_some() { "" } else { spec.type_meta.as_str() };
         Ok(Self { text, lead, facts })
     }
 

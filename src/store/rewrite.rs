@@ -34,6 +34,14 @@ pub enum BadObject {
     /// The revision is no decimal number, so nothing can be ordered by it.
     #[error("metadata.resourceVersion {quoted} is not a decimal number", quoted = Quoted(.0))]
     Revision(String),
+    /// It is an object, and not of the kind that was asked for.
+    #[error("an object of the kind {quoted}, where {wanted} was asked for", quoted = Quoted(.found))]
+    Kind {
+        /// What it says.
+        found: String,
+        /// What the store holds.
+        wanted: String,
+    },
 }
 
 /// The facts of one document, borrowed from it.
@@ -45,7 +53,8 @@ pub(super) struct Facts<'a> {
     pub(super) member_rv: u64,
     pub(super) created: &'a str,
     pub(super) deleting: bool,
-    pub(super) has_kind: bool,
+    /// Items of lists of built-in kinds have none.
+    pub(super) kind: Option<Cow<'a, str>>,
     name_at: Range<usize>,
     pub(super) uid_at: Range<usize>,
     pub(super) resource_version_at: Range<usize>,
@@ -109,7 +118,7 @@ impl<'a> Facts<'a> {
             },
             created: at(id::CREATION).map_or("", |range| raw_of(document, range).trim_matches('"')),
             deleting: string(id::DELETION).is_some(),
-            has_kind: at(id::KIND).is_some(),
+            kind: string(id::KIND).map(|range| unquote(raw_of(document, range))),
             name_at,
             uid_at,
             resource_version_at,

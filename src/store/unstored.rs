@@ -45,7 +45,7 @@ pub fn unstored(
     if !facts.resource_version_at.is_empty() {
         edits.put(facts.resource_version_at.clone(), |out| out.extend_from_slice(b"\"\""));
     }
-    let lead = if facts.has_kind { "" } else { spec.type_meta.as_str() };
+    let lead = if facts.kind.is_some() { "" } else { spec.type_meta.as_str() };
     let draft = Draft {
         namespace: &facts.namespace,
         name: &facts.name,

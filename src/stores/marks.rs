@@ -49,11 +49,18 @@ impl Marks {
     }
 }
 
-/// Marks when it is dropped: whatever became of a write, its answer is out then, or will never be.
+/// Marks when it is dropped: the answer of a write is out then, or will never be.
 pub struct Marking {
     running: Vec<Arc<Running>>,
     member: MemberName,
     namespace: String,
+}
+
+impl Marking {
+    /// The member has refused: it has changed nothing.
+    pub fn refused(mut self) {
+        self.running.clear();
+    }
 }
 
 impl Drop for Marking {

@@ -25,7 +25,7 @@ use crate::{
     upstream::{Class, Failure, UpstreamError, collect},
     view::FleetSelector,
 };
-use kubefold_wire::{body::empty, golang::Quoted, list::split};
+use kubefold_wire::{body::empty, golang::Quoted, list::split, path::ApiPath};
 
 /// For one member to be proven.
 const PROOF_MAX: Duration = Duration::from_secs(10);
@@ -317,8 +317,7 @@ impl Proof<'_> {
         let name = self.member.name();
         let get = |own_key: &String| {
             let (namespace, own) = own_key.split_once('/').unwrap_or(("", own_key));
-            let path =
-                format!("{}/{}?pretty=0", self.collection(namespace), utf8_percent_encode(own, NON_ALPHANUMERIC));
+            let path = format!("{}?pretty=0", self.collection(namespace).then(own));
             let own_key = own_key.clone();
             async move { Ok::<_, ProofError>((own_key, self.ask(&path, "application/json").await?)) }
         };
@@ -353,9 +352,8 @@ impl Proof<'_> {
         }
     }
 
-    fn collection(&self, namespace: &str) -> String {
-        let gvr = &self.store.spec().gvr;
-        if namespace.is_empty() { gvr.path() } else { gvr.path_in(namespace) }
+    fn collection(&self, namespace: &str) -> ApiPath {
+        ApiPath::within(&self.store.spec().gvr, namespace)
     }
 
     async fn ask(&self, path: &str, accept: &str) -> Result<(StatusCode, Bytes), ProofError> {

@@ -1,27 +1,13 @@
 //! One stream, passed to the member that has the object.
 
 use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     member::{Member, view},
     stream::{identifier::Identifier, refusal::in_visible_names},
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{body::Body, info::proxied, resource::Gvr};
-
-/// What a path may hold as it is (RFC 3986, section 3.3), as Go writes it: a redirect of the member's is compared with it.
-const SEGMENT: AsciiSet = NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b':')
-    .remove(b'@')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'+')
-    .remove(b'=');
+use kubefold_wire::{body::Body, info::proxied, path::ApiPath, resource::Gvr};
 
 /// The subresources of the core group that are streams.
 const SUBRESOURCES: [(&str, &[&str]); 3] =
@@ -62,8 +48,7 @@ pub(super) async fn pass(
     let mut request = request;
     let proxied = proxied(request.uri().path()).map(|(_, tail)| tail.to_owned());
     let is_proxy = proxied.is_some();
-    let tail = proxied.unwrap_or_else(|| stream.below.iter().map(|part| format!("/{}", segment(part))).collect());
-    let path = stream.path(&tail, request.uri());
+    let path = stream.path(proxied.as_deref(), request.uri());
     if !is_proxy {
         read_refusals(request.headers_mut());
     }
@@ -72,19 +57,15 @@ pub(super) async fn pass(
 }
 
 impl Stream<'_> {
-    fn path(&self, tail: &str, asked: &Uri) -> String {
-        let collection = match self.namespace {
-            "" => self.gvr.path(),
-            namespace => self.gvr.path_in(&segment(namespace)),
-        };
-        let own = segment(&self.visible.with_name(self.own));
+    /// `tail` is the path of a proxied application, which stays as it is.
+    fn path(&self, tail: Option<&str>, asked: &Uri) -> String {
+        let own = self.visible.with_name(self.own);
+        let path = ApiPath::within(self.gvr, self.namespace).then(&own).then(self.subresource);
+        let below = if tail.is_some() { &[] } else { self.below };
+        let path = below.iter().fold(path, |path, segment| path.then(segment));
         let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
-        format!("{collection}/{own}/{}{tail}{query}", segment(self.subresource))
+        format!("{path}{}{query}", tail.unwrap_or_default())
     }
-}
-
-fn segment(text: &str) -> String {
-    utf8_percent_encode(text, &SEGMENT).to_string()
 }
 
 /// What a member refuses is read, for the names in it: it must not come as protobuf. The stream itself has no media type

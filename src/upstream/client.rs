@@ -33,7 +33,7 @@ use crate::{
     },
 };
 use kubefold_serving::audit;
-use kubefold_wire::body::Body;
+use kubefold_wire::{body::Body, path::may_lead_elsewhere};
 
 pub use upgrade::Upgrade;
 
@@ -404,10 +404,17 @@ fn head_max(deadlines: &Deadlines, class: Class) -> Option<Duration> {
 }
 
 /// `base` with its path before that of `asked`, whose bytes stay as they are.
+///
+/// Errors: behind a proxy that cleans paths, it might be the path of another server.
 pub(crate) fn target(base: &Uri, asked: &Uri) -> Result<Uri, Failure> {
     let unfit = || Failure::Request(format!("no path: {asked}").into());
     let path = asked.path_and_query().ok_or_else(unfit)?;
     let prefix = base.path().trim_end_matches('/');
+    if !prefix.is_empty() && may_lead_elsewhere(path.path()) {
+        return Err(Failure::Request(
+            format!("the path {path} might lead out of the member's own path {prefix}").into(),
+        ));
+    }
     let mut parts = base.clone().into_parts();
     parts.path_and_query = Some(if prefix.is_empty() {
         path.clone()

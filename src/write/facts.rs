@@ -26,6 +26,7 @@ use crate::{
 };
 use kubefold_wire::{
     golang::Quoted,
+    path::ApiPath,
     resource::{Gvr, split_api_version},
 };
 
@@ -145,7 +146,7 @@ async fn has_namespace(member: &Member, namespaces: Option<&Running>, name: &str
     }
     let call = Call {
         method: Method::GET,
-        path: format!("/api/v1/namespaces/{name}"),
+        path: ApiPath::of(&Gvr::new("", "v1", "namespaces")).then(name),
         query: String::new(),
         body: Bytes::new(),
         content_type: String::new(),

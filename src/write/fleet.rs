@@ -3,7 +3,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     config::MemberName,
@@ -12,7 +11,10 @@ use crate::{
     respond::ObjectRef,
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::resource::{Gvk, Gvr};
+use kubefold_wire::{
+    path::ApiPath,
+    resource::{Gvk, Gvr},
+};
 
 /// Which object. In requests to members and in the store's keys the name is the one of that side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,18 +29,15 @@ pub struct Key {
     pub name: String,
 }
 
-/// What stays as it is in one segment of a path (RFC 3986, unreserved).
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
 impl Key {
     /// The path of the collection.
-    pub fn collection(&self) -> String {
-        if self.namespace.is_empty() { self.gvr.path() } else { self.gvr.path_in(&self.namespace) }
+    pub fn collection(&self) -> ApiPath {
+        ApiPath::within(&self.gvr, &self.namespace)
     }
 
     /// The path of the object.
-    pub fn object(&self) -> String {
-        format!("{}/{}", self.collection(), utf8_percent_encode(&self.name, SEGMENT))
+    pub fn object(&self) -> ApiPath {
+        self.collection().then(&self.name)
     }
 
     /// The object, as errors have it.

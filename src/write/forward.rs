@@ -93,10 +93,9 @@ impl<F: Fleet> To<'_, F> {
     /// Errors: the member refused it, could not be reached, or did not say.
     async fn send(&self, body: Bytes) -> Result<(StatusCode, Warnings, Document), Reply> {
         let request = self.request;
-        let path = self.key.object();
         let call = Call {
             method: request.method.clone(),
-            path: if request.subresource.is_empty() { path } else { format!("{path}/{}", request.subresource) },
+            path: self.key.object().then(&request.subresource),
             query: request.forwarded_query(),
             body,
             content_type: if request.method == Method::PATCH { request.content_type.clone() } else { String::new() },

@@ -33,6 +33,7 @@ mod member_view;
 mod membership;
 mod observe;
 mod openapi;
+mod paths;
 mod query;
 mod read;
 mod restarts;

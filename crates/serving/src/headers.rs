@@ -21,6 +21,12 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
+/// Where a request came from, by the word of who sent it: members write it into their audit logs.
+///
+/// Source: kubernetes/apimachinery `pkg/util/net/http.go` `SourceIPs`.
+const FORWARDED: [HeaderName; 3] =
+    [header::FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("x-real-ip")];
+
 /// The client asks to be somebody else, with this header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("impersonation with the header {0} is refused")]
@@ -37,7 +43,7 @@ pub fn clean(headers: &mut HeaderMap) -> Result<(), Impersonates> {
     strip_hop_by_hop(headers);
     let asserted: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
-    for name in asserted {
+    for name in asserted.iter().chain(&FORWARDED) {
         headers.remove(name);
     }
     headers.remove(header::AUTHORIZATION);
@@ -52,7 +58,8 @@ fn strip_hop_by_hop(headers: &mut HeaderMap) {
         .flat_map(|value| value.split(','))
         .filter_map(|token| HeaderName::from_bytes(token.trim().as_bytes()).ok())
         .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    // The id of a request is not the connection's, whatever that says.
+    for name in named.iter().filter(|name| **name != AUDIT_ID).chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
 }
@@ -106,12 +113,22 @@ mod tests {
             ("x-remote-user", "root"),
             ("x-remote-extra-scopes", "all"),
             ("authorization", "Bearer secret"),
+            ("forwarded", "for=192.0.2.1"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-real-ip", "192.0.2.1"),
             ("accept", "application/json"),
             ("user-agent", "kubectl"),
         ]);
         clean(&mut sent).unwrap();
         let left: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
         assert_eq!(left, ["accept", "user-agent"]);
+    }
+
+    #[test]
+    fn a_connection_does_not_name_the_audit_id_away() {
+        let mut sent = headers(&[("connection", "Upgrade, Audit-ID"), ("audit-id", "mine")]);
+        clean(&mut sent).unwrap();
+        assert_eq!(sent.get(AUDIT_ID).unwrap(), "mine");
     }
 
     #[test]

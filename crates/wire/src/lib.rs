@@ -20,6 +20,7 @@ pub mod media;
 pub mod names;
 pub mod options;
 pub mod patch;
+pub mod path;
 pub mod protobuf;
 pub mod quantity;
 pub mod resource;

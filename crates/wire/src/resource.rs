@@ -45,16 +45,6 @@ impl Gvr {
         api_version(&self.group, &self.version)
     }
 
-    /// The path of the whole collection: `/apis/apps/v1/deployments`.
-    pub fn path(&self) -> String {
-        format!("{}/{}", group_version_path(&self.group, &self.version), self.resource)
-    }
-
-    /// The path of the collection in one namespace: `/api/v1/namespaces/default/pods`.
-    pub fn path_in(&self, namespace: &str) -> String {
-        format!("{}/namespaces/{namespace}/{}", group_version_path(&self.group, &self.version), self.resource)
-    }
-
     /// `apps/v1/deployments`: how tokens and logs name a resource.
     pub fn label(&self) -> String {
         format!("{}/{}", self.api_version(), self.resource)
@@ -107,21 +97,13 @@ pub fn split_api_version(api_version: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// `/apis/apps/v1`, or `/api/v1` for the core group.
-pub fn group_version_path(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn core_and_named_groups_have_their_own_paths() {
+    fn core_and_named_groups_are_written_as_kubernetes_writes_them() {
         let (pods, deployments) = (Gvr::new("", "v1", "pods"), Gvr::new("apps", "v1", "deployments"));
-        assert_eq!(pods.path(), "/api/v1/pods");
-        assert_eq!(pods.path_in("web"), "/api/v1/namespaces/web/pods");
-        assert_eq!(deployments.path(), "/apis/apps/v1/deployments");
         assert_eq!((pods.to_string().as_str(), pods.api_version().as_str()), ("pods.v1", "v1"));
         assert_eq!(
             (deployments.to_string().as_str(), deployments.qualified().as_str()),

@@ -13,7 +13,7 @@ use crate::{
     placement::marker::MARKER_KEY,
     upstream::{Class, Failure, UpResponseBody, UpstreamError, collect},
 };
-use kubefold_wire::{body::empty, list::split};
+use kubefold_wire::{body::empty, list::split, path::ApiPath, resource::Gvr};
 
 /// Items asked for in one page of a member's list. Source: client-go's pager.
 pub(super) const PAGE_ITEMS: usize = 500;
@@ -46,8 +46,9 @@ impl Reflector {
         if !gvr.group.contains('.') {
             return None;
         }
+        let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         let request = Request::builder()
-            .uri(format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}.{}", gvr.resource, gvr.group))
+            .uri(ApiPath::of(&definitions).then(&format!("{}.{}", gvr.resource, gvr.group)).as_str())
             .header(header::ACCEPT, METADATA)
             .body(empty())
             .ok()?;
@@ -108,7 +109,7 @@ impl Reflector {
         };
         let request = Request::builder()
             .method(Method::GET)
-            .uri(format!("{}{query}{}", spec.gvr.path(), selected.unwrap_or_default()))
+            .uri(format!("{}{query}{}", ApiPath::of(&spec.gvr), selected.unwrap_or_default()))
             .header(header::ACCEPT, accept)
             .header(header::USER_AGENT, concat!("kubefold/", env!("CARGO_PKG_VERSION"), " reflector"))
             .body(empty())

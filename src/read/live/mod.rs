@@ -30,6 +30,7 @@ use kubefold_wire::{
     list::split,
     locate::Paths,
     options::query_value,
+    path::ApiPath,
     splice::push_string,
     status::Status,
     warning::{Warnings, warning_text},
@@ -139,7 +140,7 @@ impl<'a> Live<'a> {
     async fn get(&self, form: Result<Form, Status>) -> Result<Response<Body>, Status> {
         let split = self.naming().split(&self.target.name);
         let own = split.map_or(self.target.name.as_str(), |(own, _)| own);
-        let path = format!("{}/{}?pretty=0", self.collection(), utf8_percent_encode(own, NON_ALPHANUMERIC));
+        let path = format!("{}?pretty=0", self.collection().then(own));
         let asks: Vec<(MemberName, String)> = match split {
             Some((_, member)) if !self.resource.members.contains(member) => return Err(self.not_found(&[]).into()),
             Some((_, member)) => vec![(member.clone(), path)],
@@ -245,9 +246,8 @@ impl<'a> Live<'a> {
         out
     }
 
-    fn collection(&self) -> String {
-        let (gvr, namespace) = (&self.resource.gvr, &self.target.namespace);
-        if namespace.is_empty() { gvr.path() } else { gvr.path_in(namespace) }
+    fn collection(&self) -> ApiPath {
+        ApiPath::within(&self.resource.gvr, &self.target.namespace)
     }
 
     fn list_path(&self, labels: &str, fields: &str) -> String {

@@ -16,7 +16,7 @@ use crate::upstream::{
     error::{Failure, UpstreamError},
     pool::Lease,
 };
-use kubefold_serving::upgrade::UpgradeAsked;
+use kubefold_serving::{audit, upgrade::UpgradeAsked};
 use kubefold_wire::body::Body;
 
 /// For the answer to an upgrade: a kube-apiserver dials the kubelet first, and that its runtime.
@@ -58,6 +58,7 @@ impl Upstream {
         if let Some(authorization) = authorization.map_err(|_| late_credential())?? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
+        request.headers_mut().extend(audit::current().map(|id| (audit::AUDIT_ID, id)));
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
         request.headers_mut().insert(header::UPGRADE, asked.header().clone());
         let uri = target(&session.credentials.base, request.uri())?;

@@ -163,8 +163,8 @@ impl World {
         self.uids += 1;
         let fresh = format!("own-{member}-{}", self.uids);
         let Some(cluster) = self.members.get_mut(member) else { panic!("no member {member}") };
-        let mut segments = call.path.split('/').skip(6);
-        let last = call.path.rsplit('/').next().unwrap().to_owned();
+        let mut segments = call.path.as_str().split('/').skip(6);
+        let last = call.path.as_str().rsplit('/').next().unwrap().to_owned();
         let (subject, subresource) = (segments.nth(1).unwrap_or_default(), segments.next());
         if let Some(subresource) = subresource {
             return self.serve_subresource(member, call, subject, subresource, dry);

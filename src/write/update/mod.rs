@@ -159,7 +159,7 @@ fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> NotBui
     if !request.subresource.is_empty() {
         what = format!("{what}/{}", request.subresource);
     }
-    not_built(request.method.as_str(), &what, &key.object(), None::<&MemberName>, &writer.fleet.members())
+    not_built(request.method.as_str(), &what, key.object().as_str(), None::<&MemberName>, &writer.fleet.members())
 }
 
 async fn read_scale<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {

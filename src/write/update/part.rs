@@ -24,7 +24,7 @@ use crate::{
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::warning::Warnings;
+use kubefold_wire::{path::ApiPath, warning::Warnings};
 
 /// The subresource of scales.
 pub(super) const SCALE: &str = "scale";
@@ -64,12 +64,8 @@ pub(super) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    fn path(&self) -> String {
-        let object = self.key.object();
-        match self.manner.subresource.as_str() {
-            "" => object,
-            subresource => format!("{object}/{subresource}"),
-        }
+    fn path(&self) -> ApiPath {
+        self.key.object().then(&self.manner.subresource)
     }
 
     /// The query of what is no apply: `force` is for applies alone.

@@ -28,7 +28,7 @@ impl<F: Fleet> Work<'_, F> {
     pub(super) async fn read_scale(&self) -> Result<Reply, Reply> {
         let call = Call {
             method: Method::GET,
-            path: format!("{}/{SCALE}", self.key.object()),
+            path: self.key.object().then(SCALE),
             query: String::new(),
             content_type: String::new(),
             body: Bytes::new(),

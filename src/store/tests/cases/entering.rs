@@ -29,6 +29,17 @@ fn another_servers_words_for_the_same_revision_are_no_event() {
     assert_eq!(fleet.news(DEPLOYMENTS), [""; 0]);
 }
 
+/// Whatever path a request went to.
+#[test]
+fn a_live_answer_of_another_kind_is_not_taken_in() {
+    let fleet = Fleet::new();
+    let store = &fleet.stores[DEPLOYMENTS];
+    let forged = doc(Kind::Deployments, "x", "one", 20).whole().replacen("\"Deployment\"", "\"ConfigMap\"", 1);
+    let refused = store.ingest_live(&member(EAST), store.incarnation(&member(EAST)), &forged).unwrap_err();
+    assert_eq!(refused.to_string(), "an object of the kind \"ConfigMap\", where Deployment was asked for");
+    assert!(store.snapshot().objects.is_empty());
+}
+
 #[test]
 fn nothing_holds_on_to_what_was_replaced() {
     let mut shared = shared(naming(Names::Suffixed, 3));
