@@ -116,9 +116,8 @@ impl Router {
         if let Some(member) = self.stores.registry().get(name) {
             let marking = self.marking(&member, request.method(), rest);
             let response = Box::pin(view::pass_body(&member, caller, request, rest)).await;
-            if let Some((marking, _)) = marking.filter(|(_, is_whole)| *is_whole && response.status().is_client_error())
-            {
-                marking.refused();
+            if let Some(marking) = marking {
+                marking.answered(response.status());
             }
             return Ok(response);
         }
@@ -127,18 +126,14 @@ impl Router {
         Err(RouteError::NoMember { name: name.to_owned(), members }.into())
     }
 
-    /// What a write through a member's own API makes the next read of the fleet view make sure of, and whether it is done as
-    /// a whole or not at all.
-    fn marking(&self, member: &Member, method: &Method, rest: &str) -> Option<(Marking, bool)> {
+    /// What a write through a member's own API makes the next read of the fleet view make sure of.
+    fn marking(&self, member: &Member, method: &Method, rest: &str) -> Option<Marking> {
         if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
             return None;
         }
         let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
         let info = RequestInfo::of(method, path, query).ok().filter(|info| info.is_resource_request)?;
-        // `namespaces/x` is about an object that lies in no namespace.
-        let namespace = if info.resource == "namespaces" { "" } else { &info.namespace };
-        let marking = self.stores.marking(member.name(), &info.api_group, &info.resource, namespace);
-        Some((marking, info.verb != "deletecollection"))
+        Some(self.stores.marking(member.name(), &info))
     }
 
     /// Discovery, read and write answer.

@@ -168,7 +168,7 @@ impl FleetCatalogue {
     }
 
     /// Between two polls of one member.
-    fn poll_period(&self) -> Duration {
+    pub(super) fn poll_period(&self) -> Duration {
         let members = u32::try_from(self.members.lock().entries.len()).unwrap_or(u32::MAX);
         POLL_SPACING.saturating_mul(members).max(POLL_PERIOD_MIN)
     }

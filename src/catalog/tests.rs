@@ -151,6 +151,13 @@ async fn polled(member: &FakeMember, then: impl AsyncFnOnce(&FleetCatalogue)) {
     });
 }
 
+#[test]
+fn many_members_are_polled_less_often_each() {
+    let period =
+        |members: usize| FleetCatalogue::new((0..members).map(|at| name(&format!("m{at}"))).collect()).poll_period();
+    assert_eq!([1, 13, 200].map(|members| period(members).as_millis()), [1000, 1000, 15_000]);
+}
+
 /// Long enough for a new CRD to be served.
 async fn five_seconds() {
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -187,6 +187,11 @@ impl ClusterUids {
         settle(&entries);
     }
 
+    /// How many members there are.
+    pub(super) fn count(&self) -> usize {
+        self.entries.lock().len()
+    }
+
     /// Notes which cluster a member is; `None` while that is not known (any more).
     pub(super) fn report(&self, id: MemberId, uid: Option<Arc<str>>) {
         let mut entries = self.entries.lock();

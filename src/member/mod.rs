@@ -22,10 +22,7 @@ mod fake;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, AtomicU64},
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
@@ -61,8 +58,6 @@ struct Common {
     metrics: MemberMetrics,
     /// Counts the changes of anybody's health.
     conditions: Arc<AtomicU64>,
-    /// How many members there are.
-    count: Arc<AtomicU32>,
 }
 
 /// A cluster that kubefold fronts.

@@ -1,12 +1,6 @@
 //! Keeps a member's health: asks `/readyz` in turn, and at once when traffic fails.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use http::{Request, StatusCode, Uri};
 use tokio::time::{Instant, sleep};
@@ -28,9 +22,7 @@ const PROBE_SPACING: Duration = Duration::from_millis(25);
 const READYZ_BYTES_MAX: usize = 64 << 10;
 
 /// Probes without end: whoever runs it drops it when the member is removed.
-///
-/// `members` is how many there are in all.
-pub(super) async fn run(member: Arc<Member>, members: &AtomicU32) {
+pub(super) async fn run(member: Arc<Member>) {
     let mut twin = member.twin.subscribe();
     loop {
         if member.upstream.follow_files().await {
@@ -50,14 +42,20 @@ pub(super) async fn run(member: Arc<Member>, members: &AtomicU32) {
                 member.upstream.cut_http1();
             }
         }
-        let pace = PROBE_SPACING.saturating_mul(members.load(Ordering::Acquire)).max(member.upstream.deadlines().probe);
-        let pace = if member.health() == Health::Ready { pace } else { pace.min(RECOVERY_PACE_MAX) };
+        let is_ready = member.health() == Health::Ready;
+        let pace = pace(member.upstream.deadlines().probe, member.cluster_uids.count(), is_ready);
         tokio::select! {
             () = sleep(pace) => {}
             () = member.probe_state.probe_wanted() => sleep(PROBE_GAP).await,
             _ = twin.changed() => member.hold_twin(),
         }
     }
+}
+
+/// Between two probes of one of so many members.
+fn pace(configured: Duration, members: usize, is_ready: bool) -> Duration {
+    let members = u32::try_from(members).unwrap_or(u32::MAX);
+    if is_ready { configured.max(PROBE_SPACING.saturating_mul(members)) } else { configured.min(RECOVERY_PACE_MAX) }
 }
 
 /// One line for each change of state: retries say nothing.
@@ -147,6 +145,13 @@ fn unready(code: StatusCode, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_members_are_probed_less_often_each_unless_their_return_is_waited_for() {
+        let configured = Duration::from_secs(2);
+        assert_eq!([3, 80, 200].map(|members| pace(configured, members, true).as_millis()), [2000, 2000, 5000]);
+        assert_eq!(pace(configured, 200, false), RECOVERY_PACE_MAX);
+    }
 
     #[test]
     fn the_failing_checks_are_named() {

@@ -119,12 +119,10 @@ impl Registry {
         for gone in before.iter().filter(|member| !after.iter().any(|kept| kept.id() == member.id())) {
             gone.cancel.cancel();
         }
-        let count = u32::try_from(after.len()).unwrap_or(u32::MAX);
-        self.common.count.store(count, Ordering::Release);
         self.members.store(Arc::new(after.into()));
         for member in added {
-            let (cancel, members) = (member.cancel.clone(), Arc::clone(&self.common.count));
-            self.tasks.spawn(async move { cancel.run_until_cancelled(probe::run(member, &members)).await });
+            let cancel = member.cancel.clone();
+            self.tasks.spawn(async move { cancel.run_until_cancelled(probe::run(member)).await });
         }
         self.changes.send_modify(|count| *count += 1);
         Ok(())

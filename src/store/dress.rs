@@ -253,22 +253,12 @@ impl Dressing {
         rewriter.references(document, facts, found, edits);
         edits.put(facts.resource_version_at.clone(), |out| push_revision(self.revision, out));
         let draft = Draft {
-            namespace: &facts.namespace,
-            name: &facts.name,
             suffix: self.naming.suffix(&self.member),
-            document,
             lead: incoming.lead,
             type_meta_len: incoming.type_meta_len(&self.spec),
-            labels: facts.labels_at.clone(),
-            resource_version: facts.resource_version_at.clone(),
-            uid: facts.uid_at.clone(),
-            metadata: facts.metadata_at.clone(),
-            node: facts.node_at.clone(),
             revision: self.revision,
-            holders: Arc::clone(&self.holders),
-            folded: false,
-            deleting: facts.deleting,
             referents: &references.hashes,
+            ..facts.draft(document, Arc::clone(&self.holders))
         };
         draft.build(edits)
     }

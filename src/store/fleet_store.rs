@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     config::MemberName,
     store::{
-        dress::{Class, Prepared},
+        dress::{Class, Dressed, Prepared},
         entry::Entry,
         frames::Selectors,
         held::{LockHolds, Writing},
@@ -528,6 +528,15 @@ impl Preparing {
         let is_held = |incoming: &Incoming<'_>, class: &Class| {
             matches!(class, Class::MemberLocal) && self.published.holds(&self.view, incoming, is_listed)
         };
-        self.view.dressing.prepare(text, references, scratch, held_part, is_held)
+        let mut prepared = self.view.dressing.prepare(text, references, scratch, held_part, is_held)?;
+        if let Dressed::Part(part) = &mut prepared.dressed {
+            let facts = &prepared.incoming.facts;
+            let own_key = key(&facts.namespace, &facts.name);
+            let base = store.peek(|inner| inner.folds.get(own_key.as_str())?.base_for(&part.member).cloned());
+            if let Some(base) = base {
+                part.document = part.document.clone().beside(&base);
+            }
+        }
+        Ok(prepared)
     }
 }

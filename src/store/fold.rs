@@ -71,7 +71,7 @@ impl Fold {
 
     /// Puts a part in the place of an earlier state of it, which it gives, or among the others.
     pub(super) fn put(&mut self, part: Arc<Part>, order: &[MemberName]) -> Option<Arc<Part>> {
-        let part = self.beside_another(self.sharing_members(part));
+        let part = self.sharing_members(part);
         if let Some(held) = self.parts.iter_mut().find(|held| held.member == part.member) {
             self.is_mixed |= held.placement != part.placement;
             return Some(std::mem::replace(held, part));
@@ -100,12 +100,9 @@ impl Fold {
         part
     }
 
-    /// The part, with its document kept as what is different from another one's, if there is one.
-    fn beside_another(&self, part: Arc<Part>) -> Arc<Part> {
-        let others = self.parts.iter().filter(|other| other.member != part.member);
-        let Some(base) = others.filter_map(|other| other.document.as_whole()).next() else { return part };
-        let document = part.document.clone().beside(base);
-        Arc::new(Part { document, ..Arc::unwrap_or_clone(part) })
+    /// A document that is kept whole, and is another member's.
+    pub(super) fn base_for(&self, member: &MemberName) -> Option<&Arc<str>> {
+        self.parts.iter().filter(|part| part.member != *member).find_map(|part| part.document.as_whole())
     }
 
     /// Takes the prints of all parts anew: policies changed.

@@ -372,22 +372,11 @@ impl Sequencer {
             }
         }
         let draft = Draft {
-            namespace: &facts.namespace,
-            name: &facts.name,
-            suffix: ["", ""],
-            document,
-            lead: "",
             type_meta_len: incoming.type_meta_len(&self.spec),
-            labels: facts.labels_at.clone(),
-            resource_version: facts.resource_version_at.clone(),
-            uid: facts.uid_at.clone(),
-            metadata: facts.metadata_at.clone(),
-            node: facts.node_at.clone(),
             revision,
-            holders,
             folded: true,
-            deleting: facts.deleting,
             referents: &references.hashes,
+            ..facts.draft(document, holders)
         };
         Some(draft.build(edits))
     }

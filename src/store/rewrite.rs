@@ -5,11 +5,12 @@ use std::{borrow::Cow, ops::Range, sync::Arc};
 use crate::{
     config::MemberName,
     store::{
-        entry::Edits,
+        entry::{Draft, Edits, Holders},
         identities::{Identities, Referent},
         kind::{KindSpec, id},
         naming::Naming,
         references::References,
+        revision::Revision,
     },
 };
 use kubefold_wire::{
@@ -127,6 +128,28 @@ impl<'a> Facts<'a> {
             metadata_at: at(id::METADATA).unwrap_or_default(),
             node_at: string(id::POD_NODE),
         })
+    }
+
+    /// What a member-local object's entry is made from, with its own name, its whole document, no revision and no references.
+    pub(super) fn draft<'d>(&'d self, document: &'d str, holders: Holders) -> Draft<'d> {
+        Draft {
+            namespace: &self.namespace,
+            name: &self.name,
+            suffix: ["", ""],
+            document,
+            lead: "",
+            type_meta_len: 0,
+            labels: self.labels_at.clone(),
+            resource_version: self.resource_version_at.clone(),
+            uid: self.uid_at.clone(),
+            metadata: self.metadata_at.clone(),
+            node: self.node_at.clone(),
+            revision: Revision(0),
+            holders,
+            folded: false,
+            deleting: self.deleting,
+            referents: &[],
+        }
     }
 
     pub(super) fn labels(&self, document: &'a str) -> Option<&'a str> {

@@ -9,7 +9,6 @@ use crate::{
         incoming::CLUSTER,
         kind::KindSpec,
         references::{References, ReferredKinds},
-        revision::Revision,
         rewrite::{BadObject, Facts, Note, Rewriter},
         sequencer::Shared,
     },
@@ -47,22 +46,10 @@ pub fn unstored(
     }
     let lead = if facts.kind.is_some() { "" } else { spec.type_meta.as_str() };
     let draft = Draft {
-        namespace: &facts.namespace,
-        name: &facts.name,
         suffix: shared.naming.suffix(member),
-        document,
         lead,
         type_meta_len: lead.len(),
-        labels: facts.labels_at.clone(),
-        metadata: facts.metadata_at.clone(),
-        node: facts.node_at.clone(),
-        resource_version: facts.resource_version_at.clone(),
-        uid: facts.uid_at.clone(),
-        revision: Revision(0),
-        holders: Holders::from([member.clone()]),
-        folded: false,
-        deleting: facts.deleting,
-        referents: &[],
+        ..facts.draft(document, Holders::from([member.clone()]))
     };
     Ok(Arc::new(draft.build(&mut edits)))
 }

@@ -2,10 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use http::StatusCode;
+
 use crate::{
     config::MemberName,
     stores::{Running, Stores},
 };
+use kubefold_wire::info::RequestInfo;
 
 /// Namespaces of one kind that are marked apart, of all members; with more, all of them are.
 const NAMESPACES_MAX: usize = 64;
@@ -54,12 +57,16 @@ pub struct Marking {
     running: Vec<Arc<Running>>,
     member: MemberName,
     namespace: String,
+    /// It is done as a whole or not at all.
+    is_whole: bool,
 }
 
 impl Marking {
-    /// The member has refused: it has changed nothing.
-    pub fn refused(mut self) {
-        self.running.clear();
+    /// Marks, unless the member has refused and so changed nothing.
+    pub fn answered(mut self, code: StatusCode) {
+        if self.is_whole && code.is_client_error() {
+            self.running.clear();
+        }
     }
 }
 
@@ -75,13 +82,21 @@ impl Stores {
     /// Marks a kind of a member when the guard is dropped, in every version and group that serves it.
     ///
     /// A store that does not run yet needs no mark: it begins with a list.
-    pub fn marking(&self, member: &MemberName, group: &str, resource: &str, namespace: &str) -> Marking {
+    pub fn marking(&self, member: &MemberName, info: &RequestInfo) -> Marking {
+        let (group, resource) = (&info.api_group, &info.resource);
         // Events are the one kind that is served in two groups.
         let is_kind = |of: &str| of == group || (resource == "events" && matches!(of, "" | "events.k8s.io"));
+        // `namespaces/x` is about an object that lies in no namespace.
+        let namespace = if resource == "namespaces" { "" } else { &info.namespace };
         let all = self.running.lock();
-        let running = all.iter().filter(|(gvr, _)| &*gvr.resource == resource && is_kind(&gvr.group));
+        let running = all.iter().filter(|(gvr, _)| *gvr.resource == **resource && is_kind(&gvr.group));
         let running = running.map(|(_, running)| Arc::clone(running)).collect();
-        Marking { running, member: member.clone(), namespace: namespace.to_owned() }
+        Marking {
+            running,
+            member: member.clone(),
+            namespace: namespace.to_owned(),
+            is_whole: info.verb != "deletecollection",
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use http::{Method, StatusCode};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -20,7 +21,7 @@ use crate::{
     store::{Identities, LogLimits, Naming, Revisions, Shared},
     view::Mode,
 };
-use kubefold_wire::resource::Gvr;
+use kubefold_wire::{info::RequestInfo, resource::Gvr};
 
 fn name(text: &str) -> MemberName {
     MemberName::new(text).unwrap()
@@ -143,6 +144,31 @@ async fn readiness_is_made_anew_when_something_changes_and_not_before() {
         assert!(!Arc::ptr_eq(&before, &after));
         assert_eq!(after.unknown.len(), 1);
     }
+    stores.cancel.cancel();
+}
+
+#[tokio::test]
+async fn a_write_that_is_refused_leaves_no_mark() {
+    let stores = stores(&["east"]);
+    let pods = Gvr::new("", "v1", "pods");
+    assert!(stores.catalog.refresh(&name("east"), &FakeMember::new(EAST, true)).await.unwrap());
+    let running = stores.running(&pods).unwrap();
+    let due_after = |method: Method, code: Option<StatusCode>| {
+        let info = RequestInfo::of(&method, "/api/v1/namespaces/a/pods", None).unwrap();
+        let marking = stores.marking(&name("east"), &info);
+        match code {
+            Some(code) => marking.answered(code),
+            None => drop(marking),
+        }
+        let due = running.marks.lock().due(None, "a");
+        due.iter().for_each(|(place, mark)| running.marks.lock().settle(place, *mark));
+        due.len()
+    };
+    assert_eq!(due_after(Method::POST, Some(StatusCode::FORBIDDEN)), 0);
+    for code in [Some(StatusCode::CREATED), Some(StatusCode::BAD_GATEWAY), None] {
+        assert_eq!(due_after(Method::POST, code), 1, "{code:?}");
+    }
+    assert_eq!(due_after(Method::DELETE, Some(StatusCode::CONFLICT)), 1, "some of a collection may be deleted by then");
     stores.cancel.cancel();
 }
 

@@ -449,3 +449,21 @@ fn broken(error: hyper::Error) -> Failure {
         () => Failure::Send { source: Arc::new(error) },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_leads_out_of_the_members_own() {
+        let uri = |text: &str| text.parse::<Uri>().unwrap();
+        let proxied = uri("https://proxy.example/k8s/east/");
+        let sent = target(&proxied, &uri("/api/v1/pods?limit=1")).unwrap();
+        assert_eq!(sent, "https://proxy.example/k8s/east/api/v1/pods?limit=1");
+        for path in ["/..%2f..%2fwest/api", "/api/..;/..;/west", "/a%5c..%5c..%5cwest", "/%252e%252e/%252e%252e/west"] {
+            assert!(matches!(target(&proxied, &uri(path)), Err(Failure::Request(_))), "{path}");
+            // A kube-apiserver itself cleans no path.
+            assert!(target(&uri("https://east.example"), &uri(path)).is_ok(), "{path}");
+        }
+    }
+}

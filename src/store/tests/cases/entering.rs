@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{DEPLOYMENTS, EAST, Fleet, REPLICA_SETS, doc, part};
+use super::{DEPLOYMENTS, EAST, Fleet, REPLICA_SETS, WEST, doc, part};
 use crate::{
     config::Names,
     store::{
@@ -27,6 +27,20 @@ fn another_servers_words_for_the_same_revision_are_no_event() {
     assert!(store.ingest_live(&member(EAST), incarnation, &other_words.whole()).unwrap().is_some());
     fleet.is(EAST, &other_words);
     assert_eq!(fleet.news(DEPLOYMENTS), [""; 0]);
+}
+
+/// And shown whole, whichever part it is.
+#[test]
+fn a_further_part_is_kept_as_its_differences() {
+    let fleet = Fleet::new();
+    let store = &fleet.stores[DEPLOYMENTS];
+    let parts = [part(EAST, 20, 1, &[EAST, WEST]), part(WEST, 30, 1, &[EAST, WEST])];
+    for (at, part) in [EAST, WEST].into_iter().zip(&parts) {
+        fleet.is(at, part);
+    }
+    let held = store.parts("a/web");
+    assert_eq!([&held[0], &held[1]].map(|part| part.document.as_whole().is_some()), [true, false]);
+    assert_eq!([&held[0], &held[1]].map(|part| part.document.text().into_owned()), parts.map(|part| part.whole()));
 }
 
 /// Whatever path a request went to.
