@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -30,7 +31,7 @@ use crate::{
 use kubefold_serving::{
     Limits, Listener, Shutdown,
     health::Check,
-    tls::{Tls, TlsFiles, read_given},
+    tls::{Believed, ClientAuthority, Tls, TlsFiles, read_given},
 };
 use kubefold_wire::{
     body::{Body, BodyError},
@@ -51,7 +52,7 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Serving certificate and key in place of the own.
     pub serving_certificate: Option<(PathBuf, PathBuf)>,
-    /// Authority of client certificates in place of the own.
+    /// More authorities of client certificates.
     pub client_ca: Option<PathBuf>,
     /// More names for the own serving certificate.
     pub names: Vec<String>,
@@ -102,13 +103,12 @@ impl App {
         let state = Arc::new(StateDir::open(&options.state_dir)?);
         let security = Security::prepare(&options, &state)?;
         let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files)?));
-        let listener = Listener::bind(options.listen, tls, Limits::default()).await?;
+        let listener = Listener::bind(options.listen, Arc::clone(&tls), Limits::default()).await?;
         let address = listener.address()?;
         let published = Published {
             url: options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string())),
             members: member_names(&config),
-            certificate_authority: security.trust,
-            own_logins: options.client_ca.is_none(),
+            certificate_authority: security.trust.clone(),
         };
         published.write(&state)?;
         tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
@@ -117,6 +117,9 @@ impl App {
         // Connections to members outlive the answers that go through them.
         let members = CancellationToken::new();
         let registry = Arc::new(Registry::new(tasks.clone(), members.clone()));
+        if let Some(text) = state.read(CLUSTERS)? {
+            registry.restore_clusters(serde_json::from_str(&text).with_context(|| format!("{CLUSTERS} is damaged"))?);
+        }
         registry.apply(&config)?;
         let shared = shared(&config, &state)?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
@@ -139,15 +142,18 @@ impl App {
         let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer, metrics));
         let readiness = move || checks(&registry);
         let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone()).counting(served);
+        tasks.spawn(gate.sweep());
         let serving = listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() });
         tasks.spawn(async move {
             serving.await;
             members.cancel();
         });
         let reload_handle = reloads.reload_handle();
-        let following = follow(reloads, stores, published, Arc::clone(&state));
-        let until = draining.clone();
-        tasks.spawn(async move { until.run_until_cancelled_owned(following).await });
+        let published = Arc::new(Mutex::new(published));
+        let following = follow(reloads, stores, Arc::clone(&published), Arc::clone(&state));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(following));
+        let renewing = renew(options, security, tls, published, Arc::clone(&state));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(renewing));
         tasks.close();
         Ok(Self { address, reload_handle, draining, tasks, _state: state })
     }
@@ -170,16 +176,57 @@ impl App {
 }
 
 /// Applies every later good configuration.
-async fn follow(mut reloads: Reloads, stores: Arc<Stores>, mut published: Published, state: Arc<StateDir>) {
+async fn follow(mut reloads: Reloads, stores: Arc<Stores>, published: Arc<Mutex<Published>>, state: Arc<StateDir>) {
     while let Some(config) = reloads.next().await {
         if let Err(error) = stores.registry().apply(&config) {
             tracing::error!("the new configuration is not applied: {error}");
             continue;
         }
         stores.configure(&config);
+        let mut published = published.lock();
         published.members = member_names(&config);
         if let Err(error) = published.write(&state) {
             tracing::error!("cannot write serving.json, so new kubeconfigs have the old members: {error}");
+        }
+    }
+}
+
+/// How often it is looked whether certificates have changed, or are to be renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+
+/// Serves with every later good set of certificates: those of files that have changed, and the own when they come to their
+/// end. Connections that are open keep theirs; who logs in on them is judged by the new authorities.
+async fn renew(
+    options: Options,
+    mut security: Security,
+    tls: Arc<ArcSwap<Tls>>,
+    published: Arc<Mutex<Published>>,
+    state: Arc<StateDir>,
+) {
+    let mut told = String::new();
+    loop {
+        tokio::time::sleep(RENEW_EVERY).await;
+        let now = match Security::prepare(&options, &state).and_then(|now| Ok((Tls::new(&now.files)?, now))) {
+            Ok((_, now)) if now == security => continue,
+            Ok(now) => now,
+            Err(error) => {
+                // Half-written files are whole a moment later.
+                let error = format!("{error:#}");
+                if error != told {
+                    tracing::warn!(error, "keeps the certificates that it has");
+                }
+                told = error;
+                continue;
+            }
+        };
+        told.clear();
+        tls.store(Arc::new(now.0));
+        security = now.1;
+        tracing::info!("serves with other certificates or client authorities");
+        let mut published = published.lock();
+        published.certificate_authority.clone_from(&security.trust);
+        if let Err(error) = published.write(&state) {
+            tracing::error!("cannot write serving.json, so new kubeconfigs trust the old certificate: {error}");
         }
     }
 }
@@ -198,6 +245,7 @@ fn checks(registry: &Registry) -> Vec<Check> {
 const HIGH_WATER: &str = "revision";
 const LIVES: &str = "lives.json";
 const PLACED: &str = "placed.json";
+const CLUSTERS: &str = "clusters.json";
 
 /// What all stores share; the counter begins above what an earlier process gave out.
 fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
@@ -249,10 +297,12 @@ async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: 
     }
 }
 
-/// Writes down how often shared objects have lived, whenever one is gone, and which kinds were placed.
+/// Writes down how often shared objects have lived, whenever one is gone, which kinds were placed, and which cluster each
+/// member is.
 async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: CancellationToken) {
     let identities = Arc::clone(&stores.shared().identities);
     let (mut lives_written, mut placed_written) = (identities.lives().1, identities.placed());
+    let mut clusters_written = BTreeMap::new();
     loop {
         let going = until.run_until_cancelled(tokio::time::sleep(LIVES_EVERY)).await.is_none();
         let (lives, version) = identities.lives();
@@ -266,6 +316,10 @@ async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: Cancellati
         if placed != placed_written && keep(&state, PLACED, &placed) {
             placed_written = placed;
         }
+        let clusters = stores.registry().clusters();
+        if clusters != clusters_written && keep(&state, CLUSTERS, &clusters) {
+            clusters_written = clusters;
+        }
         // What ended in the last second counts, too.
         if going {
             return;
@@ -277,7 +331,7 @@ async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: Cancellati
 fn keep(state: &StateDir, file: &str, value: &impl serde::Serialize) -> bool {
     let written = state.write(file, &serde_json::to_string(value).unwrap_or_default(), false);
     if let Err(error) = &written {
-        tracing::error!("cannot write {file}: UIDs that the fleet view assigned may change after a restart: {error}");
+        tracing::error!("cannot write {file}, so that kubefold knows less after a restart: {error}");
     }
     written.is_ok()
 }
@@ -294,6 +348,7 @@ impl Handler for Routed {
 }
 
 /// Certificates to serve with, and what a client must trust.
+#[derive(PartialEq, Eq)]
 struct Security {
     files: TlsFiles,
     trust: String,
@@ -307,10 +362,10 @@ impl Security {
         let extra: Vec<String> = options.names.iter().cloned().chain(host).collect();
         let names: BTreeSet<String> = authority::serving_names(options.listen.ip(), &extra);
         let own = authority::ensure(state, &names, SystemTime::now())?;
-        let client_ca = match &options.client_ca {
-            Some(path) => read_given("--client-ca-file", path)?,
-            None => own.ca_certificate.clone(),
-        };
+        let own_authority = ClientAuthority { bundle: own.ca_certificate.clone(), believed: Believed::Everything };
+        let given = options.client_ca.as_ref().map(|path| read_given("--client-ca-file", path)).transpose()?;
+        let given = given.map(|bundle| ClientAuthority { bundle, believed: Believed::PeopleOnly });
+        let client_authorities = std::iter::once(own_authority).chain(given).collect();
         let (certificate, key, trust) = match &options.serving_certificate {
             Some((certificate, key)) => {
                 let chain = read_given("--tls-cert-file", certificate)?;
@@ -318,7 +373,7 @@ impl Security {
             }
             None => (own.serving_certificate, own.serving_key, own.ca_certificate),
         };
-        Ok(Self { files: TlsFiles { certificate, key, client_ca }, trust })
+        Ok(Self { files: TlsFiles { certificate, key, client_authorities }, trust })
     }
 }
 
@@ -386,6 +441,41 @@ mod tests {
         fs::write(&options.config, "members: []\n").unwrap();
         assert!(App::start(options.clone()).await.is_err());
         assert!(!options.state_dir.exists());
+    }
+
+    /// A certificate that is good, and a file that is not whole yet.
+    #[tokio::test(start_paused = true)]
+    async fn certificates_that_change_are_served_and_broken_ones_are_not() {
+        let (folder, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let given = folder.path().join("given.pem");
+        let options = Options { client_ca: Some(given.clone()), ..options(folder.path()) };
+        let state = Arc::new(StateDir::open(&options.state_dir).unwrap());
+        let other = StateDir::open(others.path().join("state").as_path()).unwrap();
+        let names = authority::serving_names([127, 0, 0, 1].into(), &[]);
+        let [own, second] =
+            [&*state, &other].map(|state| authority::ensure(state, &names, SystemTime::now()).unwrap().ca_certificate);
+        fs::write(&given, &own).unwrap();
+        let security = Security::prepare(&options, &state).unwrap();
+        let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files).unwrap()));
+        let published = Arc::new(Mutex::new(Published {
+            url: String::new(),
+            members: Vec::new(),
+            certificate_authority: String::new(),
+        }));
+        let renewing = renew(options, security, Arc::clone(&tls), published, Arc::clone(&state));
+        let tasks = TaskTracker::new();
+        let until = CancellationToken::new();
+        tasks.spawn(until.clone().run_until_cancelled_owned(renewing));
+        let mut seen = Vec::new();
+        // What is there, what a writer has half done, what is whole, and again nothing new.
+        for bundle in [own.as_str(), "-----BEGIN CERTIFICATE-----\nMII", &second, &second] {
+            fs::write(&given, bundle).unwrap();
+            let before = tls.load_full();
+            tokio::time::sleep(RENEW_EVERY + Duration::from_secs(1)).await;
+            seen.push(!Arc::ptr_eq(&before, &tls.load_full()));
+        }
+        assert_eq!(seen, [false, false, true, false]);
+        until.cancel();
     }
 
     #[test]

@@ -371,7 +371,9 @@ fn refuse(caller: &Caller, headers: &HeaderMap) -> Response<Body> {
 /// answers: a console of an aggregated API, or whatever comes.
 fn connects(info: &RequestInfo, parts: &Parts) -> bool {
     let asks = parts.extensions.get::<UpgradeAsked>().is_some() && !info.name.is_empty();
-    asks && !info.subresource.is_empty() && !ANSWERED.contains(&info.subresource.as_str())
+    // What stands below a namespace is a collection in it.
+    let below = !info.subresource.is_empty() && info.resource != "namespaces";
+    asks && below && !ANSWERED.contains(&info.subresource.as_str())
 }
 
 /// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.

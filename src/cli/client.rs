@@ -113,9 +113,6 @@ impl Connection {
 /// The kubeconfig that `kubefold kubeconfig` prints, with the fleet's context alone.
 fn own_kubeconfig(state_dir: &Path) -> anyhow::Result<Kubeconfig> {
     let published = Published::read(state_dir)?;
-    if !published.own_logins {
-        bail!("the state directory {} has no login; use --kubeconfig", state_dir.display());
-    }
     let Login { certificate, key } = Published::read_admin(state_dir)?;
     let file = serde_json::json!({
         "apiVersion": "v1",

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::bail;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::Uri;
 use serde::Serialize;
@@ -21,13 +20,6 @@ const USER: &str = "kubefold-admin";
 /// Prints it on standard output.
 pub(super) fn print(state_dir: &Path, server: Option<&Uri>, output: Output) -> anyhow::Result<()> {
     let published = Published::read(state_dir)?;
-    if !published.own_logins {
-        bail!(
-            "this kubefold was started with --client-ca-file, so the state directory {} has no login for it; write a kubeconfig with a client certificate of that authority for server {}",
-            state_dir.display(),
-            published.url
-        );
-    }
     let admin = Published::read_admin(state_dir)?;
     let url = server.map_or_else(|| published.url.clone(), |url| url.to_string().trim_end_matches('/').to_owned());
     let file = file(&published, &url, &admin);
@@ -167,7 +159,6 @@ mod tests {
             url: "https://127.0.0.1:6443".into(),
             members: vec!["east".into(), "west".into()],
             certificate_authority: "CA".into(),
-            own_logins: true,
         };
         let admin = Login { certificate: "CERT".into(), key: "KEY".repeat(99) };
         let made = file(&published, &published.url, &admin);

@@ -90,7 +90,7 @@ struct Serve {
     /// The key of the serving certificate.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_key_file: Option<PathBuf>,
-    /// The authorities whose client certificates kubefold accepts (PEM). Default: kubefold makes one.
+    /// More authorities whose client certificates kubefold accepts (PEM), beside its own.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
     /// One more name or address in the serving certificate that kubefold makes; may be repeated.

@@ -3,7 +3,7 @@
 //! Another UID than before is another cluster, whatever the address says, and nothing that was read
 //! from the old one counts. Two members that are one cluster would show every object twice.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -164,6 +164,8 @@ impl Identity {
 #[derive(Debug, Default)]
 pub(super) struct ClusterUids {
     entries: Mutex<Vec<Entry>>,
+    /// Of an earlier process, until the member has said something itself.
+    restored: Mutex<BTreeMap<String, String>>,
 }
 
 #[derive(Debug)]
@@ -171,17 +173,33 @@ struct Entry {
     id: MemberId,
     name: MemberName,
     uid: Option<Arc<str>>,
+    /// What it said first, at this address.
+    first: Option<Arc<str>>,
     twin: watch::Sender<Option<MemberName>>,
+}
+
+impl Entry {
+    /// Says whether it is another cluster than it was.
+    fn has_changed(&self) -> bool {
+        self.first.is_some() && self.uid != self.first
+    }
 }
 
 impl ClusterUids {
     /// Sets the members in configuration order. What is known about those that stay is kept.
     pub(super) fn arrange(&self, members: &[(MemberId, MemberName, watch::Sender<Option<MemberName>>)]) {
         let mut entries = self.entries.lock();
-        let uid = |id| entries.iter().find(|entry: &&Entry| entry.id == id).and_then(|entry| entry.uid.clone());
+        let mut restored = self.restored.lock();
+        let mut known = |id, name: &MemberName| match entries.iter().find(|entry: &&Entry| entry.id == id) {
+            Some(entry) => (entry.uid.clone(), entry.first.clone()),
+            None => (None, restored.remove(name.as_str()).map(Arc::from)),
+        };
         let arranged = members
             .iter()
-            .map(|(id, name, twin)| Entry { id: *id, name: name.clone(), uid: uid(*id), twin: twin.clone() })
+            .map(|(id, name, twin)| {
+                let (uid, first) = known(*id, name);
+                Entry { id: *id, name: name.clone(), uid, first, twin: twin.clone() }
+            })
             .collect();
         *entries = arranged;
         settle(&entries);
@@ -196,17 +214,40 @@ impl ClusterUids {
     pub(super) fn report(&self, id: MemberId, uid: Option<Arc<str>>) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.id == id) {
+            entry.first = match &uid {
+                Some(uid) => entry.first.take().or_else(|| Some(Arc::clone(uid))),
+                None => None,
+            };
             entry.uid = uid;
         }
         settle(&entries);
     }
+
+    /// Takes over what an earlier process knew, before any member is there.
+    pub(super) fn restore(&self, known: BTreeMap<String, String>) {
+        *self.restored.lock() = known;
+    }
+
+    /// Which cluster each member is, or was when the last process ended.
+    pub(super) fn known(&self) -> BTreeMap<String, String> {
+        let entries = self.entries.lock();
+        let of = |entry: &Entry| {
+            let is_twin = entry.twin.borrow().is_some();
+            let uid = if is_twin { &entry.first } else { entry.uid.as_ref().map_or(&entry.first, |_| &entry.uid) };
+            uid.as_ref().map(|uid| (entry.name.to_string(), uid.to_string()))
+        };
+        entries.iter().filter_map(of).collect()
+    }
 }
 
-/// Of the members with one UID, the first in configuration order is the cluster, the others are its twins.
+/// Of the members with one UID, the first in configuration order is the cluster, the others are its twins. One that was
+/// another cluster before comes after all that were not: a member can say whatever it likes, and what it says of itself
+/// must not take the place of another.
 fn settle(entries: &[Entry]) {
-    for (at, entry) in entries.iter().enumerate() {
-        let first = entries.iter().take(at).find(|other| entry.uid.is_some() && other.uid == entry.uid);
-        let twin = first.map(|first| first.name.clone());
+    for entry in entries {
+        let same = || entries.iter().filter(|other| entry.uid.is_some() && other.uid == entry.uid);
+        let first = same().find(|other| !other.has_changed()).or_else(|| same().next());
+        let twin = first.filter(|first| first.id != entry.id).map(|first| first.name.clone());
         entry.twin.send_if_modified(|known| {
             let changed = *known != twin;
             *known = twin;
@@ -246,6 +287,33 @@ mod tests {
         assert_eq!((east.borrow().clone(), west.borrow().clone()), (None, Some(name("east"))));
         cluster_uids.arrange(&[west_entry]);
         assert_eq!(*west.borrow(), None);
+    }
+
+    /// The attack: a member says that it is the cluster of another, and that one is taken for its copy.
+    #[test]
+    fn who_says_to_be_another_takes_nobodys_place() {
+        let cluster_uids = ClusterUids::default();
+        let (east, west) = (watch::Sender::new(None), watch::Sender::new(None));
+        let entries = [(MemberId(1), name("east"), east.clone()), (MemberId(2), name("west"), west.clone())];
+        cluster_uids.arrange(&entries);
+        cluster_uids.report(MemberId(1), Some("e".into()));
+        cluster_uids.report(MemberId(2), Some("w".into()));
+        cluster_uids.report(MemberId(1), Some("w".into()));
+        let twins = || (east.borrow().clone(), west.borrow().clone());
+        assert_eq!(twins(), (Some(name("west")), None));
+        // Nor after a restart.
+        let known = cluster_uids.known();
+        assert_eq!(known, [("east".to_owned(), "e".into()), ("west".to_owned(), "w".into())].into());
+        let restarted = ClusterUids::default();
+        restarted.restore(known);
+        restarted.arrange(&entries);
+        restarted.report(MemberId(1), Some("w".into()));
+        restarted.report(MemberId(2), Some("w".into()));
+        assert_eq!(twins(), (Some(name("west")), None));
+        // The operator gave it another address: what it was before counts no more.
+        restarted.report(MemberId(1), None);
+        restarted.report(MemberId(1), Some("w".into()));
+        assert_eq!(twins(), (None, Some(name("east"))));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! All members, as the running configuration has them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU16, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
 };
 
 use arc_swap::ArcSwap;
@@ -48,6 +51,17 @@ impl Registry {
             cancel,
             applying: Mutex::new(()),
         }
+    }
+
+    /// Takes over which cluster each member was, before any is added: a member cannot take another's place by what it says
+    /// while kubefold is away.
+    pub fn restore_clusters(&self, known: BTreeMap<String, String>) {
+        self.common.cluster_uids.restore(known);
+    }
+
+    /// Which cluster each member is: the UIDs of their namespaces `kube-system`.
+    pub fn clusters(&self) -> BTreeMap<String, String> {
+        self.common.cluster_uids.known()
     }
 
     /// The members, in configuration order.

@@ -298,6 +298,75 @@ async fn the_in_flight_limit_is_a_429_that_may_be_repeated() {
     assert!(member.send(get("/x"), Class::Read).await.is_ok());
 }
 
+/// The attack: requests whose answers nobody reads hold all places, and everybody else gets 429.
+#[tokio::test]
+async fn a_caller_that_reads_no_answer_leaves_places_for_others_and_for_kubefold() {
+    let fake = Fake::http2(watch()).await;
+    let member = fake.member();
+    let ann = jane();
+    let mut held = Vec::new();
+    let refused = loop {
+        let answer = pass_body(&member, &ann, get("/"), "/x").await;
+        if answer.status() != StatusCode::OK {
+            break answer;
+        }
+        held.push(answer);
+        assert!(held.len() < 100);
+    };
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(text(refused).await.contains("concurrent requests are the same user's, which is its share"));
+    let bob = Caller { user: "bob".into(), ..jane() };
+    assert_eq!(pass_body(&member, &bob, get("/"), "/x").await.status(), StatusCode::OK);
+    assert!(member.send(get("/x"), Class::Read).await.is_ok());
+}
+
+/// The attack: watches that nobody reads take the places of those that fill the stores.
+#[tokio::test]
+async fn watches_of_callers_take_no_place_of_a_reflectors() {
+    let fake = Fake::http2(watch()).await;
+    let member = fake.member();
+    let jane = jane();
+    let open = (0..200).map(|_| pass_body(&member, &jane, get("/"), "/x?watch=1"));
+    let held = futures::future::join_all(open).await;
+    assert!(held.iter().all(|answer| answer.status() == StatusCode::OK));
+    assert_eq!(member.upstream().connections(), (0, 0), "they have connections of their own");
+    let _own = member.send(get("/x?watch=1"), Class::Watch).await.unwrap();
+    assert_eq!(member.upstream().connections(), (0, 1));
+}
+
+/// The attack: a page that a pod in one member serves reads another member in its viewer's name.
+#[tokio::test]
+async fn a_page_of_a_pod_has_an_origin_of_its_own_and_leaves_nothing_behind() {
+    let fake = Fake::http2(handler(|request: Request<Incoming>| async move {
+        let mut response = Response::new(full("<script>fetch('/clusters/prod/api/v1/secrets')</script>"));
+        let media =
+            if request.uri().path().ends_with("/json") { "application/json; charset=utf-8" } else { "text/html" };
+        for (name, value) in [
+            ("content-type", media),
+            ("content-security-policy", "default-src 'self'"),
+            ("set-cookie", "a=b; Path=/"),
+            ("alt-svc", "h3=\":443\""),
+            ("service-worker-allowed", "/"),
+            ("clear-site-data", "\"*\""),
+        ] {
+            response.headers_mut().append(name, HeaderValue::from_static(value));
+        }
+        Ok(response)
+    }))
+    .await;
+    let member = fake.member();
+    let page = pass_body(&member, &jane(), get("/"), "/api/v1/namespaces/a/pods/b/proxy/").await;
+    let policies: Vec<_> = page.headers().get_all("content-security-policy").iter().collect();
+    assert_eq!(policies.len(), 2, "{policies:?}");
+    let sandbox = policies[1].to_str().unwrap();
+    assert!(sandbox.starts_with("sandbox ") && !sandbox.contains("allow-same-origin"), "{sandbox}");
+    for gone in ["set-cookie", "alt-svc", "service-worker-allowed", "clear-site-data"] {
+        assert!(!page.headers().contains_key(gone), "{gone}");
+    }
+    let data = pass_body(&member, &jane(), get("/"), "/json").await;
+    assert_eq!(data.headers().get_all("content-security-policy").iter().count(), 1);
+}
+
 #[tokio::test]
 async fn watches_spread_over_connections_and_requests_have_their_own() {
     let fake = Fake::http2(watch()).await;

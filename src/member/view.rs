@@ -24,6 +24,7 @@ use crate::{
 };
 use kubefold_serving::{
     caller::Caller,
+    delivery::Streamed,
     upgrade::{OnceUpgraded, UpgradeAsked},
 };
 use kubefold_wire::{
@@ -98,12 +99,37 @@ async fn forward(
     // The version is the connection's, and this one was the member's.
     parts.version = http::Version::default();
     parts.extensions.clear();
+    parts.extensions.insert(Streamed);
+    confine(&mut parts.headers);
     let body = body.map_err(move |error| {
         // Held until the body ends, which may be after hours.
         let _held = &permit;
         BodyError::from(error)
     });
     Ok(Response::from_parts(parts, body.boxed_unsync()))
+}
+
+/// What a browser that is shown an answer may do with it. To a browser all members are one origin, and a page that some
+/// pod of one member serves could otherwise read and change all others in its user's name, or leave something behind for
+/// later pages.
+///
+/// `sandbox` without `allow-same-origin` gives the page an origin of its own.
+const SANDBOX: HeaderValue =
+    HeaderValue::from_static("sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts");
+/// What would outlive an answer: in cookies, in other servers for the same origin, in workers, in what was stored.
+const LASTING: [&str; 4] = ["set-cookie", "alt-svc", "service-worker-allowed", "clear-site-data"];
+
+fn confine(headers: &mut HeaderMap) {
+    for name in LASTING {
+        headers.remove(name);
+    }
+    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    // What the API itself answers with, which no browser runs.
+    let is_data = matches!(media.as_str(), "application/json" | "application/vnd.kubernetes.protobuf");
+    if !is_data {
+        headers.append(header::CONTENT_SECURITY_POLICY, SANDBOX);
+    }
 }
 
 /// The answer 101, and what is to be done with the connection once it is out.

@@ -293,6 +293,10 @@ impl Question {
                 }
                 Live::Refused(Box::new(response))
             }
+            // Nothing was asked: what the caller may see is not known, and is not shown.
+            Err(error) if matches!(error.failure, Failure::Request(_) | Failure::Saturated { .. }) => {
+                Live::Refused(Box::new(Status::from(error).into_response()))
+            }
             Err(error) => Live::Failed(format!("member {}: {}; its last known state is shown", name, error.cause())),
         }
     }

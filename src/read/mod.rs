@@ -3,7 +3,6 @@
 //! May name: what is below it; not its peers `discovery`, `write`, `review` and `stream`.
 
 mod answer;
-mod delivery;
 mod differences;
 mod filter;
 mod fresh;
@@ -23,20 +22,20 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     answer::{Collection, RequestContext, form::Form, table::Tables},
     read::{
-        delivery::{Deliveries, Takes},
         filter::Filter,
         fresh::{Due, Need, prove, scope_of},
         watch::Surroundings,
         watcher::Stale,
     },
     respond::ReadError,
-    store::{Entry, KindSpec, Revision},
+    store::{Entry, KindSpec, RETAINED_FOR, Revision},
     stores::{
         Ready, Stores, Target,
         names::{Named, resolve},
     },
     view::{ListOptions, Mode, list_options},
 };
+use kubefold_serving::delivery::DeliverWithin;
 use kubefold_wire::{
     body::Body,
     media::{self, Media, Negotiated},
@@ -55,7 +54,6 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 pub struct Reader {
     stores: Arc<Stores>,
     freshness: Freshness,
-    deliveries: Arc<Deliveries>,
     /// Ends watches cleanly when kubefold goes.
     drain: CancellationToken,
 }
@@ -63,7 +61,7 @@ pub struct Reader {
 impl Reader {
     /// Makes a reader.
     pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
-        Self { stores, freshness, deliveries: Arc::default(), drain }
+        Self { stores, freshness, drain }
     }
 
     /// Answers a get.
@@ -129,13 +127,11 @@ impl Reader {
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
         warnings.write_to(response.headers_mut());
-        let takes = if watch { Takes::Unbounded } else { Takes::Bounded };
-        let (head, body) = response.into_parts();
-        let (body, sweeper) = self.deliveries.bounded(body, takes);
-        if let Some(sweeper) = sweeper {
-            self.stores.do_later(sweeper);
+        if !watch {
+            // Its snapshot lives no longer than those of paged lists do.
+            response.extensions_mut().insert(DeliverWithin(RETAINED_FOR));
         }
-        Ok(Response::from_parts(head, body))
+        Ok(response)
     }
 
     /// A list of a kind that no member is known to serve: as rows for people, who are told whom that leaves out.

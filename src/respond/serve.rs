@@ -18,6 +18,12 @@ pub enum GateError {
          user, or a member's own kubeconfig", .0.0
     )]
     Impersonates(#[from] Impersonates),
+    /// A browser asks for a WebSocket in its user's name, for a page that is not kubefold's.
+    #[error(
+        "a page of another origin asks for this upgrade, and a browser would log in for it; open it from the server's own \
+         origin"
+    )]
+    OtherSite,
     /// Another method than GET and HEAD on a path of health.
     #[error("health is read with GET")]
     HealthMethod,
@@ -29,14 +35,14 @@ pub enum GateError {
 impl ApiError for GateError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Unauthorized | Self::Impersonates(_) | Self::HealthMethod => Blame::Downstream,
+            Self::Unauthorized | Self::Impersonates(_) | Self::OtherSite | Self::HealthMethod => Blame::Downstream,
             Self::Panicked => Blame::Kubefold,
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
-            Self::Unauthorized | Self::Impersonates(_) | Self::HealthMethod => Retry::Never,
+            Self::Unauthorized | Self::Impersonates(_) | Self::OtherSite | Self::HealthMethod => Retry::Never,
             Self::Panicked => Retry::IfRead,
         }
     }
@@ -47,7 +53,7 @@ impl From<GateError> for Status {
         let message = error.to_string();
         match error {
             GateError::Unauthorized => Self::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, message),
-            GateError::Impersonates(_) => Self::forbidden(message),
+            GateError::Impersonates(_) | GateError::OtherSite => Self::forbidden(message),
             GateError::HealthMethod => Self::method_not_allowed(message),
             GateError::Panicked => Self::internal(message),
         }

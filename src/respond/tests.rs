@@ -12,6 +12,7 @@ use crate::{
     store::Revision,
     upstream::{Failure, TooManyStreams, UpstreamError},
 };
+use kubefold_serving::shares::Full;
 use kubefold_wire::{
     resource::{Gvk, Gvr},
     status::{Reason, Status},
@@ -102,7 +103,7 @@ fn a_members_failure_names_the_member_and_the_cause() {
     let timeout = told(failed(Failure::HeadTimeout(Duration::from_secs(30))));
     assert_eq!((timeout.0, timeout.2.as_str()), (504, "member west: no answer in 30 s"));
     assert_eq!((timeout.3, timeout.4), (Blame::Member(west.clone()), Retry::IfRead));
-    let saturated = Status::from(failed(Failure::Saturated { what: "requests", max: 4 }));
+    let saturated = Status::from(failed(Failure::Saturated { what: "requests", full: Full::All { max: 4 } }));
     assert_eq!((saturated.code.as_u16(), saturated.details.retry_after_seconds), (429, Some(1)));
     let streams = Status::from(TooManyStreams { whose: "kubefold has".into(), max: 2048 });
     assert_eq!((streams.code.as_u16(), streams.details.retry_after_seconds), (429, Some(1)));

@@ -17,9 +17,10 @@ use crate::{
 use kubefold_serving::{
     Answer, Closed, audit,
     authenticate::Identity,
+    delivery::Deliveries,
     headers,
     health::{self, Check, HealthPath, Readiness},
-    upgrade::{UpgradeAsked, WebSocketAsked},
+    upgrade::{OnceUpgraded, UpgradeAsked, WebSocketAsked, is_of_another_site},
 };
 use kubefold_wire::{
     body::{Body, empty},
@@ -43,17 +44,23 @@ pub struct Gate<H> {
     readiness: Arc<dyn Readiness>,
     draining: CancellationToken,
     served: Served,
+    deliveries: Arc<Deliveries>,
 }
 
 impl<H: Handler> Gate<H> {
     /// Puts a gate before a handler. Once `draining` is cancelled kubefold is no longer ready.
     pub fn new(handler: Arc<H>, readiness: Arc<dyn Readiness>, draining: CancellationToken) -> Self {
-        Self { handler, readiness, draining, served: Served::default() }
+        Self { handler, readiness, draining, served: Served::default(), deliveries: Arc::default() }
     }
 
     /// Has what passes counted.
     pub fn counting(self, served: Served) -> Self {
         Self { served, ..self }
+    }
+
+    /// What has to run besides: it lets go of answers that their clients do not take.
+    pub fn sweep(&self) -> impl Future<Output = ()> + use<H> {
+        Arc::clone(&self.deliveries).sweep(self.draining.clone())
     }
 
     async fn admit(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
@@ -74,6 +81,9 @@ impl<H: Handler> Gate<H> {
             request.extensions_mut().insert(asked);
         }
         if let Some(asked) = UpgradeAsked::by(request.headers()) {
+            if is_of_another_site(request.headers()) {
+                return Status::from(GateError::OtherSite).into_response_to(request.headers());
+            }
             request.extensions_mut().insert(asked);
         }
         if let Err(impersonates) = headers::clean(request.headers_mut()) {
@@ -122,6 +132,11 @@ impl<H: Handler> Answer for Gate<H> {
             tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
         }
         response.headers_mut().insert(audit::AUDIT_ID, audit_id);
+        let ends = identity.ends_in(UnixTime::now()).map(|left| Instant::now() + left);
+        if let (Some(ends), Some(tunnel)) = (ends, response.extensions_mut().remove::<OnceUpgraded>()) {
+            response.extensions_mut().insert(tunnel.until(ends));
+        }
+        let response = self.deliveries.bounded(response, ends);
         let response = self.served.answered(&came, started.elapsed(), response);
         // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
         Ok(if method == http::Method::HEAD { response.map(|_| empty()) } else { response })

@@ -18,8 +18,6 @@ pub struct Published {
     pub members: Vec<String>,
     /// PEM that a client trusts: the own authority, or the given serving chain.
     pub certificate_authority: String,
-    /// Whether the admin certificate of the state directory logs in; a given client authority knows nothing of it.
-    pub own_logins: bool,
 }
 
 /// A certificate that logs in, and its key. Both are PEM.
@@ -44,7 +42,7 @@ pub enum PublishedError {
 impl Published {
     /// Leaves it for others to read.
     pub fn write(&self, state: &StateDir) -> Result<(), StateError> {
-        // Strings and a flag: serialization has no way to fail.
+        // Strings: serialization has no way to fail.
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         state.write(FILE, &text, false)
     }

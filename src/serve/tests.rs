@@ -30,7 +30,7 @@ use kubefold_serving::{
     Limits, Listener, Shutdown,
     caller::Caller,
     health::Check,
-    tls::{Tls, TlsFiles},
+    tls::{Believed, ClientAuthority, Tls, TlsFiles},
 };
 use kubefold_wire::body::{Body, BodyError, full};
 
@@ -76,6 +76,7 @@ fn endless(until: Option<CancellationToken>, stage: &Stage) -> Body {
 struct Edge {
     address: std::net::SocketAddr,
     state: StateDir,
+    tls: std::sync::Arc<ArcSwap<Tls>>,
     draining: CancellationToken,
     dropped: std::sync::Arc<AtomicUsize>,
     tasks: JoinSet<()>,
@@ -87,9 +88,12 @@ async fn edge(limits: Limits) -> Edge {
     let state = StateDir::open(&folder.path().join("state")).unwrap();
     let names = authority::serving_names([127, 0, 0, 1].into(), &[]);
     let own = authority::ensure(&state, &names, SystemTime::now()).unwrap();
-    let files = TlsFiles { certificate: own.serving_certificate, key: own.serving_key, client_ca: own.ca_certificate };
+    let authority = ClientAuthority { bundle: own.ca_certificate, believed: Believed::Everything };
+    let client_authorities = vec![authority];
+    let files = TlsFiles { certificate: own.serving_certificate, key: own.serving_key, client_authorities };
     let tls = std::sync::Arc::new(ArcSwap::from_pointee(Tls::new(&files).unwrap()));
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), tls, limits).await.unwrap();
+    let shared = std::sync::Arc::clone(&tls);
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), shared, limits).await.unwrap();
     let address = listener.address().unwrap();
     let (draining, dropped) = (CancellationToken::new(), std::sync::Arc::default());
     let stage = Stage { draining: draining.clone(), dropped: std::sync::Arc::clone(&dropped) };
@@ -97,7 +101,7 @@ async fn edge(limits: Limits) -> Edge {
     let gate = Gate::new(std::sync::Arc::new(stage), std::sync::Arc::new(checks), draining.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() }));
-    Edge { address, state, draining, dropped, tasks, _folder: folder }
+    Edge { address, state, tls, draining, dropped, tasks, _folder: folder }
 }
 
 impl Edge {
@@ -159,6 +163,25 @@ async fn a_login_is_known_and_nobody_is_401_on_both_protocols() {
         let verbose = text(edge.get(true, version, "/readyz?verbose").await.unwrap()).await;
         assert_eq!(verbose, (200, "[+]ping ok\n[+]east ok\n[+]shutdown ok\nreadyz check passed\n".to_owned()));
     }
+}
+
+#[tokio::test]
+async fn an_authority_that_is_trusted_no_longer_logs_nobody_in_on_open_connections() {
+    let edge = edge(Limits::default()).await;
+    let io = TokioIo::new(edge.connect(true, b"h2").await.unwrap());
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { drop(connection.await) });
+    let mut ask = async || {
+        let request = Request::get("https://localhost/api").body(Empty::<Bytes>::new()).unwrap();
+        sender.send_request(request).await.unwrap().status()
+    };
+    assert_eq!(ask().await, StatusCode::OK);
+    let before = edge.tls.load_full();
+    edge.tls.store(std::sync::Arc::new(Tls { judges: Vec::new(), ..Tls::clone(&before) }));
+    assert_eq!(ask().await, StatusCode::UNAUTHORIZED);
+    edge.tls.store(before);
+    assert_eq!(ask().await, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -232,6 +255,49 @@ async fn beyond_the_connection_limit_one_is_told_so() {
         (second.status(), &second.headers()["retry-after"]),
         (StatusCode::TOO_MANY_REQUESTS, &"1".parse().unwrap())
     );
+}
+
+#[tokio::test]
+async fn who_does_not_log_in_keeps_out_nobody_who_does() {
+    let limits = Limits { anonymous_max: 9, connections_max: 2, ..Limits::default() };
+    let mut edge = edge(limits).await;
+    let mut silent = Vec::new();
+    // One address has at most its share: of nine places six, and the last ones are for others.
+    while silent.len() < 6 {
+        silent.push(TcpStream::connect(edge.address).await.unwrap());
+    }
+    let mut closed = TcpStream::connect(edge.address).await.unwrap();
+    assert_eq!(tokio::io::AsyncReadExt::read(&mut closed, &mut [0]).await.unwrap_or(0), 0);
+    drop((silent.pop(), closed));
+    // A place that a client has left is free once that is noticed.
+    let mut known = Vec::new();
+    while known.len() < 2 {
+        let Ok(stream) = edge.connect(true, b"http/1.1").await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        edge.tasks.spawn(async { drop(connection.await) });
+        let request = Request::get("/stuck").header("host", "localhost").body(Empty::<Bytes>::new()).unwrap();
+        let answer = sender.send_request(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "their places are apart from the others'");
+        known.push(answer);
+    }
+    drop((silent, known));
+}
+
+#[tokio::test]
+async fn a_head_of_nobody_is_small() {
+    let edge = edge(Limits::default()).await;
+    for (login, code) in [(true, StatusCode::OK), (false, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)] {
+        let stream = edge.connect(login, b"http/1.1").await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { drop(connection.await) });
+        let mut request = Request::get("/api").body(Empty::<Bytes>::new()).unwrap();
+        request.headers_mut().insert("x-large", "x".repeat(40 << 10).parse().unwrap());
+        assert_eq!(sender.send_request(request).await.unwrap().status(), code, "{login}");
+    }
 }
 
 #[tokio::test]

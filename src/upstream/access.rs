@@ -1,6 +1,6 @@
 //! From a member's [`Access`] to an address, a TLS identity and a credential, by kube's own rules.
 
-use std::{fs, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{error::Error, fs, path::PathBuf, sync::Arc, time::SystemTime};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::Empty;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
-    client::ConfigExt,
+    client::{AuthError, ConfigExt},
     config::{Config, KubeConfigOptions, Kubeconfig},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -16,12 +16,15 @@ use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{
     config::{Access, PemSource, ServerAccess},
-    upstream::error::Failure,
+    upstream::error::{Failure, find},
 };
 use kubefold_wire::golang::Quoted;
 
 /// Where a pod finds its service account (kube reads the same paths).
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Characters of a plugin's standard error that are logged.
+const PLUGIN_SAID_MAX: usize = 1000;
 
 /// Adds `Authorization`, refreshing what expires.
 type Authorizer = BoxCloneSyncService<Request<Empty<Bytes>>, Response<Option<HeaderValue>>, BoxError>;
@@ -38,6 +41,8 @@ pub(crate) struct Credentials {
     pub(crate) server_name: Option<String>,
     /// An `http` or `socks5` proxy on the way.
     pub(crate) proxy: Option<Uri>,
+    /// How others on the way could read the credential, if they could.
+    pub(crate) exposed: Option<&'static str>,
     /// True if a program gave it, which may know a newer one by now.
     pub(crate) from_plugin: bool,
     authorizer: Option<Authorizer>,
@@ -46,7 +51,7 @@ pub(crate) struct Credentials {
 impl Credentials {
     /// Reads them all. Exec plugins run here, so it blocks.
     pub(crate) fn read(access: &Access) -> Result<Self, Failure> {
-        let config = kube_config(access).map_err(|error| Failure::Credential(error.to_string().into()))?;
+        let config = kube_config(access).map_err(|error| untold(&*error))?;
         let refuse = |text: String| Failure::Credential(text.into());
         if config.auth_info.impersonate.is_some() || config.auth_info.impersonate_groups.is_some() {
             return Err(refuse("its kubeconfig user has `as`; kubefold impersonates its callers itself".into()));
@@ -63,7 +68,7 @@ impl Credentials {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut tls_http1 = tls.clone();
         tls_http1.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let layer = config.auth_layer().map_err(|error| refuse(error.to_string()))?;
+        let layer = config.auth_layer().map_err(|error| untold(&error))?;
         let authorizer = layer.map(|layer| {
             // kube's layer wraps a whole client; here the client only hands back the header.
             let inner = service_fn(|request: Request<Empty<Bytes>>| async move {
@@ -73,6 +78,7 @@ impl Credentials {
         });
         Ok(Self {
             from_plugin: config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some(),
+            exposed: exposed(&config),
             base: config.cluster_url,
             tls: Arc::new(tls),
             tls_http1: Arc::new(tls_http1),
@@ -87,7 +93,40 @@ impl Credentials {
         let Some(authorizer) = &self.authorizer else { return Ok(None) };
         let request = Request::new(Empty::new());
         let answered = authorizer.clone().oneshot(request).await;
-        answered.map(Response::into_body).map_err(|error| Failure::Credential(error.to_string().into()))
+        answered.map(Response::into_body).map_err(|error| untold(&*error))
+    }
+}
+
+/// A credential that may impersonate everybody goes where anybody could read it; on this machine nobody is on the way.
+fn exposed(config: &Config) -> Option<&'static str> {
+    let is_here = config.cluster_url.host().is_some_and(is_loopback);
+    match config.cluster_url.scheme_str() {
+        Some("https") if config.accept_invalid_certs => {
+            Some("its certificate is not verified (insecure-skip-tls-verify)")
+        }
+        Some("https") => None,
+        _ if is_here => None,
+        _ => Some("its connection is not encrypted (http)"),
+    }
+}
+
+/// The failure of credentials, as callers are told it. What a plugin was called with and what it wrote may hold secrets,
+/// and a `Status`, a `Warning` and `/readyz?verbose` are for everybody: only the log has its standard error.
+fn untold(error: &(dyn Error + 'static)) -> Failure {
+    match find::<AuthError>(error) {
+        Some(AuthError::AuthExecRun { out, .. }) => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let said: String = said.chars().take(PLUGIN_SAID_MAX).collect();
+            tracing::warn!(status = %out.status, said = %said.trim(), "a credential plugin failed");
+            Failure::Credential(
+                format!("its credential plugin failed: {}; kubefold's log says more", out.status).into(),
+            )
+        }
+        // The parser quotes what it does not understand, which may be a token.
+        Some(AuthError::AuthExecParse(_)) => Failure::Credential(
+            "its credential plugin wrote what is no ExecCredential; run it by hand to see it".into(),
+        ),
+        Some(_) | None => Failure::Credential(error.to_string().into()),
     }
 }
 
@@ -202,7 +241,14 @@ fn text(source: &PemSource) -> Result<String, BoxError> {
 /// The proxy that the environment wants for `server`, as client-go would choose: loopback is never proxied, and
 /// `NO_PROXY` is about the server. (kube 5.0.0 asks `NO_PROXY` about the proxy: `config/file_loader.rs`.)
 fn environment_proxy(server: &Uri) -> Option<Uri> {
-    let host = server.host()?.trim_start_matches('[').trim_end_matches(']');
-    let loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if loopback { None } else { Matcher::from_env().intercept(server).map(|proxy| proxy.uri().clone()) }
+    if is_loopback(server.host()?) {
+        None
+    } else {
+        Matcher::from_env().intercept(server).map(|proxy| proxy.uri().clone())
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }

@@ -1,4 +1,4 @@
-//! The body of a member's answer. While it lives, its stream, its connection and its permit are taken.
+//! The body of a member's answer. While it lives, its stream, its connection and its place are taken.
 
 use std::{
     pin::Pin,
@@ -12,15 +12,13 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use prometheus_client::metrics::counter::Counter;
-use tokio::{
-    sync::OwnedSemaphorePermit,
-    time::{Sleep, sleep},
-};
+use tokio::time::{Sleep, sleep};
 
 use crate::{
     config::MemberName,
     upstream::{
         error::{Failure, UpstreamError},
+        places::Place,
         pool::Lease,
         probe_state::ProbeState,
     },
@@ -31,7 +29,7 @@ pub(super) struct Held {
     pub(super) member: MemberName,
     pub(super) probe_state: Arc<ProbeState>,
     pub(super) lease: Lease,
-    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(super) place: Option<Place>,
     /// Counts its bytes.
     pub(super) bytes: Option<Counter>,
     /// How long it may stall while somebody waits for more; a watch may for ever.
@@ -55,8 +53,8 @@ impl UpResponseBody {
     /// Frees what was held; the connection is kept only after a clean end.
     fn release(&mut self, failure: Option<Failure>) -> Option<UpstreamError> {
         self.stall = None;
-        let Held { member, probe_state, lease, permit, bytes: _, stall_max: _ } = self.held.take()?;
-        drop(permit);
+        let Held { member, probe_state, lease, place, bytes: _, stall_max: _ } = self.held.take()?;
+        drop(place);
         let Some(failure) = failure else {
             lease.finish();
             return None;

@@ -12,10 +12,7 @@ use http::{HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -25,9 +22,10 @@ use crate::{
         access::{Credentials, Fingerprint},
         answer::{Held, UpResponseBody},
         cause::Cause,
-        dial::Dialer,
+        dial::{CALLER_WINDOW_BYTES, Dialer, STREAM_WINDOW_BYTES},
         error::{Failure, UpstreamError},
         metrics::Meter,
+        places::{self, CALLER_CONNECTIONS_MAX, Class, Place, Requests, WATCH_CONNECTIONS_MAX, Watches},
         pool::{Lease, Pool, STREAMS_MAX},
         probe_state::ProbeState,
     },
@@ -40,10 +38,6 @@ pub use upgrade::Upgrade;
 /// What is sent to a member: any bytes, whole or streamed.
 pub type UpBody = Body;
 
-/// Connections for watches and other endless answers.
-const WATCH_CONNECTIONS_MAX: usize = 64;
-/// Watches and other endless answers under way to one member.
-const WATCHES_MAX: usize = WATCH_CONNECTIONS_MAX * STREAMS_MAX;
 /// Connections that a request may find closed before it gives up.
 const STALE_CONNECTIONS_MAX: usize = 3;
 /// An exec plugin must be done by then.
@@ -52,19 +46,6 @@ const CREDENTIALS_MAX: Duration = Duration::from_secs(30);
 const CREDENTIALS_RETRY: Duration = Duration::from_secs(1);
 /// A refused credential makes a plugin run again, not more often than this.
 const REFUSED_RETRY: Duration = Duration::from_secs(10);
-
-/// What kind of request it is: that decides its deadline, its limit and its connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Ends soon, changes nothing.
-    Read,
-    /// Ends soon, changes something.
-    Write,
-    /// A watch: an answer at once, then events without end.
-    Watch,
-    /// No deadline at all: followed logs, proxied applications.
-    Stream,
-}
 
 /// The way to one member.
 pub struct Upstream {
@@ -76,14 +57,14 @@ pub struct Upstream {
     session: ArcSwap<Option<Arc<Session>>>,
     /// Held while credentials are read; holds when and why that last failed.
     opening: tokio::sync::Mutex<Option<(Instant, Failure)>>,
-    watches: Arc<Semaphore>,
+    watches: Watches,
 }
 
 struct Settings {
     access: Access,
     deadlines: Deadlines,
     in_flight_max: usize,
-    in_flight: Arc<Semaphore>,
+    requests: Requests,
 }
 
 impl Settings {
@@ -92,7 +73,7 @@ impl Settings {
             access: config.access.clone(),
             deadlines: config.deadlines,
             in_flight_max: config.in_flight_max,
-            in_flight: Arc::new(Semaphore::new(config.in_flight_max)),
+            requests: Requests::new(config.in_flight_max),
         }
     }
 }
@@ -104,6 +85,7 @@ struct Session {
     fingerprint: Mutex<Fingerprint>,
     requests: Arc<Pool>,
     watches: Arc<Pool>,
+    caller_watches: Arc<Pool>,
     /// For connections that are upgraded, and belong to no pool.
     dialer: Dialer,
     cancel: CancellationToken,
@@ -126,7 +108,7 @@ impl Upstream {
             settings: ArcSwap::from_pointee(Settings::new(config)),
             session: ArcSwap::from_pointee(None),
             opening: tokio::sync::Mutex::new(None),
-            watches: Arc::new(Semaphore::new(WATCHES_MAX)),
+            watches: Watches::new(),
         }
     }
 
@@ -158,7 +140,8 @@ impl Upstream {
             request.headers_mut().insert(audit::AUDIT_ID, id);
         }
         let settings = self.settings.load_full();
-        let permit = self.admit(&settings, class).map_err(|failure| self.fail(failure))?;
+        let place = places::take(&settings.requests, &self.watches, class, places::caller(request.headers()));
+        let place = place.map_err(|failure| self.fail(failure))?;
         let answered = self.exchange(request, class, head_max(&settings.deadlines, class)).await;
         let (response, lease) = answered.map_err(|failure| self.fail(failure))?;
         self.probe_state.answered();
@@ -166,7 +149,7 @@ impl Upstream {
             self.probe_state.meter().failed(cause);
         }
         let bytes = self.probe_state.meter().answered(class_of, response.status().as_u16(), began.elapsed());
-        Ok(self.answer(response, lease, class, Some((permit, bytes))))
+        Ok(self.answer(response, lease, class, Some((place, bytes))))
     }
 
     /// As [`Self::send`], for probes: without a permit, so that a busy member is not taken for a dead one, and
@@ -188,15 +171,15 @@ impl Upstream {
         response: Response<Incoming>,
         lease: Lease,
         class: Class,
-        counted: Option<(OwnedSemaphorePermit, Counter)>,
+        counted: Option<(Place, Counter)>,
     ) -> Response<UpResponseBody> {
         let stall_max = match class {
             Class::Read | Class::Write => Some(self.settings.load().deadlines.read),
             Class::Watch | Class::Stream => None,
         };
-        let (permit, bytes) = counted.unzip();
+        let (place, bytes) = counted.unzip();
         let held =
-            Held { member: self.name.clone(), probe_state: self.probe_state.clone(), lease, permit, bytes, stall_max };
+            Held { member: self.name.clone(), probe_state: self.probe_state.clone(), lease, place, bytes, stall_max };
         response.map(|body| UpResponseBody::new(body, held))
     }
 
@@ -215,6 +198,7 @@ impl Upstream {
         let uri = target(&session.credentials.base, request.uri())?;
         let pool = match class {
             Class::Read | Class::Write => &session.requests,
+            Class::Watch | Class::Stream if places::caller(request.headers()).is_some() => &session.caller_watches,
             Class::Watch | Class::Stream => &session.watches,
         };
         for _ in 0..STALE_CONNECTIONS_MAX {
@@ -236,14 +220,6 @@ impl Upstream {
             }
         }
         Err(Failure::Closed(Arc::new(std::io::Error::from(std::io::ErrorKind::ConnectionAborted))))
-    }
-
-    fn admit(&self, settings: &Settings, class: Class) -> Result<OwnedSemaphorePermit, Failure> {
-        let (semaphore, what, max) = match class {
-            Class::Read | Class::Write => (&settings.in_flight, "requests", settings.in_flight_max),
-            Class::Watch | Class::Stream => (&self.watches, "watches", WATCHES_MAX),
-        };
-        semaphore.clone().try_acquire_owned().map_err(|_| Failure::Saturated { what, max })
     }
 
     fn fail(&self, failure: Failure) -> UpstreamError {
@@ -286,19 +262,24 @@ impl Upstream {
         });
         let read = timeout(CREDENTIALS_MAX, read).await.map_err(|_| late_credential())?;
         let (credentials, fingerprint) = read.map_err(|panic| Failure::Credential(panic.to_string().into()))??;
+        if let Some(exposed) = credentials.exposed {
+            tracing::warn!(member = %self.name, "{exposed}, and kubefold's credential may impersonate everybody");
+        }
         let credentials = Arc::new(credentials);
         let cancel = self.cancel.child_token();
-        let dialer = || Dialer {
+        let dialer = |stream_window_bytes| Dialer {
             credentials: credentials.clone(),
             connect_max: settings.deadlines.connect,
+            stream_window_bytes,
             tasks: self.tasks.clone(),
             cancel: cancel.clone(),
         };
         let request_connections_max = settings.in_flight_max.div_ceil(STREAMS_MAX) + 1;
         Ok(Arc::new(Session {
-            requests: Pool::new(dialer(), request_connections_max, "requests"),
-            watches: Pool::new(dialer(), WATCH_CONNECTIONS_MAX, "watches"),
-            dialer: dialer(),
+            requests: Pool::new(dialer(STREAM_WINDOW_BYTES), request_connections_max, "requests"),
+            watches: Pool::new(dialer(STREAM_WINDOW_BYTES), WATCH_CONNECTIONS_MAX, "watches"),
+            caller_watches: Pool::new(dialer(CALLER_WINDOW_BYTES), CALLER_CONNECTIONS_MAX, "watches"),
+            dialer: dialer(STREAM_WINDOW_BYTES),
             credentials,
             fingerprint: Mutex::new(fingerprint),
             cancel,
@@ -375,13 +356,14 @@ impl Upstream {
     pub(crate) fn cut_http1(&self) {
         let session = self.session.load();
         let Some(session) = session.as_ref() else { return };
-        if session.requests.speaks_http1() || session.watches.speaks_http1() {
+        let pools = [&session.requests, &session.watches, &session.caller_watches];
+        if pools.iter().any(|pool| pool.speaks_http1()) {
             self.session.store(Arc::new(None));
             session.cancel.cancel();
         }
     }
 
-    /// HTTP/2 connections open now: for requests, and for watches.
+    /// HTTP/2 connections open now: for requests, and for kubefold's own watches.
     pub fn connections(&self) -> (usize, usize) {
         let session = self.session.load();
         session

@@ -33,9 +33,11 @@ use kubefold_wire::{body::Body, golang::Quoted};
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// What one stream may have unread: a slow reader holds at most this.
-const STREAM_WINDOW_BYTES: u32 = 2 << 20;
+pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
+/// The same of a caller's watch, of which there are many, and each as slow as its caller likes.
+pub(crate) const CALLER_WINDOW_BYTES: u32 = 256 << 10;
 /// All streams of a connection full at once: so that no slow reader ever blocks its neighbours.
-const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * 100;
+const STREAMS_OF_CONNECTION: u32 = 100;
 /// Kubernetes answers may carry many `Warning` headers.
 const HEADER_BYTES_MAX: u32 = 256 << 10;
 
@@ -43,6 +45,7 @@ const HEADER_BYTES_MAX: u32 = 256 << 10;
 pub(crate) struct Dialer {
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) connect_max: Duration,
+    pub(crate) stream_window_bytes: u32,
     pub(crate) tasks: TaskTracker,
     pub(crate) cancel: CancellationToken,
 }
@@ -142,8 +145,8 @@ impl Dialer {
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .initial_stream_window_size(self.stream_window_bytes)
+            .initial_connection_window_size(self.stream_window_bytes * STREAMS_OF_CONNECTION)
             .max_header_list_size(HEADER_BYTES_MAX)
             .handshake(io)
             .await;

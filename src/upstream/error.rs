@@ -2,6 +2,8 @@
 
 use std::{error::Error, sync::Arc, time::Duration};
 
+use kubefold_serving::shares::Full;
+
 use crate::config::MemberName;
 
 /// An underlying error, kept and shared: one failed connection fails every request that waited for it.
@@ -46,12 +48,12 @@ pub enum Failure {
     #[error("{0}")]
     Down(Arc<str>),
     /// As many requests as allowed are under way.
-    #[error("{max} concurrent {what} are in progress, which is the limit")]
+    #[error("{}", saturated(what, full))]
     Saturated {
         /// `requests` or `watches`.
         what: &'static str,
-        /// The limit.
-        max: usize,
+        /// All places are taken, or those that one caller may have.
+        full: Full,
     },
     /// The request cannot be sent as it is.
     #[error("the request cannot be forwarded: {0}")]
@@ -195,6 +197,15 @@ impl UpstreamError {
             Failure::Request(_) | Failure::BodyTooLarge { .. } => Retry::Never,
             _ if self.may_have_arrived() => Retry::IfRead,
             _ => Retry::Always,
+        }
+    }
+}
+
+fn saturated(what: &str, full: &Full) -> String {
+    match full {
+        Full::All { max } => format!("{max} concurrent {what} are in progress, which is the limit"),
+        Full::Share { held, max } => {
+            format!("{held} of {max} concurrent {what} are the same user's, which is its share; others may still ask")
         }
     }
 }

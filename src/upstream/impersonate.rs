@@ -14,7 +14,8 @@ use kubefold_wire::golang::Quoted;
 const HOP_BY_HOP: [&str; 6] =
     ["connection", "proxy-connection", "keep-alive", "proxy-authorization", "transfer-encoding", "upgrade"];
 
-const USER: HeaderName = HeaderName::from_static("impersonate-user");
+/// Whom a request is made for; what kubefold sends in its own name has none.
+pub(super) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA: &str = "impersonate-extra-";
@@ -64,7 +65,7 @@ pub fn impersonate(headers: &mut HeaderMap, caller: &Caller) -> Result<(), Imper
     if caller.user.is_empty() {
         return Err(ImpersonateError::NoUser);
     }
-    headers.insert(USER, value("user name", &caller.user)?);
+    headers.insert(IMPERSONATE_USER, value("user name", &caller.user)?);
     for group in &caller.groups {
         headers.append(GROUP, value("group", group)?);
     }

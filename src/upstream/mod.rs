@@ -15,17 +15,19 @@ pub mod health;
 pub(crate) mod impersonate;
 pub(crate) mod metrics;
 pub(crate) mod permits;
+mod places;
 mod pool;
 mod probe_state;
 pub(crate) mod tunnel;
 
 pub use {
     answer::{UpResponseBody, collect},
-    client::{Class, UpBody, Upgrade, Upstream},
+    client::{UpBody, Upgrade, Upstream},
     error::{Blame, Failure, Retry, UpstreamError},
     health::Health,
     impersonate::{ImpersonateError, impersonate, strip},
     metrics::{Meter, UpstreamMetrics},
     permits::TooManyStreams,
+    places::Class,
     probe_state::{LastError, ProbeState},
 };

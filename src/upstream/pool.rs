@@ -20,6 +20,7 @@ use crate::upstream::{
     dial::{Dialer, Opened},
     error::Failure,
 };
+use kubefold_serving::shares::Full;
 use kubefold_wire::body::Body;
 
 /// Streams on a connection before another one opens.
@@ -144,7 +145,7 @@ impl Pool {
         if lines.http2.len() < self.connections_max {
             return Ok(None);
         }
-        Err(Failure::Saturated { what: self.what, max: self.connections_max * STREAMS_MAX })
+        Err(Failure::Saturated { what: self.what, full: Full::All { max: self.connections_max * STREAMS_MAX } })
     }
 
     async fn open(self: &Arc<Self>) -> Result<Lease, Failure> {

@@ -28,6 +28,7 @@ mod foreign;
 mod forms;
 mod freshness;
 mod informer;
+mod limits;
 mod list_watch;
 mod member_view;
 mod membership;

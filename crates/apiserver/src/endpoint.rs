@@ -28,7 +28,7 @@ use kubefold_wire::{
     status::{Reason, Status},
 };
 
-/// Connections at once.
+/// Connections at once of one address.
 const CONNECTIONS_MAX: usize = 1024;
 /// Requests at once on one HTTP/2 connection: a kube-apiserver's own number.
 const STREAMS_MAX: u32 = 100;
@@ -39,7 +39,9 @@ const LIMITS: Limits = Limits {
     connections_max: CONNECTIONS_MAX,
     handshake: HEAD_TIMEOUT,
     head: HEAD_TIMEOUT,
+    anonymous_max: CONNECTIONS_MAX * 3 / 2,
     anonymous_life: Duration::MAX,
+    anonymous_head_bytes_max: Limits::DEFAULT.head_bytes_max,
     streams_max: STREAMS_MAX,
     anonymous_streams_max: STREAMS_MAX,
     grace: Duration::ZERO,
@@ -248,7 +250,7 @@ fn certified(
         .with_no_client_auth()
         .with_single_cert(vec![made.der().clone()], private)?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((made.pem(), Tls { config: Arc::new(tls), verifier: None }))
+    Ok((made.pem(), Tls { config: Arc::new(tls), judges: Vec::new() }))
 }
 
 #[cfg(test)]

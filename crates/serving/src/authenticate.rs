@@ -1,5 +1,7 @@
 //! From a verified client certificate to a [`Caller`].
 
+use std::time::Duration;
+
 use rustls::{
     pki_types::{CertificateDer, UnixTime},
     server::danger::ClientCertVerifier,
@@ -12,6 +14,10 @@ use crate::caller::Caller;
 ///
 /// Source: kubernetes/apiserver `pkg/authentication/request/x509/x509.go`, `CommonNameUserConversion`.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
+/// What users and groups of Kubernetes' own begin with.
+const SYSTEM: &str = "system:";
+/// Those groups of them that people are in.
+const PEOPLES: [&str; 2] = [AUTHENTICATED, "system:masters"];
 /// The group of everybody who is somebody.
 const AUTHENTICATED: &str = "system:authenticated";
 
@@ -38,6 +44,29 @@ impl Identity {
             return Self::Anonymous;
         }
         caller(leaf).unwrap_or(Self::Anonymous)
+    }
+
+    /// The same without what only a cluster's own components are: such a user is nobody, and such a group is left out.
+    pub(crate) fn of_people(self) -> Self {
+        match self {
+            Self::Certificate { caller, .. } if caller.user.starts_with(SYSTEM) => Self::Anonymous,
+            Self::Certificate { mut caller, not_after_s } => {
+                caller.groups.retain(|group| !group.starts_with(SYSTEM) || PEOPLES.contains(&group.as_str()));
+                Self::Certificate { caller, not_after_s }
+            }
+            Self::Anonymous => Self::Anonymous,
+        }
+    }
+
+    /// How long it counts from now on; `None` for nobody's.
+    pub fn ends_in(&self, now: UnixTime) -> Option<Duration> {
+        match self {
+            // The last second counts, as in `caller_at`.
+            Self::Certificate { not_after_s, .. } => {
+                Some(Duration::from_secs((not_after_s + 1).saturating_sub(now.as_secs())))
+            }
+            Self::Anonymous => None,
+        }
     }
 
     /// The caller of a request at this time.
@@ -78,14 +107,12 @@ fn caller(leaf: &CertificateDer<'_>) -> Option<Identity> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rcgen::{
         BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     };
 
     use super::*;
-    use crate::tls::client_verifier;
+    use crate::tls::{Believed, ClientAuthority, Judge};
 
     struct Authority {
         issuer: Issuer<'static, KeyPair>,
@@ -111,9 +138,29 @@ mod tests {
         params.signed_by(&KeyPair::generate().unwrap(), &authority.issuer).unwrap().der().clone()
     }
 
+    fn believed(authority: &Authority, believed: Believed) -> Judge {
+        Judge::new(&ClientAuthority { bundle: authority.pem.clone(), believed }).unwrap()
+    }
+
+    /// The attack: a node of the cluster whose authority is given is a node of every other cluster.
+    #[test]
+    fn another_authority_makes_no_users_of_kubernetes_own() {
+        let authority = authority();
+        let judge = believed(&authority, Believed::PeopleOnly);
+        let caller = |user, groups: &[&'static str]| {
+            let organizations = groups.iter().map(|group| (DnType::OrganizationName, *group));
+            let subject: Vec<_> = std::iter::once((DnType::CommonName, user)).chain(organizations).collect();
+            let identity = judge.identity(Some(&[leaf(&authority, &subject)]), UnixTime::now());
+            identity.caller_at(UnixTime::now()).cloned()
+        };
+        assert_eq!(caller("system:node:n1", &["system:nodes"]), None);
+        assert_eq!(caller("system:kube-controller-manager", &[]), None);
+        let jane = caller("jane", &["dev", "system:nodes", "system:masters"]).unwrap();
+        assert_eq!(jane.groups, ["dev", "system:masters", "system:authenticated"]);
+    }
+
     fn judge(trusted: &Authority, chain: &[CertificateDer<'_>]) -> Option<Caller> {
-        let verifier = client_verifier(trusted.pem.as_bytes()).unwrap();
-        let identity = Identity::of(Some(chain), verifier.as_ref(), UnixTime::now());
+        let identity = believed(trusted, Believed::Everything).identity(Some(chain), UnixTime::now());
         identity.caller_at(UnixTime::now()).cloned()
     }
 
@@ -146,9 +193,10 @@ mod tests {
     #[test]
     fn a_certificate_ends_while_its_connection_goes_on() {
         let authority = authority();
-        let verifier = client_verifier(authority.pem.as_bytes()).unwrap();
         let chain = [leaf(&authority, &[(DnType::CommonName, "jane")])];
-        let identity = Identity::of(Some(&chain), verifier.as_ref(), UnixTime::now());
+        let identity = believed(&authority, Believed::Everything).identity(Some(&chain), UnixTime::now());
+        let left = identity.ends_in(UnixTime::since_unix_epoch(Duration::from_secs(4_102_444_790)));
+        assert_eq!(left, Some(Duration::from_secs(11)), "to the end of 2099 and the second that still counts");
         assert!(identity.caller_at(UnixTime::now()).is_some());
         let later = UnixTime::since_unix_epoch(Duration::from_secs(5_000_000_000));
         assert_eq!(identity.caller_at(later), None);

@@ -6,12 +6,14 @@
 pub mod audit;
 pub mod authenticate;
 pub mod caller;
+pub mod delivery;
 pub mod encode;
 pub mod headers;
 pub mod health;
 mod indent;
 mod listener;
 pub mod request;
+pub mod shares;
 pub mod tls;
 pub mod upgrade;
 

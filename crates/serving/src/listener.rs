@@ -1,6 +1,11 @@
 //! Accepts connections: TLS, HTTP/1.1 or 2 by ALPN, limits, and an end that lets answers finish.
 
-use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use http::{Request, Response, StatusCode, header};
@@ -9,17 +14,21 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
-use rustls::pki_types::UnixTime;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{authenticate::Identity, tls::Tls, upgrade::OnceUpgraded};
+use crate::{
+    authenticate::Identity,
+    shares::{Share, Shares},
+    tls::Tls,
+    upgrade::OnceUpgraded,
+};
 use kubefold_wire::{
     body::Body,
     status::{Reason, Status},
@@ -54,10 +63,12 @@ pub struct Shutdown {
 /// Bounds of what clients may hold. Sources: kube-apiserver's own where it has one.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The maximum of concurrent connections. A few more get 429; all others are closed without an answer.
+    /// The maximum of concurrent connections of clients that have logged in, of which no user has more than a share. One
+    /// more gets 429.
     pub connections_max: usize,
-    /// How many connections over the limit get a 429.
-    pub refusals_max: usize,
+    /// The maximum of connections whose clients have not logged in: in a handshake, or without a credential. No address
+    /// has more than a share; one more is closed without an answer.
+    pub anonymous_max: usize,
     /// Time for a TLS handshake.
     pub handshake: Duration,
     /// Time for a request's head on HTTP/1.1, which is also how long a connection may idle.
@@ -66,6 +77,8 @@ pub struct Limits {
     pub anonymous_life: Duration,
     /// Size of a request's head.
     pub head_bytes_max: usize,
+    /// The same for a client that has not logged in.
+    pub anonymous_head_bytes_max: usize,
     /// Headers of a request on HTTP/1.1.
     pub headers_max: usize,
     /// Requests at once on one HTTP/2 connection; kube-apiserver's default is 100, client-go's informers need more.
@@ -84,11 +97,12 @@ impl Limits {
     /// Those of a server that faces many clients.
     pub const DEFAULT: Self = Self {
         connections_max: 4096,
-        refusals_max: 64,
+        anonymous_max: 512,
         handshake: Duration::from_secs(10),
         head: Duration::from_secs(60),
         anonymous_life: Duration::from_secs(30),
         head_bytes_max: 256 << 10,
+        anonymous_head_bytes_max: 16 << 10,
         headers_max: 128,
         streams_max: 1000,
         anonymous_streams_max: 8,
@@ -151,8 +165,8 @@ impl Listener {
             limits,
             shutdown,
             tasks: TaskTracker::new(),
-            permits: Arc::new(Semaphore::new(limits.connections_max)),
-            refusals: Arc::new(Semaphore::new(limits.refusals_max)),
+            connections: Shares::new(limits.connections_max),
+            anonymous: Shares::new(limits.anonymous_max),
         });
         loop {
             let accepted = tokio::select! {
@@ -180,36 +194,29 @@ struct Server<A> {
     limits: Limits,
     shutdown: Shutdown,
     tasks: TaskTracker,
-    permits: Arc<Semaphore>,
-    refusals: Arc<Semaphore>,
+    /// Of clients that have logged in, by user.
+    connections: Arc<Shares>,
+    /// Of all others, by address.
+    anonymous: Arc<Shares>,
 }
 
 impl<A: Answer> Server<A> {
-    /// Takes a permit for a connection and serves it on its own task.
+    /// Takes a place for a connection and serves it on its own task.
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        let (permit, refused) = match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => (permit, false),
-            Err(_) => match Arc::clone(&self.refusals).try_acquire_owned() {
-                Ok(permit) => (permit, true),
-                Err(_) => return tracing::warn!(%peer, "closed a connection: too many are open"),
-            },
+        let place = match self.anonymous.take(&address_of(peer)) {
+            Ok(place) => place,
+            Err(full) => return tracing::warn!(%peer, %full, "closed a connection: too many have not logged in"),
         };
         let (server, cut) = (Arc::clone(self), self.shutdown.cut.clone());
         self.tasks.spawn(async move {
             tokio::select! {
-                () = server.connection(stream, peer, permit, refused) => {}
+                () = server.connection(stream, peer, place) => {}
                 () = cut.cancelled() => {}
             }
         });
     }
 
-    async fn connection(
-        self: Arc<Self>,
-        stream: TcpStream,
-        peer: SocketAddr,
-        permit: OwnedSemaphorePermit,
-        refused: bool,
-    ) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Share) {
         // Answers are written whole: waiting for more to send would only add delay.
         drop(stream.set_nodelay(true));
         // HTTP/1.1 has no pings, and what a connection was upgraded to may have none: the kernel asks instead.
@@ -230,16 +237,27 @@ impl<A: Answer> Server<A> {
         let session = stream.get_ref().1;
         let identity = tls.identity(session.peer_certificates(), UnixTime::now());
         let http2 = session.alpn_protocol() == Some(b"h2");
+        // Whoever has logged in makes room for another that has not.
+        let (place, refused) =
+            match identity.caller_at(UnixTime::now()).map(|caller| self.connections.take(&caller.user)) {
+                Some(Ok(place)) => (place, false),
+                Some(Err(full)) => {
+                    tracing::warn!(%peer, %full, "refuses a connection: too many are open");
+                    (place, true)
+                }
+                None => (place, false),
+            };
         let anonymous = refused || identity == Identity::Anonymous;
-        let (server, identity) = (Arc::clone(&self), Arc::new(identity));
-        let permit = Arc::new(permit);
-        let held = Arc::clone(&permit);
+        let judged = Arc::new(Judged::new(session.peer_certificates(), tls, identity));
+        let server = Arc::clone(&self);
+        let place = Arc::new(place);
+        let held = Arc::clone(&place);
         let service = service_fn(move |request| {
-            let (server, identity, permit) = (Arc::clone(&server), Arc::clone(&identity), Arc::clone(&held));
+            let (server, judged, place) = (Arc::clone(&server), Arc::clone(&judged), Arc::clone(&held));
             async move {
                 match refused {
                     true => Ok(too_many_connections(OVER_LIMIT_RETRY)),
-                    false => server.answer(request, &identity, permit).await,
+                    false => server.answer(request, &judged.now(&server.tls), place).await,
                 }
             }
         });
@@ -259,15 +277,15 @@ impl<A: Answer> Server<A> {
         if let Err(error) = ended {
             tracing::debug!(%peer, error, "a connection ended early");
         }
-        drop(permit);
+        drop(place);
     }
 
-    /// Answers a request; where the answer is another protocol, that has a task of its own and keeps the permit.
+    /// Answers a request; where the answer is another protocol, that has a task of its own and keeps the place.
     async fn answer(
         self: &Arc<Self>,
         mut request: Request<Incoming>,
         identity: &Identity,
-        permit: Arc<OwnedSemaphorePermit>,
+        place: Arc<Share>,
     ) -> Result<Response<Body>, Closed> {
         let upgraded = upgrade::on(&mut request);
         let mut response = self.answer.answer(request, identity).await?;
@@ -285,7 +303,7 @@ impl<A: Answer> Server<A> {
                     () = work => {}
                     () = cut.cancelled() => {}
                 }
-                drop(permit);
+                drop(place);
             });
         }
         Ok(response)
@@ -294,25 +312,26 @@ impl<A: Answer> Server<A> {
     /// The protocol is the one agreed on by ALPN: guessing it from bytes would let a silent client hold a permit.
     fn builder(&self, http2: bool, anonymous: bool) -> auto::Builder<Tracked> {
         let limits = &self.limits;
+        let head_bytes_max = if anonymous { limits.anonymous_head_bytes_max } else { limits.head_bytes_max };
         let mut builder = auto::Builder::new(Tracked(self.tasks.clone()));
         builder
             .http1()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head)
-            .max_buf_size(limits.head_bytes_max)
+            .max_buf_size(head_bytes_max)
             .max_headers(limits.headers_max);
         builder
             .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(limits.ping_every)
             .keep_alive_timeout(limits.ping_timeout)
-            .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
+            .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
             .max_concurrent_streams(if anonymous { limits.anonymous_streams_max } else { limits.streams_max });
         if http2 { builder.http2_only() } else { builder.http1_only() }
     }
 
     async fn drain(self: Arc<Self>) {
-        let open = self.limits.connections_max - self.permits.available_permits();
+        let open = self.connections.taken() + self.anonymous.taken();
         tracing::debug!(connections = open, "draining");
         self.tasks.close();
         let finished = timeout(self.limits.grace, self.tasks.wait());
@@ -324,9 +343,44 @@ impl<A: Answer> Server<A> {
     }
 }
 
+/// What a connection's client proved, by the authorities of a time.
+struct Judged {
+    chain: Vec<CertificateDer<'static>>,
+    last: ArcSwap<(Arc<Tls>, Arc<Identity>)>,
+}
+
+impl Judged {
+    fn new(chain: Option<&[CertificateDer<'_>]>, tls: Arc<Tls>, identity: Identity) -> Self {
+        let chain = chain.unwrap_or_default().iter().map(|certificate| certificate.clone().into_owned()).collect();
+        Self { chain, last: ArcSwap::from_pointee((tls, Arc::new(identity))) }
+    }
+
+    /// The same by the authorities of now: one that is trusted no longer logs nobody in, on connections that are open, too.
+    fn now(&self, tls: &ArcSwap<Tls>) -> Arc<Identity> {
+        let (last, tls) = (self.last.load(), tls.load_full());
+        if Arc::ptr_eq(&last.0, &tls) {
+            return Arc::clone(&last.1);
+        }
+        let identity = Arc::new(tls.identity(Some(&self.chain), UnixTime::now()));
+        self.last.store(Arc::new((tls, Arc::clone(&identity))));
+        identity
+    }
+}
+
+/// Who has an address: of IPv6 one has a whole network of 64 bits.
+fn address_of(peer: SocketAddr) -> String {
+    match peer.ip().to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}")
+        }
+    }
+}
+
 /// 429 for a connection that is over the limit.
 fn too_many_connections(retry_after: Duration) -> Response<Body> {
-    let message = "the server holds as many connections as it may; close idle ones or try again later";
+    let message = "the server holds as many connections as it may, or as many as one user may; close idle ones or try again later";
     let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooManyRequests, message);
     let seconds = u32::try_from(retry_after.as_secs()).unwrap_or(1);
     status.details.retry_after_seconds = Some(seconds);

@@ -1,8 +1,11 @@
 //! Bodies of writes: bounded, and JSON whatever they came as.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
+use tokio::time::timeout;
 
 use kubefold_wire::{
     body::Body,
@@ -15,13 +18,16 @@ use kubefold_wire::{
 /// Largest body of a write, as a kube-apiserver has it. Source: kubernetes/apiserver `pkg/server/config.go`.
 const BODY_BYTES_MAX: usize = 3 << 20;
 
+/// Time for a body to come: as long as a kube-apiserver works on a request. Source: as above, `RequestTimeout`.
+const BODY_TIME_MAX: Duration = Duration::from_mins(1);
+
 /// Nesting of a YAML body, and how often its aliases may be used: an object has no use for either.
 const YAML_DEPTH_MAX: usize = 128;
 const YAML_ALIASES_MAX: usize = 16;
 
 /// Reads a write's body as JSON: typed clients send protobuf, people YAML.
 ///
-/// Errors: 413, 415, or 400 when it cannot be read.
+/// Errors: 413, 415, 400 when it cannot be read, or 504 when it does not come.
 pub async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
     let format = media::format_of(headers);
     let body = whole(body).await?;
@@ -39,7 +45,7 @@ pub async fn read_json(headers: &HeaderMap, body: Body) -> Result<Bytes, Status>
 
 /// Reads a patch as JSON: only that of a server-side apply may be YAML.
 ///
-/// Errors: 413, or 400 when it cannot be read.
+/// Errors: 413, 400 when it cannot be read, or 504 when it does not come.
 pub async fn read_patch(headers: &HeaderMap, body: Body) -> Result<Bytes, Status> {
     let body = whole(body).await?;
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -75,8 +81,16 @@ fn yaml_to_json(body: &[u8]) -> Result<Bytes, YamlError> {
     Ok(serde_json::to_vec(&value)?.into())
 }
 
-/// The whole of a body, up to the limit.
-async fn whole(mut body: Body) -> Result<Bytes, Status> {
+/// The whole of a body, up to the limits.
+async fn whole(body: Body) -> Result<Bytes, Status> {
+    let late = |_| {
+        let message = format!("the body has not come within {} s", BODY_TIME_MAX.as_secs());
+        Status::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message)
+    };
+    timeout(BODY_TIME_MAX, collected(body)).await.map_err(late)?
+}
+
+async fn collected(mut body: Body) -> Result<Bytes, Status> {
     let mut out = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Status::bad_request(format!("the body broke off: {error}")))?;
@@ -113,6 +127,25 @@ pub fn body_subject(body: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The attack: bodies that never end hold on to what their requests have taken.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        use futures::stream::{self, StreamExt};
+        use http_body::Frame;
+        use http_body_util::StreamBody;
+        let drips =
+            stream::repeat_with(|| Ok::<_, kubefold_wire::body::BodyError>(Frame::data(Bytes::from_static(b" "))));
+        let slow = drips.then(|drip| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drip
+        });
+        let refused = read_json(&HeaderMap::new(), StreamBody::new(slow).boxed_unsync()).await.unwrap_err();
+        assert_eq!(
+            (refused.code, refused.message.as_str()),
+            (StatusCode::GATEWAY_TIMEOUT, "the body has not come within 60 s")
+        );
+    }
 
     #[test]
     fn yaml_becomes_json() {

@@ -19,14 +19,58 @@ use rustls::{
 use crate::authenticate::Identity;
 
 /// What the listener needs for TLS, from the state directory or given by the operator.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// PEM chain to serve with.
     pub certificate: String,
     /// PEM key of its first certificate.
     pub key: String,
-    /// PEM bundle of the authorities whose client certificates log in.
-    pub client_ca: String,
+    /// The authorities whose client certificates log in.
+    pub client_authorities: Vec<ClientAuthority>,
+}
+
+/// An authority whose client certificates log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuthority {
+    /// PEM bundle.
+    pub bundle: String,
+    /// What is believed of them.
+    pub believed: Believed,
+}
+
+/// What is believed of an authority's certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Believed {
+    /// Every user and group.
+    Everything,
+    /// No user and no group of Kubernetes' own, `system:...`. The authority may be a cluster's, whose nodes would be nodes
+    /// of every other cluster.
+    ///
+    /// `system:masters` is the exception: whoever holds the authority's key may make administrators.
+    PeopleOnly,
+}
+
+/// Judges the certificates of one authority.
+#[derive(Clone)]
+pub struct Judge {
+    verifier: Arc<dyn ClientCertVerifier>,
+    believed: Believed,
+}
+
+impl Judge {
+    /// Errors: a bundle that holds no certificate, or a broken one.
+    pub fn new(authority: &ClientAuthority) -> Result<Self, TlsError> {
+        Ok(Self { verifier: client_verifier(authority.bundle.as_bytes())?, believed: authority.believed })
+    }
+
+    /// Whose certificates they are.
+    pub fn identity(&self, chain: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Identity {
+        let identity = Identity::of(chain, self.verifier.as_ref(), now);
+        match self.believed {
+            Believed::Everything => identity,
+            Believed::PeopleOnly => identity.of_people(),
+        }
+    }
 }
 
 /// TLS as configured, and the judge of client certificates.
@@ -34,8 +78,8 @@ pub struct TlsFiles {
 pub struct Tls {
     /// For the handshake.
     pub config: Arc<ServerConfig>,
-    /// Judges client certificates after the handshake; `None`: they count for nothing.
-    pub verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// Judge client certificates after the handshake; without any they count for nothing.
+    pub judges: Vec<Judge>,
 }
 
 /// Why TLS cannot be set up.
@@ -68,23 +112,26 @@ impl Tls {
             return Err(TlsError::Serving("it holds no certificate".to_owned()));
         }
         let key = PrivateKeyDer::from_pem_slice(files.key.as_bytes()).map_err(|error| serving(&error))?;
-        let verifier = client_verifier(files.client_ca.as_bytes())?;
+        let judges: Vec<Judge> = files.client_authorities.iter().map(Judge::new).collect::<Result<_, _>>()?;
+        let bundles: Vec<&str> = files.client_authorities.iter().map(|authority| authority.bundle.as_str()).collect();
+        let of_all = client_verifier(bundles.join("\n").as_bytes())?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| serving(&error))?
-            .with_client_cert_verifier(Arc::new(AskOnly(Arc::clone(&verifier))))
+            .with_client_cert_verifier(Arc::new(AskOnly(of_all)))
             .with_single_cert(chain, key)
             .map_err(|error| serving(&error))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // A resumed session would bring back a certificate without the proof that its key is still held.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self { config: Arc::new(config), verifier: Some(verifier) })
+        Ok(Self { config: Arc::new(config), judges })
     }
 
     /// What a connection proved about its client by the certificates that it showed.
     pub fn identity(&self, chain: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Identity {
-        self.verifier.as_deref().map_or(Identity::Anonymous, |verifier| Identity::of(chain, verifier, now))
+        let mut judged = self.judges.iter().map(|judge| judge.identity(chain, now));
+        judged.find(|identity| *identity != Identity::Anonymous).unwrap_or(Identity::Anonymous)
     }
 }
 

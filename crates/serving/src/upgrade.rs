@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, header};
 use hyper::upgrade::Upgraded;
 use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
 
 type Work = Box<dyn FnOnce(Upgraded) -> BoxFuture<'static, ()> + Send>;
 
@@ -51,6 +52,16 @@ impl UpgradeAsked {
     }
 }
 
+/// Says whether a browser sends this for a page of another site. A browser adds a client certificate by itself, and asks
+/// nobody before it opens a WebSocket, so that any page could open one in its user's name.
+///
+/// Every browser says so in `Sec-Fetch-Site`, which no page can set. The `Origin` alone says nothing: a dashboard's server
+/// sends on that of its own page.
+pub fn is_of_another_site(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    matches!(site, Some(b"cross-site" | b"same-site"))
+}
+
 /// In an answer's extensions: whoever holds the connection runs this on it once it is upgraded, and holds its seat
 /// until that ends.
 #[derive(Clone)]
@@ -60,6 +71,11 @@ impl OnceUpgraded {
     /// Makes work of a function.
     pub fn new(work: impl FnOnce(Upgraded) -> BoxFuture<'static, ()> + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Some(Box::new(work)))))
+    }
+
+    /// The same work, which ends at `end` if it has not before: when the credential does that it was asked for with.
+    pub fn until(self, end: Instant) -> Self {
+        Self::new(move |connection| Box::pin(async move { drop(timeout_at(end, self.run(connection)).await) }))
     }
 
     /// Begins the work; a second time there is none.
@@ -78,6 +94,23 @@ impl fmt::Debug for OnceUpgraded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_page_of_the_same_origin_may_open_a_websocket() {
+        let is_other = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, HeaderValue::from_static(value));
+            }
+            is_of_another_site(&headers)
+        };
+        assert!(!is_other(&[]), "kubectl, client-go and most others");
+        assert!(!is_other(&[("origin", "http://localhost:4466")]), "Headlamp's server");
+        assert!(!is_other(&[("origin", "http://localhost:4466"), ("sec-fetch-site", "same-origin")]));
+        assert!(is_other(&[("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")]));
+        assert!(is_other(&[("origin", "null"), ("sec-fetch-site", "cross-site")]));
+        assert!(is_other(&[("origin", "https://evil.fleet.example"), ("sec-fetch-site", "same-site")]));
+    }
 
     #[test]
     fn an_upgrade_is_asked_for_by_both_headers() {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Process, binary};
 
@@ -75,23 +75,30 @@ impl Kubectl {
     /// Runs to the end with a text on stdin, as for `apply -f -`.
     pub async fn run_with_input(&self, args: &[&str], input: &str) -> Output {
         let mut command = self.command(args);
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let run = async {
             let mut child = command.spawn().expect("run kubectl");
             let mut stdin = child.stdin.take().expect("a pipe");
-            // It may have ended without reading, which its exit code and stderr tell better.
-            stdin.write_all(input.as_bytes()).await.ok();
-            drop(stdin);
-            child.wait_with_output().await.expect("the end of kubectl")
+            let (mut out, mut err) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
+            let feed = async {
+                // It may have ended without reading, which its exit code and stderr tell better.
+                stdin.write_all(input.as_bytes()).await.ok();
+                drop(stdin);
+            };
+            let ((), out, err) = tokio::join!(feed, out.read_to_end(&mut stdout), err.read_to_end(&mut stderr));
+            out.and(err).expect("the words of kubectl");
+            child.wait().await.expect("the end of kubectl").code()
         };
-        let ended = tokio::time::timeout(TIMEOUT, run)
-            .await
-            .unwrap_or_else(|_| panic!("kubectl {} has not ended in {TIMEOUT:?}", args.join(" ")));
-        Output {
+        let ended = tokio::time::timeout(TIMEOUT, run).await;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let output = Output {
             command: args.join(" "),
-            code: ended.status.code(),
-            stdout: String::from_utf8_lossy(&ended.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
-        }
+            code: ended.as_ref().ok().copied().flatten(),
+            stdout: text(&stdout),
+            stderr: text(&stderr),
+        };
+        assert!(ended.is_ok(), "it has not ended in {TIMEOUT:?}: {output}");
+        output
     }
 
     /// One that a test starts, feeds and reads itself: all of its streams are pipes.

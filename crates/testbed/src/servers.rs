@@ -147,6 +147,9 @@ impl Place {
             format!("--root-ca-file={}", self.path("ca.crt")),
             format!("--cluster-signing-cert-file={}", self.path("ca.crt")),
             format!("--cluster-signing-key-file={}", self.path("ca.key")),
+            // After 50 s without a sign of a node, as when a test stops its kube-apiserver, it marks the node's pods as
+            // not ready. A kubelet mends that, and kwok, which only looks at pending pods, does not.
+            "--node-monitor-grace-period=1h".into(),
             // Its default of 20 requests a second is for a shared cluster.
             "--kube-api-qps=200".into(),
             "--kube-api-burst=400".into(),

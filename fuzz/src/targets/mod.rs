@@ -13,4 +13,4 @@ mod tests;
 pub use json::{edits, list, locate, protobuf};
 pub use patches::{fields, patch};
 pub use stream::watch;
-pub use text::{negotiate, selectors, token, warning};
+pub use text::{negotiate, path, selectors, token, warning};

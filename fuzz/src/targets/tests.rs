@@ -8,13 +8,14 @@ use super::*;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 11] = [
+const TARGETS: [(&str, Target); 12] = [
     ("edits", edits),
     ("fields", fields),
     ("list", list),
     ("locate", locate),
     ("negotiate", negotiate),
     ("patch", patch),
+    ("path", path),
     ("protobuf", protobuf),
     ("selectors", selectors),
     ("token", token),

@@ -1,7 +1,13 @@
 //! Decoders of what stands in URLs and headers.
 
+use http::{Method, Uri};
+use percent_encoding::percent_decode_str;
+
 use kubefold_wire::{
     accept::{PARTIAL_OBJECT, TABLE_V1, negotiate as choose, parse_accept},
+    info::RequestInfo,
+    path::{ApiPath, may_lead_elsewhere},
+    resource::Gvr,
     selector::{FieldSelector, LabelSelector, Subject},
     token::ContinueToken,
     warning::Warnings,
@@ -20,6 +26,43 @@ pub fn token(data: &[u8]) {
     let remaining = (number % 3 > 0).then_some(number);
     let token = ContinueToken::new(resource.to_owned(), number >> 3, after.to_owned(), remaining);
     assert_eq!(ContinueToken::decode(&token.encode()), Some(token));
+}
+
+/// Reads a path, builds the path for a member from what was read, and reads that: both are about the same. Then builds one of
+/// any namespace and name, which a server that decodes once reads as it was put in.
+pub fn path(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let read = |path: &str| RequestInfo::of(&Method::POST, path, None);
+    if let Ok(info) = read(&text)
+        && info.verb == "create"
+        && !info.resource.is_empty()
+    {
+        let same = read(path_of(&info).as_str()).expect("a path that was built is one");
+        // Of a namespace there is nothing below but these: whatever else is there is a collection in it.
+        let is_namespace = info.resource == "namespaces";
+        if !is_namespace || matches!(info.subresource.as_str(), "" | "status" | "finalize") {
+            let about = |info: &RequestInfo| (info.api_group.clone(), info.api_version.clone(), info.parts.clone());
+            assert_eq!(about(&same), about(&info));
+            assert!(is_namespace || same.namespace == info.namespace);
+        }
+        assert!(!may_lead_elsewhere(path_of(&info).as_str()) || may_lead_elsewhere(&text));
+    }
+    let (namespace, name) = text.split_at(text.floor_char_boundary(text.len() / 2));
+    if namespace.is_empty() || name.is_empty() {
+        return;
+    }
+    let built = ApiPath::within(&Gvr::new("", "v1", "pods"), namespace).then(name);
+    let segments: Vec<_> = built.as_str().split('/').map(|raw| percent_decode_str(raw).decode_utf8_lossy()).collect();
+    assert_eq!(segments, ["", "api", "v1", "namespaces", namespace, "pods", name]);
+    assert!(built.as_str().parse::<Uri>().is_ok());
+}
+
+/// As kubefold builds the path of a request to a member.
+fn path_of(info: &RequestInfo) -> ApiPath {
+    let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+    let namespace = if info.resource == "namespaces" { "" } else { &info.namespace };
+    let path = ApiPath::within(&gvr, namespace);
+    info.parts.iter().skip(1).fold(path, |path, part| path.then(part))
 }
 
 const LABELS: [Option<&str>; 5] = [

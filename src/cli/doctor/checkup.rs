@@ -17,7 +17,7 @@ use crate::{
     upstream::{
         access::Credentials,
         client::{address, target},
-        dial::{Dialer, Opened},
+        dial::{Dialer, Opened, STREAM_WINDOW_BYTES},
         error::{Failure, root},
     },
 };
@@ -66,11 +66,12 @@ pub(super) struct Finding {
 }
 
 /// Every check, in order.
-pub(super) const CHECKS: [&str; 10] = [
+pub(super) const CHECKS: [&str; 11] = [
     "credentials",
     "dns",
     "tcp",
     "tls",
+    "trust",
     "authentication",
     "ready",
     "identity",
@@ -183,12 +184,14 @@ async fn reach(
     let dialer = Dialer {
         credentials: Arc::clone(&credentials),
         connect_max: member.deadlines.connect,
+        stream_window_bytes: STREAM_WINDOW_BYTES,
         tasks: tasks.clone(),
         cancel: cancel.clone(),
     };
     done.check("dns", dns(&dialer)).await?;
     let tcp = done.check("tcp", tcp(&dialer)).await?;
     let opened = done.check("tls", tls(&dialer, tcp)).await?;
+    done.check("trust", async { trust(&credentials) }).await;
     let line = Line { opened, credentials, answer_max: member.deadlines.read };
     Some(Patient { dialer, line })
 }
@@ -269,6 +272,17 @@ async fn tls(dialer: &Dialer, tcp: tokio::net::TcpStream) -> Outcome<Opened> {
         Opened::Http1(_) => "HTTP/1.1",
     };
     Ok((opened, format!("{secured}, {version}")))
+}
+
+/// Whether anybody between could read kubefold's credential.
+fn trust(credentials: &Credentials) -> Outcome<()> {
+    match credentials.exposed {
+        None => Ok(((), "nobody on the way can read kubefold's credential".to_owned())),
+        Some(exposed) => Err(note(
+            format!("{exposed}: whoever is on the way reads kubefold's credential, which may impersonate everybody"),
+            "use https, and give the authority that signed the server's certificate (certificateAuthority)",
+        )),
+    }
 }
 
 impl Line {

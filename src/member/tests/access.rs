@@ -9,7 +9,10 @@ use super::{
     registry::{eager, fleet, registry, until},
     *,
 };
-use crate::config::{Access, ServerAccess};
+use crate::{
+    config::{Access, ServerAccess},
+    upstream::access::Credentials,
+};
 
 async fn seen(member: &Member) -> Result<String, UpstreamError> {
     let response = member.send(get("/x"), Class::Read).await?;
@@ -73,6 +76,47 @@ async fn an_access_that_does_not_hold_says_why() {
         assert!(matches!(error.failure, Failure::Credential(_)), "{error:?}");
         assert!(error.cause().contains(cause), "{user}: {error}");
         assert_eq!((error.blame(), error.may_have_arrived()), (Blame::Kubefold, false));
+    }
+}
+
+#[tokio::test]
+async fn what_a_plugin_writes_is_told_to_nobody() {
+    let fake = Fake::http2(mirror()).await;
+    let folder = tempfile::tempdir().unwrap();
+    for script in ["echo s3cret; echo s3cret >&2; exit 3", "printf '{\"token\": s3cret'", "echo s3cret"] {
+        std::fs::write(folder.path().join("plugin"), script).unwrap();
+        let user = format!(
+            "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: [{}, s3cret], interactiveMode: Never}}}}",
+            folder.path().join("plugin").display()
+        );
+        let member = fake::member(&kubeconfig(folder.path(), &fake, &user));
+        let error = seen(&member).await.unwrap_err();
+        assert!(matches!(error.failure, Failure::Credential(_)), "{error:?}");
+        assert!(error.cause().contains("its credential plugin"), "{error}");
+        assert!(!error.to_string().contains("s3cret"), "{script}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_others_could_read_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for (cluster, exposed) in [
+        ("{server: 'https://east.example'}", None),
+        ("{server: 'http://east.example'}", Some("its connection is not encrypted (http)")),
+        ("{server: 'http://127.0.0.1:8001'}", None),
+        (
+            "{server: 'https://east.example', insecure-skip-tls-verify: true}",
+            Some("its certificate is not verified (insecure-skip-tls-verify)"),
+        ),
+    ] {
+        let path = folder.path().join("kubeconfig");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {cluster}}}]\n\
+             users: [{{name: c, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        let credentials = Credentials::read(&Access::Kubeconfig { path, context: None, digest: 0 }).unwrap();
+        assert_eq!(credentials.exposed, exposed, "{cluster}");
     }
 }
 

@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::upstream::{
     answer::UpResponseBody,
-    client::{CREDENTIALS_MAX, Class, Upstream, address, broken, late_credential, target},
+    client::{CREDENTIALS_MAX, Upstream, address, broken, late_credential, target},
     error::{Failure, UpstreamError},
+    places::Class,
     pool::Lease,
 };
 use kubefold_serving::{audit, upgrade::UpgradeAsked};

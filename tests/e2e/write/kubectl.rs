@@ -28,7 +28,7 @@ async fn restart_undo_pause_and_resume_reach_every_part() {
     let fleet = start(&bed).await.for_namespace("rollouts");
     let api = fleet.api().await;
     let ok = async |args: &[&str]| fleet.kubectl(args).await.ok().to_owned();
-    let done = async || ok(&["rollout", "status", "deployment/web", "--timeout=180s"]).await;
+    let done = async || ok(&["rollout", "status", "deployment/web", "--timeout=100s"]).await;
     ok(&["create", "deployment", "web", "--image=web:1", "--replicas=6"]).await;
     done().await;
     let each = |image: &str| vec![(image.to_owned(), 2); 3];

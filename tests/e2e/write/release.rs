@@ -168,13 +168,13 @@ async fn controllers_go_on(east: &Member, west: &Member) {
         member.kubectl(&["scale", "deployment", "web", "--replicas=3"]).await.ok();
         served(3).await;
         member.kubectl(&["set", "image", "deployment/web", "web=web:2"]).await.ok();
-        member.kubectl(&["rollout", "status", "deployment/web", "--timeout=180s"]).await.ok();
+        member.kubectl(&["rollout", "status", "deployment/web", "--timeout=100s"]).await.ok();
         assert_eq!(traces(member).await, [""; 0], "nothing brings it back");
         member.kubectl(&["scale", "deployment", "web", "--replicas=2"]).await.ok();
         let path = "/apis/apps/v1/namespaces/default/statefulsets/set";
         if in_member(member, path).await.is_some() {
             member.kubectl(&["scale", "statefulset", "set", "--replicas=2"]).await.ok();
-            member.kubectl(&["rollout", "status", "statefulset/set", "--timeout=180s"]).await.ok();
+            member.kubectl(&["rollout", "status", "statefulset/set", "--timeout=100s"]).await.ok();
         }
     }
     east.kubectl(&["delete", "namespace", "shop", "--timeout=60s"]).await.ok();
