@@ -55,6 +55,9 @@ Examples:
   # Where kubefold is reached by another name
   kubefold kubeconfig --state-dir ./state --server https://fleet.example.com:6443
 
+  # A login for a colleague, for a working day
+  kubefold kubeconfig --state-dir ./state --user jane --group dev --expires 8h > jane.kubeconfig
+
 Contexts: fleet (all members as one API), fleet-lenient, fleet-strict, and fleet-MEMBER (that member's own API).";
 
 pub(super) const STATUS: &str = "\

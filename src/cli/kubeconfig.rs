@@ -1,36 +1,95 @@
 //! `kubefold kubeconfig`: one context for the fleet, one for each of its other views, one for each member's own API.
 
-use std::path::Path;
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
+use aws_lc_rs::{
+    encoding::{AsDer, EcPrivateKeyRfc5915Der},
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
+};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use clap::builder::NonEmptyStringValueParser;
 use http::Uri;
 use serde::Serialize;
 
 use crate::{
-    cli::{client::Output, print as print_text},
-    serve::{Login, Published},
+    cli::{client::Output, https_url, print as print_text},
+    serve::{
+        Login, Published,
+        authority::ADMIN_USER,
+        login::{NewLogin, issue},
+    },
     view::Mode,
 };
 #[cfg(feature = "demo")]
 use kubefold_apiserver::endpoint::Endpoint;
+use kubefold_wire::duration::{self, DurationError};
 
 const FLEET: &str = "fleet";
-const USER: &str = "kubefold-admin";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Kubeconfig {
+    /// The state directory of `kubefold serve`.
+    #[arg(long, value_name = "DIR")]
+    state_dir: PathBuf,
+    /// The server URL to write, instead of the one that kubefold serves at.
+    #[arg(long, value_name = "URL", value_parser = https_url)]
+    server: Option<Uri>,
+    /// Make a login for this user, instead of the administrator's. Members allow it what their RBAC allows the user.
+    #[arg(long, value_name = "USER", value_parser = NonEmptyStringValueParser::new())]
+    user: Option<String>,
+    /// A group of the user; may be repeated.
+    #[arg(long, value_name = "GROUP", requires = "user", value_parser = NonEmptyStringValueParser::new())]
+    group: Vec<String>,
+    /// How long the login is good, such as 8h. It cannot be withdrawn before.
+    #[arg(long, value_name = "DURATION", requires = "user", default_value = "24h", value_parser = life)]
+    expires: Duration,
+    /// The output format.
+    #[arg(short, long, value_enum, default_value = "yaml")]
+    output: Output,
+}
+
+/// How long a login may be good at most: as long as the own authority's other certificates.
+const LIFE_MAX: Duration = Duration::from_hours(730 * 24);
+
+/// The life of a login, as Go writes durations.
+fn life(text: &str) -> Result<Duration, LifeError> {
+    let nanos = u64::try_from(duration::parse(text)?).unwrap_or_default();
+    let life = Duration::from_nanos(nanos);
+    if life >= Duration::from_mins(1) && life <= LIFE_MAX { Ok(life) } else { Err(LifeError::OutOfRange) }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LifeError {
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+    #[error("write a duration from 1m to 17520h (two years)")]
+    OutOfRange,
+}
 
 /// Prints it on standard output.
-pub(super) fn print(state_dir: &Path, server: Option<&Uri>, output: Output) -> anyhow::Result<()> {
-    let published = Published::read(state_dir)?;
-    let admin = Published::read_admin(state_dir)?;
+pub(super) fn print(flags: &Kubeconfig) -> anyhow::Result<()> {
+    let published = Published::read(&flags.state_dir)?;
+    let login = match &flags.user {
+        None => Published::read_admin(&flags.state_dir)?,
+        Some(user) => {
+            let login = NewLogin { user: user.clone(), groups: flags.group.clone(), life: flags.expires };
+            issue(&flags.state_dir, &login, SystemTime::now())?
+        }
+    };
+    let server = flags.server.as_ref();
     let url = server.map_or_else(|| published.url.clone(), |url| url.to_string().trim_end_matches('/').to_owned());
-    let file = file(&published, &url, &admin);
-    let text = match output {
-        Output::Json => output.text(&file)?,
+    let file = file(&published, &url, flags.user.as_deref().unwrap_or(ADMIN_USER), &login);
+    let text = match flags.output {
+        Output::Json => flags.output.text(&file)?,
         Output::Yaml => yaml(&file)?,
     };
     print_text(&text)
 }
 
-fn file(published: &Published, url: &str, admin: &Login) -> File {
+fn file(published: &Published, url: &str, user: &str, login: &Login) -> File {
     let view = |(name, _): (&str, Mode)| (format!("{FLEET}-{name}"), format!("{url}/views/{name}"));
     let views = std::iter::once((FLEET.to_owned(), url.to_owned())).chain(Mode::PREFIXED.map(view)).chain(
         published.members.iter().map(|member| (format!("{FLEET}-{member}"), format!("{url}/clusters/{member}"))),
@@ -40,11 +99,11 @@ fn file(published: &Published, url: &str, admin: &Login) -> File {
     for (name, server) in views {
         let cluster = Cluster { certificate_authority_data: authority.clone(), server };
         clusters.push(NamedCluster { cluster, name: name.clone() });
-        contexts.push(NamedContext { context: ContextOf { cluster: name.clone(), user: USER }, name });
+        contexts.push(NamedContext { context: ContextOf { cluster: name.clone(), user: user.to_owned() }, name });
     }
-    let user = User::Certificate {
-        client_certificate_data: STANDARD.encode(&admin.certificate),
-        client_key_data: STANDARD.encode(&admin.key),
+    let certificate = User::Certificate {
+        client_certificate_data: STANDARD.encode(&login.certificate),
+        client_key_data: STANDARD.encode(sec1(&login.key).as_deref().unwrap_or(&login.key)),
     };
     File {
         api_version: "v1",
@@ -52,7 +111,7 @@ fn file(published: &Published, url: &str, admin: &Login) -> File {
         current_context: FLEET,
         clusters,
         contexts,
-        users: vec![NamedUser { name: USER, user }],
+        users: vec![NamedUser { name: user.to_owned(), user: certificate }],
     }
 }
 
@@ -74,6 +133,16 @@ struct File {
     users: Vec<NamedUser>,
 }
 
+/// A key of an elliptic curve in the form of RFC 5915, `EC PRIVATE KEY`, which every client reads: fabric8's for Java reads
+/// no PKCS#8 of that kind. `None` for any other key.
+fn sec1(key: &str) -> Option<String> {
+    let pkcs8 = pem::parse(key).ok().filter(|pem| pem.tag() == "PRIVATE KEY")?;
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8.contents()).ok()?;
+    let der: EcPrivateKeyRfc5915Der<'_> = pair.private_key().as_der().ok()?;
+    let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+    Some(pem::encode_config(&pem::Pem::new("EC PRIVATE KEY", der.as_ref()), config))
+}
+
 /// As [`print`] prints it, with a context more that leads to an endpoint.
 #[cfg(feature = "demo")]
 pub(super) fn with_endpoint(
@@ -82,7 +151,7 @@ pub(super) fn with_endpoint(
     name: &'static str,
     endpoint: &Endpoint,
 ) -> anyhow::Result<String> {
-    let mut file = file(published, &published.url, admin);
+    let mut file = file(published, &published.url, ADMIN_USER, admin);
     file.add(name, endpoint);
     yaml(&file)
 }
@@ -102,8 +171,9 @@ impl File {
         let server = format!("https://{}", endpoint.address());
         let certificate_authority_data = STANDARD.encode(endpoint.certificate());
         self.clusters.push(NamedCluster { cluster: Cluster { certificate_authority_data, server }, name: name.into() });
-        self.contexts.push(NamedContext { context: ContextOf { cluster: name.into(), user: name }, name: name.into() });
-        self.users.push(NamedUser { name, user: User::Token { token: endpoint.token().to_owned() } });
+        self.contexts
+            .push(NamedContext { context: ContextOf { cluster: name.into(), user: name.into() }, name: name.into() });
+        self.users.push(NamedUser { name: name.into(), user: User::Token { token: endpoint.token().to_owned() } });
     }
 }
 
@@ -129,12 +199,12 @@ struct NamedContext {
 #[derive(Serialize)]
 struct ContextOf {
     cluster: String,
-    user: &'static str,
+    user: String,
 }
 
 #[derive(Serialize)]
 struct NamedUser {
-    name: &'static str,
+    name: String,
     user: User,
 }
 
@@ -153,6 +223,24 @@ mod tests {
 
     use super::*;
 
+    /// Java's fabric8 reads a key of an elliptic curve in this form alone, openssl and rustls in both.
+    #[test]
+    fn a_key_is_in_the_form_that_every_client_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = crate::serve::StateDir::open(&folder.path().join("state")).unwrap();
+        crate::serve::authority::ensure(&state, &[].into(), SystemTime::now()).unwrap();
+        let wanted = NewLogin { user: "jane".into(), groups: vec!["dev".into()], life: Duration::from_hours(8) };
+        let login = issue(state.path(), &wanted, SystemTime::now()).unwrap();
+        let key = sec1(&login.key).unwrap();
+        assert!(key.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{key}");
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+        let certificate = CertificateDer::from_pem_slice(login.certificate.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        rustls::sign::CertifiedKey::from_der(vec![certificate], key, &provider).unwrap();
+        assert_eq!(sec1("KEY"), None);
+    }
+
     #[test]
     fn a_client_reads_it_as_fleet_and_one_context_per_member() {
         let published = Published {
@@ -161,7 +249,7 @@ mod tests {
             certificate_authority: "CA".into(),
         };
         let admin = Login { certificate: "CERT".into(), key: "KEY".repeat(99) };
-        let made = file(&published, &published.url, &admin);
+        let made = file(&published, &published.url, "jane", &admin);
         let text = yaml(&made).unwrap();
         let read = Kubeconfig::from_yaml(&text).unwrap();
         assert_eq!(read.current_context.as_deref(), Some("fleet"));

@@ -52,7 +52,7 @@ enum Command {
     Serve(Serve),
     /// Print a kubeconfig for the kubefold that uses this state directory.
     #[command(after_help = help::KUBECONFIG)]
-    Kubeconfig(Kubeconfig),
+    Kubeconfig(kubeconfig::Kubeconfig),
     /// Print the state of each member, unfinished writes, and objects that differ between members.
     #[command(after_help = help::STATUS)]
     Status(status::Status),
@@ -108,19 +108,6 @@ struct Serve {
 }
 
 #[derive(Debug, clap::Args)]
-struct Kubeconfig {
-    /// The state directory of `kubefold serve`.
-    #[arg(long, value_name = "DIR")]
-    state_dir: PathBuf,
-    /// The server URL to write, instead of the one that kubefold serves at.
-    #[arg(long, value_name = "URL", value_parser = https_url)]
-    server: Option<Uri>,
-    /// The output format.
-    #[arg(short, long, value_enum, default_value = "yaml")]
-    output: client::Output,
-}
-
-#[derive(Debug, clap::Args)]
 struct Completion {
     /// The shell.
     #[arg(value_enum)]
@@ -162,7 +149,7 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "demo")]
         Command::Demo(flags) => demo::run(flags),
         Command::Serve(flags) => serve(flags),
-        Command::Kubeconfig(flags) => kubeconfig::print(&flags.state_dir, flags.server.as_ref(), flags.output),
+        Command::Kubeconfig(flags) => kubeconfig::print(&flags),
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
         Command::Doctor(flags) => doctor::run(&flags),

@@ -5,6 +5,7 @@
 
 pub mod authority;
 mod gate;
+pub mod login;
 mod published;
 mod state;
 #[cfg(test)]

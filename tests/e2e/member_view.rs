@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
 use testbed::{
-    Api, Kubefold, MemberOptions, Testbed, eventually,
+    Api, Kubectl, Kubefold, MemberOptions, Testbed, eventually,
     samples::{config_map, name, namespace},
 };
 
@@ -163,8 +163,34 @@ async fn members_see_who_asks() {
     };
     eventually(SOON, async || if east.audit().iter().any(seen) { Ok(()) } else { Err("no get as the caller") }).await;
 
+    a_login_for_a_colleague(&fleet).await;
     only_admins_see_the_fleet(&fleet, &ann).await;
     nobody_is_somebody_else(&fleet, &admin).await;
+}
+
+/// As its user, everybody may ask who he is and what he may do, of a member and of the fleet.
+async fn a_login_for_a_colleague(fleet: &Kubefold) {
+    let state = fleet.state_dir();
+    let args = ["kubeconfig", "--user", "jane", "--group", "dev"];
+    let made = fleet.command(&[&args[..], &["--group", "ops", "--expires", "1h"]].concat()).await;
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let kubeconfig = state.join("jane.kubeconfig");
+    std::fs::write(&kubeconfig, made.stdout).unwrap();
+    let jane = Kubectl::new(&kubeconfig, &state);
+    for context in ["fleet", "fleet-east"] {
+        let jane = jane.in_context(context);
+        let said =
+            jane.run(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.username} {.status.userInfo.groups}"]).await;
+        assert_eq!(said.ok(), r#"jane ["dev","ops","system:authenticated"]"#, "{context}");
+        assert_eq!(jane.run(&["auth", "can-i", "list", "secrets", "-n", "shop"]).await.ok().trim(), "yes");
+        assert!(jane.run(&["auth", "can-i", "delete", "secrets", "-n", "shop"]).await.stdout.starts_with("no"));
+    }
+    let pods = jane.run(&["get", "pods", "-n", "shop"]).await;
+    assert!(pods.refused().contains("system:masters"), "{pods}");
+    for life in ["30s", "20000h", "soon"] {
+        let refused = fleet.command(&[&args[..], &["--expires", life]].concat()).await;
+        assert_eq!(refused.status.code(), Some(64), "{life}");
+    }
 }
 
 async fn only_admins_see_the_fleet(fleet: &Kubefold, ann: &Api) {
