@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    authn::{self, Authentication},
     config::{Config, MemberName, ReloadHandle, Reloads},
     member::{self, Member, registry::Registry},
     observe::Metrics,
@@ -54,6 +55,8 @@ pub struct Options {
     pub serving_certificate: Option<(PathBuf, PathBuf)>,
     /// More authorities of client certificates.
     pub client_ca: Option<PathBuf>,
+    /// Files that say whose bearer tokens count.
+    pub tokens: authn::Sources,
     /// More names for the own serving certificate.
     pub names: Vec<String>,
     /// What clients call it, where that is not the address listened on.
@@ -103,7 +106,10 @@ impl App {
         let state = Arc::new(StateDir::open(&options.state_dir)?);
         let security = Security::prepare(&options, &state)?;
         let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files)?));
-        let listener = Listener::bind(options.listen, Arc::clone(&tls), Limits::default()).await?;
+        let authentication = Arc::new(Authentication::read(options.tokens.clone())?);
+        let takes_tokens = options.tokens != authn::Sources::default();
+        let limits = if takes_tokens { Limits::DEFAULT.for_tokens() } else { Limits::DEFAULT };
+        let listener = Listener::bind(options.listen, Arc::clone(&tls), limits).await?;
         let address = listener.address()?;
         let published = Published {
             url: options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string())),
@@ -142,6 +148,7 @@ impl App {
         let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer, metrics));
         let readiness = move || checks(&registry);
         let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone()).counting(served);
+        let gate = gate.authenticating(Arc::clone(&authentication));
         tasks.spawn(gate.sweep());
         let serving = listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() });
         tasks.spawn(async move {
@@ -152,7 +159,7 @@ impl App {
         let published = Arc::new(Mutex::new(published));
         let following = follow(reloads, stores, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
-        let renewing = renew(options, security, tls, published, Arc::clone(&state));
+        let renewing = renew(options, security, tls, published, authentication, Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewing));
         tasks.close();
         Ok(Self { address, reload_handle, draining, tasks, _state: state })
@@ -201,11 +208,23 @@ async fn renew(
     mut security: Security,
     tls: Arc<ArcSwap<Tls>>,
     published: Arc<Mutex<Published>>,
+    authentication: Arc<Authentication>,
     state: Arc<StateDir>,
 ) {
-    let mut told = String::new();
+    let (mut told, mut told_of_tokens) = (String::new(), String::new());
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
+        match authentication.reload() {
+            Ok(false) => told_of_tokens.clear(),
+            Ok(true) => tracing::info!("takes other bearer tokens"),
+            Err(error) => {
+                let error = error.to_string();
+                if error != told_of_tokens {
+                    tracing::warn!(error, "takes the bearer tokens that it took before");
+                }
+                told_of_tokens = error;
+            }
+        }
         let now = match Security::prepare(&options, &state).and_then(|now| Ok((Tls::new(&now.files)?, now))) {
             Ok((_, now)) if now == security => continue,
             Ok(now) => now,
@@ -408,6 +427,7 @@ mod tests {
             state_dir: folder.join("state"),
             serving_certificate: None,
             client_ca: None,
+            tokens: authn::Sources::default(),
             names: Vec::new(),
             external_url: None,
             freshness: Freshness::default(),
@@ -462,7 +482,8 @@ mod tests {
             members: Vec::new(),
             certificate_authority: String::new(),
         }));
-        let renewing = renew(options, security, Arc::clone(&tls), published, Arc::clone(&state));
+        let authentication = Arc::new(Authentication::read(authn::Sources::default()).unwrap());
+        let renewing = renew(options, security, Arc::clone(&tls), published, authentication, Arc::clone(&state));
         let tasks = TaskTracker::new();
         let until = CancellationToken::new();
         tasks.spawn(until.clone().run_until_cancelled_owned(renewing));

@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod app;
+pub mod authn;
 pub mod catalog;
 pub mod cli;
 pub mod config;

@@ -24,6 +24,7 @@ use http::Uri;
 
 use crate::{
     app,
+    authn::{AuthnError, Sources},
     config::ConfigError,
     observe::{self, LogFormat},
     read::Freshness,
@@ -93,6 +94,12 @@ struct Serve {
     /// More authorities whose client certificates kubefold accepts (PEM), beside its own.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
+    /// Bearer tokens, as a kube-apiserver reads them: lines of token,user,uid,"group,group". Followed.
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+    /// The OpenID Connect issuers whose tokens kubefold accepts: an AuthenticationConfiguration of a kube-apiserver. Followed.
+    #[arg(long, value_name = "FILE")]
+    authentication_config: Option<PathBuf>,
     /// One more name or address in the serving certificate that kubefold makes; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     tls_san: Vec<String>,
@@ -180,6 +187,7 @@ fn serve(flags: Serve) -> anyhow::Result<()> {
         state_dir: flags.state_dir,
         serving_certificate: flags.tls_cert_file.zip(flags.tls_key_file),
         client_ca: flags.client_ca_file,
+        tokens: Sources { tokens: flags.token_auth_file, configuration: flags.authentication_config },
         names: flags.tls_san,
         external_url: flags.external_url,
         freshness: match flags.freshness {
@@ -216,7 +224,10 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    let given = error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<TlsError>());
+    let is_given = |cause: &(dyn std::error::Error + 'static)| {
+        cause.is::<ConfigError>() || cause.is::<TlsError>() || cause.is::<AuthnError>()
+    };
+    let given = error.chain().any(is_given);
     if given { EXIT_USAGE } else { 1 }
 }
 

@@ -1,6 +1,6 @@
 //! What happens to every request before and after it is answered: identity, hygiene, an audit id, one log line.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use http::{Request, Response};
@@ -10,13 +10,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    authn::Authentication,
     respond::GateError,
     serve::traffic::{Came, Served},
     view::Mode,
 };
 use kubefold_serving::{
-    Answer, Closed, audit,
+    Answer, Closed, Seat, audit,
     authenticate::Identity,
+    caller::Caller,
     delivery::Deliveries,
     headers,
     health::{self, Check, HealthPath, Readiness},
@@ -26,6 +28,9 @@ use kubefold_wire::{
     body::{Body, empty},
     status::Status,
 };
+
+/// For a credential without an end.
+const LIFE_MAX: Duration = Duration::from_hours(365 * 24);
 
 /// Whoever answers requests that are let in.
 ///
@@ -45,12 +50,26 @@ pub struct Gate<H> {
     draining: CancellationToken,
     served: Served,
     deliveries: Arc<Deliveries>,
+    authentication: Option<Arc<Authentication>>,
+}
+
+/// Who asks, and until when that is known.
+struct Login {
+    caller: Caller,
+    ends: Instant,
 }
 
 impl<H: Handler> Gate<H> {
     /// Puts a gate before a handler. Once `draining` is cancelled kubefold is no longer ready.
     pub fn new(handler: Arc<H>, readiness: Arc<dyn Readiness>, draining: CancellationToken) -> Self {
-        Self { handler, readiness, draining, served: Served::default(), deliveries: Arc::default() }
+        Self {
+            handler,
+            readiness,
+            draining,
+            served: Served::default(),
+            deliveries: Arc::default(),
+            authentication: None,
+        }
     }
 
     /// Has what passes counted.
@@ -58,13 +77,34 @@ impl<H: Handler> Gate<H> {
         Self { served, ..self }
     }
 
+    /// Has callers known by their tokens, too.
+    pub fn authenticating(self, authentication: Arc<Authentication>) -> Self {
+        Self { authentication: Some(authentication), ..self }
+    }
+
+    /// Who sends a request: by the certificate of its connection, else by a token in it.
+    async fn login(&self, request: &Request<Incoming>, identity: &Identity) -> Option<Login> {
+        let now = UnixTime::now();
+        let until = |left: Duration| Instant::now() + left;
+        if let Some(caller) = identity.caller_at(now) {
+            return Some(Login { caller: caller.clone(), ends: until(identity.ends_in(now).unwrap_or(LIFE_MAX)) });
+        }
+        let bearer = self.authentication.as_ref()?.bearer(request.headers()).await?;
+        let left = bearer.ends_s.map(|ends_s| Duration::from_secs(ends_s.saturating_sub(now.as_secs())));
+        if let Some(seat) = request.extensions().get::<Seat>()
+            && let Err(full) = seat.taken_by(&bearer.caller.user)
+        {
+            tracing::warn!(%full, "a connection stays one of nobody: its user has too many");
+        }
+        Some(Login { caller: bearer.caller, ends: until(left.unwrap_or(LIFE_MAX).min(LIFE_MAX)) })
+    }
+
     /// What has to run besides: it lets go of answers that their clients do not take.
     pub fn sweep(&self) -> impl Future<Output = ()> + use<H> {
         Arc::clone(&self.deliveries).sweep(self.draining.clone())
     }
 
-    async fn admit(&self, mut request: Request<Incoming>, identity: &Identity) -> Response<Body> {
-        let caller = identity.caller_at(UnixTime::now());
+    async fn admit(&self, mut request: Request<Incoming>, caller: Option<&Caller>) -> Response<Body> {
         let (path, query) = (Mode::split(request.uri().path()).1, request.uri().query());
         let health = HealthPath::of(path);
         let Some(caller) = caller else {
@@ -114,7 +154,8 @@ impl<H: Handler> Answer for Gate<H> {
         let audit_id = headers::audit_id(request.headers_mut());
         let (method, class) = (request.method().clone(), path_class(request.uri().path()));
         let came = Came::of(request.method(), request.uri().path(), request.uri().query());
-        let admitted = audit::scoped(audit_id.clone(), self.admit(request, identity));
+        let login = Box::pin(self.login(&request, identity)).await;
+        let admitted = audit::scoped(audit_id.clone(), self.admit(request, login.as_ref().map(|login| &login.caller)));
         let mut response = match AssertUnwindSafe(admitted).catch_unwind().await {
             Ok(response) => response,
             Err(panic) => {
@@ -132,7 +173,7 @@ impl<H: Handler> Answer for Gate<H> {
             tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
         }
         response.headers_mut().insert(audit::AUDIT_ID, audit_id);
-        let ends = identity.ends_in(UnixTime::now()).map(|left| Instant::now() + left);
+        let ends = login.map(|login| login.ends);
         if let (Some(ends), Some(tunnel)) = (ends, response.extensions_mut().remove::<OnceUpgraded>()) {
             response.extensions_mut().insert(tunnel.until(ends));
         }

@@ -15,11 +15,11 @@ use crate::caller::Caller;
 /// Source: kubernetes/apiserver `pkg/authentication/request/x509/x509.go`, `CommonNameUserConversion`.
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 /// What users and groups of Kubernetes' own begin with.
-const SYSTEM: &str = "system:";
+pub const SYSTEM: &str = "system:";
 /// Those groups of them that people are in.
 const PEOPLES: [&str; 2] = [AUTHENTICATED, "system:masters"];
 /// The group of everybody who is somebody.
-const AUTHENTICATED: &str = "system:authenticated";
+pub const AUTHENTICATED: &str = "system:authenticated";
 
 /// What a connection proved about its client, once for all its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub mod shares;
 pub mod tls;
 pub mod upgrade;
 
-pub use listener::{Answer, Closed, Limits, ListenError, Listener, Shutdown};
+pub use listener::{Answer, Closed, Limits, ListenError, Listener, Seat, Shutdown};
 
 /// Runs the example of the README.
 #[cfg(doctest)]

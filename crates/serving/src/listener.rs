@@ -3,7 +3,10 @@
 use std::{
     net::{IpAddr, SocketAddr},
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,6 +17,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::conn::auto,
 };
+use parking_lot::Mutex;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
@@ -25,7 +29,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     authenticate::Identity,
-    shares::{Share, Shares},
+    shares::{Full, Share, Shares},
     tls::Tls,
     upgrade::OnceUpgraded,
 };
@@ -110,6 +114,13 @@ impl Limits {
         ping_timeout: Duration::from_secs(15),
         grace: Duration::from_secs(25),
     };
+}
+
+impl Limits {
+    /// The same for a server that knows clients by what their requests say: one that shows no certificate may be somebody.
+    pub const fn for_tokens(self) -> Self {
+        Self { anonymous_streams_max: self.streams_max, anonymous_head_bytes_max: 64 << 10, ..self }
+    }
 }
 
 impl Default for Limits {
@@ -250,22 +261,26 @@ impl<A: Answer> Server<A> {
         let anonymous = refused || identity == Identity::Anonymous;
         let judged = Arc::new(Judged::new(session.peer_certificates(), tls, identity));
         let server = Arc::clone(&self);
-        let place = Arc::new(place);
-        let held = Arc::clone(&place);
+        let seat = Seat::new(place, Arc::clone(&self.connections), !anonymous);
+        let held = seat.clone();
         let service = service_fn(move |request| {
-            let (server, judged, place) = (Arc::clone(&server), Arc::clone(&judged), Arc::clone(&held));
+            let (server, judged, seat) = (Arc::clone(&server), Arc::clone(&judged), held.clone());
             async move {
                 match refused {
                     true => Ok(too_many_connections(OVER_LIMIT_RETRY)),
-                    false => server.answer(request, &judged.now(&server.tls), place).await,
+                    false => server.answer(request, &judged.now(&server.tls), seat).await,
                 }
             }
         });
         let builder = self.builder(http2, anonymous);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        let life =
-            async { if anonymous { sleep(self.limits.anonymous_life).await } else { std::future::pending().await } };
+        let life = async {
+            sleep(self.limits.anonymous_life).await;
+            if seat.is_somebodys() {
+                std::future::pending::<()>().await;
+            }
+        };
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = life => return tracing::debug!(%peer, "closed a connection whose client did not log in"),
@@ -277,7 +292,7 @@ impl<A: Answer> Server<A> {
         if let Err(error) = ended {
             tracing::debug!(%peer, error, "a connection ended early");
         }
-        drop(place);
+        drop(seat);
     }
 
     /// Answers a request; where the answer is another protocol, that has a task of its own and keeps the place.
@@ -285,9 +300,10 @@ impl<A: Answer> Server<A> {
         self: &Arc<Self>,
         mut request: Request<Incoming>,
         identity: &Identity,
-        place: Arc<Share>,
+        seat: Seat,
     ) -> Result<Response<Body>, Closed> {
         let upgraded = upgrade::on(&mut request);
+        request.extensions_mut().insert(seat.clone());
         let mut response = self.answer.answer(request, identity).await?;
         let once = response.extensions_mut().remove::<OnceUpgraded>();
         if let Some(once) = once.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
@@ -303,7 +319,7 @@ impl<A: Answer> Server<A> {
                     () = work => {}
                     () = cut.cancelled() => {}
                 }
-                drop(place);
+                drop(seat);
             });
         }
         Ok(response)
@@ -340,6 +356,41 @@ impl<A: Answer> Server<A> {
         }
         self.shutdown.cut.cancel();
         self.tasks.wait().await;
+    }
+}
+
+/// In a request's extensions: the place of the connection that it came on.
+#[derive(Clone, Debug)]
+pub struct Seat(Arc<Seated>);
+
+#[derive(Debug)]
+struct Seated {
+    place: Mutex<Share>,
+    is_somebodys: AtomicBool,
+    connections: Arc<Shares>,
+}
+
+impl Seat {
+    fn new(place: Share, connections: Arc<Shares>, is_somebodys: bool) -> Self {
+        Self(Arc::new(Seated { place: Mutex::new(place), is_somebodys: AtomicBool::new(is_somebodys), connections }))
+    }
+
+    /// Notes that a request says by itself who sends it: the connection is a user's from here on, and lasts.
+    ///
+    /// Errors: the user has as many as one may have.
+    pub fn taken_by(&self, user: &str) -> Result<(), Full> {
+        let Self(seated) = self;
+        if seated.is_somebodys.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let place = seated.connections.take(user)?;
+        *seated.place.lock() = place;
+        seated.is_somebodys.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn is_somebodys(&self) -> bool {
+        self.0.is_somebodys.load(Ordering::Acquire)
     }
 }
 

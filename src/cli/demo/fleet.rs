@@ -14,6 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     app::{App, Options},
+    authn::Sources,
     cli::{
         demo::control::{CONTEXT, Control, Members, told},
         kubeconfig,
@@ -120,6 +121,7 @@ impl Fleet {
             state_dir: folder.state(),
             serving_certificate: None,
             client_ca: None,
+            tokens: Sources::default(),
             names: Vec::new(),
             external_url: None,
             freshness: Freshness::default(),
