@@ -26,6 +26,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::authn::{Authentication, Sources};
 use kubefold_serving::{
     Limits, Listener, Shutdown,
     caller::Caller,
@@ -98,7 +99,11 @@ async fn edge(limits: Limits) -> Edge {
     let (draining, dropped) = (CancellationToken::new(), std::sync::Arc::default());
     let stage = Stage { draining: draining.clone(), dropped: std::sync::Arc::clone(&dropped) };
     let checks = || vec![Check { name: "east".into(), ready: true, note: String::new() }];
+    let tokens = folder.path().join("tokens.csv");
+    std::fs::write(&tokens, "abc,robot,,bots\n").unwrap();
+    let sources = Sources { tokens: Some(tokens), configuration: None };
     let gate = Gate::new(std::sync::Arc::new(stage), std::sync::Arc::new(checks), draining.clone());
+    let gate = gate.authenticating(std::sync::Arc::new(Authentication::read(sources).unwrap()));
     let mut tasks = JoinSet::new();
     tasks.spawn(listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() }));
     Edge { address, state, tls, draining, dropped, tasks, _folder: folder }
@@ -308,6 +313,28 @@ async fn a_client_that_does_not_log_in_is_not_kept() {
     let mut seen = Vec::new();
     // Whatever the server says first, it ends the connection by itself.
     drop(tokio::io::AsyncReadExt::read_to_end(&mut idle, &mut seen).await);
+}
+
+#[tokio::test]
+async fn a_client_that_logs_in_by_a_token_is_kept() {
+    let limits = Limits { anonymous_life: Duration::from_millis(50), connections_max: 1, ..Limits::default() };
+    let edge = edge(limits).await;
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(edge.connect(false, b"h2").await.unwrap())).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { drop(connection.await) });
+    let mut ask = async |path: &str, token: &str| {
+        let request =
+            Request::get(format!("https://localhost{path}")).header("authorization", format!("Bearer {token}"));
+        sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+    };
+    let watch = ask("/watch", "abc").await;
+    assert_eq!(watch.status(), StatusCode::OK);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(text(ask("/api", "abc").await).await, (200, "robot bots,system:authenticated".to_owned()));
+    // Another request of the same connection is judged by itself.
+    assert_eq!(ask("/api", "abd").await.status(), StatusCode::UNAUTHORIZED);
+    drop(watch);
 }
 
 #[test]

@@ -17,7 +17,7 @@ digest() { cat "$@" | sha256sum | cut -c1-16; }
 versions=$(go version; rustc --version; node --version; python3 --version) || { say "needs go, rustc, node and python3"; exit 1; }
 sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} helm3/go.{mod,sum}
   kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock}
-  kube-rs/src/*.rs node/package-lock.json node/main.mjs python/requirements.txt python/main.py)
+  kube-rs/src/*.rs node/package-lock.json node/*.mjs python/requirements.txt python/main.py)
 all=$root/all-$(digest "${sources[@]}" <(echo "$versions"))
 
 # part NAME FILE... builds what is not there yet with build_NAME, which is given an empty directory, and sets $part.
@@ -85,13 +85,14 @@ if [[ ! -d $all ]]; then
   part node_modules node/package-lock.json
   # A module finds its packages beside itself.
   ln -s "$part/node_modules" "$new/node_modules"
-  cp node/main.mjs "$new/"
+  cp node/*.mjs "$new/"
   part python python/requirements.txt
   cp python/main.py "$new/"
   # A virtual environment is moved from where it was made, so that its python is right and its scripts are not.
   printf '#!/bin/sh\nexec "%s" "$(dirname "$0")/../main.py" "$@"\n' "$part/bin/python3" >"$new/bin/python"
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../main.mjs" "$@"\n' >"$new/bin/node"
-  chmod +x "$new/bin/python" "$new/bin/node"
+  printf '#!/bin/sh\nexec node "$(dirname "$0")/../oidc.mjs" "$@"\n' >"$new/bin/oidc"
+  chmod +x "$new/bin/python" "$new/bin/node" "$new/bin/oidc"
   # Last, since its presence means that all is there.
   mv "$new" "$all"
   say "built in $all"

@@ -30,6 +30,7 @@ mod freshness;
 mod informer;
 mod limits;
 mod list_watch;
+mod login;
 mod member_view;
 mod membership;
 mod observe;

@@ -206,7 +206,7 @@ async fn only_admins_see_the_fleet(fleet: &Kubefold, ann: &Api) {
         );
     }
     let kubeconfig = fleet.kubeconfig_for("ann", Some("dev"));
-    let said = testbed::Kubectl::new(&kubeconfig, kubeconfig.parent().unwrap()).run(&["get", "pods"]).await;
+    let said = Kubectl::new(&kubeconfig, kubeconfig.parent().unwrap()).run(&["get", "pods"]).await;
     assert!(said.refused().contains("system:masters"), "{said}");
 }
 

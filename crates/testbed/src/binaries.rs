@@ -13,7 +13,8 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
-/// The path of a client program of `tests/clients`: `go`, `kube-rs`, `python`, `node`, `kubectl-oldest`, `kubectl-newest`.
+/// The path of a client program of `tests/clients`: `go`, `kube-rs`, `python`, `node`, `kubectl-oldest`, `kubectl-newest`,
+/// and `oidc`, a provider of OpenID Connect.
 pub fn client(name: &str) -> PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/clients/build.sh");
