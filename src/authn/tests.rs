@@ -6,6 +6,7 @@ use std::{
 };
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use super::*;
+use super::{bearer::PROTOCOL, *};
 use kubefold_wire::body::full;
 
 /// An issuer's key, which it calls by a name.

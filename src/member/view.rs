@@ -125,8 +125,11 @@ fn confine(headers: &mut HeaderMap) {
     }
     let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // What the API itself answers with, which no browser runs.
-    let is_data = matches!(media.as_str(), "application/json" | "application/vnd.kubernetes.protobuf");
+    // What the API itself answers with, and logs: no browser runs them.
+    let is_data = matches!(
+        media.as_str(),
+        "application/json" | "application/vnd.kubernetes.protobuf" | "application/yaml" | "text/plain"
+    );
     if !is_data {
         headers.append(header::CONTENT_SECURITY_POLICY, SANDBOX);
     }
