@@ -11,10 +11,10 @@ use crate::{
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
-    member::{Member, view},
+    member::{Member, impersonation::permit, view},
     observe::Metrics,
     read::{Reader, over_websocket},
-    respond::RouteError,
+    respond::{RouteError, ViewError},
     review::{self, is_review},
     status::{self, STATUS_PATH},
     store::unix_micros,
@@ -26,6 +26,7 @@ use crate::{
 use kubefold_serving::{
     caller::Caller,
     encode::encode,
+    impersonation::Impersonation,
     request::drain,
     upgrade::{UpgradeAsked, WebSocketAsked},
 };
@@ -84,7 +85,24 @@ impl Router {
         let target = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         // Nobody comes here without an identity; who would, has none.
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
-        match View::of(target).map_err(RouteError::from)? {
+        let view = View::of(target).map_err(RouteError::from)?;
+        let wanted = request.extensions().get::<Impersonation>().cloned();
+        let caller = match (&view, wanted) {
+            (_, None) => caller,
+            (View::Member { name, .. }, Some(wanted)) => {
+                // Nobody's member is said to be missing below.
+                if let Some(member) = self.stores.registry().get(name) {
+                    Box::pin(permit(&member, &caller, &wanted)).await.map_err(ViewError::from)?;
+                }
+                wanted.caller()
+            }
+            // Whoever is an administrator of every member may be anybody there.
+            (View::Fleet(_), Some(wanted)) if caller.is_in(ADMINS) => wanted.caller(),
+            (View::Fleet(_), Some(_)) => {
+                return Err(RouteError::Impersonation { user: caller.user, group: ADMINS }.into());
+            }
+        };
+        match view {
             View::Member { name, rest } => self.member_view(&name, &rest, &caller, request).await,
             View::Fleet(Mode::Whole) => self.fleet_view(Mode::Whole, &caller, request).await,
             View::Fleet(mode) => {

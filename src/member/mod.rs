@@ -10,6 +10,7 @@
 mod admission;
 pub mod call;
 mod identity;
+pub mod impersonation;
 pub mod metrics;
 mod probe;
 pub(crate) mod reflector;

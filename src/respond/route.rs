@@ -52,6 +52,16 @@ pub enum RouteError {
         /// The group.
         group: &'static str,
     },
+    /// Impersonation in the fleet view by others than its administrators.
+    #[error(
+        "user {user} is not in group {group}, and only that group may impersonate in the fleet view; use a member view, \
+         where the member decides (kubectl --context fleet-<member>)", user = Quoted(.user))]
+    Impersonation {
+        /// Who asks.
+        user: String,
+        /// The group.
+        group: &'static str,
+    },
     /// The metrics have no text.
     #[error("the metrics cannot be written")]
     Metrics(#[from] std::fmt::Error),
@@ -66,6 +76,7 @@ impl ApiError for RouteError {
             | Self::NoSuchPath
             | Self::Method
             | Self::Unwatchable(_)
+            | Self::Impersonation { .. }
             | Self::NotAdmin { .. } => Blame::Downstream,
             Self::Metrics(_) => Blame::Kubefold,
         }
@@ -85,7 +96,7 @@ impl From<RouteError> for Status {
             RouteError::NoSuchPath => Self::no_such_path(),
             RouteError::Method => Self::method_not_allowed(message),
             RouteError::Unwatchable(gvr) => Self::method_not_allowed(message).about(&gvr.group, &gvr.resource, ""),
-            RouteError::NotAdmin { .. } => Self::forbidden(message),
+            RouteError::NotAdmin { .. } | RouteError::Impersonation { .. } => Self::forbidden(message),
             RouteError::Metrics(_) => Self::internal(message),
         }
     }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::respond::{ApiError, Blame, Retry};
-use kubefold_serving::headers::Impersonates;
+use kubefold_serving::impersonation::ImpersonationError;
 use kubefold_wire::status::{Reason, Status};
 
 /// Why the gate answers a request itself.
@@ -12,12 +12,9 @@ pub enum GateError {
     /// Nobody is known to ask. In the words of a kube-apiserver.
     #[error("Unauthorized")]
     Unauthorized,
-    /// The client asks to be somebody else.
-    #[error(
-        "kubefold does not impersonate on a client's behalf yet and refuses the header {}; use a client certificate of the \
-         user, or a member's own kubeconfig", .0.0
-    )]
-    Impersonates(#[from] Impersonates),
+    /// The client asks to be somebody else, in words that name nobody.
+    #[error(transparent)]
+    Impersonation(#[from] ImpersonationError),
     /// A browser asks for a WebSocket in its user's name, for a page that is not kubefold's.
     #[error(
         "a page of another origin asks for this upgrade, and a browser would log in for it; open it from the server's own \
@@ -35,14 +32,14 @@ pub enum GateError {
 impl ApiError for GateError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Unauthorized | Self::Impersonates(_) | Self::OtherSite | Self::HealthMethod => Blame::Downstream,
+            Self::Unauthorized | Self::Impersonation(_) | Self::OtherSite | Self::HealthMethod => Blame::Downstream,
             Self::Panicked => Blame::Kubefold,
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
-            Self::Unauthorized | Self::Impersonates(_) | Self::OtherSite | Self::HealthMethod => Retry::Never,
+            Self::Unauthorized | Self::Impersonation(_) | Self::OtherSite | Self::HealthMethod => Retry::Never,
             Self::Panicked => Retry::IfRead,
         }
     }
@@ -53,7 +50,8 @@ impl From<GateError> for Status {
         let message = error.to_string();
         match error {
             GateError::Unauthorized => Self::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, message),
-            GateError::Impersonates(_) | GateError::OtherSite => Self::forbidden(message),
+            GateError::OtherSite => Self::forbidden(message),
+            GateError::Impersonation(_) => Self::bad_request(message),
             GateError::HealthMethod => Self::method_not_allowed(message),
             GateError::Panicked => Self::internal(message),
         }

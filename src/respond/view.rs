@@ -4,6 +4,7 @@ use http::StatusCode;
 
 use crate::{
     config::MemberName,
+    member::impersonation::ImpersonationRefused,
     respond::{ApiError, Blame, Retry, upstream::bad_gateway},
     upstream::{ImpersonateError, TooManyStreams, UpstreamError},
 };
@@ -46,6 +47,9 @@ pub enum ViewError {
     /// The caller cannot be named to a member.
     #[error(transparent)]
     Caller(#[from] ImpersonateError),
+    /// The caller may not be whom it asks to be.
+    #[error(transparent)]
+    Impersonation(#[from] ImpersonationRefused),
     /// The limit of streams is reached.
     #[error(transparent)]
     Streams(#[from] TooManyStreams),
@@ -60,6 +64,8 @@ impl ApiError for ViewError {
             Self::Connect | Self::Path(_) | Self::Dots | Self::UpgradeWithBody => Blame::Downstream,
             Self::Informational { member, .. } | Self::Redirect { member, .. } => Blame::Member(member.clone()),
             Self::Caller(error) => error.blame(),
+            Self::Impersonation(ImpersonationRefused::Forbidden { .. }) => Blame::Downstream,
+            Self::Impersonation(ImpersonationRefused::Unknown { member, .. }) => Blame::Member(member.clone()),
             Self::Streams(error) => error.blame(),
             Self::Upstream(error) => error.blame(),
         }
@@ -70,6 +76,8 @@ impl ApiError for ViewError {
             Self::Connect | Self::Path(_) | Self::Dots | Self::UpgradeWithBody => Retry::Never,
             Self::Informational { .. } | Self::Redirect { .. } => Retry::IfRead,
             Self::Caller(error) => error.retry(),
+            Self::Impersonation(ImpersonationRefused::Forbidden { .. }) => Retry::Never,
+            Self::Impersonation(ImpersonationRefused::Unknown { .. }) => Retry::Always,
             Self::Streams(error) => error.retry(),
             Self::Upstream(error) => error.retry(),
         }
@@ -84,6 +92,10 @@ impl From<ViewError> for Status {
             ViewError::Path(_) | ViewError::Dots | ViewError::UpgradeWithBody => Self::bad_request(message),
             ViewError::Informational { .. } | ViewError::Redirect { .. } => bad_gateway(message),
             ViewError::Caller(error) => error.into(),
+            ViewError::Impersonation(ImpersonationRefused::Forbidden { resource, group, name, .. }) => {
+                Self::forbidden(message).about(group, &resource, &name)
+            }
+            ViewError::Impersonation(ImpersonationRefused::Unknown { .. }) => Self::unavailable(message),
             ViewError::Streams(error) => error.into(),
             ViewError::Upstream(error) => error.into(),
         }

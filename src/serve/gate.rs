@@ -22,6 +22,7 @@ use kubefold_serving::{
     delivery::Deliveries,
     headers,
     health::{self, Check, HealthPath, Readiness},
+    impersonation::Impersonation,
     upgrade::{OnceUpgraded, UpgradeAsked, WebSocketAsked, is_of_another_site},
 };
 use kubefold_wire::{
@@ -34,7 +35,7 @@ const LIFE_MAX: Duration = Duration::from_hours(365 * 24);
 
 /// Whoever answers requests that are let in.
 ///
-/// The request has its [`kubefold_serving::caller::Caller`] in its extensions and no hop-by-hop, `Authorization`,
+/// The request has its [`Caller`] in its extensions, and the [`Impersonation`] that it asks for, if it does. It has no hop-by-hop, `Authorization`,
 /// `X-Remote-*` or `Impersonate-*` header.
 pub trait Handler: Send + Sync + 'static {
     /// Answers one request.
@@ -126,9 +127,12 @@ impl<H: Handler> Gate<H> {
             }
             request.extensions_mut().insert(asked);
         }
-        if let Err(impersonates) = headers::clean(request.headers_mut()) {
-            return Status::from(GateError::from(impersonates)).into_response_to(request.headers());
+        match Impersonation::by(request.headers()) {
+            Ok(None) => {}
+            Ok(Some(wanted)) => drop(request.extensions_mut().insert(wanted)),
+            Err(error) => return Status::from(GateError::from(error)).into_response_to(request.headers()),
         }
+        headers::clean(request.headers_mut());
         Arc::clone(&self.handler).handle(request).await
     }
 

@@ -27,27 +27,18 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 const FORWARDED: [HeaderName; 3] =
     [header::FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("x-real-ip")];
 
-/// The client asks to be somebody else, with this header.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("impersonation with the header {0} is refused")]
-pub struct Impersonates(pub HeaderName);
-
 /// Makes the headers of an authenticated request safe to act on and to send on.
 ///
-/// Errors: the client asks to be somebody else. That is judged on what it sent, before anything is taken out: naming
+/// Whom the client asks to be, [`crate::impersonation::Impersonation`] reads before: on what it sent, so that naming
 /// `Impersonate-User` in `Connection` hides nothing.
-pub fn clean(headers: &mut HeaderMap) -> Result<(), Impersonates> {
-    if let Some(name) = headers.keys().find(|name| name.as_str().starts_with("impersonate-")) {
-        return Err(Impersonates(name.clone()));
-    }
+pub fn clean(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
-    let asserted: Vec<HeaderName> =
-        headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
+    let asserts = |name: &&HeaderName| ["x-remote-", "impersonate-"].iter().any(|said| name.as_str().starts_with(said));
+    let asserted: Vec<HeaderName> = headers.keys().filter(asserts).cloned().collect();
     for name in asserted.iter().chain(&FORWARDED) {
         headers.remove(name);
     }
     headers.remove(header::AUTHORIZATION);
-    Ok(())
 }
 
 fn strip_hop_by_hop(headers: &mut HeaderMap) {
@@ -89,18 +80,6 @@ mod tests {
     }
 
     #[test]
-    fn impersonation_is_refused_however_it_is_dressed() {
-        for extra in [&[][..], &[("connection", "impersonate-user")], &[("connection", "close, Impersonate-User")]] {
-            let mut sent = headers(&[("impersonate-user", "admin")]);
-            sent.extend(headers(extra));
-            assert_eq!(clean(&mut sent).unwrap_err().0, "impersonate-user");
-        }
-        for name in ["Impersonate-Group", "impersonate-uid", "Impersonate-Extra-scopes", "Impersonate-Anything"] {
-            assert!(clean(&mut headers(&[(name, "x")])).is_err(), "{name}");
-        }
-    }
-
-    #[test]
     fn hop_by_hop_asserted_and_secret_headers_go_and_others_stay() {
         let mut sent = headers(&[
             ("connection", "keep-alive, X-Mine"),
@@ -112,6 +91,8 @@ mod tests {
             ("x-yours", "1"),
             ("x-remote-user", "root"),
             ("x-remote-extra-scopes", "all"),
+            ("impersonate-user", "root"),
+            ("impersonate-extra-scopes", "all"),
             ("authorization", "Bearer secret"),
             ("forwarded", "for=192.0.2.1"),
             ("x-forwarded-for", "192.0.2.1"),
@@ -119,7 +100,7 @@ mod tests {
             ("accept", "application/json"),
             ("user-agent", "kubectl"),
         ]);
-        clean(&mut sent).unwrap();
+        clean(&mut sent);
         let left: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
         assert_eq!(left, ["accept", "user-agent"]);
     }
@@ -127,7 +108,7 @@ mod tests {
     #[test]
     fn a_connection_does_not_name_the_audit_id_away() {
         let mut sent = headers(&[("connection", "Upgrade, Audit-ID"), ("audit-id", "mine")]);
-        clean(&mut sent).unwrap();
+        clean(&mut sent);
         assert_eq!(sent.get(AUDIT_ID).unwrap(), "mine");
     }
 

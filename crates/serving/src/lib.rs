@@ -10,6 +10,7 @@ pub mod delivery;
 pub mod encode;
 pub mod headers;
 pub mod health;
+pub mod impersonation;
 mod indent;
 mod listener;
 pub mod request;
