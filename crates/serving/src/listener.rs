@@ -101,7 +101,7 @@ impl Limits {
     /// Those of a server that faces many clients.
     pub const DEFAULT: Self = Self {
         connections_max: 4096,
-        anonymous_max: 512,
+        anonymous_max: 2048,
         handshake: Duration::from_secs(10),
         head: Duration::from_secs(60),
         anonymous_life: Duration::from_secs(30),
