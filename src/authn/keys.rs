@@ -20,6 +20,8 @@ const GOOD_FOR: Duration = Duration::from_mins(5);
 const ASK_EVERY: Duration = Duration::from_secs(10);
 /// Both documents are there by then.
 const FETCH_MAX: Duration = Duration::from_secs(10);
+/// The same where the keys at hand will do.
+const RENEW_MAX: Duration = Duration::from_secs(2);
 
 /// Why there are no keys.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -30,8 +32,8 @@ pub(super) enum KeysError {
     Url(String),
     #[error("its certificate authority is no PEM")]
     Authority,
-    #[error("it did not answer in {} s", FETCH_MAX.as_secs())]
-    Late,
+    #[error("it did not answer in {} s", .0.as_secs())]
+    Late(Duration),
     #[error("its discovery names the issuer {0:?}")]
     Issuer(String),
     #[error("asked a moment ago, in vain")]
@@ -71,7 +73,12 @@ impl Keys {
         if is_fresh && !found.is_empty() {
             return Ok(found);
         }
-        let mut asked = self.asked.lock().await;
+        let asked = match found.is_empty() {
+            true => Some(self.asked.lock().await),
+            // Old keys serve whoever comes while somebody asks.
+            false => self.asked.try_lock().ok(),
+        };
+        let Some(mut asked) = asked else { return Ok(found) };
         // Somebody else has asked meanwhile.
         let newer = self.known.load_full().filter(|fetched| known.as_ref().is_none_or(|known| fetched.at > known.at));
         if let Some(fetched) = newer {
@@ -82,7 +89,8 @@ impl Keys {
             return if known.is_some() { Ok(found) } else { Err(KeysError::Again) };
         }
         *asked = Some(Instant::now());
-        match self.fetch().await {
+        let max = if found.is_empty() { FETCH_MAX } else { RENEW_MAX };
+        match self.fetch(max).await {
             Ok(set) => {
                 let fetched = Arc::new(Fetched { set, at: Instant::now() });
                 self.known.store(Some(Arc::clone(&fetched)));
@@ -96,15 +104,15 @@ impl Keys {
         }
     }
 
-    async fn fetch(&self) -> Result<JwkSet, KeysError> {
-        let fetched = timeout(FETCH_MAX, async {
+    async fn fetch(&self, max: Duration) -> Result<JwkSet, KeysError> {
+        let fetched = timeout(max, async {
             let discovery: Discovery = self.get(&self.discovery).await?;
             if discovery.issuer != self.issuer {
                 return Err(KeysError::Issuer(discovery.issuer));
             }
             self.get(&discovery.jwks_uri).await
         });
-        fetched.await.map_err(|_| KeysError::Late)?
+        fetched.await.map_err(|_| KeysError::Late(max))?
     }
 
     async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, KeysError> {

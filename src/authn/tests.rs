@@ -216,6 +216,23 @@ async fn keys_are_followed_and_made_up_ones_cost_the_issuer_nothing() {
 }
 
 #[tokio::test]
+async fn an_issuer_that_is_away_takes_no_key_back() {
+    let (provider, folder, key) = (provider().await, tempfile::tempdir().unwrap(), Key::new("one"));
+    provider.keys.lock().push(key.jwk());
+    let authentication = authentication(folder.path(), &configuration(&provider, ""));
+    let claims = json!({"iss": provider.url, "aud": "kubefold", "exp": now_s() + 100_000, "sub": "jane", "uid": "u"});
+    let token = key.sign(&claims);
+    assert!(authentication.bearer(&bearing(&token)).await.is_some());
+    // Not what it was asked for.
+    *provider.keys.lock() = vec![json!("broken")];
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(6)).await;
+    tokio::time::resume();
+    assert!(authentication.bearer(&bearing(&token)).await.is_some());
+    assert_eq!(provider.asked.load(Ordering::Relaxed), 2, "it was asked");
+}
+
+#[tokio::test]
 async fn tokens_of_a_file_are_a_kube_apiservers_and_are_followed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.csv");

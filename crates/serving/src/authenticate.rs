@@ -147,16 +147,17 @@ mod tests {
     fn another_authority_makes_no_users_of_kubernetes_own() {
         let authority = authority();
         let judge = believed(&authority, Believed::PeopleOnly);
-        let caller = |user, groups: &[&'static str]| {
-            let organizations = groups.iter().map(|group| (DnType::OrganizationName, *group));
-            let subject: Vec<_> = std::iter::once((DnType::CommonName, user)).chain(organizations).collect();
+        let caller = |user, group| {
+            let subject = [(DnType::CommonName, user), (DnType::OrganizationName, group)];
             let identity = judge.identity(Some(&[leaf(&authority, &subject)]), UnixTime::now());
             identity.caller_at(UnixTime::now()).cloned()
         };
-        assert_eq!(caller("system:node:n1", &["system:nodes"]), None);
-        assert_eq!(caller("system:kube-controller-manager", &[]), None);
-        let jane = caller("jane", &["dev", "system:nodes", "system:masters"]).unwrap();
-        assert_eq!(jane.groups, ["dev", "system:masters", "system:authenticated"]);
+        assert_eq!(caller("system:node:n1", "system:nodes"), None);
+        assert_eq!(caller("system:kube-controller-manager", "dev"), None);
+        let groups = |group| caller("jane", group).unwrap().groups;
+        assert_eq!(groups("dev"), ["dev", "system:authenticated"]);
+        assert_eq!(groups("system:nodes"), ["system:authenticated"]);
+        assert_eq!(groups("system:masters"), ["system:masters", "system:authenticated"]);
     }
 
     fn judge(trusted: &Authority, chain: &[CertificateDer<'_>]) -> Option<Caller> {

@@ -132,7 +132,9 @@ impl http_body::Body for Delivered {
         state.given = None;
         if this.wakes.as_mut().is_some_and(|wakes| wakes.as_mut().poll(cx).is_ready()) {
             state.body = None;
-            return Poll::Ready(None);
+            // A watch ends at any time; a list that is not whole must not look so.
+            let is_watch = state.until.is_none();
+            return Poll::Ready((!is_watch).then(|| Err(TooSlow.into())));
         }
         let Some(body) = &mut state.body else { return Poll::Ready(Some(Err(TooSlow.into()))) };
         let polled = Pin::new(body).poll_frame(cx);
@@ -250,5 +252,9 @@ mod tests {
         let mut body = deliveries().bounded(quiet(), Some(ends)).into_body();
         assert!(body.frame().await.is_none());
         assert_eq!(Instant::now().duration_since(ends).as_secs(), 0);
+        let mut list = quiet();
+        list.extensions_mut().insert(DeliverWithin(Duration::from_hours(2)));
+        let ends = Instant::now() + Duration::from_hours(1);
+        assert!(deliveries().bounded(list, Some(ends)).into_body().frame().await.unwrap().is_err());
     }
 }
