@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::authn::{
     Bearer,
+    jwt::ALGORITHMS,
     keys::{Keys, KeysError},
 };
 use kubefold_serving::{
@@ -16,18 +17,6 @@ use kubefold_serving::{
     caller::Caller,
 };
 
-/// Signatures of a key pair; a shared secret proves nothing about who signed.
-const ALGORITHMS: [Algorithm; 9] = [
-    Algorithm::RS256,
-    Algorithm::RS384,
-    Algorithm::RS512,
-    Algorithm::PS256,
-    Algorithm::PS384,
-    Algorithm::PS512,
-    Algorithm::ES256,
-    Algorithm::ES384,
-    Algorithm::EdDSA,
-];
 /// How far clocks may differ about when a token begins. Source: coreos/go-oidc `oidc/verify.go`.
 const NOT_BEFORE_LEEWAY_S: u64 = 300;
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use http::{Request, Uri};
-use jsonwebtoken::jwk::{Jwk, JwkSet, PublicKeyUse};
+use jsonwebtoken::jwk::{Jwk, JwkSet};
 use kube::{Client, Config};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -13,6 +13,8 @@ use tokio::{
     sync::Mutex,
     time::{Instant, timeout},
 };
+
+use crate::authn::jwt::keys_of;
 
 /// Keys that are older are asked for again: an issuer takes one back by no longer naming it.
 const GOOD_FOR: Duration = Duration::from_mins(5);
@@ -136,10 +138,6 @@ impl Keys {
 
 impl Fetched {
     fn select(&self, id: Option<&str>) -> Vec<Jwk> {
-        let keys = self.set.keys.iter().filter(|key| {
-            let signs = key.common.public_key_use.as_ref().is_none_or(|use_| *use_ == PublicKeyUse::Signature);
-            signs && id.is_none_or(|id| key.common.key_id.as_deref() == Some(id))
-        });
-        keys.cloned().collect()
+        keys_of(&self.set, id).cloned().collect()
     }
 }

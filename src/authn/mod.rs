@@ -8,6 +8,7 @@ mod bearer;
 mod configuration;
 mod error;
 mod issuer;
+mod jwt;
 mod keys;
 mod tokens;
 
@@ -18,7 +19,7 @@ use http::HeaderMap;
 
 use self::{bearer::token_of, issuer::Issuer, tokens::Tokens};
 
-pub use {bearer::Bearer, error::AuthnError};
+pub use {bearer::Bearer, error::AuthnError, jwt::is_signed_by};
 
 /// Which files say whose tokens count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

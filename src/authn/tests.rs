@@ -232,6 +232,19 @@ async fn an_issuer_that_is_away_takes_no_key_back() {
     assert_eq!(provider.asked.load(Ordering::Relaxed), 2, "it was asked");
 }
 
+#[test]
+fn a_signature_is_judged_and_not_what_is_signed() {
+    let [one, two] = [Key::new("one"), Key::new("two")];
+    let set =
+        |keys: &[&Key]| serde_json::from_value(json!({"keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>()}));
+    let token = one.sign(&json!({"sub": "x", "exp": 1}));
+    assert!(is_signed_by(&token, &set(&[&two, &one]).unwrap()));
+    assert!(!is_signed_by(&token, &set(&[&two]).unwrap()));
+    assert!(!is_signed_by(&token, &set(&[]).unwrap()));
+    assert!(!is_signed_by(&token, &set(&[&Key::new("one")]).unwrap()), "another key of the same name");
+    assert!(!is_signed_by("nonsense", &set(&[&one]).unwrap()));
+}
+
 #[tokio::test]
 async fn tokens_of_a_file_are_a_kube_apiservers_and_are_followed() {
     let folder = tempfile::tempdir().unwrap();

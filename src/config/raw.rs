@@ -103,8 +103,8 @@ pub(super) struct RawMember {
     /// Time limits of requests to this member.
     #[serde(default)]
     pub(super) deadlines: RawDeadlines,
-    /// The maximum of concurrent requests to this member, without watches. kubefold answers one more with 429. From 1
-    /// to 100000, default 200.
+    /// The maximum of concurrent requests to this member, without watches. kubefold answers one more with 429. One user has
+    /// at most a [share](design/members.md#shares), and a tenth is kubefold's own. From 1 to 100000, default 200.
     #[cfg_attr(test, schemars(with = "Option<i64>"))]
     pub(super) in_flight_max: Option<Spanned<i64>>,
 }

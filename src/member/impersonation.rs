@@ -6,47 +6,17 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    config::MemberName,
     member::{
         Member,
         call::{Answer, Call},
     },
+    respond::ImpersonationRefused,
 };
 use kubefold_serving::{caller::Caller, impersonation::Impersonation};
 use kubefold_wire::{golang::Quoted, path::ApiPath, resource::Gvr};
 
 /// The group of everything about an identity but its user and groups.
 const AUTHENTICATION: &str = "authentication.k8s.io";
-
-/// Why a caller is not somebody else.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ImpersonationRefused {
-    /// The member does not allow it. In the words of a kube-apiserver.
-    #[error(
-        "{resource} {name} is forbidden: User {user} cannot impersonate resource {quoted} in API group {group} {place}",
-        name = Quoted(.name), user = Quoted(.user), quoted = Quoted(.resource), group = Quoted(.group)
-    )]
-    Forbidden {
-        /// Who asks.
-        user: String,
-        /// `users`, `groups`, `serviceaccounts`, `uids` or `userextras/<key>`.
-        resource: String,
-        /// Its API group.
-        group: &'static str,
-        /// Whom.
-        name: String,
-        /// `at the cluster scope`, or in which namespace.
-        place: String,
-    },
-    /// The member did not say.
-    #[error("member {member} cannot say whether the caller may impersonate: {cause}")]
-    Unknown {
-        /// The member.
-        member: MemberName,
-        /// What it did instead.
-        cause: String,
-    },
-}
 
 /// One thing that has to be allowed.
 struct Part<'a> {

@@ -100,7 +100,7 @@ async fn forward(
     parts.version = http::Version::default();
     parts.extensions.clear();
     parts.extensions.insert(Streamed);
-    confine(&mut parts.headers);
+    confine(&mut parts.headers, body.size_hint().exact() == Some(0));
     let body = body.map_err(move |error| {
         // Held until the body ends, which may be after hours.
         let _held = &permit;
@@ -119,7 +119,7 @@ const SANDBOX: HeaderValue =
 /// What would outlive an answer: in cookies, in other servers for the same origin, in workers, in what was stored.
 const LASTING: [&str; 4] = ["set-cookie", "alt-svc", "service-worker-allowed", "clear-site-data"];
 
-fn confine(headers: &mut HeaderMap) {
+fn confine(headers: &mut HeaderMap, is_empty: bool) {
     for name in LASTING {
         headers.remove(name);
     }
@@ -130,7 +130,7 @@ fn confine(headers: &mut HeaderMap) {
         media.as_str(),
         "application/json" | "application/vnd.kubernetes.protobuf" | "application/yaml" | "text/plain"
     );
-    if !is_data {
+    if !is_data && !is_empty {
         headers.append(header::CONTENT_SECURITY_POLICY, SANDBOX);
     }
 }

@@ -30,7 +30,7 @@ pub use self::{
     serve::GateError,
     stores::StoresError,
     stream::StreamError,
-    view::ViewError,
+    view::{ImpersonationRefused, ViewError},
     write::{InvalidField, ObjectRef, PartError, Settling, WriteError},
 };
 pub use crate::upstream::{Blame, Retry};

@@ -4,11 +4,10 @@ use http::StatusCode;
 
 use crate::{
     config::MemberName,
-    member::impersonation::ImpersonationRefused,
     respond::{ApiError, Blame, Retry, upstream::bad_gateway},
     upstream::{ImpersonateError, TooManyStreams, UpstreamError},
 };
-use kubefold_wire::status::Status;
+use kubefold_wire::{golang::Quoted, status::Status};
 
 /// Why a request is not passed to a member, or its answer not to the client.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -56,6 +55,36 @@ pub enum ViewError {
     /// The member did not answer.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
+}
+
+/// Why a caller is not somebody else.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImpersonationRefused {
+    /// The member does not allow it. In the words of a kube-apiserver.
+    #[error(
+        "{resource} {name} is forbidden: User {user} cannot impersonate resource {quoted} in API group {group} {place}",
+        name = Quoted(.name), user = Quoted(.user), quoted = Quoted(.resource), group = Quoted(.group)
+    )]
+    Forbidden {
+        /// Who asks.
+        user: String,
+        /// `users`, `groups`, `serviceaccounts`, `uids` or `userextras/<key>`.
+        resource: String,
+        /// Its API group.
+        group: &'static str,
+        /// Whom.
+        name: String,
+        /// `at the cluster scope`, or in which namespace.
+        place: String,
+    },
+    /// The member did not say.
+    #[error("member {member} cannot say whether the caller may impersonate: {cause}")]
+    Unknown {
+        /// The member.
+        member: MemberName,
+        /// What it did instead.
+        cause: String,
+    },
 }
 
 impl ApiError for ViewError {

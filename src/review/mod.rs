@@ -6,6 +6,7 @@
 //! May name: `answer`, `stores`, `catalog`, `member` and what is below them; not its peers.
 
 mod rules;
+mod signer;
 
 use std::sync::Arc;
 
@@ -108,7 +109,23 @@ async fn ask(question: Question<'_>, members: &[MemberName], body: Bytes) -> Res
         Some((own, member)) => (vec![(*member).clone()], with_name(&body, own)),
         None => (members.to_vec(), body),
     };
+    let mut hidden = Vec::new();
+    let targets = match signer::token(&body) {
+        // Of a fleet of one there is nobody else.
+        Some(token) if *target.gvr.resource == *"tokenreviews" && targets.len() > 1 => {
+            let signers = signer::signers(stores, &targets, &token).await;
+            if signers.members.is_empty() {
+                let review = signer::of_nobody(&body, &signers.silent);
+                let (code, body) = (StatusCode::CREATED, Bytes::from(review.to_string()));
+                return Ok(Reply { code, warnings: Warnings::default(), body });
+            }
+            hidden = signers.silent;
+            signers.members
+        }
+        _ => targets,
+    };
     let mut round = all(question, &targets, &body).await?;
+    round.silent.extend(hidden);
     if round.said.is_empty() {
         return Err(ReviewError::Unanswered { gvr: target.gvr.clone(), causes: round.silent }.into());
     }

@@ -79,7 +79,7 @@ async fn doctor_names_the_layer_that_is_ill() {
     says("unknown", "authentication", "401");
     says("weak", "authorization", "list every resource");
     // What rests on a layer that is ill is not tried.
-    assert_eq!(findings(&report, "refused").iter().filter(|one| one.1 == "skipped").count(), 7);
+    assert_eq!(findings(&report, "refused").iter().filter(|one| one.1 == "skipped").count(), 8);
 
     let (code, out, _) = run(&["doctor", "--config", "clusters.yaml", "--member", "weak"], folder.path()).await;
     assert_eq!(code, Some(1));

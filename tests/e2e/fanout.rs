@@ -232,6 +232,7 @@ async fn reviews_ask_every_member() {
     let whoami = fleet.kubectl(&["auth", "whoami"]).await;
     assert!(whoami.ok().contains("system:masters"), "{whoami}");
     same_as_one_member(&bed["east"], &fleet).await;
+    a_token_is_shown_to_whose_it_is(&bed, &fleet).await;
 
     let api = fleet.api().await;
     let ask = async |name: Option<&str>| {
@@ -260,6 +261,24 @@ async fn reviews_ask_every_member() {
     let reviews: Vec<&Value> =
         audited.iter().filter(|event| event["objectRef"]["resource"] == "subjectaccessreviews").collect();
     assert!(!reviews.is_empty() && reviews.iter().all(|event| event["impersonatedUser"]["username"].is_string()));
+}
+
+/// The attack: a member that keeps the tokens that it is asked about has those of all others.
+async fn a_token_is_shown_to_whose_it_is(bed: &Testbed, fleet: &Kubefold) {
+    bed["east"].kubectl(&["create", "serviceaccount", "robot"]).await.ok();
+    let token = bed["east"].kubectl(&["create", "token", "robot"]).await.ok().trim().to_owned();
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let status =
+        fleet.api().await.create("/apis/authentication.k8s.io/v1/tokenreviews", &review).await["status"].clone();
+    assert_eq!(status["authenticated"], true, "{status}");
+    assert_eq!(status["user"]["username"], "system:serviceaccount:default:robot");
+    let groups = status["user"]["groups"].as_array().unwrap();
+    assert_eq!(groups, &[json!("system:authenticated")], "what Kubernetes itself trusts has no power in other members");
+    let asked = |member: &Member| {
+        member.audit().iter().filter(|event| event["objectRef"]["resource"] == "tokenreviews").count()
+    };
+    eventually(SOON, async || if asked(&bed["east"]) > 0 { Ok(()) } else { Err("east was not asked") }).await;
+    assert_eq!(asked(&bed["west"]), 0, "nor was it for what nobody signed");
 }
 
 /// A fault of the question is told as a member tells it, and an answer on which all agree is a member's own.
