@@ -201,6 +201,22 @@ async fn follow(mut reloads: Reloads, stores: Arc<Stores>, published: Arc<Mutex<
 /// How often it is looked whether certificates have changed, or are to be renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
+/// What was last said to be wrong with files. They are read again and again, and one fault is logged once.
+#[derive(Default)]
+struct Complaint(Option<String>);
+
+impl Complaint {
+    /// The value, or `None` and a line in the log: a file that is half written is whole a moment later.
+    fn unless_good<T>(&mut self, read: anyhow::Result<T>, consequence: &str) -> Option<T> {
+        let fault = read.as_ref().err().map(|error| format!("{error:#}"));
+        if let Some(error) = fault.as_ref().filter(|_| fault != self.0) {
+            tracing::warn!(error, "{consequence}");
+        }
+        self.0 = fault;
+        read.ok()
+    }
+}
+
 /// Serves with every later good set of certificates: those of files that have changed, and the own when they come to their
 /// end. Connections that are open keep theirs; who logs in on them is judged by the new authorities.
 async fn renew(
@@ -211,36 +227,21 @@ async fn renew(
     authentication: Arc<Authentication>,
     state: Arc<StateDir>,
 ) {
-    let (mut told, mut told_of_tokens) = (String::new(), String::new());
+    let [mut of_tokens, mut of_certificates] = [Complaint::default(), Complaint::default()];
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
-        match authentication.reload() {
-            Ok(false) => told_of_tokens.clear(),
-            Ok(true) => tracing::info!("takes other bearer tokens"),
-            Err(error) => {
-                let error = error.to_string();
-                if error != told_of_tokens {
-                    tracing::warn!(error, "takes the bearer tokens that it took before");
-                }
-                told_of_tokens = error;
-            }
+        let reloaded = authentication.reload().map_err(anyhow::Error::from);
+        if of_tokens.unless_good(reloaded, "keeps the bearer tokens that it accepts") == Some(true) {
+            tracing::info!("accepts other bearer tokens");
         }
-        let now = match Security::prepare(&options, &state).and_then(|now| Ok((Tls::new(&now.files)?, now))) {
-            Ok((_, now)) if now == security => continue,
-            Ok(now) => now,
-            Err(error) => {
-                // Half-written files are whole a moment later.
-                let error = format!("{error:#}");
-                if error != told {
-                    tracing::warn!(error, "keeps the certificates that it has");
-                }
-                told = error;
-                continue;
-            }
-        };
-        told.clear();
-        tls.store(Arc::new(now.0));
-        security = now.1;
+        let prepared = Security::prepare(&options, &state).and_then(|now| {
+            let changed = if now == security { None } else { Some((Tls::new(&now.files)?, now)) };
+            Ok(changed)
+        });
+        let changed = of_certificates.unless_good(prepared, "keeps the certificates that it has").flatten();
+        let Some((new_tls, now)) = changed else { continue };
+        tls.store(Arc::new(new_tls));
+        security = now;
         tracing::info!("serves with other certificates or client authorities");
         let mut published = published.lock();
         published.certificate_authority.clone_from(&security.trust);

@@ -3,7 +3,7 @@
 //! Source: kubernetes/apiserver `plugin/pkg/authenticator/token/oidc/oidc.go`.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use jsonwebtoken::{Algorithm, DecodingKey, TokenData, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, Validation, decode_header};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -106,15 +106,11 @@ impl Issuer {
         validation.set_audience(&self.rules.audiences);
         validation.set_issuer(&[&self.rules.url]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        let mut last = TokenError::Key;
-        for key in self.keys.of(kid).await? {
-            let judged = DecodingKey::from_jwk(&key).and_then(|key| decode(token, &key, &validation));
-            match judged {
-                Ok(TokenData { claims, .. }) => return Ok(claims),
-                Err(error) => last = error.into(),
-            }
+        let fetched = self.keys.with(kid).await?;
+        if !fetched.keys.has(kid) {
+            return Err(TokenError::Key);
         }
-        Err(last)
+        Ok(fetched.keys.verified(token, kid, &validation)?)
     }
 
     fn caller(&self, claims: &Map<String, Value>) -> Result<Bearer, TokenError> {

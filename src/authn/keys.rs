@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use http::{Request, Uri};
-use jsonwebtoken::jwk::{Jwk, JwkSet};
 use kube::{Client, Config};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -14,7 +13,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::authn::jwt::keys_of;
+use crate::authn::jwt::SigningKeys;
 
 /// Keys that are older are asked for again: an issuer takes one back by no longer naming it.
 const GOOD_FOR: Duration = Duration::from_mins(5);
@@ -38,6 +37,8 @@ pub(super) enum KeysError {
     Late(Duration),
     #[error("its discovery names the issuer {0:?}")]
     Issuer(String),
+    #[error("it names no key for signatures")]
+    None,
     #[error("asked a moment ago, in vain")]
     Again,
 }
@@ -51,8 +52,9 @@ pub(super) struct Keys {
     asked: Mutex<Option<Instant>>,
 }
 
-struct Fetched {
-    set: JwkSet,
+/// Keys as they were at a time, ready to judge by.
+pub(super) struct Fetched {
+    pub(super) keys: SigningKeys,
     at: Instant,
 }
 
@@ -67,52 +69,51 @@ impl Keys {
         Self { issuer, discovery, authority, known: ArcSwapOption::empty(), asked: Mutex::new(None) }
     }
 
-    /// The keys of an id, or all where a token names none.
-    pub(super) async fn of(&self, id: Option<&str>) -> Result<Vec<Jwk>, KeysError> {
+    /// The keys, among them the one of this id if the issuer has it.
+    pub(super) async fn with(&self, id: Option<&str>) -> Result<Arc<Fetched>, KeysError> {
         let known = self.known.load_full();
-        let found = known.as_ref().map(|fetched| fetched.select(id)).unwrap_or_default();
-        let is_fresh = known.as_ref().is_some_and(|fetched| fetched.at.elapsed() < GOOD_FOR);
-        if is_fresh && !found.is_empty() {
-            return Ok(found);
-        }
-        let asked = match found.is_empty() {
-            true => Some(self.asked.lock().await),
-            // Old keys serve whoever comes while somebody asks.
-            false => self.asked.try_lock().ok(),
+        let is_known = known.as_ref().is_some_and(|fetched| fetched.keys.has(id));
+        let mut asked = match known.as_ref().filter(|_| is_known) {
+            Some(fetched) if fetched.at.elapsed() < GOOD_FOR => return Ok(Arc::clone(fetched)),
+            // While one request asks the issuer, the others are judged by the old keys.
+            Some(fetched) => match self.asked.try_lock() {
+                Ok(asked) => asked,
+                Err(_) => return Ok(Arc::clone(fetched)),
+            },
+            None => self.asked.lock().await,
         };
-        let Some(mut asked) = asked else { return Ok(found) };
-        // Somebody else has asked meanwhile.
+        // Another request has asked meanwhile.
         let newer = self.known.load_full().filter(|fetched| known.as_ref().is_none_or(|known| fetched.at > known.at));
         if let Some(fetched) = newer {
-            return Ok(fetched.select(id));
+            return Ok(fetched);
         }
         if asked.is_some_and(|at| at.elapsed() < ASK_EVERY) {
-            // An issuer that is away a moment takes nobody's key back.
-            return if known.is_some() { Ok(found) } else { Err(KeysError::Again) };
+            return known.ok_or(KeysError::Again);
         }
         *asked = Some(Instant::now());
-        let max = if found.is_empty() { FETCH_MAX } else { RENEW_MAX };
-        match self.fetch(max).await {
-            Ok(set) => {
-                let fetched = Arc::new(Fetched { set, at: Instant::now() });
+        match (self.fetch(if is_known { RENEW_MAX } else { FETCH_MAX }).await, known) {
+            (Ok(keys), _) => {
+                let fetched = Arc::new(Fetched { keys, at: Instant::now() });
                 self.known.store(Some(Arc::clone(&fetched)));
-                Ok(fetched.select(id))
+                Ok(fetched)
             }
-            Err(error) if known.is_some() => {
-                tracing::warn!(issuer = self.issuer, %error, "keeps the keys that it has of an issuer");
-                Ok(found)
+            // The keys of an issuer stay good while it does not answer.
+            (Err(error), Some(known)) => {
+                tracing::warn!(issuer = self.issuer, %error, "keeps the known keys of an issuer");
+                Ok(known)
             }
-            Err(error) => Err(error),
+            (Err(error), None) => Err(error),
         }
     }
 
-    async fn fetch(&self, max: Duration) -> Result<JwkSet, KeysError> {
+    async fn fetch(&self, max: Duration) -> Result<SigningKeys, KeysError> {
         let fetched = timeout(max, async {
             let discovery: Discovery = self.get(&self.discovery).await?;
             if discovery.issuer != self.issuer {
                 return Err(KeysError::Issuer(discovery.issuer));
             }
-            self.get(&discovery.jwks_uri).await
+            let keys: SigningKeys = self.get(&discovery.jwks_uri).await?;
+            if keys.is_empty() { Err(KeysError::None) } else { Ok(keys) }
         });
         fetched.await.map_err(|_| KeysError::Late(max))?
     }
@@ -133,11 +134,5 @@ impl Keys {
         let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let request = Request::get(path).body(Vec::new()).map_err(|error| fault(kube::Error::HttpError(error)))?;
         Client::try_from(config).map_err(fault)?.request(request).await.map_err(fault)
-    }
-}
-
-impl Fetched {
-    fn select(&self, id: Option<&str>) -> Vec<Jwk> {
-        keys_of(&self.set, id).cloned().collect()
     }
 }

@@ -19,7 +19,7 @@ use http::HeaderMap;
 
 use self::{bearer::token_of, issuer::Issuer, tokens::Tokens};
 
-pub use {bearer::Bearer, error::AuthnError, jwt::is_signed_by};
+pub use {bearer::Bearer, error::AuthnError, jwt::SigningKeys};
 
 /// Which files say whose tokens count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,12 +81,6 @@ impl Authentication {
             rules.into_iter().map(|rules| kept(&rules).unwrap_or_else(|| Arc::new(Issuer::new(rules)))).collect();
         self.known.store(Arc::new(Known { texts, tokens, issuers }));
         Ok(true)
-    }
-
-    /// Whether any token may count.
-    pub fn has_any(&self) -> bool {
-        let known = self.known.load();
-        !known.tokens.is_empty() || !known.issuers.is_empty()
     }
 
     /// Who sends a request with these headers; `None` if no token that counts is in them.

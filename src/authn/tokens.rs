@@ -48,10 +48,6 @@ impl Tokens {
         }
         self.0.get(&digest(token)).cloned()
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 fn digest(token: &str) -> [u8; 32] {

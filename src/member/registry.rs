@@ -53,8 +53,8 @@ impl Registry {
         }
     }
 
-    /// Takes over which cluster each member was, before any is added: a member cannot take another's place by what it says
-    /// while kubefold is away.
+    /// Takes over which cluster each member was in an earlier process; call it before [`Self::apply`]. A member that says
+    /// afterwards that it is another member's cluster does not replace that member.
     pub fn restore_clusters(&self, known: BTreeMap<String, String>) {
         self.common.cluster_uids.restore(known);
     }

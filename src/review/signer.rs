@@ -3,11 +3,10 @@
 
 use futures::future::join_all;
 use http::{Request, header};
-use jsonwebtoken::jwk::JwkSet;
 use serde_json::{Value, json};
 
 use crate::{
-    authn::is_signed_by,
+    authn::SigningKeys,
     config::MemberName,
     stores::Stores,
     upstream::{Class, collect},
@@ -48,12 +47,12 @@ pub(super) async fn signers(stores: &Stores, members: &[MemberName], token: &str
             return Err(format!("it does not show kubefold its keys ({} at {KEYS})", head.status));
         }
         let body = collect(body, KEYS_BYTES_MAX).await.map_err(|error| error.cause())?;
-        serde_json::from_slice::<JwkSet>(&body).map_err(|error| format!("it answered with no keys: {error}"))
+        serde_json::from_slice::<SigningKeys>(&body).map_err(|error| format!("it answered with no keys: {error}"))
     });
     let mut signers = Signers::default();
     for (name, keys) in members.iter().zip(join_all(asked).await) {
         match keys {
-            Ok(keys) if is_signed_by(token, &keys) => signers.members.push(name.clone()),
+            Ok(keys) if keys.signed(token) => signers.members.push(name.clone()),
             Ok(_) => {}
             Err(cause) => signers.silent.push(format!("member {name}: {cause}")),
         }
