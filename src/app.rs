@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    access::Access,
     authn::{self, Authentication},
     config::{Config, MemberName, ReloadHandle, Reloads},
     member::{self, Member, registry::Registry},
@@ -145,7 +146,8 @@ impl App {
         });
         metrics.room("store", |room| stores::metrics::register(&stores, room));
         metrics.room("http", |room| served.register(room));
-        let router = Arc::new(Router::new(Arc::clone(&stores), reader, writer, metrics));
+        let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
+        let router = Arc::new(Router::new(access, reader, writer, metrics));
         let readiness = move || checks(&registry);
         let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone()).counting(served);
         let gate = gate.authenticating(Arc::clone(&authentication));

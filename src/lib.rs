@@ -1,9 +1,10 @@
 //! kubefold folds many Kubernetes clusters into one Kubernetes API.
 //!
-//! A request walks `serve -> route -> read | write | review | stream | discovery -> answer -> stores -> member ->
+//! A request walks `serve -> route -> read | write | review | stream | discovery -> answer -> access -> stores -> member ->
 //! respond -> upstream | store`
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
+pub mod access;
 pub mod answer;
 pub mod app;
 pub mod authn;

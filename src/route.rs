@@ -8,10 +8,11 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 
 use crate::{
+    access::{Access, Grants},
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
-    member::{Member, impersonation::permit, view},
+    member::{Member, impersonation::permit, review::Action, view},
     observe::Metrics,
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
@@ -63,6 +64,7 @@ const ANSWERED: [&str; 10] = [
 /// Picks who answers a request.
 pub struct Router {
     stores: Arc<Stores>,
+    access: Arc<Access>,
     discovery: Discovery,
     openapi: OpenApi,
     reader: Reader,
@@ -72,8 +74,9 @@ pub struct Router {
 
 impl Router {
     /// Routes to these rooms.
-    pub fn new(stores: Arc<Stores>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Metrics) -> Self {
-        Self { stores, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer, metrics }
+    pub fn new(access: Arc<Access>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Metrics) -> Self {
+        let stores = Arc::clone(access.stores());
+        Self { stores, access, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer, metrics }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -156,7 +159,8 @@ impl Router {
 
     /// Discovery, read and write answer.
     async fn fleet_view(&self, mode: Mode, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
-        if !caller.is_in(ADMINS) && !review::is_of_self(request.method(), request.uri().path()) {
+        let is_own = [METRICS, STATUS_PATH, PLAN_PATH].contains(&request.uri().path());
+        if is_own && !caller.is_in(ADMINS) {
             return Ok(refuse(caller, request.headers()));
         }
         if request.uri().path() == METRICS {
@@ -174,8 +178,9 @@ impl Router {
             };
         }
         let (parts, body) = request.into_parts();
-        let asked =
-            RequestContext { caller, query: parts.uri.query().unwrap_or_default(), headers: &parts.headers, mode };
+        let grants = &Grants::default();
+        let query = parts.uri.query().unwrap_or_default();
+        let asked = RequestContext { caller, query, headers: &parts.headers, mode, grants };
         match self.fleet(asked, &parts, body).await {
             Ok(response) => Ok(response),
             Err(status) => {
@@ -186,6 +191,10 @@ impl Router {
     }
 
     async fn fleet(&self, asked: RequestContext<'_>, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
+        let info = RequestInfo::of(&parts.method, without_tail(parts.uri.path()), parts.uri.query());
+        if parts.uri.path() != PLAN_PATH && info.as_ref().is_ok_and(|info| !info.is_resource_request) {
+            self.allow_path(asked, parts).await?;
+        }
         if parts.uri.path() == "/openapi/v2" {
             Box::pin(self.stores.definitions_are_described()).await;
         } else if is_openapi_path(parts.uri.path()) {
@@ -218,7 +227,7 @@ impl Router {
         if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalog()) {
             return Ok(response);
         }
-        let info = RequestInfo::of(&parts.method, without_tail(path), query).map_err(RouteError::from)?;
+        let info = info.map_err(RouteError::from)?;
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(RouteError::NoSuchPath.into());
         }
@@ -240,6 +249,9 @@ impl Router {
         }
         let known = catalog.get(&gvr);
         let connects = connects(info, parts);
+        // Before anything else is looked at: whoever may not ask learns nothing.
+        let grants = &Box::pin(self.grants(info, &gvr, asked, parts)).await?;
+        let asked = RequestContext { grants, ..asked };
         match known {
             // Whether it is one of the object's, whoever has the object says.
             Some(_) if connects => {}
@@ -283,6 +295,66 @@ impl Router {
                 Box::pin(self.write(write, body)).await
             }
         }
+    }
+
+    /// Asks the members whether the caller may have what is no resource: discovery, schemas.
+    ///
+    /// Errors: 403 where no member allows it.
+    async fn allow_path(&self, asked: RequestContext<'_>, parts: &Parts) -> Result<(), Status> {
+        if asked.caller.is_in(ADMINS) {
+            return Ok(());
+        }
+        let path = parts.uri.path().to_owned();
+        let action = Action { verb: parts.method.as_str().to_ascii_lowercase(), path, ..Action::default() };
+        let grant = Box::pin(self.access.grant(asked.caller, &action, None)).await;
+        Ok(grant.check(Mode::Lenient)?)
+    }
+
+    /// Asks the members what they allow of a request.
+    ///
+    /// Errors: 403 where no member allows it, 503 where one that decides does not say.
+    async fn grants(
+        &self,
+        info: &RequestInfo,
+        gvr: &Gvr,
+        asked: RequestContext<'_>,
+        parts: &Parts,
+    ) -> Result<Grants, Status> {
+        // A review is a question to the members themselves.
+        if asked.caller.is_in(ADMINS) || is_review(gvr) {
+            return Ok(Grants::default());
+        }
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let (own, member) = naming.split(&info.name).unzip();
+        let action = |verb: &str, subresource: &str| Action {
+            verb: verb.to_owned(),
+            group: gvr.group.to_string(),
+            version: gvr.version.to_string(),
+            resource: gvr.resource.to_string(),
+            subresource: subresource.to_owned(),
+            namespace: info.namespace.clone(),
+            name: own.unwrap_or(&info.name).to_owned(),
+            path: String::new(),
+        };
+        let grant = async |action: &Action| self.access.grant(asked.caller, action, member).await;
+        let the_asked = grant(&action(&info.verb, &info.subresource)).await;
+        let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
+        if is_read || is_stream(gvr, &info.subresource) || connects(info, parts) {
+            let for_people = info.verb == "list" && asked.wanted().is_ok_and(|wanted| asked.is_for_people(wanted));
+            the_asked.check(if for_people { Mode::Lenient } else { asked.mode })?;
+            return Ok(Grants { asked: the_asked, ..Grants::default() });
+        }
+        the_asked.check_write()?;
+        let mut grants = Grants { asked: the_asked, ..Grants::default() };
+        if info.verb == "create" && info.name.is_empty() {
+            grants.create = grants.asked.clone();
+        } else if !info.name.is_empty() && member.is_none() {
+            grants.get = grant(&action("get", "")).await;
+            if info.subresource.is_empty() && matches!(info.verb.as_str(), "update" | "patch") {
+                grants.create = grant(&action("create", "")).await;
+            }
+        }
+        Ok(grants)
     }
 
     /// What is neither a get, nor a list, nor a watch.

@@ -19,6 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["member"],
     &["catalog"],
     &["stores"],
+    &["access"],
     &["answer"],
     &["discovery", "read", "write", "review", "stream"],
     &["status"],

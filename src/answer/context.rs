@@ -6,10 +6,12 @@ use http::{HeaderMap, Response};
 use http_body_util::BodyExt;
 
 use crate::{
+    access::Grants,
     answer::{form::Form, table::Tables},
+    config::MemberName,
     respond::ReadError,
-    store::{Entry, KindSpec},
-    stores::{FILLING_WAIT_MAX, Ready, Stores},
+    store::{Audience, Entry, KindSpec},
+    stores::{FILLING_WAIT_MAX, Reading, Ready, Stores},
     view::Mode,
 };
 use kubefold_serving::{caller::Caller, encode::encode};
@@ -23,7 +25,7 @@ use kubefold_wire::{
 };
 
 /// A request of the fleet view as it came.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
     /// Who asks.
     pub caller: &'a Caller,
@@ -33,9 +35,16 @@ pub struct RequestContext<'a> {
     pub headers: &'a HeaderMap,
     /// Through which view of the fleet, and so what an unknown member means.
     pub mode: Mode,
+    /// What the members allow of it.
+    pub grants: &'a Grants,
 }
 
 impl RequestContext<'_> {
+    /// The members whose objects it may use.
+    pub fn audience(&self) -> &Audience {
+        self.grants.asked.audience()
+    }
+
     /// What the answer is to be.
     ///
     /// Errors: 406.
@@ -52,10 +61,19 @@ impl RequestContext<'_> {
         asked.fold(FILLING_WAIT_MAX, Duration::min)
     }
 
+    /// How it reads the store of a kind; `only` is the one member that it asks about, if it is one.
+    pub fn reading<'a>(&'a self, only: Option<&'a MemberName>) -> Reading<'a> {
+        Reading { only, audience: self.audience(), mode: self.mode, wait_max: self.wait_max() }
+    }
+
     /// A Table is read by people: who sees a warning is not told the less for a member that is unknown.
     pub(crate) fn for_people(self, wanted: Negotiated) -> Self {
-        let is_lenient = self.mode == Mode::Whole && Tables::are_wanted(wanted.transform);
-        Self { mode: if is_lenient { Mode::Lenient } else { self.mode }, ..self }
+        Self { mode: if self.is_for_people(wanted) { Mode::Lenient } else { self.mode }, ..self }
+    }
+
+    /// Says whether people read the answer, and are told of what is left out.
+    pub(crate) fn is_for_people(&self, wanted: Negotiated) -> bool {
+        self.mode == Mode::Whole && Tables::are_wanted(wanted.transform)
     }
 
     /// The answer to a write, in the form and encoding that were negotiated for it.

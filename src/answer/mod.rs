@@ -3,7 +3,7 @@
 //! [`RequestContext`] is what a request says beside its target; `form` and `table` write objects; [`reply`] is a whole answer as
 //! JSON; [`unbuilt`] refuses what no room does yet.
 //!
-//! May name: `view`, `config`, `store`, `respond`, `stores` and what is below them. No request is answered here.
+//! May name: `view`, `config`, `store`, `respond`, `stores`, `access` and what is below them. No request is answered here.
 
 mod context;
 pub(crate) mod form;

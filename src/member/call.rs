@@ -77,6 +77,13 @@ impl Member {
     /// Cancel: the request may have arrived.
     pub async fn call(&self, caller: Option<&Caller>, call: Call) -> Answer {
         let class = if call.method == Method::GET { Class::Read } else { Class::Write };
+        self.call_in(class, caller, call).await
+    }
+
+    /// The same as a request of this class.
+    ///
+    /// Cancel: the request may have arrived.
+    pub(super) async fn call_in(&self, class: Class, caller: Option<&Caller>, call: Call) -> Answer {
         let request = match request(call, caller) {
             Ok(request) => request,
             Err(error) => return Answer::NotSent(error.to_string()),

@@ -30,19 +30,19 @@ use crate::{
 use kubefold_wire::body::{Body, BodyError, full};
 
 /// What a fake member answers to everything but its health and identity.
-pub(super) type Handler =
+pub(crate) type Handler =
     Arc<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Result<Response<Body>, BodyError>> + Send + Sync>;
 
 /// A member of this process. Dropped, it cuts its connections.
-pub(super) struct Fake {
-    pub(super) state: Arc<State>,
+pub(crate) struct Fake {
+    pub(crate) state: Arc<State>,
     address: SocketAddr,
     ca: String,
     cut: CancellationToken,
 }
 
 /// What a test may change and see.
-pub(super) struct State {
+pub(crate) struct State {
     pub(super) uid: Mutex<String>,
     /// The code that `/readyz` answers; 0 is silence.
     pub(super) ready: AtomicU16,
@@ -55,7 +55,7 @@ pub(super) struct State {
 }
 
 /// A handler from an async function.
-pub(super) fn handler<F, R>(answer: F) -> Handler
+pub(crate) fn handler<F, R>(answer: F) -> Handler
 where
     F: Fn(Request<Incoming>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<Response<Body>, BodyError>> + Send + 'static,
@@ -65,7 +65,7 @@ where
 
 impl Fake {
     /// One that speaks HTTP/2 with 100 streams per connection, as a kube-apiserver does.
-    pub(super) async fn http2(handler: Handler) -> Self {
+    pub(crate) async fn http2(handler: Handler) -> Self {
         Self::start(handler, b"h2", 100).await
     }
 
@@ -102,7 +102,7 @@ impl Fake {
     }
 
     /// How to reach it.
-    pub(super) fn access(&self, prefix: &str) -> ServerAccess {
+    pub(crate) fn access(&self, prefix: &str) -> ServerAccess {
         ServerAccess {
             server: format!("https://{}{prefix}", self.address),
             certificate_authority: Some(PemSource { pem: self.ca.clone(), file: None }),
@@ -112,7 +112,7 @@ impl Fake {
     }
 
     /// A configuration that leads to it.
-    pub(super) fn config(&self, name: &str) -> MemberConfig {
+    pub(crate) fn config(&self, name: &str) -> MemberConfig {
         config(name, self.access(""))
     }
 
@@ -128,7 +128,7 @@ impl Drop for Fake {
     }
 }
 
-pub(super) fn config(name: &str, access: ServerAccess) -> MemberConfig {
+pub(crate) fn config(name: &str, access: ServerAccess) -> MemberConfig {
     MemberConfig {
         name: MemberName::new(name).unwrap(),
         access: Access::Server(Box::new(access)),

@@ -15,11 +15,12 @@ pub mod metrics;
 mod probe;
 pub(crate) mod reflector;
 pub mod registry;
+pub mod review;
 pub mod states;
 pub mod view;
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
@@ -135,7 +136,7 @@ impl Member {
         if let Some(down) = self.down() {
             return Err(UpstreamError::new(&self.name, Failure::Down(down)));
         }
-        let is_read = class == Class::Read || (class == Class::Stream && request.method().is_safe());
+        let is_read = matches!(class, Class::Read | Class::Review) || (class == Class::Stream && request.method().is_safe());
         tokio::select! {
             answer = self.upstream.send(request, class) => answer,
             down = self.goes_down(), if is_read => Err(UpstreamError::new(&self.name, Failure::Down(down))),

@@ -38,6 +38,8 @@ pub struct Candidate {
     pub absent: bool,
     /// How it is.
     pub standing: Standing,
+    /// It lets the caller create the object.
+    pub allowed: bool,
     /// It serves the kind in the version asked.
     pub serves_kind: bool,
     /// It holds the namespace, and is not deleting it.
@@ -142,6 +144,9 @@ fn listed(reasons: &[(MemberName, String)]) -> String {
     reasons.iter().map(|(member, why)| format!("{member}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
+/// Why a member that does not let the caller create the object has no part.
+const NOT_ALLOWED: &str = "the caller may not create it there";
+
 /// How many ordinals each part of a StatefulSet has to itself.
 pub const ORDINAL_STRIDE: u32 = 1000;
 
@@ -206,13 +211,15 @@ pub fn plan(order: &Order<'_>, candidates: &[Candidate]) -> Result<Plan, PlanErr
             () => PlanError::NoCandidate(left_out),
         });
     }
+    let refusing = left_out.iter().filter(|(_, why)| strategy == Strategy::Duplicate && why == NOT_ALLOWED);
+    let warnings = refusing.map(|(name, _)| format!("member {name} has no part: {NOT_ALLOWED}")).collect();
     let mut plan = Plan {
         uid: order.uid.to_owned(),
         policy: order.policy.name.clone(),
         strategy,
         targets: Vec::new(),
         left_out,
-        warnings: Vec::new(),
+        warnings,
     };
     match strategy {
         Strategy::One => one(order, takers, &mut plan),
@@ -444,6 +451,9 @@ fn taker<'a>(
     }
     if let Some(why) = terms.excluded {
         return no(why);
+    }
+    if !candidate.allowed {
+        return no(NOT_ALLOWED.to_owned());
     }
     if order.beside.is_some_and(|members| !members.contains(&candidate.name)) {
         return no("the workload that it scales has no part there".to_owned());

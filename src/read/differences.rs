@@ -25,6 +25,8 @@ pub(super) struct Difference {
 pub(super) struct Differences {
     before: Snapshot,
     now: Snapshot,
+    /// What the client saw of the earlier state, where it sees more by now.
+    saw: Option<Filter>,
     /// Everything up to this key has been compared.
     after: Vec<u8>,
     found: Vec<Difference>,
@@ -33,12 +35,17 @@ pub(super) struct Differences {
 impl Differences {
     /// Compares two states of one kind.
     pub(super) fn new(before: Snapshot, now: Snapshot) -> Self {
-        Self { before, now, after: Vec::new(), found: Vec::new() }
+        Self { before, now, saw: None, after: Vec::new(), found: Vec::new() }
+    }
+
+    /// The same for a client that saw less of the earlier state: what `saw` selects.
+    pub(super) fn of_more(before: Snapshot, now: Snapshot, saw: Filter) -> Self {
+        Self { saw: Some(saw), ..Self::new(before, now) }
     }
 
     /// Compares a bounded number of objects. Says whether these were the last.
     pub(super) fn step(&mut self, filter: &Filter) -> bool {
-        let Self { before, now, after, found } = self;
+        let Self { before, now, saw, after, found } = self;
         let namespace = filter.sought_namespace();
         let mut last = None;
         let mut is_done = false;
@@ -55,9 +62,11 @@ impl Differences {
             };
             let was = old.next_if(|_| order.is_le());
             let is = new.next_if(|_| order.is_ge());
-            let same = was.zip(is).is_some_and(|(was, is)| Arc::ptr_eq(was, is));
+            let same = saw.is_none() && was.zip(is).is_some_and(|(was, is)| Arc::ptr_eq(was, is));
             if !same {
-                judge(filter, was, is, now.revision, found);
+                let was = was.and_then(|entry| saw.as_ref().unwrap_or(filter).selected(entry));
+                let is = is.and_then(|entry| filter.selected(entry));
+                judge(was.as_deref(), is.as_deref(), now.revision, found);
             }
             last = is.or(was);
         }
@@ -75,18 +84,13 @@ impl Differences {
     }
 }
 
-fn judge(
-    filter: &Filter,
-    was: Option<&Arc<Entry>>,
-    is: Option<&Arc<Entry>>,
-    now: Revision,
-    found: &mut Vec<Difference>,
-) {
-    let (was, is) = (was.filter(|entry| filter.matches(entry)), is.filter(|entry| filter.matches(entry)));
+fn judge(was: Option<&Arc<Entry>>, is: Option<&Arc<Entry>>, now: Revision, found: &mut Vec<Difference>) {
     let mut tell = |transition, entry: &Arc<Entry>, revision| {
         found.push(Difference { transition, entry: Arc::clone(entry), revision });
     };
     match (was, is) {
+        // Other parts, which make the same.
+        (Some(was), Some(is)) if was.is_same_but_for_revision(is) => {}
         (Some(was), Some(is)) if was.uid() == is.uid() => tell(Transition::Modified, is, is.revision),
         (Some(was), Some(is)) => {
             tell(Transition::Deleted, was, Revision(is.revision.0.saturating_sub(1)));

@@ -1,7 +1,9 @@
 //! Which objects a reader sees, and under which name.
 
+use std::{borrow::Cow, sync::Arc};
+
 use crate::{
-    store::{Entry, Interest, KindSpec, Transition},
+    store::{Audience, Entry, FleetStore, Interest, KindSpec, Record, Sight, Transition},
     view::FleetSelector,
 };
 use kubefold_wire::{
@@ -20,12 +22,21 @@ pub(super) struct Filter {
     pub(super) suffixed: bool,
     /// The caller's own name for the one object that is selected, where that is not its visible name.
     pub(super) echo: Option<String>,
+    /// What the reader may see; absent where it is everything.
+    pub(super) limit: Option<Limit>,
+}
+
+/// The members of which a reader may see something, and who knows what their parts alone make.
+#[derive(Clone, Debug)]
+pub(super) struct Limit {
+    pub(super) audience: Audience,
+    pub(super) store: Arc<FleetStore>,
 }
 
 impl Filter {
     /// Says whether only the namespace decides.
     pub(super) fn is_namespace_only(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
+        self.labels.is_everything() && self.fields.is_everything() && self.limit.is_none()
     }
 
     /// The only namespace in which something can match; empty: any.
@@ -46,22 +57,49 @@ impl Filter {
         }
     }
 
-    /// What an event is to a watcher that selects so: entering the selector is ADDED, leaving it DELETED with the state before.
-    pub(super) fn judge(&self, event_type: EventType, entry: &Entry, previous: Option<&Entry>) -> Option<Transition> {
-        let now = self.matches(entry);
-        match event_type {
-            EventType::Modified => match (previous.is_some_and(|previous| self.matches(previous)), now) {
-                (true, true) => Some(Transition::Modified),
-                (false, true) => Some(Transition::Added),
-                (true, false) => Some(Transition::Left),
-                (false, false) => None,
-            },
-            EventType::Deleted => now.then_some(Transition::Deleted),
-            _ => now.then_some(Transition::Added),
+    /// Whose objects the reader may see.
+    pub(super) fn audience(&self) -> &Audience {
+        self.limit.as_ref().map_or(&Audience::Everyone, |limit| &limit.audience)
+    }
+
+    /// An object as the reader sees it, where he selects it.
+    pub(super) fn selected<'e>(&self, entry: &'e Arc<Entry>) -> Option<Cow<'e, Arc<Entry>>> {
+        self.seen(entry).filter(|seen| self.matches(seen))
+    }
+
+    /// An object as the reader sees it: itself, or what some of its parts make.
+    pub(super) fn seen<'e>(&self, entry: &'e Arc<Entry>) -> Option<Cow<'e, Arc<Entry>>> {
+        let Some(Limit { audience, store }) = &self.limit else { return Some(Cow::Borrowed(entry)) };
+        match audience.sight(entry) {
+            Sight::Whole => Some(Cow::Borrowed(entry)),
+            Sight::Parts => store.seen_by(audience, entry).map(Cow::Owned),
+            Sight::Nothing => None,
         }
     }
 
-    pub(super) fn matches(&self, entry: &Entry) -> bool {
+    /// What an event is to a watcher that selects so: entering the selector is ADDED, leaving it DELETED with the state before.
+    pub(super) fn judge(&self, record: &Record) -> Option<Transition> {
+        let now = self.selected(&record.entry);
+        match record.event_type {
+            EventType::Modified => {
+                let before = record.previous.as_ref().and_then(|previous| self.selected(previous));
+                match (before, now) {
+                    (Some(before), Some(now)) => {
+                        let may_be_same = record.is_of_parts() || matches!(now, Cow::Owned(_));
+                        let is_same = may_be_same && before.is_same_but_for_revision(&now);
+                        (!is_same).then_some(Transition::Modified)
+                    }
+                    (None, Some(_)) => Some(Transition::Added),
+                    (Some(_), None) => Some(Transition::Left),
+                    (None, None) => None,
+                }
+            }
+            EventType::Deleted => now.is_some().then_some(Transition::Deleted),
+            _ => now.is_some().then_some(Transition::Added),
+        }
+    }
+
+    fn matches(&self, entry: &Entry) -> bool {
         if !self.namespace.is_empty() && entry.namespace() != self.namespace {
             return false;
         }

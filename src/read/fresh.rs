@@ -90,6 +90,8 @@ pub(super) async fn prove(
         Need::Marked => stores.prove_marked(&ready.running, only, &scope.namespace).await,
         Need::All => stores.prove(&ready.running, only, &scope).await,
     };
+    let unproven: Vec<Unproven> =
+        unproven.into_iter().filter(|unproven| asked.audience().sees_member(&unproven.member)).collect();
     if asked.mode == Mode::Strict && !unproven.is_empty() {
         let sentences: Vec<String> = unproven.into_iter().map(|unproven| unproven.sentence).collect();
         return Err(StoresError::NotCurrent(sentences).into());

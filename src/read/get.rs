@@ -15,7 +15,7 @@ use crate::{
         fresh::{Due, Need, prove, wants_no_cache},
     },
     respond::{ReadError, StoresError},
-    store::{Entry, FleetStore, KindSpec, Notices, Part, Revision, key},
+    store::{Audience, Entry, FleetStore, KindSpec, Notices, Part, Revision, key},
     stores::{
         Patience, Ready, Scope, Stores, Target,
         names::{Named, not_found, resolve},
@@ -48,18 +48,18 @@ pub(super) async fn get(
     let naming = Arc::clone(&stores.shared().naming);
     let split = naming.split(&target.name).map(|(own, member)| (own.to_owned(), member.clone()));
     let only = split.as_ref().map(|(_, member)| member);
-    let mut ready = stores.ready_within(&target.gvr, only, asked.mode, asked.wait_max()).await?;
+    let mut ready = stores.ready_for(&target.gvr, asked.reading(only)).await?;
     // One that does not fit is refused when there is an object that it does not fit.
     let form = form(ready.store().spec());
     if from_store(stores, asked)? && !wants_no_cache(asked.headers) {
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
-        return match shown(stores, &ready, target, only)? {
+        return match shown(stores, &ready, target, only, asked.audience())? {
             Some(answer) => {
-                notice(stores, &ready, target, &answer, &mut warnings);
+                notice(stores, &ready, target, asked.audience(), &answer, &mut warnings);
                 Ok(answer.response(target, form?, ready.store().spec(), warnings))
             }
-            None => Ok(missing(&ready, target, &warnings)),
+            None => Ok(missing(&ready, target, asked.audience(), &warnings)),
         };
     }
     match split {
@@ -104,23 +104,23 @@ async fn pinned(
     let mut warnings = Warnings::default();
     match live {
         Live::Taken => {}
-        Live::NotFound => return Err(not_found(ready.store(), target).into()),
+        Live::NotFound => return Err(not_found(ready.store(), target, asked.audience()).into()),
         Live::Refused(response) => return Ok(*response),
         Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
     }
-    match shown(stores, ready, target, Some(name))? {
+    match shown(stores, ready, target, Some(name), asked.audience())? {
         Some(answer) => {
-            notice(stores, ready, target, &answer, &mut warnings);
+            notice(stores, ready, target, asked.audience(), &answer, &mut warnings);
             Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
-        None => Ok(missing(ready, target, &warnings)),
+        None => Ok(missing(ready, target, asked.audience(), &warnings)),
     }
 }
 
 /// 404 of an object that the store does not have. The last known state of a member that is down may lack what the member
 /// holds by now: the warnings say so here, too.
-fn missing(ready: &Ready, target: &Target, warnings: &Warnings) -> Response<Body> {
-    let mut response = Status::from(not_found(ready.store(), target)).into_response();
+fn missing(ready: &Ready, target: &Target, audience: &Audience, warnings: &Warnings) -> Response<Body> {
+    let mut response = Status::from(not_found(ready.store(), target, audience)).into_response();
     warnings.write_to(response.headers_mut());
     response
 }
@@ -134,9 +134,10 @@ async fn plain(
     form: Result<Form, Status>,
 ) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
-    let entry = match resolve(&naming, ready.store(), target)? {
+    let audience = asked.audience();
+    let entry = match resolve(&naming, ready.store(), target, audience)? {
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
-        Named::Nothing => return Err(not_found(ready.store(), target).into()),
+        Named::Nothing => return Err(not_found(ready.store(), target, audience).into()),
     };
     let own = naming.own(entry.name()).to_owned();
     // Of a shared object the first holder supplies everything; a placed one is made of all its parts.
@@ -150,28 +151,35 @@ async fn plain(
     for live in lives {
         match live {
             Live::Taken => {}
-            Live::NotFound if only_one => return Err(not_found(ready.store(), target).into()),
+            Live::NotFound if only_one => return Err(not_found(ready.store(), target, audience).into()),
             // One part of several is gone: its member's watch will say so.
             Live::NotFound => {}
             Live::Refused(response) => return Ok(*response),
             Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
         }
     }
-    match shown(stores, ready, target, None)? {
+    match shown(stores, ready, target, None, audience)? {
         Some(answer) => {
-            notice(stores, ready, target, &answer, &mut warnings);
+            notice(stores, ready, target, audience, &answer, &mut warnings);
             Ok(answer.response(target, form?, ready.store().spec(), warnings))
         }
-        None => Err(not_found(ready.store(), target).into()),
+        None => Err(not_found(ready.store(), target, audience).into()),
     }
 }
 
 /// Says what the object itself has no place for: who is behind, whose part differs, who else has the name.
-fn notice(stores: &Stores, ready: &Ready, target: &Target, answer: &Answer, warnings: &mut Warnings) {
+fn notice(
+    stores: &Stores,
+    ready: &Ready,
+    target: &Target,
+    audience: &Audience,
+    answer: &Answer,
+    warnings: &mut Warnings,
+) {
     let naming = Arc::clone(&stores.shared().naming);
     let (own, member) = naming.split(&target.name).unzip();
     let own = own.unwrap_or(&target.name);
-    let mut notices = ready.store().notices(&key(&target.namespace, own));
+    let mut notices = ready.store().notices(&key(&target.namespace, own)).told_to(audience);
     match answer {
         Answer::Entry(entry) if entry.folded => {}
         // Of a member-local object only that another placement has its plain name.
@@ -341,15 +349,23 @@ enum Answer {
     Part(Arc<Part>, Revision),
 }
 
-fn shown(stores: &Stores, ready: &Ready, target: &Target, only: Option<&MemberName>) -> Result<Option<Answer>, Status> {
+fn shown(
+    stores: &Stores,
+    ready: &Ready,
+    target: &Target,
+    only: Option<&MemberName>,
+    audience: &Audience,
+) -> Result<Option<Answer>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
-    match resolve(&naming, ready.store(), target)? {
+    match resolve(&naming, ready.store(), target, audience)? {
         Named::Visible(entry) | Named::Shorthand(entry) => return Ok(Some(Answer::Entry(entry))),
         Named::Nothing => {}
     }
     let (Some(only), Some((own, _))) = (only, naming.split(&target.name)) else { return Ok(None) };
     let plain = key(&target.namespace, own);
-    let Some(whole) = ready.store().get(&plain).filter(|entry| entry.folded) else { return Ok(None) };
+    let Some(whole) = ready.store().get(&plain).filter(|entry| entry.folded && audience.sees_member(only)) else {
+        return Ok(None);
+    };
     let part = ready.store().parts(&plain).into_iter().find(|part| part.member == *only);
     Ok(part.map(|part| Answer::Part(part, whole.revision)))
 }

@@ -45,7 +45,7 @@ pub(super) async fn list(
 ) -> Result<Response<Body>, Status> {
     let spec = store.spec();
     let token = options.token.as_ref();
-    let snapshot = snapshot(store, options, token, last)?;
+    let snapshot = snapshot(store, options, &filter, last)?;
     let Some(limit) = options.limit.or_else(|| form.is_sorted(spec).then_some(PAGE_ITEMS_MAX)) else {
         let after = token.map_or("", |token| token.after.as_str());
         return Ok(whole(spec, snapshot, filter, form, after));
@@ -64,7 +64,7 @@ pub(super) async fn collected(
     last: Revision,
 ) -> Result<(Response<Body>, Vec<Arc<Entry>>), Status> {
     let token = options.token.as_ref();
-    let snapshot = snapshot(store, options, token, last)?;
+    let snapshot = snapshot(store, options, &filter, last)?;
     let page = Page::collect(&snapshot, &filter, token, options.limit.unwrap_or(usize::MAX)).await;
     let items = page.items.clone();
     Ok((page.response(store, &snapshot, filter, form), items))
@@ -73,14 +73,18 @@ pub(super) async fn collected(
 fn snapshot(
     store: &FleetStore,
     options: &ListOptions,
-    token: Option<&ContinueToken>,
+    filter: &Filter,
     last: Revision,
 ) -> Result<Snapshot, ReadError> {
-    if let Some(token) = token {
+    if let Some(token) = &options.token {
+        // A list of other members' objects than those that the first page showed is another list.
+        if token.audience != filter.audience().digest() {
+            return Err(expired(store, token, filter));
+        }
         if token.revision == NEWEST {
             return Ok(store.snapshot());
         }
-        return store.retained(Revision(token.revision)).ok_or_else(|| expired(store, token));
+        return store.retained(Revision(token.revision)).ok_or_else(|| expired(store, token, filter));
     }
     let At::Revision(asked) = options.at else { return Ok(store.snapshot()) };
     let asked = Revision(asked);
@@ -96,9 +100,9 @@ fn snapshot(
 }
 
 /// A list that cannot go on at its revision: it may go on at the newest.
-fn expired(store: &FleetStore, token: &ContinueToken) -> ReadError {
-    let fresh = ContinueToken::new(store.spec().label(), NEWEST, token.after.clone(), None).encode();
-    ReadError::ContinueTooOld { fresh }
+fn expired(store: &FleetStore, token: &ContinueToken, filter: &Filter) -> ReadError {
+    let fresh = ContinueToken::new(store.spec().label(), NEWEST, token.after.clone(), None);
+    ReadError::ContinueTooOld { fresh: fresh.for_audience(filter.audience().digest()).encode() }
 }
 
 /// `{"kind":"PodList",...,"items":`
@@ -167,7 +171,8 @@ impl Page {
         let spec = store.spec();
         let next = self.next.as_ref().map(|after| {
             store.retain(snapshot);
-            ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), self.remaining).encode()
+            let token = ContinueToken::new(spec.label(), snapshot.revision.0, after.clone(), self.remaining);
+            token.for_audience(filter.audience().digest()).encode()
         });
         let mut out = Vec::with_capacity(CHUNK_BYTES);
         write_head(spec, &form, snapshot.revision, next.as_deref(), self.remaining, &mut out);

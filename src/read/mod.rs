@@ -20,15 +20,16 @@ use http::{Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    config::MemberName,
     answer::{Collection, RequestContext, form::Form, table::Tables},
     read::{
-        filter::Filter,
+        filter::{Filter, Limit},
         fresh::{Due, Need, prove, scope_of},
         watch::Surroundings,
         watcher::Stale,
     },
     respond::ReadError,
-    store::{Entry, KindSpec, RETAINED_FOR, Revision},
+    store::{Audience, Entry, KindSpec, RETAINED_FOR, Revision},
     stores::{
         Ready, Stores, Target,
         names::{Named, resolve},
@@ -110,14 +111,15 @@ impl Reader {
             ready => ready.map_err(ask_again)?,
         };
         let spec = ready.store().spec();
-        let filter = self.filter(target, &options, &ready)?;
+        let filter = self.filter(target, &options, &ready, asked.audience())?;
         let last = self.stores.shared().revisions.last();
         let mut response = if watch {
             let is_strict = asked.mode == Mode::Strict;
             let form = Form::of_object(wanted.transform, spec, &tables).ok();
             let known = self.known(&target.gvr, &options);
-            let around =
-                Surroundings { last, known, stale: self.stale(&ready), is_strict, drain: self.drain.clone(), form };
+            let (stale, renewal) = (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().cloned());
+            let drain = self.drain.clone();
+            let around = Surroundings { last, known, stale, is_strict, renewal, drain, form };
             watch::watch(ready.store(), &options, filter, around)
         } else {
             let form = Form::of_list(wanted.transform, spec, &tables)?;
@@ -125,7 +127,7 @@ impl Reader {
             asked.encoded(response, wanted.encoding).await
         };
         let mut warnings = Warnings::default();
-        ready.warnings.iter().for_each(|warning| warnings.add(warning));
+        asked.grants.asked.warnings().iter().chain(&ready.warnings).for_each(|warning| warnings.add(warning));
         warnings.write_to(response.headers_mut());
         if !watch {
             // Its snapshot lives no longer than those of paged lists do.
@@ -169,13 +171,18 @@ impl Reader {
         let options = list_options(asked.query, false, &target.gvr, |name| naming.is_member(name))?;
         let ready = self.prepare(target, &options, false, asked).await?;
         let only = options.fields.name().and_then(|name| naming.split(name)).map(|(_, member)| member.as_str());
-        let may_hold = |name: &String| only.is_none_or(|only| only == name) && options.labels.may_match(name);
-        let stale: Vec<String> = self.stores.stale(&ready.running).into_iter().filter(may_hold).collect();
+        let may_hold = |name: &MemberName| {
+            only.is_none_or(|only| only == name.as_str())
+                && options.labels.may_match(name.as_str())
+                && asked.audience().sees_member(name)
+        };
+        let stale: Vec<String> =
+            self.stores.stale(&ready.running).iter().filter(|name| may_hold(name)).map(ToString::to_string).collect();
         if !stale.is_empty() {
             let causes = ready.warnings.iter().map(ToString::to_string).collect();
             return Err(ReadError::CollectionUnknown { gvr: target.gvr.clone(), stale, causes }.into());
         }
-        let filter = self.filter(target, &options, &ready)?;
+        let filter = self.filter(target, &options, &ready, asked.audience())?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = Form::of_list(wanted.transform, ready.store().spec(), &tables)?;
         let last = self.stores.shared().revisions.last();
@@ -194,7 +201,7 @@ impl Reader {
         let naming = Arc::clone(&self.stores.shared().naming);
         let split = options.fields.name().and_then(|name| naming.split(name));
         let only = split.map(|(_, member)| member.clone());
-        let mut ready = self.stores.ready_within(&target.gvr, only.as_ref(), asked.mode, asked.wait_max()).await?;
+        let mut ready = self.stores.ready_for(&target.gvr, asked.reading(only.as_ref())).await?;
         let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
         let need = Need::of_options(options, watch, asked.headers, self.freshness);
         if need != Need::Nothing {
@@ -205,18 +212,26 @@ impl Reader {
     }
 
     /// A list or watch of one name selects and names the same object for its whole life.
-    fn filter(&self, target: &Target, options: &ListOptions, ready: &Ready) -> Result<Filter, Status> {
+    fn filter(
+        &self,
+        target: &Target,
+        options: &ListOptions,
+        ready: &Ready,
+        audience: &Audience,
+    ) -> Result<Filter, Status> {
+        let limit = Limit { audience: audience.clone(), store: Arc::clone(ready.store()) };
         let mut filter = Filter {
             namespace: target.namespace.clone(),
             labels: options.labels.clone(),
             fields: options.fields.clone(),
             suffixed: !self.stores.shared().naming.is_plain(),
             echo: None,
+            limit: (!audience.is_everyone()).then_some(limit),
         };
         let Some(name) = options.fields.name().map(str::to_owned) else { return Ok(filter) };
         let namespace = options.fields.namespace().unwrap_or(&target.namespace);
         let asked = Target { namespace: namespace.to_owned(), name: name.clone(), ..target.clone() };
-        if let Named::Shorthand(entry) = resolve(&self.stores.shared().naming, ready.store(), &asked)? {
+        if let Named::Shorthand(entry) = resolve(&self.stores.shared().naming, ready.store(), &asked, audience)? {
             filter.fields = filter.fields.with_name(entry.name());
             filter.echo = Some(name);
         }
@@ -235,9 +250,11 @@ impl Reader {
         twins.iter().skip(1).find_map(|twin| twin.store.told_at(revision))
     }
 
-    fn stale(&self, ready: &Ready) -> Stale {
+    fn stale(&self, ready: &Ready, audience: &Audience) -> Stale {
         let (stores, running) = (Arc::clone(&self.stores), Arc::clone(&ready.running));
-        Box::new(move || stores.stale(&running))
+        let audience = audience.clone();
+        let seen = move |name: &MemberName| audience.sees_member(name).then(|| name.to_string());
+        Box::new(move || stores.stale(&running).iter().filter_map(&seen).collect())
     }
 }
 

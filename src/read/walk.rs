@@ -58,8 +58,8 @@ impl Walk {
                 if looked_at == STEP_ITEMS_MAX {
                     return Step::Paused;
                 }
-                let entry = snapshot.get(key.as_bytes()).filter(|entry| filter.matches(entry));
-                if entry.is_some_and(|entry| take(entry).is_break()) {
+                let entry = snapshot.get(key.as_bytes()).and_then(|entry| filter.selected(entry));
+                if entry.is_some_and(|entry| take(&entry).is_break()) {
                     return Step::Stopped;
                 }
                 keys.next();
@@ -72,7 +72,7 @@ impl Walk {
                 outcome = Step::Paused;
                 break;
             }
-            if filter.matches(entry) && take(entry).is_break() {
+            if filter.selected(entry).is_some_and(|entry| take(&entry).is_break()) {
                 outcome = Step::Stopped;
                 break;
             }
@@ -168,6 +168,7 @@ mod tests {
             fields: FieldSelector::parse(fields, "", "pods").unwrap(),
             suffixed: false,
             echo: None,
+            limit: None,
         }
     }
 
@@ -227,7 +228,7 @@ mod tests {
         ) {
             let snapshot = snapshot(pods.into_iter());
             let filter = filter(namespace, fields);
-            let all = snapshot.range("", b"").filter(|entry| entry.key() > after.as_bytes() && filter.matches(entry));
+            let all = snapshot.range("", b"").filter(|entry| entry.key() > after.as_bytes() && filter.selected(entry).is_some());
             let expected: Vec<Arc<Entry>> = all.cloned().collect();
             let mut walk = Walk::new(snapshot.clone(), filter.clone(), after);
             let mut given = Vec::new();

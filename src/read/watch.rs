@@ -9,15 +9,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access::Renewal,
     answer::form::Form,
     read::{
         answer::json_response,
         filter::Filter,
         walk::Walk,
-        watcher::{Stale, Watched, Watcher, error_frame},
+        watcher::{BEGUN_WITHIN, Stale, Watched, Watcher, error_frame},
     },
     respond::ReadError,
-    store::{Cursor, Entry, FleetStore, Interest, RETAINED_FOR, Revision, Snapshot},
+    store::{Cursor, Entry, FleetStore, Interest, Revision, Snapshot},
     view::ListOptions,
 };
 use kubefold_wire::{
@@ -27,8 +28,6 @@ use kubefold_wire::{
 
 /// A watch without a deadline of its own ends after half an hour and, so that not all end at once, up to as long again.
 const DEADLINE_MIN_SECONDS: u64 = 1800;
-/// In this time a client has taken the objects of a watch's beginning: they are held for it. As long as a continue token lives.
-const BEGUN_WITHIN: Duration = RETAINED_FOR;
 
 /// What surrounds a watch.
 pub(super) struct Surroundings {
@@ -39,6 +38,8 @@ pub(super) struct Surroundings {
     pub(super) stale: Stale,
     /// Ends the watch when a member is not current any more.
     pub(super) is_strict: bool,
+    /// What becomes of the caller's rights; absent where none are asked for.
+    pub(super) renewal: Option<Renewal>,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
     /// How objects are written; `None` if it cannot be: a kube-apiserver ends such a watch at its first event.
@@ -53,7 +54,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, known, stale, is_strict, drain, form } = around;
+    let Surroundings { last, known, stale, is_strict, renewal, drain, form } = around;
     let interest = filter.interest(store.spec());
     let (initial, cursor) = match begin(store, options, last, &interest) {
         Ok(begun) => begun,
@@ -77,6 +78,7 @@ pub(super) fn watch(
         known,
         stale,
         is_strict,
+        renewal,
         drain,
     };
     let watcher = Watcher::new(store, watched, cursor, walk);

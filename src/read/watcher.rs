@@ -1,6 +1,6 @@
 //! The body of a watch: the objects of its beginning, then what happens to them.
 
-use std::{collections::VecDeque, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::VecDeque, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
@@ -10,6 +10,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{
+    access::{Renewal, Renewed},
     answer::form::Form,
     read::{
         differences::{Difference, Differences},
@@ -19,7 +20,7 @@ use crate::{
     },
     respond::ReadError,
     store::{
-        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, ReadAfter, Record, Revision, Selector, Snapshot,
+        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, RETAINED_FOR, ReadAfter, Record, Revision, Selector, Snapshot,
         Transition,
     },
 };
@@ -35,8 +36,12 @@ const FRAME_BYTES: usize = 64;
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// So long before its deadline a watch says how far it came. Source: kubernetes/apiserver `cacher/cache_watcher.go`.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// How often a watch of the strict view looks whether every member is current.
-const STRICT_EVERY: Duration = Duration::from_secs(1);
+/// How often a watch looks whether it may go on: whether every member is current, and whether its caller still has the rights.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// In this time a client has taken the objects of a watch's beginning: they are held for it. As long as a continue token
+/// lives.
+pub(super) const BEGUN_WITHIN: Duration = RETAINED_FOR;
 
 /// Names the members that are down now, for bookmarks.
 pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -58,6 +63,8 @@ pub(super) struct Watched {
     pub(super) stale: Stale,
     /// Ends the watch when a member is not current any more.
     pub(super) is_strict: bool,
+    /// What becomes of the caller's rights; absent where none are asked for.
+    pub(super) renewal: Option<Renewal>,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
 }
@@ -116,7 +123,7 @@ impl Watcher {
             cursor,
             phase: walk.map_or(Phase::Following, |walk| Phase::Beginning(Box::new(walk))),
             next_bookmark: next_bookmark(watched.bookmarks, now, watched.deadline),
-            next_look: now + STRICT_EVERY,
+            next_look: now + LOOK_EVERY,
             unsent: VecDeque::new(),
             alarm: Box::pin(sleep_until(watched.deadline)),
             drained: Box::pin(watched.drain.clone().cancelled_owned()),
@@ -173,20 +180,60 @@ impl Watcher {
         }
     }
 
-    /// In the strict view: ends the watch once a member is not current.
+    /// Ends the watch once a member is not current, in the strict view, or once a right was withdrawn.
     fn look(&mut self) -> Option<Bytes> {
-        if !self.watched.is_strict || Instant::now() < self.next_look {
+        if !self.looks() || Instant::now() < self.next_look {
             return None;
         }
-        self.next_look = Instant::now() + STRICT_EVERY;
-        let stale = (self.watched.stale)();
-        self.over = !stale.is_empty();
-        self.over.then(|| error_frame(ReadError::NotCurrent { stale }).into())
+        self.next_look = Instant::now() + LOOK_EVERY;
+        if self.watched.is_strict {
+            let stale = (self.watched.stale)();
+            self.over = !stale.is_empty();
+            if self.over {
+                return Some(error_frame(ReadError::NotCurrent { stale }).into());
+            }
+        }
+        match self.watched.renewal.as_ref()?.look(self.watched.filter.audience()) {
+            Renewed::Same => {}
+            Renewed::More(audience) => self.sees_more(audience),
+            // Whatever waits to be told is not.
+            Renewed::Ended(error) => {
+                self.over = true;
+                return Some(error_frame(error).into());
+            }
+        }
+        None
+    }
+
+    fn looks(&self) -> bool {
+        self.watched.is_strict || self.watched.renewal.is_some()
+    }
+
+    /// The objects of further members are there from now on. While the watch begins, it looks again later.
+    fn sees_more(&mut self, audience: Audience) {
+        if !matches!(self.phase, Phase::Following) || !self.unsent.is_empty() {
+            return;
+        }
+        let Some(before) = self.store.snapshot_at(self.cursor.revision) else { return };
+        let mut filter = self.watched.filter.clone();
+        if let Some(limit) = &mut filter.limit {
+            limit.audience = audience;
+        }
+        self.selector = Some(self.store.selector(&format!("{filter:?}")));
+        let saw = std::mem::replace(&mut self.watched.filter, filter);
+        let (now, cursor) = self.store.snapshot_and_cursor(Revision(0), &self.watched.interest);
+        self.changes = self.store.changes(&cursor);
+        self.cursor = cursor;
+        self.watched.begun_by = Instant::now() + BEGUN_WITHIN;
+        self.watched.end_bookmark = false;
+        // Their revisions are old ones: a bookmark says how far the client is.
+        self.next_bookmark = self.next_bookmark.map(|_| Instant::now());
+        self.phase = Phase::Comparing(Differences::of_more(before, now, saw));
     }
 
     /// Waits until there may be something to do.
     async fn wait(&mut self) {
-        let look = self.watched.is_strict.then_some(self.next_look);
+        let look = self.looks().then_some(self.next_look);
         let times = [self.next_bookmark, look].into_iter().flatten();
         let next = times.fold(self.watched.deadline, Instant::min);
         if self.alarm.deadline() != next {
@@ -285,14 +332,20 @@ impl Watcher {
         let mut out = Vec::new();
         while let Some(record) = self.unsent.pop_front() {
             let Some(transition) = self.judge(&record) else { continue };
-            let entry = match transition {
+            let told = match transition {
                 Transition::Left => record.previous.as_ref().unwrap_or(&record.entry),
                 Transition::Added | Transition::Modified | Transition::Deleted => &record.entry,
             };
+            let Some(seen) = self.watched.filter.seen(told) else { continue };
+            let audience = match &seen {
+                Cow::Borrowed(_) => Audience::Everyone,
+                Cow::Owned(_) => self.watched.filter.audience().clone(),
+            };
+            let entry = &*Arc::clone(&seen);
             if out.is_empty() {
                 // Most often it is one event: the same bytes for all who are told of it.
                 if self.unsent.is_empty() {
-                    return Read::Chunk(self.shared_frame(transition, &record, entry));
+                    return Read::Chunk(self.shared_frame(transition, &record, entry, audience));
                 }
                 out.reserve(CHUNK_BYTES);
             } else if !has_room(&out, entry) {
@@ -309,7 +362,10 @@ impl Watcher {
         if record.event_type == EventType::Added && self.is_known(&record.entry) {
             return None;
         }
-        let judge = || self.watched.filter.judge(record.event_type, &record.entry, record.previous.as_deref());
+        if record.is_of_parts() && self.watched.filter.limit.is_none() {
+            return None;
+        }
+        let judge = || self.watched.filter.judge(record);
         match &self.selector {
             Some(selector) => record.verdict(selector.id(), judge),
             None => judge(),
@@ -320,8 +376,14 @@ impl Watcher {
         self.watched.known.as_ref().is_some_and(|known| known.key() == entry.key() && known.uid() == entry.uid())
     }
 
-    /// The frame of an event that all have who are told of it in this form.
-    fn shared_frame(&mut self, transition: Transition, record: &Arc<Record>, entry: &Entry) -> Bytes {
+    /// The frame of an event that all have who are told of it in this form and see as much of the object.
+    fn shared_frame(
+        &mut self,
+        transition: Transition,
+        record: &Arc<Record>,
+        entry: &Entry,
+        audience: Audience,
+    ) -> Bytes {
         let make = |watcher: &mut Self| {
             let mut out = Vec::with_capacity(entry.json().len() + FRAME_BYTES);
             watcher.frame(transition, entry, record.revision, &mut out);
@@ -331,7 +393,7 @@ impl Watcher {
             None => make(self),
             Some(written) => {
                 let store = Arc::clone(&self.store);
-                store.frame(record, FrameKey { written, transition, audience: Audience::Everyone }, || make(self))
+                store.frame(record, FrameKey { written, transition, audience }, || make(self))
             }
         }
     }
@@ -395,8 +457,8 @@ fn next_bookmark(wanted: bool, now: Instant, deadline: Instant) -> Option<Instan
 }
 
 /// An event that ends a watch.
-pub(super) fn error_frame(error: ReadError) -> Vec<u8> {
-    [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &Status::from(error).to_json(), b"}\n"].concat()
+pub(super) fn error_frame(error: impl Into<Status>) -> Vec<u8> {
+    [b"{\"type\":\"ERROR\",\"object\":".as_slice(), &error.into().to_json(), b"}\n"].concat()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! has warnings, too. What a member refuses is no error here: its answer is the client's. Statuses that a decoder of
 //! `kubefold_wire` gave pass as they are. May name: `config`, `observe`, `placement`, `store`, `upstream`.
 
+mod access;
 mod answer;
 mod discovery;
 mod placement;
@@ -21,6 +22,7 @@ mod write;
 mod tests;
 
 pub use self::{
+    access::AccessError,
     answer::{NotBuilt, PlainRefusal},
     discovery::DiscoveryError,
     placement::Unplaced,

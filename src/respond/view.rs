@@ -71,7 +71,7 @@ pub enum ImpersonationRefused {
         /// `users`, `groups`, `serviceaccounts`, `uids` or `userextras/<key>`.
         resource: String,
         /// Its API group.
-        group: &'static str,
+        group: String,
         /// Whom.
         name: String,
         /// `at the cluster scope`, or in which namespace.
@@ -122,7 +122,7 @@ impl From<ViewError> for Status {
             ViewError::Informational { .. } | ViewError::Redirect { .. } => bad_gateway(message),
             ViewError::Caller(error) => error.into(),
             ViewError::Impersonation(ImpersonationRefused::Forbidden { resource, group, name, .. }) => {
-                Self::forbidden(message).about(group, &resource, &name)
+                Self::forbidden(message).about(&group, &resource, &name)
             }
             ViewError::Impersonation(ImpersonationRefused::Unknown { .. }) => Self::unavailable(message),
             ViewError::Streams(error) => error.into(),

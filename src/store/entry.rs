@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use crate::{config::MemberName, store::revision::Revision};
+use crate::{
+    config::MemberName,
+    store::{part::Part, revision::Revision},
+};
 use kubefold_wire::splice::Edit;
 
 /// The members that hold an object: one for a member-local object. Objects of the same members may share it.
@@ -44,7 +47,32 @@ pub struct Entry {
     pub folded: bool,
     /// It carries a `deletionTimestamp`.
     pub deleting: bool,
+    /// Of a folded object what it is made of.
+    pub(super) parts: Option<Arc<Parts>>,
     pub(super) provenance: Provenance,
+}
+
+/// What a folded object is made of, so that it can be made of some of its parts alone.
+#[derive(Clone, Debug)]
+pub(super) struct Parts {
+    /// Its body's first.
+    pub(super) list: Box<[Arc<Part>]>,
+    /// Members that an unfinished write has not reached.
+    pub(super) behind: Vec<MemberName>,
+    /// Members whose part somebody changed.
+    pub(super) differs: Vec<MemberName>,
+    /// Since when they are so: what all of them make may be older.
+    pub(super) revision: Revision,
+}
+
+impl Parts {
+    /// Says whether nothing is different in any part.
+    pub(super) fn are(&self, others: &Self) -> bool {
+        let same = |(one, other): (&Arc<Part>, &Arc<Part>)| Arc::ptr_eq(one, other) || one.shows_as(other);
+        self.list.len() == others.list.len()
+            && self.list.iter().zip(&others.list).all(same)
+            && (&self.behind, &self.differs) == (&others.behind, &others.differs)
+    }
 }
 
 /// Bytes of one hash in a buffer.
@@ -131,7 +159,25 @@ impl Entry {
 
     /// Bytes that the object costs to hold.
     pub fn size(&self) -> usize {
-        self.buffer.len() + self.key.len() + size_of::<Self>()
+        let parts = self.parts.as_ref().map_or(0, |parts| size_of::<Parts>() + size_of_val(&*parts.list));
+        self.buffer.len() + self.key.len() + size_of::<Self>() + parts
+    }
+
+    /// The same object, made of other parts.
+    pub(super) fn with_parts(&self, parts: Parts) -> Self {
+        Self {
+            key: Arc::clone(&self.key),
+            buffer: self.buffer.clone(),
+            labels: self.labels.clone(),
+            resource_version: self.resource_version.clone(),
+            uid: self.uid.clone(),
+            metadata: self.metadata.clone(),
+            node: self.node.clone(),
+            holders: Arc::clone(&self.holders),
+            parts: Some(Arc::new(parts)),
+            provenance: Provenance::default(),
+            ..*self
+        }
     }
 
     /// Takes the key that an earlier state of the object has, so that there is one of it.
@@ -222,7 +268,7 @@ impl Entry {
     }
 
     /// Says whether two states differ in nothing but their revision.
-    pub(super) fn is_same_but_for_revision(&self, other: &Self) -> bool {
+    pub fn is_same_but_for_revision(&self, other: &Self) -> bool {
         self.around_revision() == other.around_revision()
     }
 
@@ -418,6 +464,7 @@ impl Draft<'_> {
             holders: self.holders,
             folded: self.folded,
             deleting: self.deleting,
+            parts: None,
             provenance: Provenance::default(),
         }
     }

@@ -11,6 +11,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::store::audience::Audience;
 use kubefold_wire::form::Partial;
 
 /// Selectors whose verdicts an event keeps. Watchers with others judge for themselves.
@@ -38,21 +39,14 @@ pub enum Written {
     Metadata(Partial),
 }
 
-/// Whose objects a watcher may see. A frame is of one such set, as what is shown of an object depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Audience {
-    /// Those of every member.
-    Everyone,
-}
-
 /// Which of the frames of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameKey {
     /// How its object is written.
     pub written: Written,
     /// What it tells.
     pub transition: Transition,
-    /// Who may see it.
+    /// To whom: what is shown of an object in several members depends on it. Everyone, if that is all of it.
     pub audience: Audience,
 }
 
@@ -114,7 +108,7 @@ struct Made {
 impl Common {
     /// The frame, made by `make` if it is the first, and whether it is.
     pub(super) fn frame(&self, key: FrameKey, make: impl FnOnce() -> Bytes) -> (Bytes, bool) {
-        if let Some(frame) = self.made_frame(key) {
+        if let Some(frame) = self.made_frame(&key) {
             return (frame, false);
         }
         // Without the lock: others go on meanwhile. Two may make the same, and the first is kept.
@@ -129,9 +123,9 @@ impl Common {
     }
 
     /// The frame, if it has been made and is kept.
-    pub(super) fn made_frame(&self, key: FrameKey) -> Option<Bytes> {
+    pub(super) fn made_frame(&self, key: &FrameKey) -> Option<Bytes> {
         let made = self.0.lock();
-        made.as_ref()?.frames.iter().find(|(known, _)| *known == key).map(|(_, frame)| frame.clone())
+        made.as_ref()?.frames.iter().find(|(known, _)| known == key).map(|(_, frame)| frame.clone())
     }
 
     /// What a selector makes of the event, judged by `judge` if nobody asked before.

@@ -276,23 +276,26 @@ impl Sequencer {
     fn judge_part(&mut self, at: usize, incoming: &Incoming<'_>, source: Source, own_key: &str) -> (Verdict, u32) {
         let Some(member) = self.members.get(at) else { return (Verdict::Dead, 0) };
         let list = if source == Source::List { member.seen } else { 0 };
-        let Some(part) = self.folds.get_mut(own_key).and_then(|fold| fold.part_mut(&member.name)) else {
-            return (Verdict::New, list);
-        };
+        let Some(fold) = self.folds.get_mut(own_key) else { return (Verdict::New, list) };
+        let Some(part) = fold.part(&member.name) else { return (Verdict::New, list) };
         let held = Held { uid: &part.uid, member_rv: part.member_rv, incarnation: part.incarnation };
         let verdict =
             held.judge(&incoming.facts, member.incarnation, source, || incoming.is_whole(&part.document.text()));
         if matches!(verdict, Verdict::Dead | Verdict::Reborn) {
             return (verdict, list);
         }
-        if source == Source::List {
-            part.seen = member.seen;
+        let seen = if source == Source::List { member.seen } else { part.seen };
+        // Others may hold on to the part as it is: it is copied then.
+        if (source == Source::List || verdict == Verdict::Same)
+            && let Some(part) = fold.part_mut(&member.name)
+        {
+            part.seen = seen;
+            if verdict == Verdict::Same {
+                part.member_rv = incoming.facts.member_rv;
+                part.incarnation = member.incarnation;
+            }
         }
-        if verdict == Verdict::Same {
-            part.member_rv = incoming.facts.member_rv;
-            part.incarnation = member.incarnation;
-        }
-        (verdict, part.seen)
+        (verdict, seen)
     }
 
     /// Dresses one member-local document that is walked already, as the state of the next revision.

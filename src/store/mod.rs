@@ -2,6 +2,7 @@
 //!
 //! May name: `wire`, `config`, `observe`, `placement`.
 
+mod audience;
 mod changes;
 mod dependents;
 mod document;
@@ -26,6 +27,7 @@ mod nodes;
 mod notices;
 mod part;
 mod places;
+mod project;
 mod proof;
 mod published;
 mod record;
@@ -43,10 +45,11 @@ mod tests;
 mod unstored;
 mod watchers;
 
+pub use audience::{Audience, Sight};
 pub use document::Document;
 pub use entry::{Entry, Holders, Key};
 pub use fleet_store::{FleetStore, SLICE_ITEMS_MAX, UNDONE_MAX};
-pub use frames::{Audience, FrameKey, Selector, SelectorId, Transition, Written};
+pub use frames::{FrameKey, Selector, SelectorId, Transition, Written};
 pub use held::LockHolds;
 pub use hold::Hold;
 pub use identities::{GroupKind, Identities, Identity, Referent};

@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use crate::{
     config::MemberName,
     placement::fold::FoldKind,
-    store::{part::Part, sequencer::Sequencer},
+    store::{audience::Audience, part::Part, sequencer::Sequencer},
 };
 use kubefold_wire::golang::Quoted;
 
@@ -29,6 +29,15 @@ pub struct Notices {
 }
 
 impl Notices {
+    /// What of it is about members that may be seen.
+    #[must_use]
+    pub fn told_to(mut self, audience: &Audience) -> Self {
+        for members in [&mut self.behind, &mut self.differs, &mut self.others] {
+            members.retain(|member| audience.sees_member(member));
+        }
+        self
+    }
+
     /// Says whether there is nothing to say.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -52,6 +52,14 @@ impl Part {
         self.marker.as_ref().is_some_and(|marker| marker.members.iter().any(|(name, _)| name == member))
     }
 
+    /// Says whether another state of it is shown as this one, alone or with others.
+    pub(super) fn shows_as(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.member_rv == other.member_rv
+            && self.incarnation == other.incarnation
+            && self.placement == other.placement
+    }
+
     /// Says whether another state of it takes the same place among the other parts: whatever says which parts are shown, who
     /// they are, and who of them differs.
     pub(super) fn stands_as(&self, other: &Self) -> bool {

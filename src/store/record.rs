@@ -42,8 +42,13 @@ impl Record {
     }
 
     /// A frame that tells of the event, if one has been made and is kept.
-    pub fn made_frame(&self, key: FrameKey) -> Option<Bytes> {
+    pub fn made_frame(&self, key: &FrameKey) -> Option<Bytes> {
         self.common.made_frame(key)
+    }
+
+    /// Says whether the object is as it was, but for parts that change nothing in what all of them make.
+    pub fn is_of_parts(&self) -> bool {
+        self.event_type == EventType::Modified && self.entry.revision < self.revision
     }
 
     /// Bytes that the log alone holds for it. The state after it is the store's, or the next record's.

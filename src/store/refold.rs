@@ -8,7 +8,7 @@ use crate::{
     config::MemberName,
     placement::{fold::Summand, marker::Marker},
     store::{
-        entry::{Draft, Edits, Entry, Key},
+        entry::{Draft, Edits, Entry, Holders, Key, Parts},
         fold::{Fold, Shape},
         identities::{Identity, Referent},
         incoming::{Incoming, Scratch, push_revision},
@@ -59,11 +59,7 @@ impl Sequencer {
             self.refold(key);
             return;
         }
-        // Of a shared object only the body is shown.
-        let is_body = shape.chosen.first().is_some_and(is_it);
-        if part.marker.is_some() || is_body {
-            self.show_fold(key, &shape);
-        }
+        self.show_fold(key, &shape);
     }
 
     /// Shows up to `max` objects whose parts came in while the store filled. Says whether there are more.
@@ -263,7 +259,14 @@ impl Sequencer {
         let revision = self.shared.revisions.next();
         let Some(entry) = self.rewrite_fold(key, shape, revision) else { return };
         match held {
-            Some(held) if held.is_same_but_for_revision(&entry) => {}
+            Some(held) if held.is_same_but_for_revision(&entry) => {
+                // Who sees some of the parts alone may see something else.
+                if let (Some(before), Some(now)) = (&held.parts, entry.parts)
+                    && !now.are(before)
+                {
+                    self.put_parts(&held, Parts::clone(&now));
+                }
+            }
             Some(held) if held.uid() != entry.uid() => {
                 self.remove_visible_at(key, deletion);
                 drop(self.put(entry));
@@ -325,23 +328,26 @@ impl Sequencer {
     }
 
     fn rewrite_fold(&mut self, key: &str, shape: &Shape, revision: Revision) -> Option<Entry> {
+        let held = &self.folds.get(key)?.parts;
+        let list = shape.chosen.iter().filter_map(|at| held.get(*at)).map(Arc::clone).collect();
+        let Notices { behind, differs, .. } = self.notices(key);
+        let parts = Parts { list, behind, differs, revision };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let entry = self.rewrite_fold_with(key, shape, revision, &mut scratch);
+        let entry = self.folded(key, parts, Arc::clone(&shape.holders), &mut scratch);
         self.scratch = scratch;
         entry
     }
 
-    fn rewrite_fold_with(&self, key: &str, shape: &Shape, revision: Revision, scratch: &mut Scratch) -> Option<Entry> {
-        let parts = &self.folds.get(key)?.parts;
-        let body = parts.get(*shape.chosen.first()?)?;
+    /// What some parts of an object make.
+    pub(super) fn folded(&self, key: &str, parts: Parts, holders: Holders, scratch: &mut Scratch) -> Option<Entry> {
+        let body = parts.list.first()?;
         let text = body.document.text();
         let document: &str = &text;
         let Scratch { edits, found, referent, .. } = scratch;
         let incoming = Incoming::read(&self.spec, document, found).ok()?;
         let facts = &incoming.facts;
         edits.clear();
-        let holders = Arc::clone(&shape.holders);
-        let behind = self.note(key, document, facts, &holders, edits);
+        note(&parts, document, facts, &holders, edits);
         let mut references = References::new(&self.kinds, &body.member);
         let mut rewriter = Rewriter {
             naming: &self.shared.naming,
@@ -351,14 +357,14 @@ impl Sequencer {
             referent,
         };
         rewriter.references(document, facts, found, edits);
-        edits.put(facts.resource_version_at.clone(), |out| push_revision(revision, out));
+        edits.put(facts.resource_version_at.clone(), |out| push_revision(parts.revision, out));
         match &body.marker {
             Some(marker) => {
                 let uid = self.visible_uid(key, marker);
-                let chosen = shape.chosen.iter().filter_map(|at| parts.get(*at));
-                let summands: Vec<&Summand> = chosen.filter_map(|part| part.summand.as_deref()).collect();
+                let summands: Vec<&Summand> = parts.list.iter().filter_map(|part| part.summand.as_deref()).collect();
                 // A body that was read a line above is an object.
-                for edit in Summand::fold(document, &summands, self.fold_kind(), &uid, behind).unwrap_or_default() {
+                let sum = Summand::fold(document, &summands, self.fold_kind(), &uid, parts.behind.len());
+                for edit in sum.unwrap_or_default() {
                     edits.add(&edit);
                 }
             }
@@ -373,22 +379,14 @@ impl Sequencer {
         }
         let draft = Draft {
             type_meta_len: incoming.type_meta_len(&self.spec),
-            revision,
+            revision: parts.revision,
             folded: true,
             referents: &references.hashes,
             ..facts.draft(document, holders)
         };
-        Some(draft.build(edits))
-    }
-
-    /// Notes on the object who holds it, who is behind and who differs. Says how many are behind.
-    fn note(&self, key: &str, document: &str, facts: &Facts<'_>, holders: &[MemberName], edits: &mut Edits) -> usize {
-        let Notices { behind, differs, .. } = self.notices(key);
-        let notes =
-            [(CLUSTERS, holders), (BEHIND, &behind), (DIFFERS, &differs)].map(|(key, members)| Note { key, members });
-        let said: SmallVec<[Note<'_>; 3]> = notes.into_iter().filter(|note| !note.members.is_empty()).collect();
-        Rewriter::annotate(document, facts, &said, edits);
-        behind.len()
+        let mut entry = draft.build(edits);
+        entry.parts = Some(Arc::new(parts));
+        Some(entry)
     }
 
     /// Shows a part of a younger placement as the member-local object that it is in its member.
@@ -425,4 +423,12 @@ impl Sequencer {
         }
         self.refold(key);
     }
+}
+
+/// Notes on an object who holds it, who is behind and who differs.
+fn note(parts: &Parts, document: &str, facts: &Facts<'_>, holders: &[MemberName], edits: &mut Edits) {
+    let notes = [(CLUSTERS, holders), (BEHIND, &parts.behind), (DIFFERS, &parts.differs)];
+    let notes = notes.map(|(key, members)| Note { key, members });
+    let said: SmallVec<[Note<'_>; 3]> = notes.into_iter().filter(|note| !note.members.is_empty()).collect();
+    Rewriter::annotate(document, facts, &said, edits);
 }

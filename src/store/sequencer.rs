@@ -15,7 +15,7 @@ use crate::{
     store::{
         dependents::Dependents,
         dress::{Dressing, Epoch},
-        entry::{Entry, Key},
+        entry::{Entry, Key, Parts},
         fold::Fold,
         identities::{Identities, Referent},
         incoming::Scratch,
@@ -320,6 +320,15 @@ impl Sequencer {
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
         self.emit(entry.revision, event_type, Arc::clone(&entry), previous);
         entry
+    }
+
+    /// Takes the parts of a visible object that make the same as before: an event for those alone who see some of them.
+    pub(super) fn put_parts(&mut self, held: &Arc<Entry>, parts: Parts) {
+        let revision = parts.revision;
+        let entry = Arc::new(held.with_parts(parts));
+        self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(&entry));
+        self.tally.replace(Some(held), Some(&entry));
+        self.emit(revision, EventType::Modified, entry, Some(Arc::clone(held)));
     }
 
     /// Makes a visible object vanish and logs its deletion.

@@ -21,7 +21,7 @@ mod proof;
 mod readiness;
 mod ready;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -57,7 +57,7 @@ pub use {
     names::Target,
     progress::{FILLING_WAIT_MAX, Filling},
     proof::{Scope, Unproven},
-    ready::{Ready, UNKNOWN_WAIT_MAX},
+    ready::{Reading, Ready, UNKNOWN_WAIT_MAX},
 };
 
 /// A store that nobody has used for so long stops, unless a member is down.

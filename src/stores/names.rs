@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     respond::ReadError,
-    store::{Entry, FleetStore, Naming, key},
+    store::{Audience, Entry, FleetStore, Naming, Sight, key},
     stores::{Ready, Stores},
 };
 use kubefold_wire::{locate::Paths, resource::Gvr, status::Status};
@@ -31,34 +31,41 @@ pub(crate) enum Named {
 }
 
 impl Stores {
-    /// The object that a name means.
+    /// The object that a name means to those who see these members, as they see it.
     ///
     /// Errors: 404 or 409 as a get answers.
-    pub fn named(&self, ready: &Ready, target: &Target) -> Result<Arc<Entry>, Status> {
-        match resolve(&self.shared().naming, ready.store(), target)? {
+    pub fn named(&self, ready: &Ready, target: &Target, audience: &Audience) -> Result<Arc<Entry>, Status> {
+        match resolve(&self.shared().naming, ready.store(), target, audience)? {
             Named::Visible(entry) | Named::Shorthand(entry) => Ok(entry),
-            Named::Nothing => Err(not_found(ready.store(), target).into()),
+            Named::Nothing => Err(not_found(ready.store(), target, audience).into()),
         }
     }
 }
 
-/// Resolves a name against what the store holds. Every member must be known when the name is a plain one.
+/// Resolves a name against what the store holds of the members that may be seen. Every one of them must be known when the
+/// name is a plain one.
 ///
 /// Errors: 409 when it is short for several.
-pub(crate) fn resolve(naming: &Naming, store: &FleetStore, target: &Target) -> Result<Named, ReadError> {
+pub(crate) fn resolve(
+    naming: &Naming,
+    store: &FleetStore,
+    target: &Target,
+    audience: &Audience,
+) -> Result<Named, ReadError> {
     let spec = store.spec();
     let plain = key(&target.namespace, &target.name);
-    if let Some(entry) = store.get(&plain) {
+    if let Some(entry) = store.get(&plain).and_then(|entry| store.seen_by(audience, &entry)) {
         return Ok(Named::Visible(entry));
     }
     if naming.split(&target.name).is_some() || (spec.namespaced && target.namespace.is_empty()) {
         return Ok(Named::Nothing);
     }
     let is_event = spec.gvr.is_event();
-    if let Some(entry) = recorded(naming, store, target).filter(|_| is_event) {
+    let recorded = recorded(naming, store, target).and_then(|entry| store.seen_by(audience, &entry));
+    if let Some(entry) = recorded.filter(|_| is_event) {
         return Ok(Named::Shorthand(entry));
     }
-    let member_locals = store.member_locals(&plain);
+    let member_locals = seen_locals(store, &plain, audience);
     let mut meant = member_locals.iter().filter(|entry| is_event || has_controller(entry));
     match (meant.next(), meant.next()) {
         (None, _) => Ok(Named::Nothing),
@@ -87,9 +94,16 @@ fn recorded(naming: &Naming, store: &FleetStore, target: &Target) -> Option<Arc<
 
 /// No object has the name. It lists the member-local objects of that name, so that people find what they mean and `kubectl apply`
 /// creates rather than patching a stranger.
-pub(crate) fn not_found(store: &FleetStore, target: &Target) -> ReadError {
-    let member_locals = names(&store.member_locals(&key(&target.namespace, &target.name)));
+pub(crate) fn not_found(store: &FleetStore, target: &Target, audience: &Audience) -> ReadError {
+    let member_locals = names(&seen_locals(store, &key(&target.namespace, &target.name), audience));
     ReadError::NotFound { gvr: store.spec().gvr.clone(), name: target.name.clone(), member_locals }
+}
+
+/// The member-local objects of a plain key that may be seen.
+fn seen_locals(store: &FleetStore, key: &str, audience: &Audience) -> Vec<Arc<Entry>> {
+    let mut found = store.member_locals(key);
+    found.retain(|entry| audience.sight(entry) == Sight::Whole);
+    found
 }
 
 /// The visible names of entries.

@@ -9,7 +9,7 @@ use crate::{
     config::MemberName,
     member::{Member, reflector::ReflectorState},
     respond::StoresError,
-    store::FleetStore,
+    store::{Audience, FleetStore},
     stores::{FILLING_WAIT_MAX, Running, Stores, readiness::Unfilled},
     upstream::Health,
     view::Mode,
@@ -22,6 +22,25 @@ pub const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(10);
 const LENIENT_WAIT_MAX: Duration = Duration::from_secs(3);
 /// A member that has been asked and has not said a word for so long may be hanging; it is down after two such probes.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// Who reads a kind: of whom, through which view, and how long he waits.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// The one member that is asked about, if it is one.
+    pub only: Option<&'a MemberName>,
+    /// The members whose objects may be seen.
+    pub audience: &'a Audience,
+    /// Through which view.
+    pub mode: Mode,
+    /// It takes no longer than this.
+    pub wait_max: Duration,
+}
+
+impl Default for Reading<'_> {
+    fn default() -> Self {
+        Self { only: None, audience: &Audience::Everyone, mode: Mode::Whole, wait_max: FILLING_WAIT_MAX }
+    }
+}
 
 /// A store that may be read, and what a reader must be told.
 #[derive(Clone)]
@@ -53,19 +72,14 @@ impl Stores {
     ///
     /// Errors: as [`Self::ready`].
     pub async fn ready_in(&self, gvr: &Gvr, only: Option<&MemberName>, mode: Mode) -> Result<Ready, StoresError> {
-        self.ready_within(gvr, only, mode, FILLING_WAIT_MAX).await
+        self.ready_for(gvr, Reading { only, mode, ..Reading::default() }).await
     }
 
-    /// The same for a request that may take no longer than this.
+    /// The same for one reader, who waits for nobody of whom he sees nothing.
     ///
     /// Errors: as [`Self::ready`].
-    pub async fn ready_within(
-        &self,
-        gvr: &Gvr,
-        only: Option<&MemberName>,
-        mode: Mode,
-        wait_max: Duration,
-    ) -> Result<Ready, StoresError> {
+    pub async fn ready_for(&self, gvr: &Gvr, reading: Reading<'_>) -> Result<Ready, StoresError> {
+        let Reading { only, mode, wait_max, .. } = reading;
         let is_lenient = mode == Mode::Lenient && only.is_none();
         let came = Instant::now();
         let limit = came + wait_max.min(if is_lenient { LENIENT_WAIT_MAX } else { FILLING_WAIT_MAX });
@@ -75,16 +89,17 @@ impl Stores {
             StoresError::ExistenceUnknown { .. } if is_lenient => StoresError::NotServed,
             error => error,
         })?;
-        match self.filled(&running, only, limit, is_lenient).await {
+        match self.filled(&running, reading, limit, is_lenient).await {
             Err(_) if is_lenient => {}
             filled => filled?,
         }
         let unknown_parts = self.known_parts(&running, only, deadline.max(Instant::now())).await;
         running.store.open();
-        let mut warnings = self.warnings(&running, only);
+        let mut warnings = self.warnings(&running, reading);
         warnings.extend(unknown_parts);
         if is_lenient {
-            warnings.extend(self.unknown(&running, None).iter().map(|member| left_out(&running, member)));
+            let unknown = self.unknown_to(&running, Reading { only: None, ..reading });
+            warnings.extend(unknown.iter().map(|member| left_out(&running, member)));
         }
         if mode == Mode::Strict && !warnings.is_empty() {
             return Err(StoresError::NotCurrent(warnings));
@@ -127,7 +142,7 @@ impl Stores {
     async fn filled(
         &self,
         running: &Running,
-        only: Option<&MemberName>,
+        reading: Reading<'_>,
         limit: Instant,
         is_lenient: bool,
     ) -> Result<(), StoresError> {
@@ -135,7 +150,7 @@ impl Stores {
         let mut changes = running.store.subscribe();
         loop {
             changes.borrow_and_update();
-            let unknown = self.unknown(running, only);
+            let unknown = self.unknown_to(running, reading);
             if unknown.is_empty() {
                 return Ok(());
             }
@@ -153,10 +168,14 @@ impl Stores {
 
     /// Members whose objects of this kind have not been held completely since kubefold started.
     pub fn unknown(&self, running: &Running, only: Option<&MemberName>) -> Vec<Arc<Member>> {
+        self.unknown_to(running, Reading { only, ..Reading::default() })
+    }
+
+    fn unknown_to(&self, running: &Running, reading: Reading<'_>) -> Vec<Arc<Member>> {
         let readiness = self.readiness(running);
-        let is_asked = |unfilled: &&Unfilled| match only {
+        let is_asked = |unfilled: &&Unfilled| match reading.only {
             Some(only) => only == unfilled.member.name(),
-            None => !unfilled.is_copy,
+            None => !unfilled.is_copy && reading.audience.sees_member(unfilled.member.name()),
         };
         let asked = readiness.unknown.iter().filter(is_asked).map(|unfilled| &unfilled.member);
         asked.filter(|member| !running.store.is_filled(member.name())).cloned().collect()
@@ -175,12 +194,14 @@ impl Stores {
         self.peek(gvr).is_some_and(|running| self.readiness(&running).is_unordered)
     }
 
-    fn warnings(&self, running: &Running, only: Option<&MemberName>) -> Vec<String> {
-        let is_asked = |name: &MemberName| only.is_none_or(|only| only == name);
+    fn warnings(&self, running: &Running, reading: Reading<'_>) -> Vec<String> {
+        let is_asked = |name: &MemberName| {
+            reading.only.is_none_or(|only| only == name) && reading.audience.sees_member(name)
+        };
         let readiness = self.readiness(running);
         let troubled = readiness.troubled.iter().filter(|one| one.is_shown && is_asked(one.member.name()));
         let mut warnings: Vec<String> = troubled.filter_map(|one| stale(&one.member, &one.state)).collect();
-        let copies = readiness.copies.iter();
+        let copies = readiness.copies.iter().filter(|copy| reading.audience.sees_member(copy.name()));
         warnings.extend(copies.map(|copy| format!("member {}; it is left out", copy.describe())));
         warnings.sort();
         let skewed = readiness.skewed.iter().filter(|(member, _)| is_asked(member));
@@ -202,10 +223,10 @@ impl Stores {
     }
 
     /// Members that a watcher of this store sees the last known state of.
-    pub fn stale(&self, running: &Running) -> Vec<String> {
+    pub fn stale(&self, running: &Running) -> Vec<MemberName> {
         let readiness = self.readiness(running);
         let troubled = readiness.troubled.iter().filter(|one| stale(&one.member, &one.state).is_some());
-        let mut names: Vec<String> = troubled.map(|one| one.member.name().to_string()).collect();
+        let mut names: Vec<MemberName> = troubled.map(|one| one.member.name().clone()).collect();
         names.sort();
         names
     }

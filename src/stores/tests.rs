@@ -13,7 +13,7 @@ use http::{Method, StatusCode};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Patience, Running, SILENT_MAX, Stores};
+use super::{Patience, Reading, Running, SILENT_MAX, Stores};
 use crate::{
     catalog::testdata::{EAST, FakeMember},
     config::{Access, Config, Deadlines, MemberConfig, MemberName, Names, Weight},
@@ -38,18 +38,22 @@ fn config(names: &[&str]) -> Config {
         deadlines: Deadlines::default(),
         in_flight_max: 1,
     };
-    Config {
-        members: names.iter().map(member).collect(),
-        names: Names::Suffixed,
-        shared: Vec::new(),
-        policies: Vec::new(),
-    }
+    config_of(names.iter().map(member).collect())
+}
+
+fn config_of(members: Vec<MemberConfig>) -> Config {
+    Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() }
 }
 
 fn stores(names: &[&str]) -> Arc<Stores> {
+    stores_of(config(names).members)
+}
+
+/// Stores over members of that configuration.
+pub(crate) fn stores_of(members: Vec<MemberConfig>) -> Arc<Stores> {
     let _again = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
-    let (registry, config) = (Registry::new(tasks.clone(), cancel.clone()), config(names));
+    let (registry, config) = (Registry::new(tasks.clone(), cancel.clone()), config_of(members));
     registry.apply(&config).unwrap();
     let shared = Shared {
         naming: Arc::new(Naming::new(&config)),
@@ -285,7 +289,8 @@ async fn no_read_waits_for_more_than_a_minute_or_its_own_timeout() {
         assert_eq!(came.elapsed(), Duration::from_secs(3));
         for (mode, wait_max, waited) in [(Mode::Whole, 600, 60), (Mode::Whole, 25, 25), (Mode::Strict, 4, 4)] {
             let came = Instant::now();
-            let ready = stores.ready_within(&pods, None, mode, Duration::from_secs(wait_max)).await;
+            let reading = Reading { mode, wait_max: Duration::from_secs(wait_max), ..Reading::default() };
+            let ready = stores.ready_for(&pods, reading).await;
             assert!(ready.is_err());
             assert_eq!(came.elapsed(), Duration::from_secs(waited));
         }

@@ -10,12 +10,11 @@ use crate::{
     member::Member,
     respond::StreamError,
     store::Naming,
-    stores::{Stores, Target},
+    stores::{Reading, Stores, Target},
     stream::{
         identifier::Identifier,
         pass::{Stream, is_stream, pass},
     },
-    view::Mode,
 };
 use kubefold_wire::{
     body::Body,
@@ -50,7 +49,7 @@ pub async fn answer(
     }
     let visible = if is_proxy { Identifier::read(&info.name)? } else { Identifier::plain(&info.name) };
     let target = Target { gvr, namespace: info.namespace.clone(), name: visible.name.clone() };
-    let (own, member) = holder(stores, &target, asked.mode).await?;
+    let (own, member) = holder(stores, &target, asked).await?;
     let stream = Stream {
         gvr: &target.gvr,
         namespace: &target.namespace,
@@ -66,7 +65,11 @@ pub async fn answer(
 ///
 /// `name@member` is that member's, which says itself what it does not have: also a part of a placed object. Of a placed
 /// pod its home is asked. A service leads to the same application in every member: the first that is not down.
-async fn holder(stores: &Stores, target: &Target, mode: Mode) -> Result<(String, Arc<Member>), Status> {
+async fn holder(
+    stores: &Stores,
+    target: &Target,
+    asked: RequestContext<'_>,
+) -> Result<(String, Arc<Member>), Status> {
     let naming = Arc::clone(&stores.shared().naming);
     let registry = stores.registry();
     let of = |name: &MemberName| {
@@ -80,8 +83,9 @@ async fn holder(stores: &Stores, target: &Target, mode: Mode) -> Result<(String,
         return Ok((target.name.clone(), of(only)?));
     }
     let named = Target { gvr: named_in(stores, target, &naming)?, ..target.clone() };
-    let ready = stores.ready_in(&named.gvr, None, mode).await?;
-    let entry = stores.named(&ready, &named)?;
+    let reading = Reading { audience: asked.audience(), mode: asked.mode, ..Reading::default() };
+    let ready = stores.ready_for(&named.gvr, reading).await?;
+    let entry = stores.named(&ready, &named, asked.audience())?;
     let own = naming.own(entry.name()).to_owned();
     let anywhere = entry.folded && &*target.gvr.resource == "services";
     let up = entry.holders.iter().filter(|name| {

@@ -174,7 +174,7 @@ impl Upstream {
         counted: Option<(Place, Counter)>,
     ) -> Response<UpResponseBody> {
         let stall_max = match class {
-            Class::Read | Class::Write => Some(self.settings.load().deadlines.read),
+            Class::Read | Class::Write | Class::Review => Some(self.settings.load().deadlines.read),
             Class::Watch | Class::Stream => None,
         };
         let (place, bytes) = counted.unzip();
@@ -197,7 +197,7 @@ impl Upstream {
         }
         let uri = target(&session.credentials.base, request.uri())?;
         let pool = match class {
-            Class::Read | Class::Write => &session.requests,
+            Class::Read | Class::Write | Class::Review => &session.requests,
             Class::Watch | Class::Stream if places::caller(request.headers()).is_some() => &session.caller_watches,
             Class::Watch | Class::Stream => &session.watches,
         };
@@ -379,7 +379,7 @@ fn late_credential() -> Failure {
 
 fn head_max(deadlines: &Deadlines, class: Class) -> Option<Duration> {
     match class {
-        Class::Read | Class::Watch => Some(deadlines.read),
+        Class::Read | Class::Watch | Class::Review => Some(deadlines.read),
         Class::Write => Some(deadlines.write),
         Class::Stream => None,
     }

@@ -21,6 +21,8 @@ pub(super) const CALLER_CONNECTIONS_MAX: usize = 24;
 const CALLER_WATCHES_MAX: usize = CALLER_CONNECTIONS_MAX * STREAMS_MAX;
 /// Of so many places for requests one is kubefold's alone.
 const RESERVE_OF: usize = 10;
+/// Questions about what callers may do.
+const REVIEWS_MAX: usize = 64;
 
 /// What kind of request it is: that decides its deadline, its limit and its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub enum Class {
     Watch,
     /// No deadline at all: followed logs, proxied applications.
     Stream,
+    /// A question about what a caller may do, whatever else that caller does: kubefold asks it, in the caller's name.
+    Review,
 }
 
 /// The places for requests that end soon. They are as many as the configuration says.
@@ -40,6 +44,7 @@ pub(super) struct Requests {
     all: Arc<Semaphore>,
     max: usize,
     callers: Arc<Shares>,
+    reviews: Arc<Semaphore>,
 }
 
 /// The places for what does not end by itself.
@@ -61,13 +66,18 @@ pub(super) fn caller(headers: &HeaderMap) -> Option<&str> {
 impl Requests {
     pub(super) fn new(max: usize) -> Self {
         let callers = Shares::new(max - max / RESERVE_OF);
-        Self { all: Arc::new(Semaphore::new(max)), max, callers }
+        Self { all: Arc::new(Semaphore::new(max)), max, callers, reviews: Arc::new(Semaphore::new(REVIEWS_MAX)) }
     }
 
     fn take(&self, caller: Option<&str>) -> Result<Place, Full> {
         let share = caller.map(|caller| self.callers.take(caller)).transpose()?;
         let all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::All { max: self.max })?;
         Ok(Place(Some(all), share))
+    }
+
+    fn take_review(&self) -> Result<Place, Full> {
+        let place = Arc::clone(&self.reviews).try_acquire_owned().map_err(|_| Full::All { max: REVIEWS_MAX })?;
+        Ok(Place(Some(place), None))
     }
 }
 
@@ -99,6 +109,7 @@ pub(super) fn take(
     let (taken, what) = match class {
         Class::Read | Class::Write => (requests.take(caller), "requests"),
         Class::Watch | Class::Stream => (watches.take(caller), "watches"),
+        Class::Review => (requests.take_review(), "reviews"),
     };
     taken.map_err(|full| Failure::Saturated { what, full })
 }

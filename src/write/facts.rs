@@ -73,6 +73,7 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
             cluster_uid: member.cluster_uid().map(|uid| uid.to_string()),
             weight: member.config().weight,
             absent: member.config().absent,
+            allowed: true,
             standing: standing(stores, member, kind.as_deref()),
             serves_kind,
             has_namespace: has_namespace(member, namespaces.as_deref(), &ask.key.namespace).await,

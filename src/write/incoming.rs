@@ -6,11 +6,12 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 
 use crate::{
+    access::Grants,
     answer::{Collection, RequestContext, unbuilt::request_not_built},
     catalog::MergedResource,
     config::MemberName,
-    respond::{NotBuilt, ObjectRef, WriteError},
-    store::{Notices, key},
+    respond::{AccessError, NotBuilt, ObjectRef, WriteError},
+    store::{Audience, Notices, key},
     stores::{Ready, Target},
     write::{Selected, Writer, debugger::named_after_its_node, live::LiveFleet, makes, request::Request},
 };
@@ -130,11 +131,16 @@ impl Writer<LiveFleet> {
         let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.fleet.stores.shared().naming);
         let only = naming.split(&target.name).map(|(_, member)| member.clone());
-        let ready = self.fleet.stores.ready(&target.gvr, only.as_ref()).await?;
+        let ready = self.fleet.stores.ready_for(&target.gvr, asked.reading(only.as_ref())).await?;
         let mut request = write.request(&ready.store().spec().gvk, body);
         request.subresource.clone_from(&info.subresource);
         let is_read = *method == Method::GET;
-        let response = match self.aim(&ready, target, &request)? {
+        let seen = asked.audience().and(asked.grants.get.audience());
+        let aim = self.aim(&ready, target, &request, &seen)?;
+        if let Aim::Whole(name) = &aim {
+            check_whole(&ready, asked.grants, &key(&target.namespace, name))?;
+        }
+        let response = match aim {
             Aim::Whole(name) if info.verb == "delete" && info.subresource.is_empty() => {
                 self.delete(request, name).await.into_response()
             }
@@ -166,6 +172,9 @@ impl Writer<LiveFleet> {
         let wanted = asked.wanted()?;
         let body = read_json(asked.headers, body).await?;
         let Collection { ready, mut list, entries } = listed.await?;
+        for entry in entries.iter().filter(|entry| entry.folded) {
+            check_whole(&ready, asked.grants, &key(entry.namespace(), entry.name()))?;
+        }
         let naming = Arc::clone(&self.fleet.stores.shared().naming);
         let selected = entries.iter().map(|entry| {
             let member = entry.holders.first().filter(|_| !entry.folded);
@@ -193,10 +202,10 @@ impl Writer<LiveFleet> {
         members.iter().find(|member| !member.health().is_down()).map(|member| member.name().clone())
     }
 
-    /// Says whose an object is.
+    /// Says whose an object is, to those who see these members.
     ///
     /// Errors: 404 or 409 as a get answers; 409 for the part of a placed object.
-    fn aim(&self, ready: &Ready, target: &Target, request: &Request) -> Result<Aim, Status> {
+    fn aim(&self, ready: &Ready, target: &Target, request: &Request, seen: &Audience) -> Result<Aim, Status> {
         let naming = Arc::clone(&self.fleet.stores.shared().naming);
         if let Some((own, member)) = naming.split(&target.name) {
             let whole = key(&target.namespace, own);
@@ -219,7 +228,7 @@ impl Writer<LiveFleet> {
         if !ready.store().shown_parts(&key(&target.namespace, &target.name)).is_empty() {
             return Ok(Aim::Whole(target.name.clone()));
         }
-        let entry = match (self.fleet.stores.named(ready, target), naming.members()) {
+        let entry = match (self.fleet.stores.named(ready, target, seen), naming.members()) {
             (Err(status), _) if makes(request) && status.code == StatusCode::NOT_FOUND => {
                 return Ok(Aim::Whole(target.name.clone()));
             }
@@ -235,6 +244,14 @@ impl Writer<LiveFleet> {
             _ => Ok(Aim::Whole(entry.name().to_owned())),
         }
     }
+}
+
+/// Refuses a change of an object that the caller may not read, or not change, in a member that has a part: he would write
+/// back a sum of which he sees a half.
+fn check_whole(ready: &Ready, grants: &Grants, key: &str) -> Result<(), AccessError> {
+    let Some(entry) = ready.store().get(key) else { return Ok(()) };
+    grants.asked.check_whole(&entry)?;
+    grants.get.check_whole(&entry)
 }
 
 /// `bindings` of the core group, which can only be posted.
@@ -267,6 +284,7 @@ impl Request {
             query: asked.query.to_owned(),
             content_type: content_type.unwrap_or_default().trim().to_owned(),
             user_agent: text(header::USER_AGENT).map(str::to_owned),
+            refusing: asked.grants.create.refusing(),
             body,
         }
     }

@@ -71,6 +71,7 @@ pub(super) async fn asked<F: Fleet>(
     let ask =
         Ask { key, owners: &draft.owners, pod: pod.as_ref(), scales: draft.scales.as_ref(), measure: measure(&policy) };
     let mut facts = fleet.facts(ask).await;
+    facts.candidates.iter_mut().for_each(|one| one.allowed = !request.refusing.contains(&one.name));
     expect_namespace(writer, key, &mut facts);
     for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
         candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.as_str().to_owned()).collect()));

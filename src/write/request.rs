@@ -7,6 +7,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::{
+    config::MemberName,
     respond::{InvalidField, WriteError},
     write::fleet::Key,
 };
@@ -36,6 +37,8 @@ pub struct Request {
     pub content_type: String,
     /// The client's own.
     pub user_agent: Option<String>,
+    /// Members that do not let the caller create such an object.
+    pub refusing: Vec<MemberName>,
     /// JSON, whatever it came as; a `DELETE` may have none.
     pub body: Bytes,
 }

@@ -11,6 +11,7 @@
 )]
 
 mod absence;
+mod access;
 mod cli;
 mod clients;
 mod clusters;

@@ -18,6 +18,9 @@ pub struct ContinueToken {
     /// Key of the last object given; the next page begins after it.
     #[serde(rename = "k")]
     pub after: String,
+    /// Stands for whose objects the list shows, where that is not everybody's.
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<u64>,
     /// Objects that remain after it, where the list has no selector.
     #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
     pub remaining: Option<u64>,
@@ -26,7 +29,13 @@ pub struct ContinueToken {
 impl ContinueToken {
     /// Makes a token.
     pub fn new(resource: String, revision: u64, after: String, remaining: Option<u64>) -> Self {
-        Self { version: 1, resource, revision, after, remaining }
+        Self { version: 1, resource, revision, after, audience: None, remaining }
+    }
+
+    /// The same for a list of these members' objects alone.
+    #[must_use]
+    pub fn for_audience(self, audience: Option<u64>) -> Self {
+        Self { audience, ..self }
     }
 
     /// As clients carry it.

@@ -9,6 +9,7 @@ fn candidate(name: &str, weight: u32) -> Candidate {
         cluster_uid: Some(format!("c-{name}")),
         weight: Weight(weight),
         absent: false,
+        allowed: true,
         standing: Standing::Ready,
         serves_kind: true,
         has_namespace: true,

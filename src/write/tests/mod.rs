@@ -62,6 +62,7 @@ fn request(query: &str, body: &Value) -> Request {
         query: query.into(),
         content_type: "application/json".into(),
         user_agent: Some("kubectl/v1.36".into()),
+        refusing: Vec::new(),
         body: if body.is_null() { Bytes::new() } else { body.to_string().into() },
     }
 }

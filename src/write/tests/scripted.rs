@@ -416,6 +416,7 @@ impl Fleet for Scripted {
             cluster_uid: Some(cluster.uid.clone()),
             weight: Weight(cluster.weight),
             absent: false,
+            allowed: true,
             standing: cluster.standing.clone().unwrap_or(Standing::Ready),
             serves_kind: true,
             has_namespace: ask.key.namespace.is_empty() || !world.lacks_namespace.contains(name),

@@ -1,0 +1,215 @@
+//! What a request may use: the members that allow it, and what its client is told of the others.
+
+use std::sync::Arc;
+
+use crate::{
+    access::{Access, Asked, record::{Decided, Word}},
+    config::MemberName,
+    member::review::Action,
+    respond::AccessError,
+    store::{Audience, Entry, Sight},
+    view::Mode,
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{
+    golang::Quoted,
+    resource::Gvr,
+};
+
+/// What members decided about one question. The default is everything, in every member: each judges itself what comes to it.
+#[derive(Clone, Default)]
+pub struct Grant {
+    audience: Audience,
+    decided: Arc<Decided>,
+    renewal: Option<Renewal>,
+}
+
+/// What members decided about all that a request comes to. What it does not come to is not asked.
+#[derive(Clone, Default)]
+pub struct Grants {
+    /// What it asks for.
+    pub asked: Grant,
+    /// A change of an object: to get it.
+    pub get: Grant,
+    /// What may make an object: to create it.
+    pub create: Grant,
+}
+
+/// A question that is asked again while its answer is used.
+#[derive(Clone)]
+pub struct Renewal {
+    access: Arc<Access>,
+    caller: Caller,
+    action: Action,
+    only: Option<MemberName>,
+}
+
+/// What has become of a grant.
+pub enum Renewed {
+    /// It holds as it was.
+    Same,
+    /// More members allow it by now.
+    More(Audience),
+    /// A member does not allow it any more, or cannot say.
+    Ended(AccessError),
+}
+
+impl Grant {
+    pub(super) fn new(access: &Arc<Access>, asked: &Asked<'_>, decided: Arc<Decided>) -> Self {
+        let renewal = Renewal {
+            access: Arc::clone(access),
+            caller: asked.caller.clone(),
+            action: asked.action.clone(),
+            only: asked.only.cloned(),
+        };
+        Self { audience: decided.audience.clone(), decided, renewal: Some(renewal) }
+    }
+
+    /// The members that allow it.
+    pub fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    /// Asks again while the answer is used. `None`: it ends with its credential alone.
+    pub fn renewal(&self) -> Option<&Renewal> {
+        self.renewal.as_ref()
+    }
+
+    /// Refuses what no member allows, and what not every member has said, where that is not left out: `mode` says so.
+    pub fn check(&self, mode: Mode) -> Result<(), AccessError> {
+        let Some(Renewal { caller, action, .. }) = &self.renewal else { return Ok(()) };
+        let Decided { denied, unsaid, aged, .. } = &*self.decided;
+        let is_strict = mode == Mode::Strict;
+        let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
+        if (nobody && unsaid.is_empty()) || (is_strict && !denied.is_empty()) {
+            return Err(forbidden(caller, action, denied));
+        }
+        if nobody || (mode != Mode::Lenient && !unsaid.is_empty()) || (is_strict && !aged.is_empty()) {
+            return Err(unknown(caller, action, unsaid.iter().chain(aged)));
+        }
+        Ok(())
+    }
+
+    /// Refuses a write that no member allows, or of which one that answers has not said. A member that is down judges it
+    /// itself when it catches up.
+    pub fn check_write(&self) -> Result<(), AccessError> {
+        let Some(Renewal { caller, action, .. }) = &self.renewal else { return Ok(()) };
+        let Decided { denied, unsaid, .. } = &*self.decided;
+        let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
+        if nobody && unsaid.is_empty() {
+            return Err(forbidden(caller, action, denied));
+        }
+        let mut silent = unsaid.iter().filter(|word| nobody || !word.is_down).peekable();
+        if silent.peek().is_some() { Err(unknown(caller, action, silent)) } else { Ok(()) }
+    }
+
+    /// The members that do not allow it.
+    pub fn refusing(&self) -> Vec<MemberName> {
+        self.decided.denied.iter().map(|word| word.member.clone()).collect()
+    }
+
+    /// Refuses a change of an object of which a member does not allow it that has a part. A member that is down judges it
+    /// itself when it catches up.
+    pub fn check_whole(&self, entry: &Entry) -> Result<(), AccessError> {
+        let Some(Renewal { caller, action, .. }) = &self.renewal else { return Ok(()) };
+        if self.audience.sight(entry) == Sight::Whole {
+            return Ok(());
+        }
+        let of_parts = |words: &[Word]| {
+            words.iter().filter(|word| entry.holders.contains(&word.member)).cloned().collect::<Vec<_>>()
+        };
+        let denied = of_parts(&self.decided.denied);
+        if denied.is_empty() {
+            let mut silent = self.decided.unsaid.iter().filter(|word| !word.is_down).peekable();
+            return if silent.peek().is_some() { Err(unknown(caller, action, silent)) } else { Ok(()) };
+        }
+        let has = |word: Word| Word { why: format!("it has a part of it{}", reason(&word.why)).into(), ..word };
+        Err(forbidden(caller, action, &denied.into_iter().map(has).collect::<Vec<_>>()))
+    }
+
+    /// One sentence for each member that is left out, or taken at its last word.
+    pub fn warnings(&self) -> Vec<String> {
+        let Some(Renewal { caller, action, .. }) = &self.renewal else { return Vec::new() };
+        let (user, verb, resource) = (Quoted(&caller.user), &action.verb, qualified(action));
+        let Decided { denied, unsaid, aged, .. } = &*self.decided;
+        let denied = denied.iter().map(|Word { member, .. }| {
+            format!("member {member} does not allow user {user} to {verb} {resource}; they are left out")
+        });
+        let unsaid = unsaid.iter().map(|Word { member, why, .. }| {
+            format!("whether member {member} allows user {user} to {verb} {resource} is not known ({why}); they are left out")
+        });
+        let aged = aged
+            .iter()
+            .map(|Word { member, why, .. }| format!("member {member} has not said again what user {user} may do: {why}"));
+        denied.chain(unsaid).chain(aged).collect()
+    }
+}
+
+impl Renewal {
+    /// What has become of what `audience` was allowed.
+    pub fn look(&self, audience: &Audience) -> Renewed {
+        let Self { access, caller, action, only } = self;
+        let asked = Asked { caller, action, only: only.as_ref() };
+        let now = access.peek(&asked).decided;
+        let of = |words: &[Word]| -> Vec<Word> {
+            words.iter().filter(|word| audience.sees_member(&word.member)).cloned().collect()
+        };
+        let (lost, unsaid) = (of(&now.denied), of(&now.unsaid));
+        if !lost.is_empty() {
+            return Renewed::Ended(forbidden(caller, action, &lost));
+        }
+        if !unsaid.is_empty() {
+            return Renewed::Ended(unknown(caller, action, unsaid.iter()));
+        }
+        let Audience::Members(members) = &now.audience else { return Renewed::Same };
+        if members.iter().all(|member| audience.sees_member(member)) {
+            return Renewed::Same;
+        }
+        Renewed::More(audience.or(&now.audience))
+    }
+}
+
+/// `deployments.apps`, `pods/log`, or a path.
+fn qualified(action: &Action) -> String {
+    if !action.path.is_empty() {
+        return action.path.clone();
+    }
+    let resource = Gvr::new(&action.group, &action.version, &action.resource).qualified();
+    if action.subresource.is_empty() { resource } else { format!("{resource}/{}", action.subresource) }
+}
+
+fn reason(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
+}
+
+fn forbidden(caller: &Caller, action: &Action, denied: &[Word]) -> AccessError {
+    let (user, verb) = (caller.user.clone(), action.verb.clone());
+    if !action.path.is_empty() {
+        return AccessError::Path { user, verb, path: action.path.clone() };
+    }
+    let gvr = Gvr::new(&action.group, &action.version, &action.resource);
+    let what = match action.name.as_str() {
+        "" => gvr.qualified(),
+        name => format!("{} {}", gvr.qualified(), Quoted(name)),
+    };
+    let resource = match action.subresource.as_str() {
+        "" => action.resource.clone(),
+        subresource => format!("{}/{subresource}", action.resource),
+    };
+    let place = match action.namespace.as_str() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {}", Quoted(namespace)),
+    };
+    let said = denied.iter().filter(|word| !word.why.is_empty());
+    let reasons = said.map(|Word { member, why, .. }| format!("member {member}: {why}")).collect();
+    AccessError::Forbidden { what, user, verb, resource, gvr, name: action.name.clone(), place, reasons }
+}
+
+fn unknown<'w>(caller: &Caller, action: &Action, words: impl Iterator<Item = &'w Word>) -> AccessError {
+    AccessError::Unknown {
+        user: caller.user.clone(),
+        verb: action.verb.clone(),
+        resource: qualified(action),
+        causes: words.map(|Word { member, why, .. }| format!("member {member}: {why}")).collect(),
+    }
+}

@@ -1,0 +1,158 @@
+//! What a caller may see and do: each member decides, and its decisions are kept for a while.
+//!
+//! A member is asked with a `SelfSubjectAccessReview` in the caller's name, before anything is started, read or planned for
+//! him. What it said holds for [`ALLOWED_FOR`] or [`DENIED_FOR`]; equal questions at the same time are one. A member that
+//! does not say is unknown, and not "no": docs/design/members.md#who-may-see-what.
+//!
+//! May name: `stores`, `catalog`, `member` and what is below them.
+
+mod grant;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use quick_cache::{UnitWeighter, sync::Cache};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    config::MemberName,
+    member::{
+        Member,
+        review::{Action, Judgement, judge},
+    },
+    stores::Stores,
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::resource::Gvr;
+
+use self::record::{Look, Question, Record, Sought};
+
+pub use grant::{Grant, Grants, Renewal, Renewed};
+
+/// How long a member's yes holds. So long after a right was withdrawn it may still be used.
+pub const ALLOWED_FOR: Duration = Duration::from_secs(10);
+/// How long a member's no holds.
+pub const DENIED_FOR: Duration = Duration::from_secs(5);
+/// A member that is up and cannot say any more is taken at its last word for so long.
+pub const GRACE: Duration = Duration::from_mins(5);
+/// How long a request waits for members to say.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a member has for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Questions that are kept.
+const QUESTIONS_MAX: u64 = 100_000;
+/// Questions that there is room for from the start.
+const QUESTIONS_START: usize = 1_000;
+
+/// The members' decisions.
+pub struct Access {
+    stores: Arc<Stores>,
+    records: Cache<Arc<Question<'static>>, Arc<Record>>,
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+}
+
+impl Access {
+    /// Knows nothing yet. What it asks runs under `tasks` and ends with `cancel`.
+    pub fn new(stores: Arc<Stores>, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { stores, records: Cache::with_weighter(QUESTIONS_START, QUESTIONS_MAX, UnitWeighter), tasks, cancel })
+    }
+
+    /// The stores whose members are asked.
+    pub fn stores(&self) -> &Arc<Stores> {
+        &self.stores
+    }
+
+    /// Asks the members that serve a resource, or one of them, whether `caller` may do something. `action` has a name as
+    /// the members know it.
+    ///
+    /// Shape: one look-up while every member's word holds. Cancel: safe.
+    pub async fn grant(
+        self: &Arc<Self>,
+        caller: &Caller,
+        action: &Action,
+        only: Option<&MemberName>,
+    ) -> Grant {
+        let asked = Asked { caller, action, only };
+        let record = self.record(&asked);
+        if let Some(known) = record.known(&self.stores, only) {
+            return Grant::new(self, &asked, known);
+        }
+        let members = self.members(action, only);
+        let deadline = Instant::now() + WAIT_MAX;
+        loop {
+            let mut said = Box::pin(record.said());
+            said.as_mut().enable();
+            let look = self.look(&record, &members, only);
+            if !look.waits || Instant::now() >= deadline {
+                return Grant::new(self, &asked, look.decided);
+            }
+            // However it ends, what is known by then is what counts.
+            let _elapsed = timeout_at(deadline, said).await;
+        }
+    }
+
+    /// What is known now, without waiting; what is due is asked.
+    fn peek(self: &Arc<Self>, asked: &Asked<'_>) -> Grant {
+        let record = self.record(asked);
+        let members = self.members(asked.action, asked.only);
+        let look = self.look(&record, &members, asked.only);
+        Grant::new(self, asked, look.decided)
+    }
+
+    fn record(&self, asked: &Asked<'_>) -> Arc<Record> {
+        let question = Question::of(asked.caller, asked.action);
+        if let Some(record) = self.records.get(&Sought(&question)) {
+            return record;
+        }
+        let record = Arc::new(Record::new(question));
+        // Of two who come at the same time one makes it for both.
+        let first = self.records.get_or_insert_with(record.question(), || Ok::<_, Infallible>(Arc::clone(&record)));
+        first.unwrap_or(record)
+    }
+
+    /// What a record says, with what is due asked.
+    fn look(self: &Arc<Self>, record: &Arc<Record>, members: &[Arc<Member>], only: Option<&MemberName>) -> Look {
+        let look = record.look(&self.stores, members, only);
+        for member in &look.due {
+            let (record, member, cancel) = (Arc::clone(record), Arc::clone(member), self.cancel.clone());
+            self.tasks.spawn(async move { cancel.run_until_cancelled(ask(&record, &member)).await });
+        }
+        look
+    }
+
+    /// Who is asked about an action: whoever serves its resource. Of what is no resource everybody.
+    fn members(&self, action: &Action, only: Option<&MemberName>) -> Vec<Arc<Member>> {
+        let all = self.stores.registry().members();
+        let is_present = |member: &&Arc<Member>| !member.config().absent && member.twin_of().is_none();
+        let catalog = self.stores.catalog();
+        let gvr = Gvr::new(&action.group, &action.version, &action.resource);
+        let serving = catalog.get(&gvr).map(|resource| resource.members.as_slice());
+        let is_asked = |member: &&Arc<Member>| match only {
+            Some(only) => only == member.name(),
+            None => serving.is_none_or(|serving| serving.contains(member.name())),
+        };
+        all.iter().filter(is_present).filter(is_asked).cloned().collect()
+    }
+}
+
+/// A question of somebody.
+struct Asked<'a> {
+    caller: &'a Caller,
+    action: &'a Action,
+    /// The one member that it is for, if it is for one.
+    only: Option<&'a MemberName>,
+}
+
+async fn ask(record: &Record, member: &Member) {
+    let incarnation = member.incarnation();
+    let question = record.question();
+    let asked = timeout(ANSWER_MAX, judge(member, &question.caller, &question.action));
+    let judgement = asked.await.unwrap_or_else(|_| {
+        Judgement::Unknown(format!("no answer in {}s", ANSWER_MAX.as_secs()).into())
+    });
+    record.answered(member.name(), incarnation, judgement);
+}

@@ -1,0 +1,300 @@
+//! What members said to one question, and how long that holds.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    hash::Hash,
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use quick_cache::Equivalent;
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::Instant,
+};
+
+use crate::{
+    access::{ALLOWED_FOR, DENIED_FOR, GRACE, WAIT_MAX},
+    catalog::Catalog,
+    config::MemberName,
+    member::{
+        Member,
+        review::{Action, Judgement},
+    },
+    store::Audience,
+    stores::Stores,
+};
+use kubefold_serving::caller::Caller;
+
+/// A member that did not say is asked again after so long.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// A member that has been asked and has said nothing for so long is not waited for.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// For so long a word is taken that holds as long as its member's outage.
+const OUTAGE_LOOK: Duration = Duration::from_secs(1);
+
+/// Who wants to do what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Question<'a> {
+    pub(super) caller: Cow<'a, Caller>,
+    pub(super) action: Cow<'a, Action>,
+}
+
+impl<'a> Question<'a> {
+    pub(super) fn of(caller: &'a Caller, action: &'a Action) -> Self {
+        Self { caller: Cow::Borrowed(caller), action: Cow::Borrowed(action) }
+    }
+
+    pub(super) fn into_owned(self) -> Question<'static> {
+        Question { caller: Cow::Owned(self.caller.into_owned()), action: Cow::Owned(self.action.into_owned()) }
+    }
+}
+
+/// What all members come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Decided {
+    /// The members that allow it.
+    pub(super) audience: Audience,
+    /// Those that do not, with the reason where they give one.
+    pub(super) denied: Vec<Word>,
+    /// Those that have not said.
+    pub(super) unsaid: Vec<Word>,
+    /// Those that allowed it, and cannot say any more.
+    pub(super) aged: Vec<Word>,
+}
+
+/// A member, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) member: MemberName,
+    pub(super) why: Arc<str>,
+    /// It does not answer anybody.
+    pub(super) is_down: bool,
+}
+
+/// What a look at a record finds.
+pub(super) struct Look {
+    pub(super) decided: Arc<Decided>,
+    /// Members to ask now.
+    pub(super) due: Vec<Arc<Member>>,
+    /// One of those that have not said may say soon.
+    pub(super) waits: bool,
+}
+
+/// What members said to one question.
+pub(super) struct Record {
+    question: Arc<Question<'static>>,
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    said: HashMap<MemberName, Said>,
+    known: Option<Known>,
+}
+
+/// What one member said.
+#[derive(Default)]
+struct Said {
+    last: Option<Decision>,
+    failed: Option<Failed>,
+    /// Since when it has been asked.
+    asked: Option<Instant>,
+}
+
+struct Decision {
+    /// Why not; absent where it is allowed.
+    denied: Option<Arc<str>>,
+    at: Instant,
+    /// A member that is another cluster by now has said nothing.
+    incarnation: u64,
+}
+
+struct Failed {
+    at: Instant,
+    why: Arc<str>,
+}
+
+/// What all came to, while that holds and nothing else has changed.
+struct Known {
+    decided: Arc<Decided>,
+    until: Instant,
+    catalog: Arc<Catalog>,
+    members: Arc<[Arc<Member>]>,
+    conditions: u64,
+    only: Option<MemberName>,
+}
+
+/// What holds of one member now.
+enum Standing {
+    Decided { denied: Option<Arc<str>>, until: Instant },
+    Aged(Arc<str>),
+    Unsaid { why: Arc<str>, waits: bool },
+}
+
+impl Record {
+    pub(super) fn new(question: Question<'_>) -> Self {
+        Self { question: Arc::new(question.into_owned()), state: Mutex::default(), news: Notify::new() }
+    }
+
+    pub(super) fn question(&self) -> &Arc<Question<'static>> {
+        &self.question
+    }
+
+    /// Waits for the next answer of a member.
+    pub(super) fn said(&self) -> Notified<'_> {
+        self.news.notified()
+    }
+
+    /// What is known, if every member's word holds.
+    pub(super) fn known(&self, stores: &Stores, only: Option<&MemberName>) -> Option<Arc<Decided>> {
+        let state = self.state.lock();
+        let known = state.known.as_ref()?;
+        let is_current = known.until > Instant::now()
+            && known.only.as_ref() == only
+            && known.conditions == stores.registry().conditions()
+            && Arc::ptr_eq(&known.members, &stores.registry().members())
+            && Arc::ptr_eq(&known.catalog, &stores.catalog());
+        is_current.then(|| Arc::clone(&known.decided))
+    }
+
+    /// What is known of these members, and who is to be asked. Who is, counts as asked from here on.
+    pub(super) fn look(&self, stores: &Stores, members: &[Arc<Member>], only: Option<&MemberName>) -> Look {
+        // Before anything else is read: what changes meanwhile is seen by the next look.
+        let (conditions, catalog) = (stores.registry().conditions(), stores.catalog());
+        let all = stores.registry().members();
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let mut due = Vec::new();
+        let (mut allowed, mut decided, mut waits) = (Vec::new(), Decided::default(), false);
+        let mut until = Some(now + ALLOWED_FOR);
+        for member in members {
+            let said = state.said.entry(member.name().clone()).or_default();
+            if said.is_due(member, now) {
+                said.asked = Some(now);
+                due.push(Arc::clone(member));
+            }
+            let word = |why| Word { member: member.name().clone(), why, is_down: member.health().is_down() };
+            match said.standing(member, now) {
+                Standing::Decided { denied, until: of_member } => {
+                    until = until.map(|until| until.min(of_member));
+                    match denied {
+                        None => allowed.push(member.name().clone()),
+                        Some(why) => decided.denied.push(word(why)),
+                    }
+                }
+                Standing::Aged(why) => {
+                    until = None;
+                    allowed.push(member.name().clone());
+                    decided.aged.push(word(why));
+                }
+                Standing::Unsaid { why, waits: may_come } => {
+                    until = None;
+                    waits |= may_come;
+                    decided.unsaid.push(word(why));
+                }
+            }
+        }
+        decided.audience = Audience::of(allowed);
+        let decided = Arc::new(decided);
+        state.known = until.map(|until| Known {
+            decided: Arc::clone(&decided),
+            until,
+            catalog,
+            members: all,
+            conditions,
+            only: only.cloned(),
+        });
+        Look { decided, due, waits }
+    }
+
+    /// Takes what a member said, in the incarnation in which it was asked.
+    pub(super) fn answered(&self, member: &MemberName, incarnation: u64, judgement: Judgement) {
+        let at = Instant::now();
+        let mut state = self.state.lock();
+        state.known = None;
+        let said = state.said.entry(member.clone()).or_default();
+        said.asked = None;
+        let denied = match judgement {
+            Judgement::Allowed => None,
+            Judgement::Denied(why) => Some(why),
+            Judgement::Unknown(why) => {
+                said.failed = Some(Failed { at, why });
+                drop(state);
+                return self.news.notify_waiters();
+            }
+        };
+        said.failed = None;
+        said.last = Some(Decision { denied, at, incarnation });
+        drop(state);
+        self.news.notify_waiters();
+    }
+}
+
+impl Decision {
+    fn holds_for(&self) -> Duration {
+        if self.denied.is_none() { ALLOWED_FOR } else { DENIED_FOR }
+    }
+}
+
+impl Said {
+    fn decision(&self, member: &Member) -> Option<&Decision> {
+        self.last.as_ref().filter(|decision| decision.incarnation == member.incarnation())
+    }
+
+    /// Says whether the member is to be asked: shortly before its word ends, and not again and again.
+    fn is_due(&self, member: &Member, now: Instant) -> bool {
+        let has_failed = self.failed.as_ref().is_some_and(|failed| now < failed.at + AGAIN_AFTER);
+        if self.asked.is_some() || has_failed || member.health().is_down() {
+            return false;
+        }
+        self.decision(member).is_none_or(|decision| now >= decision.at + decision.holds_for() * 4 / 5)
+    }
+
+    fn standing(&self, member: &Member, now: Instant) -> Standing {
+        let is_down = member.health().is_down();
+        if let Some(decision) = self.decision(member) {
+            let denied = decision.denied.clone();
+            let ends = decision.at + decision.holds_for();
+            if now < ends {
+                // So that somebody comes by when it is to be asked again.
+                let ahead = decision.at + decision.holds_for() * 4 / 5;
+                let until = if now < ahead { ahead } else { ends };
+                return Standing::Decided { denied, until };
+            }
+            // What it holds does not change meanwhile either, as far as is known.
+            if is_down {
+                return Standing::Decided { denied, until: now + OUTAGE_LOOK };
+            }
+            let has_failed = self.failed.as_ref().filter(|_| now < decision.at + GRACE && denied.is_none());
+            if let Some(failed) = has_failed {
+                let age = now.saturating_duration_since(decision.at).as_secs();
+                return Standing::Aged(format!("it allowed it {age}s ago, and cannot say now: {}", failed.why).into());
+            }
+        }
+        if is_down {
+            return Standing::Unsaid { why: member.describe().into(), waits: false };
+        }
+        let is_silent = member.silent_for().is_some_and(|silent| silent >= SILENCE_MAX)
+            || self.asked.is_some_and(|asked| now >= asked + WAIT_MAX);
+        match &self.failed {
+            Some(failed) if self.asked.is_none() || is_silent => {
+                Standing::Unsaid { why: Arc::clone(&failed.why), waits: false }
+            }
+            _ => Standing::Unsaid { why: "it has not answered yet".into(), waits: !is_silent },
+        }
+    }
+}
+
+/// A question by which its record is found, without a copy of it.
+#[derive(Hash)]
+pub(super) struct Sought<'a>(pub(super) &'a Question<'a>);
+
+impl Equivalent<Arc<Question<'static>>> for Sought<'_> {
+    fn equivalent(&self, known: &Arc<Question<'static>>) -> bool {
+        *self.0.caller == *known.caller && *self.0.action == *known.action
+    }
+}

@@ -1,0 +1,226 @@
+//! How often members are asked, how long their word holds, and what no word comes to.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::future::join_all;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant,
+    record::{Question, Record},
+};
+use crate::{
+    config::{Access as Credentials, Deadlines, MemberConfig, MemberName, Weight},
+    member::{
+        Member,
+        fake::{Fake, handler},
+        review::{Action, Judgement},
+    },
+    respond::AccessError,
+    stores::{Stores, tests::stores_of},
+    view::Mode,
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::body::full;
+
+fn jane() -> Caller {
+    Caller { user: "jane".into(), groups: vec!["dev".into()], ..Caller::default() }
+}
+
+fn list_pods() -> Action {
+    Action { verb: "list".into(), version: "v1".into(), resource: "pods".into(), ..Action::default() }
+}
+
+/// What a member answers to every question, and how often it was asked.
+#[derive(Clone)]
+struct Answers {
+    said: Arc<Mutex<(u16, Value)>>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Answers {
+    fn new() -> Self {
+        Self { said: Arc::new(Mutex::new((201, json!({"status": {"allowed": true}})))), count: Arc::default() }
+    }
+
+    fn say(&self, code: u16, body: Value) {
+        *self.said.lock() = (code, body);
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// A member that is asked in the caller's name, and knows nothing else.
+    async fn member(&self) -> Fake {
+        let answers = self.clone();
+        Fake::http2(handler(move |request| {
+            let answers = answers.clone();
+            async move {
+                if !request.uri().path().ends_with("/selfsubjectaccessreviews") {
+                    return Ok(Response::builder().status(404).body(full("{}")).unwrap());
+                }
+                assert_eq!(request.headers()["impersonate-user"], "jane");
+                assert_eq!(request.headers()["impersonate-group"], "dev");
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let asked: Value = serde_json::from_slice(&body).unwrap();
+                assert_eq!(asked["spec"]["resourceAttributes"]["resource"], "pods");
+                answers.count.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let (code, said) = answers.said.lock().clone();
+                Ok(Response::builder().status(code).body(full(said.to_string())).unwrap())
+            }
+        }))
+        .await
+    }
+}
+
+fn access(stores: Arc<Stores>) -> Arc<Access> {
+    Access::new(stores, TaskTracker::new(), CancellationToken::new())
+}
+
+fn is_unknown(grant: &Grant) -> bool {
+    matches!(grant.check(Mode::Whole), Err(AccessError::Unknown { .. }))
+}
+
+fn is_forbidden(grant: &Grant) -> bool {
+    matches!(grant.check(Mode::Lenient), Err(AccessError::Forbidden { .. }))
+}
+
+#[tokio::test]
+async fn equal_questions_are_one_for_each_member() {
+    let (east, west) = (Answers::new(), Answers::new());
+    west.say(201, json!({"status": {"allowed": false, "reason": "no rule"}}));
+    let (in_east, in_west) = (east.member().await, west.member().await);
+    let access = access(stores_of(vec![in_east.config("east"), in_west.config("west")]));
+    let (caller, action) = (jane(), list_pods());
+    let grants = join_all((0..1000).map(|_| access.grant(&caller, &action, None))).await;
+    for grant in &grants {
+        grant.check(Mode::Whole).unwrap();
+        assert_eq!(grant.refusing(), [MemberName::new("west").unwrap()]);
+        let refused = grant.check(Mode::Strict).unwrap_err().to_string();
+        assert!(refused.ends_with("at the cluster scope: member west: no rule"), "{refused}");
+    }
+    for _ in 0..1000 {
+        access.grant(&caller, &action, None).await;
+    }
+    assert_eq!((east.count(), west.count()), (1, 1));
+    let other = Action { name: "web".into(), ..list_pods() };
+    access.grant(&caller, &other, Some(&MemberName::new("east").unwrap())).await.check(Mode::Strict).unwrap();
+    assert_eq!((east.count(), west.count()), (2, 1), "one member is asked about what is its own");
+}
+
+#[tokio::test]
+async fn what_is_no_clear_yes_allows_nothing() {
+    let answers = Answers::new();
+    let member = answers.member().await;
+    let access = access(stores_of(vec![member.config("east")]));
+    let of = |status: Value| json!({ "status": status });
+    for (at, (code, body, is_no)) in [
+        (500, json!({}), false),
+        (429, json!({}), false),
+        (401, json!({}), false),
+        (201, json!("nonsense"), false),
+        (201, of(json!({"allowed": false, "evaluationError": "webhook"})), false),
+        (201, of(json!({"allowed": true, "denied": true})), true),
+        (201, of(json!({"allowed": false})), true),
+        (403, json!({"message": "jane cannot be impersonated"}), true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        answers.say(code, body);
+        let action = Action { name: at.to_string(), ..list_pods() };
+        let grant = access.grant(&jane(), &action, None).await;
+        assert_eq!((is_forbidden(&grant), is_unknown(&grant)), (is_no, !is_no), "{code} {at}");
+        assert_eq!(grant.check_write().is_err(), true);
+    }
+}
+
+/// A member that nobody probes, and a record that a test fills.
+fn recorded() -> (Arc<Stores>, Arc<Member>, Record) {
+    let member = MemberConfig {
+        name: MemberName::new("east").unwrap(),
+        access: Credentials::Server(Box::default()),
+        weight: Weight(1),
+        labels: std::collections::BTreeMap::new(),
+        taints: Vec::new(),
+        absent: false,
+        deadlines: Deadlines::default(),
+        in_flight_max: 1,
+    };
+    let stores = stores_of(vec![member]);
+    let member = stores.registry().get("east").unwrap();
+    member.removed().cancel();
+    let record = Record::new(Question::of(&jane(), &list_pods()));
+    (stores, member, record)
+}
+
+async fn pass(time: Duration) {
+    tokio::time::advance(time).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_holds_for_its_time_and_is_renewed_before() {
+    for (judgement, holds_for) in [(Judgement::Allowed, ALLOWED_FOR), (Judgement::Denied("".into()), DENIED_FOR)] {
+        let (stores, member, record) = recorded();
+        let members = [Arc::clone(&member)];
+        let look = || record.look(&stores, &members, None);
+        let first = look();
+        assert_eq!((first.due.len(), first.waits, first.decided.unsaid.len()), (1, true, 1));
+        assert_eq!(look().due.len(), 0, "it is being asked");
+        record.answered(member.name(), member.incarnation(), judgement);
+        let said = look();
+        assert_eq!((said.due.len(), said.waits, said.decided.unsaid.len()), (0, false, 0));
+        assert!(Arc::ptr_eq(&record.known(&stores, None).unwrap(), &said.decided));
+        assert!(record.known(&stores, Some(member.name())).is_none(), "another question");
+        pass(holds_for * 4 / 5).await;
+        assert!(record.known(&stores, None).is_none());
+        let ahead = look();
+        assert_eq!((ahead.due.len(), ahead.waits, ahead.decided), (1, false, said.decided), "nobody waits for it");
+        pass(holds_for / 5).await;
+        assert_eq!(look().decided.unsaid.len(), 1, "its time is over");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_cannot_say_any_more_is_taken_at_its_last_yes_for_a_while() {
+    let (stores, member, record) = recorded();
+    let members = [Arc::clone(&member)];
+    let look = || record.look(&stores, &members, None);
+    let _asked = look();
+    record.answered(member.name(), member.incarnation(), Judgement::Allowed);
+    let fails = || {
+        let due = look().due.len();
+        record.answered(member.name(), member.incarnation(), Judgement::Unknown("it answered 500".into()));
+        due
+    };
+    pass(ALLOWED_FOR).await;
+    assert_eq!(fails(), 1);
+    let aged = look();
+    assert_eq!((aged.due.len(), aged.decided.aged.len(), aged.decided.unsaid.len()), (0, 1, 0));
+    assert!(aged.decided.audience.sees_member(member.name()) && record.known(&stores, None).is_none());
+    pass(Duration::from_secs(2)).await;
+    assert_eq!(fails(), 1, "it is asked again");
+    pass(GRACE).await;
+    fails();
+    let over = look();
+    assert_eq!((over.decided.aged.len(), over.decided.unsaid.len()), (0, 1));
+    // A no has no such grace, and another cluster has said nothing.
+    record.answered(member.name(), member.incarnation(), Judgement::Denied("".into()));
+    pass(DENIED_FOR).await;
+    fails();
+    assert_eq!(look().decided.unsaid.len(), 1);
+    record.answered(member.name(), member.incarnation() + 1, Judgement::Allowed);
+    assert_eq!(look().decided.unsaid.len(), 1);
+}

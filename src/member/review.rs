@@ -1,0 +1,123 @@
+//! What a member says of what a caller may do: a `SelfSubjectAccessReview` in that caller's name.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    member::{
+        Member,
+        call::{Answer, Call},
+    },
+    upstream::Class,
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{path::ApiPath, resource::Gvr};
+
+/// Something that somebody wants to do, in a member's terms: the attributes of a `SubjectAccessReview`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Action {
+    /// `list`.
+    pub verb: String,
+    /// The group; empty is core.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The plural resource.
+    pub resource: String,
+    /// `log`; empty for none.
+    pub subresource: String,
+    /// Empty for all, and for cluster-scoped kinds.
+    pub namespace: String,
+    /// The name in the member; empty for all.
+    pub name: String,
+    /// The path of what is no resource; empty for resources.
+    pub path: String,
+}
+
+/// A member's word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// It is allowed.
+    Allowed,
+    /// It is not. The text says why, if the member does; it may be empty.
+    Denied(Arc<str>),
+    /// The member did not say. The text says what it did instead.
+    Unknown(Arc<str>),
+}
+
+impl Action {
+    fn review(&self) -> Value {
+        let spec = match self.path.as_str() {
+            "" => json!({"resourceAttributes": {
+                "verb": self.verb, "group": self.group, "version": self.version, "resource": self.resource,
+                "subresource": self.subresource, "namespace": self.namespace, "name": self.name,
+            }}),
+            path => json!({"nonResourceAttributes": {"verb": self.verb, "path": path}}),
+        };
+        json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})
+    }
+}
+
+/// Asks a member whether it lets `caller` do that.
+///
+/// Cancel: safe; nothing is stored.
+pub async fn judge(member: &Member, caller: &Caller, action: &Action) -> Judgement {
+    let call = Call {
+        method: Method::POST,
+        path: ApiPath::of(&Gvr::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews")),
+        query: String::new(),
+        body: Bytes::from(action.review().to_string()),
+        content_type: String::new(),
+        user_agent: None,
+    };
+    match member.call_in(Class::Review, Some(caller), call).await {
+        Answer::Answered { code, body, .. } if code.is_success() => said(&body),
+        // Whoever may not even ask, and whom kubefold may not impersonate there.
+        Answer::Answered { code: StatusCode::FORBIDDEN, body, .. } => {
+            let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+            Judgement::Denied(status["message"].as_str().unwrap_or_default().into())
+        }
+        Answer::Answered { code, .. } => Judgement::Unknown(format!("it answered {code}").into()),
+        Answer::NotSent(cause) | Answer::Unknown(cause) => Judgement::Unknown(cause.into()),
+    }
+}
+
+fn said(body: &[u8]) -> Judgement {
+    let review: Value = serde_json::from_slice(body).unwrap_or_default();
+    let status = &review["status"];
+    let text = |what: &str| status[what].as_str().unwrap_or_default();
+    match (status["allowed"].as_bool(), status["denied"].as_bool().unwrap_or_default()) {
+        (Some(true), false) => Judgement::Allowed,
+        // Who decides could not be asked, in part: a request itself would be an internal error.
+        (Some(false), false) if !text("evaluationError").is_empty() => {
+            Judgement::Unknown(text("evaluationError").into())
+        }
+        (Some(_), _) => Judgement::Denied(text("reason").into()),
+        (None, _) => Judgement::Unknown("its answer is no review".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_allows() {
+        let of = |status: Value| said(json!({"status": status}).to_string().as_bytes());
+        let unknown = |why: &str| Judgement::Unknown(why.into());
+        assert_eq!(of(json!({"allowed": true, "reason": "RBAC"})), Judgement::Allowed);
+        assert_eq!(of(json!({"allowed": true, "denied": true, "reason": "no"})), Judgement::Denied("no".into()));
+        assert_eq!(of(json!({"allowed": false})), Judgement::Denied("".into()));
+        assert_eq!(of(json!({"allowed": false, "evaluationError": "webhook"})), unknown("webhook"));
+        let in_part = json!({"allowed": false, "reason": "RBAC: no rule", "evaluationError": "webhook"});
+        assert_eq!(of(in_part), unknown("webhook"));
+        assert_eq!(of(json!({"allowed": false, "reason": "no rule"})), Judgement::Denied("no rule".into()));
+        for nonsense in [json!({}), json!({"allowed": "yes"}), json!(null)] {
+            assert_eq!(of(nonsense), unknown("its answer is no review"));
+        }
+        assert_eq!(said(b"<html>"), unknown("its answer is no review"));
+    }
+}

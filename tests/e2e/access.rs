@@ -1,0 +1,286 @@
+//! What people who are no administrators see and do in the fleet view: what the members allow them, and nothing else.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use http::{Method, Request, StatusCode, header};
+use serde_json::{Value, json};
+
+use testbed::{
+    Answer, Api, FleetFile, Kubectl, Kubefold, Member, Relay, Testbed, Watch, eventually,
+    samples::{config_map, deployment, keys, name, namespace, revision},
+};
+
+const SOON: Duration = Duration::from_secs(30);
+/// After a right was withdrawn: the time that a member's yes holds, and room.
+const WITHDRAWN: Duration = Duration::from_secs(25);
+
+/// Lets a user do all that a developer does in a namespace of one member.
+async fn allow(member: &Member, namespace: &str, user: &str) {
+    let role = format!("dev-{user}");
+    let resources = "--resource=configmaps,pods,deployments.apps,deployments.apps/scale,replicasets.apps";
+    let verbs = "--verb=get,list,watch,create,update,patch,delete,deletecollection";
+    member.kubectl(&["create", "role", &role, "-n", namespace, verbs, resources]).await.ok();
+    let (binding, role, of) = (role.clone(), format!("--role={role}"), format!("--user={user}"));
+    member.kubectl(&["create", "rolebinding", &binding, "-n", namespace, &role, &of]).await.ok();
+}
+
+async fn fleet_api(fleet: &Kubefold, user: &str) -> Api {
+    Api::from_kubeconfig(&fleet.kubeconfig_for(user, None), None).await
+}
+
+fn kubectl(fleet: &Kubefold, user: &str) -> Kubectl {
+    let kubeconfig = fleet.kubeconfig_for(user, None);
+    Kubectl::new(&kubeconfig, kubeconfig.parent().unwrap())
+}
+
+async fn get(api: &Api, path: &str) -> Answer {
+    api.request(Method::GET, path, "").await
+}
+
+/// Has a user see the objects of a member, in the end.
+async fn sees(api: &Api, path: &str, wanted: &str) {
+    eventually(SOON, async || {
+        let answer = get(api, path).await;
+        let is_there = answer.status == StatusCode::OK && keys(&answer.json()).iter().any(|key| key == wanted);
+        is_there.then_some(()).ok_or(answer)
+    })
+    .await;
+}
+
+fn refused(answer: &Answer, words: &str) {
+    assert_eq!(answer.status, StatusCode::FORBIDDEN, "{answer}");
+    assert!(answer.json()["message"].as_str().unwrap().contains(words), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_sees_and_does_what_the_members_allow() {
+    let bed = Testbed::shared(&["east", "west", "north"]).await;
+    let (east, west, north) = (&bed["east"], &bed["west"], &bed["north"]);
+    let maps = "/api/v1/namespaces/crew/configmaps";
+    for member in [east, west, north] {
+        namespace(member, "crew").await;
+        member.api().await.create(maps, &config_map("own", json!({"of": member.name()}))).await;
+    }
+    for member in [east, west] {
+        allow(member, "crew", "jane").await;
+    }
+    let file = FleetFile::default().member(east, 1).member(west, 1).member(north, 1);
+    let fleet = Kubefold::start(&file).await.for_namespace("crew");
+    let (admin, jane, eve) = (fleet.api().await, fleet_api(&fleet, "jane").await, fleet_api(&fleet, "eve").await);
+
+    // Reads: the objects of two members, and a word about the third.
+    sees(&jane, maps, "crew/own@east").await;
+    let listed = get(&jane, maps).await;
+    let shown: BTreeSet<String> = keys(&listed.ok()).into_iter().collect();
+    assert_eq!(shown, ["crew/own@east", "crew/own@west"].map(str::to_owned).into());
+    let text = String::from_utf8_lossy(&listed.body).into_owned();
+    assert!(!text.contains("north"), "{text}");
+    let left_out = r#"member north does not allow user "jane" to list configmaps; they are left out"#;
+    assert!(listed.warnings().iter().any(|warning| warning.contains("member north does not allow")), "{listed}");
+    let said = kubectl(&fleet, "jane").run(&["get", "configmaps", "-n", "crew"]).await;
+    assert!(said.ok().contains("own@west") && said.stderr.contains(left_out), "{said}");
+    refused(&get(&jane, &format!("/views/strict{maps}")).await, "cannot list resource \"configmaps\"");
+    for path in ["/api/v1/configmaps", "/api/v1/namespaces/crew/secrets", "/api/v1/nodes", "/metrics", "/kubefold/v1/status"] {
+        assert_eq!(get(&jane, path).await.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    for path in [maps, "/api/v1/namespaces/crew/configmaps/own@east", "/api/v1/namespaces/crew/configmaps/none"] {
+        refused(&get(&eve, path).await, "User \"eve\" cannot");
+    }
+    refused(&get(&jane, &format!("{maps}/own@north")).await, r#"configmaps "own" is forbidden: User "jane" cannot get resource "configmaps" in API group "" in the namespace "crew""#);
+    get(&jane, &format!("{maps}/own@east")).await.ok();
+    let short = get(&jane, &format!("{maps}/own")).await;
+    assert_eq!(short.json()["message"], r#"configmaps "own" not found; member-local objects with that name: own@east, own@west"#);
+
+    // Pages have no count of what is not seen, and all are of one list.
+    let page = get(&jane, &format!("{maps}?limit=1")).await.ok();
+    assert!(page["metadata"].get("remainingItemCount").is_none(), "{page}");
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let rest = get(&jane, &format!("{maps}?limit=5&continue={token}")).await.ok();
+    assert_eq!(keys(&rest), ["crew/own@west"]);
+    let other = get(&admin, &format!("{maps}?limit=5&continue={token}")).await;
+    assert_eq!(other.status, StatusCode::GONE, "a token of another list: {other}");
+
+    discovery_is_open(&jane).await;
+    of_a_shared_object_the_allowed_part_is_seen(&admin, &jane, east, west).await;
+    of_a_fold_the_allowed_parts_are_seen(&fleet, &admin, &jane).await;
+    writes_go_where_they_are_allowed(&fleet, &admin, &jane).await;
+    rights_come_and_go(&jane, east, west, north).await;
+}
+
+async fn discovery_is_open(jane: &Api) {
+    for path in ["/api", "/apis", "/api/v1", "/apis/apps/v1", "/version", "/openapi/v3", "/openapi/v2"] {
+        assert_eq!(get(jane, path).await.status, StatusCode::OK, "{path}");
+    }
+    refused(&get(jane, "/debug/pprof").await, r#"User "jane" cannot get path "/debug/pprof""#);
+}
+
+/// Whoever may read a namespace in the second member alone sees that one, and hears of that one.
+async fn of_a_shared_object_the_allowed_part_is_seen(admin: &Api, jane: &Api, east: &Member, west: &Member) {
+    let spaces = "/api/v1/namespaces";
+    west.kubectl(&["create", "clusterrole", "crew", "--verb=get,list,watch", "--resource=namespaces"]).await.ok();
+    west.kubectl(&["create", "clusterrolebinding", "crew", "--clusterrole=crew", "--user=jane"]).await.ok();
+    let whole = admin.get(&format!("{spaces}/crew")).await;
+    assert_eq!(whole["metadata"]["annotations"]["kubefold.io/clusters"], "east,west,north");
+    sees(jane, spaces, "crew").await;
+    let mut watch = jane.watch(&format!("{spaces}?watch=true&fieldSelector=metadata.name%3Dcrew&resourceVersion=0&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")).await;
+    let first = event(&mut watch).await;
+    assert_eq!(first["object"]["metadata"]["annotations"]["kubefold.io/clusters"], "west", "{first}");
+    let now = west.api().await.get(&format!("{spaces}/crew")).await;
+    assert_eq!(first["object"]["metadata"]["creationTimestamp"], now["metadata"]["creationTimestamp"]);
+    assert_eq!(first["object"]["metadata"]["uid"], whole["metadata"]["uid"]);
+    let before = revision(&admin.get(spaces).await);
+    // What happens in the first member is no event to her, and what happens in hers is none to others.
+    east.kubectl(&["label", "namespace", "crew", "in=east"]).await.ok();
+    west.kubectl(&["label", "namespace", "crew", "in=west"]).await.ok();
+    let heard = event(&mut watch).await;
+    assert_eq!((&heard["type"], &heard["object"]["metadata"]["labels"]["in"]), (&json!("MODIFIED"), &json!("west")));
+    let got = get(jane, &format!("{spaces}/crew")).await.ok();
+    assert_eq!(got, heard["object"], "one version of an object is the same everywhere");
+    let whole = admin.get(&format!("{spaces}/crew")).await;
+    assert_eq!(whole["metadata"]["labels"]["in"], "east");
+    assert!(revision(&whole) > before && revision(&got) > revision(&whole), "{whole} {got}");
+    let mut all = admin.watch(&format!("{spaces}?watch=true&fieldSelector=metadata.name%3Dcrew&resourceVersion={before}")).await;
+    assert_eq!(event(&mut all).await["object"], whole);
+    west.kubectl(&["label", "namespace", "crew", "in=west-again", "--overwrite"]).await.ok();
+    assert_eq!(event(&mut watch).await["object"]["metadata"]["labels"]["in"], "west-again");
+    east.kubectl(&["label", "namespace", "crew", "in=east-again", "--overwrite"]).await.ok();
+    assert_eq!(event(&mut all).await["object"]["metadata"]["labels"]["in"], "east-again", "the one between is none");
+}
+
+async fn of_a_fold_the_allowed_parts_are_seen(fleet: &Kubefold, admin: &Api, jane: &Api) {
+    let all = "/apis/apps/v1/namespaces/crew/deployments";
+    admin.create(all, &deployment("web", 6)).await;
+    let whole = admin.get(&format!("{all}/web")).await;
+    assert_eq!(whole["spec"]["replicas"], 6);
+    let cut = get(jane, &format!("{all}/web")).await.ok();
+    assert_eq!(cut["spec"]["replicas"], 4, "{cut}");
+    assert_eq!(cut["metadata"]["uid"], whole["metadata"]["uid"]);
+    let clusters = cut["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap();
+    assert!(!clusters.contains("north") && clusters.len() == "east,west".len(), "{cut}");
+    let listed = get(jane, all).await.ok();
+    assert_eq!((listed["items"][0]["spec"]["replicas"].as_u64(), listed["items"].as_array().unwrap().len()), (Some(4), 1));
+    refused(&get(jane, &format!("{all}/web@north")).await, "cannot get");
+    get(jane, &format!("{all}/web@east")).await.ok();
+    // A half is not written back as the whole.
+    for args in [&["scale", "deployment", "web", "--replicas=9"][..], &["label", "deployment", "web", "a=b"], &["delete", "deployment", "web"]] {
+        let said = kubectl(fleet, "jane").in_namespace("crew").run(args).await;
+        assert!(said.refused().contains("is forbidden: User \"jane\" cannot") && said.stderr.contains("member north"), "{said}");
+    }
+    assert_eq!(admin.get(&format!("{all}/web")).await["spec"]["replicas"], 6);
+}
+
+async fn writes_go_where_they_are_allowed(fleet: &Kubefold, admin: &Api, jane: &Api) {
+    let maps = "/api/v1/namespaces/crew/configmaps";
+    let kubectl = kubectl(fleet, "jane").in_namespace("crew");
+    let said = kubectl.run(&["create", "configmap", "mine", "--from-literal=a=b"]).await;
+    assert!(said.ok().contains("configmap/mine created"), "{said}");
+    assert!(said.stderr.contains("member north has no part: the caller may not create it there"), "{said}");
+    let mine = admin.get(&format!("{maps}/mine")).await;
+    assert!(!mine["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap().contains("north"), "{mine}");
+    kubectl.run(&["label", "configmap", "mine", "x=y"]).await.ok();
+    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"a": "b"}});
+    kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &manifest.to_string()).await.ok();
+    kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &manifest.to_string()).await.ok();
+    assert_eq!(get(jane, &format!("{maps}/applied")).await.ok()["data"], json!({"a": "b"}));
+    kubectl.run(&["delete", "configmap", "mine", "applied"]).await.ok();
+    let said = kubectl.run(&["create", "secret", "generic", "no"]).await;
+    assert!(said.refused().contains("cannot create resource \"secrets\""), "{said}");
+    let pinned = jane.request(Method::POST, maps, config_map("pin@north", json!({})).to_string()).await;
+    assert_eq!(pinned.status, StatusCode::FORBIDDEN, "{pinned}");
+    jane.create(maps, &config_map("pin@east", json!({}))).await;
+    // Of a collection what may be seen goes, and nothing else.
+    let listed = format!("{maps}?labelSelector=of");
+    let gone = jane.request(Method::DELETE, &listed, "").await;
+    assert_eq!(keys(&gone.ok()), ["crew/own@east", "crew/own@west"]);
+    assert_eq!(keys(&admin.get(&listed).await), ["crew/own@north"]);
+}
+
+/// The next event that is no bookmark.
+async fn event(watch: &mut Watch) -> Value {
+    loop {
+        let event = watch.next(WITHDRAWN).await.expect("the watch goes on");
+        if event["type"] != "BOOKMARK" {
+            return event;
+        }
+    }
+}
+
+async fn rights_come_and_go(jane: &Api, east: &Member, west: &Member, north: &Member) {
+    let maps = "/api/v1/namespaces/crew/configmaps";
+    let from = revision(&get(jane, maps).await.ok());
+    let mut watch = jane.watch(&format!("{maps}?watch=true&resourceVersion={from}&allowWatchBookmarks=true")).await;
+    north.api().await.create(maps, &config_map("hidden", json!({}))).await;
+    west.api().await.create(maps, &config_map("seen", json!({}))).await;
+    assert_eq!(name(&event(&mut watch).await["object"]), "seen@west", "and nothing of the other member");
+
+    // Gained: what is there is told of, on the same watch.
+    allow(north, "crew", "jane").await;
+    let (one, other) = (event(&mut watch).await, event(&mut watch).await);
+    let gained: BTreeSet<String> = [&one, &other].iter().map(|event| name(&event["object"]).to_owned()).collect();
+    assert_eq!(gained, ["hidden@north", "own@north"].map(str::to_owned).into(), "{one} {other}");
+    assert!(one["type"] == "ADDED" && other["type"] == "ADDED");
+    north.api().await.create(maps, &config_map("later", json!({}))).await;
+    let later = event(&mut watch).await;
+    assert_eq!((name(&later["object"]), &later["type"]), ("later@north", &json!("ADDED")));
+
+    // Withdrawn: the watch is told so, and of no deletion.
+    north.kubectl(&["delete", "rolebinding", "dev-jane", "-n", "crew"]).await.ok();
+    let end = event(&mut watch).await;
+    assert_eq!((&end["type"], &end["object"]["code"]), (&json!("ERROR"), &json!(403)), "{end}");
+    assert!(watch.next(SOON).await.is_none());
+    let listed = get(jane, maps).await;
+    assert!(keys(&listed.ok()).iter().all(|key| !key.ends_with("@north")), "{listed}");
+    for member in [east, west] {
+        member.kubectl(&["delete", "rolebinding", "dev-jane", "-n", "crew"]).await.ok();
+    }
+    eventually(WITHDRAWN, async || {
+        let answer = get(jane, maps).await;
+        if answer.status == StatusCode::FORBIDDEN { Ok(()) } else { Err(answer) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_member_is_down_its_last_word_stands() {
+    let bed = Testbed::shared(&["east", "west"]).await;
+    let (east, west) = (&bed["east"], &bed["west"]);
+    let maps = "/api/v1/namespaces/silent/configmaps";
+    for member in [east, west] {
+        namespace(member, "silent").await;
+        member.api().await.create(maps, &config_map("own", json!({}))).await;
+        allow(member, "silent", "jane").await;
+        allow(member, "silent", "late").await;
+    }
+    let relay = Relay::before(west).await;
+    let file = FleetFile::default().member(east, 1).entry("west", &west.kubeconfig_through(&relay), 1, "");
+    let fleet = Kubefold::start(&file).await;
+    let [jane, late, eve] = [fleet_api(&fleet, "jane").await, fleet_api(&fleet, "late").await, fleet_api(&fleet, "eve").await];
+    sees(&jane, maps, "silent/own@west").await;
+    assert_eq!(get(&eve, maps).await.status, StatusCode::FORBIDDEN);
+    let mut watch = jane.watch(&format!("{maps}?watch=true")).await;
+    relay.cut().await;
+    eventually(SOON, async || {
+        let listed = get(&jane, maps).await;
+        if listed.warnings().iter().any(|warning| warning.contains("west")) { Ok(()) } else { Err(listed) }
+    })
+    .await;
+    // Longer than its word holds by itself.
+    east.api().await.create(maps, &config_map("meanwhile", json!({}))).await;
+    let until = tokio::time::Instant::now() + Duration::from_secs(14);
+    while tokio::time::Instant::now() < until {
+        let listed = get(&jane, maps).await;
+        assert!(keys(&listed.ok()).contains(&"silent/own@west".to_owned()), "{listed}");
+        assert_eq!(get(&eve, maps).await.status, StatusCode::FORBIDDEN, "what nobody may see stays unseen");
+    }
+    assert!(["ADDED", "BOOKMARK"].contains(&event(&mut watch).await["type"].as_str().unwrap()));
+    // Whom it never told of is refused, unless people read.
+    let unknown = get(&late, maps).await;
+    assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE, "{unknown}");
+    assert!(unknown.json()["message"].as_str().unwrap().contains("whether user \"late\" may list configmaps is not known: member west"), "{unknown}");
+    let table = Request::get(maps).header(header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
+    let rows = late.send(table.body("".into()).unwrap()).await.unwrap();
+    assert!(rows.ok()["rows"].to_string().contains("own@east") && !rows.ok()["rows"].to_string().contains("own@west"), "{rows}");
+    assert!(rows.warnings().iter().any(|warning| warning.contains("whether member west allows")), "{rows}");
+    relay.restore().await;
+    sees(&late, maps, "silent/own@west").await;
+}
