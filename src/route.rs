@@ -8,11 +8,11 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 
 use crate::{
-    access::{Access, Grants},
+    access::{Access, Grants, Impersonator, Who},
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
-    member::{Member, impersonation::permit, review::Action, view},
+    member::{Member, impersonation::{parts, permit}, review::Action, view},
     observe::Metrics,
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
@@ -39,7 +39,7 @@ use kubefold_wire::{
     status::Status,
 };
 
-/// Until reads from the store are authorized per member, only this group may see the fleet view.
+/// Whoever may do everything in every member. What kubefold tells of itself is for this group alone.
 const ADMINS: &str = "system:masters";
 /// As at a kube-apiserver, for those who may.
 const METRICS: &str = "/metrics";
@@ -90,6 +90,7 @@ impl Router {
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
         let view = View::of(target).map_err(RouteError::from)?;
         let wanted = request.extensions().get::<Impersonation>().cloned();
+        let mut through = None;
         let caller = match (&view, wanted) {
             (_, None) => caller,
             (View::Member { name, .. }, Some(wanted)) => {
@@ -101,13 +102,17 @@ impl Router {
             }
             // Whoever is an administrator of every member may be anybody there.
             (View::Fleet(_), Some(wanted)) if caller.is_in(ADMINS) => wanted.caller(),
-            (View::Fleet(_), Some(_)) => {
-                return Err(RouteError::Impersonation { user: caller.user, group: ADMINS }.into());
+            // Each member is asked when it is known what of it is wanted.
+            (View::Fleet(_), Some(wanted)) => {
+                through = Some(Arc::new(Impersonator { caller, parts: parts(&wanted) }));
+                wanted.caller()
             }
         };
         match view {
             View::Member { name, rest } => self.member_view(&name, &rest, &caller, request).await,
-            View::Fleet(Mode::Whole) => self.fleet_view(Mode::Whole, &caller, request).await,
+            View::Fleet(Mode::Whole) => {
+                self.fleet_view(Mode::Whole, Who { caller: &caller, through: through.as_ref() }, request).await
+            }
             View::Fleet(mode) => {
                 let rest = Mode::split(target).1;
                 let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
@@ -121,7 +126,7 @@ impl Router {
                 *request.uri_mut() = uri;
                 // For whoever tells the client a path.
                 request.extensions_mut().insert(mode);
-                self.fleet_view(mode, &caller, request).await
+                self.fleet_view(mode, Who { caller: &caller, through: through.as_ref() }, request).await
             }
         }
     }
@@ -158,10 +163,10 @@ impl Router {
     }
 
     /// Discovery, read and write answer.
-    async fn fleet_view(&self, mode: Mode, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Status> {
+    async fn fleet_view(&self, mode: Mode, who: Who<'_>, request: Request<Body>) -> Result<Response<Body>, Status> {
         let is_own = [METRICS, STATUS_PATH, PLAN_PATH].contains(&request.uri().path());
-        if is_own && !caller.is_in(ADMINS) {
-            return Ok(refuse(caller, request.headers()));
+        if is_own && !is_admin(who) {
+            return Ok(refuse(who.caller, request.headers()));
         }
         if request.uri().path() == METRICS {
             return match *request.method() {
@@ -180,8 +185,8 @@ impl Router {
         let (parts, body) = request.into_parts();
         let grants = &Grants::default();
         let query = parts.uri.query().unwrap_or_default();
-        let asked = RequestContext { caller, query, headers: &parts.headers, mode, grants };
-        match self.fleet(asked, &parts, body).await {
+        let asked = RequestContext { caller: who.caller, query, headers: &parts.headers, mode, grants };
+        match self.fleet(who, asked, &parts, body).await {
             Ok(response) => Ok(response),
             Err(status) => {
                 let encoding = media::of_failure(&parts.headers, parts.uri.query());
@@ -190,10 +195,16 @@ impl Router {
         }
     }
 
-    async fn fleet(&self, asked: RequestContext<'_>, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
+    async fn fleet(
+        &self,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        parts: &Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
         let info = RequestInfo::of(&parts.method, without_tail(parts.uri.path()), parts.uri.query());
         if parts.uri.path() != PLAN_PATH && info.as_ref().is_ok_and(|info| !info.is_resource_request) {
-            self.allow_path(asked, parts).await?;
+            self.allow_path(who, parts).await?;
         }
         if parts.uri.path() == "/openapi/v2" {
             Box::pin(self.stores.definitions_are_described()).await;
@@ -231,12 +242,13 @@ impl Router {
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(RouteError::NoSuchPath.into());
         }
-        self.resource(&info, asked, parts, body).await
+        self.resource(&info, who, asked, parts, body).await
     }
 
     async fn resource(
         &self,
         info: &RequestInfo,
+        who: Who<'_>,
         asked: RequestContext<'_>,
         parts: &Parts,
         body: Body,
@@ -250,7 +262,13 @@ impl Router {
         let known = catalog.get(&gvr);
         let connects = connects(info, parts);
         // Before anything else is looked at: whoever may not ask learns nothing.
-        let grants = &Box::pin(self.grants(info, &gvr, asked, parts)).await?;
+        let grants = match () {
+            () if is_admin(who) => Grants::default(),
+            // A question to the members themselves.
+            () if is_review(&gvr) => Box::pin(self.impersonates(who)).await?,
+            () => Box::pin(self.grants(info, &gvr, who, asked, parts)).await?,
+        };
+        let grants = &grants;
         let asked = RequestContext { grants, ..asked };
         match known {
             // Whether it is one of the object's, whoever has the object says.
@@ -300,14 +318,26 @@ impl Router {
     /// Asks the members whether the caller may have what is no resource: discovery, schemas.
     ///
     /// Errors: 403 where no member allows it.
-    async fn allow_path(&self, asked: RequestContext<'_>, parts: &Parts) -> Result<(), Status> {
-        if asked.caller.is_in(ADMINS) {
+    async fn allow_path(&self, who: Who<'_>, parts: &Parts) -> Result<(), Status> {
+        if is_admin(who) {
             return Ok(());
         }
         let path = parts.uri.path().to_owned();
         let action = Action { verb: parts.method.as_str().to_ascii_lowercase(), path, ..Action::default() };
-        let grant = Box::pin(self.access.grant(asked.caller, &action, None)).await;
+        let grant = Box::pin(self.access.grant(who, &action, None)).await;
         Ok(grant.check(Mode::Lenient)?)
+    }
+
+    /// Asks every member whether somebody may be whom he asks to be, for a question that all of them answer.
+    ///
+    /// Errors: 403 where one does not allow it, 503 where one does not say.
+    async fn impersonates(&self, who: Who<'_>) -> Result<Grants, Status> {
+        let Some(original) = who.through else { return Ok(Grants::default()) };
+        for part in &original.parts {
+            let grant = self.access.grant(Who { caller: &original.caller, through: None }, part, None).await;
+            grant.check(Mode::Strict)?;
+        }
+        Ok(Grants::default())
     }
 
     /// Asks the members what they allow of a request.
@@ -317,13 +347,10 @@ impl Router {
         &self,
         info: &RequestInfo,
         gvr: &Gvr,
+        who: Who<'_>,
         asked: RequestContext<'_>,
         parts: &Parts,
     ) -> Result<Grants, Status> {
-        // A review is a question to the members themselves.
-        if asked.caller.is_in(ADMINS) || is_review(gvr) {
-            return Ok(Grants::default());
-        }
         let naming = Arc::clone(&self.stores.shared().naming);
         let (own, member) = naming.split(&info.name).unzip();
         let action = |verb: &str, subresource: &str| Action {
@@ -336,7 +363,7 @@ impl Router {
             name: own.unwrap_or(&info.name).to_owned(),
             path: String::new(),
         };
-        let grant = async |action: &Action| self.access.grant(asked.caller, action, member).await;
+        let grant = async |action: &Action| self.access.grant(who, action, member).await;
         let the_asked = grant(&action(&info.verb, &info.subresource)).await;
         let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
         if is_read || is_stream(gvr, &info.subresource) || connects(info, parts) {
@@ -450,6 +477,11 @@ impl Router {
             _ => Err(RouteError::Method.into()),
         }
     }
+}
+
+/// Says whether somebody may do everything in every member. Whoever acts as such a one may, where the members let him.
+fn is_admin(who: Who<'_>) -> bool {
+    who.through.is_none() && who.caller.is_in(ADMINS)
 }
 
 /// 403, and what to do instead.

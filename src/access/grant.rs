@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use crate::{
-    access::{Access, Asked, record::{Decided, Word}},
+    access::{
+        Access, Asked, Impersonator, Who,
+        record::{Decided, Word},
+    },
     config::MemberName,
     member::review::Action,
     respond::AccessError,
@@ -20,8 +23,14 @@ use kubefold_wire::{
 #[derive(Clone, Default)]
 pub struct Grant {
     audience: Audience,
+    limits: Option<Limits>,
+}
+
+/// What limits it, and by which question.
+#[derive(Clone)]
+struct Limits {
     decided: Arc<Decided>,
-    renewal: Option<Renewal>,
+    renewal: Renewal,
 }
 
 /// What members decided about all that a request comes to. What it does not come to is not asked.
@@ -40,6 +49,7 @@ pub struct Grants {
 pub struct Renewal {
     access: Arc<Access>,
     caller: Caller,
+    through: Option<Arc<Impersonator>>,
     action: Action,
     only: Option<MemberName>,
 }
@@ -55,14 +65,21 @@ pub enum Renewed {
 }
 
 impl Grant {
-    pub(super) fn new(access: &Arc<Access>, asked: &Asked<'_>, decided: Arc<Decided>) -> Self {
+    pub(super) fn new(
+        access: &Arc<Access>,
+        who: Who<'_>,
+        action: &Action,
+        only: Option<&MemberName>,
+        decided: Arc<Decided>,
+    ) -> Self {
         let renewal = Renewal {
             access: Arc::clone(access),
-            caller: asked.caller.clone(),
-            action: asked.action.clone(),
-            only: asked.only.cloned(),
+            caller: who.caller.clone(),
+            through: who.through.cloned(),
+            action: action.clone(),
+            only: only.cloned(),
         };
-        Self { audience: decided.audience.clone(), decided, renewal: Some(renewal) }
+        Self { audience: decided.audience.clone(), limits: Some(Limits { decided, renewal }) }
     }
 
     /// The members that allow it.
@@ -72,13 +89,13 @@ impl Grant {
 
     /// Asks again while the answer is used. `None`: it ends with its credential alone.
     pub fn renewal(&self) -> Option<&Renewal> {
-        self.renewal.as_ref()
+        self.limits.as_ref().map(|limits| &limits.renewal)
     }
 
     /// Refuses what no member allows, and what not every member has said, where that is not left out: `mode` says so.
     pub fn check(&self, mode: Mode) -> Result<(), AccessError> {
-        let Some(Renewal { caller, action, .. }) = &self.renewal else { return Ok(()) };
-        let Decided { denied, unsaid, aged, .. } = &*self.decided;
+        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = &self.limits else { return Ok(()) };
+        let Decided { denied, unsaid, aged, .. } = &**decided;
         let is_strict = mode == Mode::Strict;
         let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
         if (nobody && unsaid.is_empty()) || (is_strict && !denied.is_empty()) {
@@ -93,8 +110,8 @@ impl Grant {
     /// Refuses a write that no member allows, or of which one that answers has not said. A member that is down judges it
     /// itself when it catches up.
     pub fn check_write(&self) -> Result<(), AccessError> {
-        let Some(Renewal { caller, action, .. }) = &self.renewal else { return Ok(()) };
-        let Decided { denied, unsaid, .. } = &*self.decided;
+        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = &self.limits else { return Ok(()) };
+        let Decided { denied, unsaid, .. } = &**decided;
         let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
         if nobody && unsaid.is_empty() {
             return Err(forbidden(caller, action, denied));
@@ -105,22 +122,24 @@ impl Grant {
 
     /// The members that do not allow it.
     pub fn refusing(&self) -> Vec<MemberName> {
-        self.decided.denied.iter().map(|word| word.member.clone()).collect()
+        let denied = self.limits.iter().flat_map(|limits| &limits.decided.denied);
+        denied.map(|word| word.member.clone()).collect()
     }
 
     /// Refuses a change of an object of which a member does not allow it that has a part. A member that is down judges it
     /// itself when it catches up.
     pub fn check_whole(&self, entry: &Entry) -> Result<(), AccessError> {
-        let Some(Renewal { caller, action, .. }) = &self.renewal else { return Ok(()) };
+        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = &self.limits else { return Ok(()) };
         if self.audience.sight(entry) == Sight::Whole {
             return Ok(());
         }
         let of_parts = |words: &[Word]| {
             words.iter().filter(|word| entry.holders.contains(&word.member)).cloned().collect::<Vec<_>>()
         };
-        let denied = of_parts(&self.decided.denied);
+        let denied = of_parts(&decided.denied);
         if denied.is_empty() {
-            let mut silent = self.decided.unsaid.iter().filter(|word| !word.is_down).peekable();
+            let unsaid = of_parts(&decided.unsaid);
+            let mut silent = unsaid.iter().filter(|word| !word.is_down).peekable();
             return if silent.peek().is_some() { Err(unknown(caller, action, silent)) } else { Ok(()) };
         }
         let has = |word: Word| Word { why: format!("it has a part of it{}", reason(&word.why)).into(), ..word };
@@ -129,9 +148,9 @@ impl Grant {
 
     /// One sentence for each member that is left out, or taken at its last word.
     pub fn warnings(&self) -> Vec<String> {
-        let Some(Renewal { caller, action, .. }) = &self.renewal else { return Vec::new() };
+        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = &self.limits else { return Vec::new() };
         let (user, verb, resource) = (Quoted(&caller.user), &action.verb, qualified(action));
-        let Decided { denied, unsaid, aged, .. } = &*self.decided;
+        let Decided { denied, unsaid, aged, .. } = &**decided;
         let denied = denied.iter().map(|Word { member, .. }| {
             format!("member {member} does not allow user {user} to {verb} {resource}; they are left out")
         });
@@ -148,9 +167,15 @@ impl Grant {
 impl Renewal {
     /// What has become of what `audience` was allowed.
     pub fn look(&self, audience: &Audience) -> Renewed {
-        let Self { access, caller, action, only } = self;
-        let asked = Asked { caller, action, only: only.as_ref() };
-        let now = access.peek(&asked).decided;
+        let Self { access, caller, through, action, only } = self;
+        let only = only.as_ref();
+        let mut now = access.peek(&Asked { caller, action, only });
+        if let Some(original) = through {
+            for part in &original.parts {
+                let of_part = access.peek(&Asked { caller: &original.caller, action: part, only });
+                now = Arc::new(now.and(&of_part.because(&original.cannot(part))));
+            }
+        }
         let of = |words: &[Word]| -> Vec<Word> {
             words.iter().filter(|word| audience.sees_member(&word.member)).cloned().collect()
         };

@@ -26,9 +26,9 @@ use crate::{
     stores::Stores,
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::resource::Gvr;
+use kubefold_wire::{golang::Quoted, resource::Gvr};
 
-use self::record::{Look, Question, Record, Sought};
+use self::record::{Decided, Look, Question, Record, Sought};
 
 pub use grant::{Grant, Grants, Renewal, Renewed};
 
@@ -66,20 +66,26 @@ impl Access {
         &self.stores
     }
 
-    /// Asks the members that serve a resource, or one of them, whether `caller` may do something. `action` has a name as
-    /// the members know it.
+    /// Asks the members that serve a resource, or one of them, whether somebody may do something. `action` has a name as the
+    /// members know it.
     ///
     /// Shape: one look-up while every member's word holds. Cancel: safe.
-    pub async fn grant(
-        self: &Arc<Self>,
-        caller: &Caller,
-        action: &Action,
-        only: Option<&MemberName>,
-    ) -> Grant {
-        let asked = Asked { caller, action, only };
+    pub async fn grant(self: &Arc<Self>, who: Who<'_>, action: &Action, only: Option<&MemberName>) -> Grant {
+        let mut decided = self.decided(Asked { caller: who.caller, action, only }).await;
+        if let Some(original) = who.through {
+            for part in &original.parts {
+                let of_part = self.decided(Asked { caller: &original.caller, action: part, only }).await;
+                decided = Arc::new(decided.and(&of_part.because(&original.cannot(part))));
+            }
+        }
+        Grant::new(self, who, action, only, decided)
+    }
+
+    async fn decided(self: &Arc<Self>, asked: Asked<'_>) -> Arc<Decided> {
+        let Asked { action, only, .. } = asked;
         let record = self.record(&asked);
         if let Some(known) = record.known(&self.stores, only) {
-            return Grant::new(self, &asked, known);
+            return known;
         }
         let members = self.members(action, only);
         let deadline = Instant::now() + WAIT_MAX;
@@ -88,7 +94,7 @@ impl Access {
             said.as_mut().enable();
             let look = self.look(&record, &members, only);
             if !look.waits || Instant::now() >= deadline {
-                return Grant::new(self, &asked, look.decided);
+                return look.decided;
             }
             // However it ends, what is known by then is what counts.
             let _elapsed = timeout_at(deadline, said).await;
@@ -96,11 +102,12 @@ impl Access {
     }
 
     /// What is known now, without waiting; what is due is asked.
-    fn peek(self: &Arc<Self>, asked: &Asked<'_>) -> Grant {
+    fn peek(self: &Arc<Self>, asked: &Asked<'_>) -> Arc<Decided> {
         let record = self.record(asked);
-        let members = self.members(asked.action, asked.only);
-        let look = self.look(&record, &members, asked.only);
-        Grant::new(self, asked, look.decided)
+        if let Some(known) = record.known(&self.stores, asked.only) {
+            return known;
+        }
+        self.look(&record, &self.members(asked.action, asked.only), asked.only).decided
     }
 
     fn record(&self, asked: &Asked<'_>) -> Arc<Record> {
@@ -136,6 +143,32 @@ impl Access {
             None => serving.is_none_or(|serving| serving.contains(member.name())),
         };
         all.iter().filter(is_present).filter(is_asked).cloned().collect()
+    }
+}
+
+/// Who asks. Whoever acts as somebody else needs the right to, too.
+#[derive(Clone, Copy)]
+pub struct Who<'a> {
+    /// As whom.
+    pub caller: &'a Caller,
+    /// Who that is really; absent where it is himself.
+    pub through: Option<&'a Arc<Impersonator>>,
+}
+
+/// Somebody who acts as somebody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Impersonator {
+    /// Who it is.
+    pub caller: Caller,
+    /// What has to be allowed for that.
+    pub parts: Vec<Action>,
+}
+
+impl Impersonator {
+    /// Why what it wants is refused.
+    fn cannot(&self, part: &Action) -> String {
+        let (user, resource, name) = (Quoted(&self.caller.user), &part.resource, Quoted(&part.name));
+        format!("User {user} cannot impersonate {resource} {name}")
     }
 }
 

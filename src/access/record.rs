@@ -65,6 +65,31 @@ pub(super) struct Decided {
     pub(super) aged: Vec<Word>,
 }
 
+impl Decided {
+    /// The same, where a member that gives no reason for its no has this one.
+    pub(super) fn because(&self, why: &str) -> Self {
+        let mut with = self.clone();
+        with.denied.iter_mut().filter(|word| word.why.is_empty()).for_each(|word| word.why = why.into());
+        with
+    }
+
+    /// What both allow.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        both.audience = both.audience.and(&other.audience);
+        for (words, more) in [(&mut both.denied, &other.denied), (&mut both.unsaid, &other.unsaid)] {
+            let is_new = |word: &&Word| words.iter().all(|known| known.member != word.member);
+            let new: Vec<Word> = more.iter().filter(is_new).cloned().collect();
+            words.extend(new);
+        }
+        both.aged.extend(other.aged.iter().cloned());
+        // A no is one, whatever else is not known.
+        both.unsaid.retain(|word| both.denied.iter().all(|denied| denied.member != word.member));
+        both.aged.retain(|word| both.audience.sees_member(&word.member));
+        both
+    }
+}
+
 /// A member, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant,
+    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Who,
     record::{Question, Record},
 };
 use crate::{
@@ -35,6 +35,10 @@ use kubefold_wire::body::full;
 
 fn jane() -> Caller {
     Caller { user: "jane".into(), groups: vec!["dev".into()], ..Caller::default() }
+}
+
+fn by(caller: &Caller) -> Who<'_> {
+    Who { caller, through: None }
 }
 
 fn list_pods() -> Action {
@@ -104,7 +108,7 @@ async fn equal_questions_are_one_for_each_member() {
     let (in_east, in_west) = (east.member().await, west.member().await);
     let access = access(stores_of(vec![in_east.config("east"), in_west.config("west")]));
     let (caller, action) = (jane(), list_pods());
-    let grants = join_all((0..1000).map(|_| access.grant(&caller, &action, None))).await;
+    let grants = join_all((0..1000).map(|_| access.grant(by(&caller), &action, None))).await;
     for grant in &grants {
         grant.check(Mode::Whole).unwrap();
         assert_eq!(grant.refusing(), [MemberName::new("west").unwrap()]);
@@ -112,11 +116,11 @@ async fn equal_questions_are_one_for_each_member() {
         assert!(refused.ends_with("at the cluster scope: member west: no rule"), "{refused}");
     }
     for _ in 0..1000 {
-        access.grant(&caller, &action, None).await;
+        access.grant(by(&caller), &action, None).await;
     }
     assert_eq!((east.count(), west.count()), (1, 1));
     let other = Action { name: "web".into(), ..list_pods() };
-    access.grant(&caller, &other, Some(&MemberName::new("east").unwrap())).await.check(Mode::Strict).unwrap();
+    access.grant(by(&caller), &other, Some(&MemberName::new("east").unwrap())).await.check(Mode::Strict).unwrap();
     assert_eq!((east.count(), west.count()), (2, 1), "one member is asked about what is its own");
 }
 
@@ -141,7 +145,7 @@ async fn what_is_no_clear_yes_allows_nothing() {
     {
         answers.say(code, body);
         let action = Action { name: at.to_string(), ..list_pods() };
-        let grant = access.grant(&jane(), &action, None).await;
+        let grant = access.grant(by(&jane()), &action, None).await;
         assert_eq!((is_forbidden(&grant), is_unknown(&grant)), (is_no, !is_no), "{code} {at}");
         assert_eq!(grant.check_write().is_err(), true);
     }

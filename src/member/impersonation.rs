@@ -33,8 +33,8 @@ pub async fn permit(member: &Member, caller: &Caller, wanted: &Impersonation) ->
     join_all(asked).await.into_iter().collect()
 }
 
-/// Each part of somebody.
-fn parts(wanted: &Impersonation) -> Vec<Action> {
+/// What has to be allowed to whoever would be somebody: one action for each part of him.
+pub fn parts(wanted: &Impersonation) -> Vec<Action> {
     let plain = |resource: &str, name: &str| Action {
         verb: "impersonate".to_owned(),
         resource: resource.to_owned(),

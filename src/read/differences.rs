@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use crate::{
-    read::filter::Filter,
+    read::filter::{Filter, Seen, makes_the_same},
     store::{Entry, Revision, Snapshot, Transition},
 };
 
@@ -66,7 +66,7 @@ impl Differences {
             if !same {
                 let was = was.and_then(|entry| saw.as_ref().unwrap_or(filter).selected(entry));
                 let is = is.and_then(|entry| filter.selected(entry));
-                judge(was.as_deref(), is.as_deref(), now.revision, found);
+                judge(was, is, now.revision, found);
             }
             last = is.or(was);
         }
@@ -84,20 +84,19 @@ impl Differences {
     }
 }
 
-fn judge(was: Option<&Arc<Entry>>, is: Option<&Arc<Entry>>, now: Revision, found: &mut Vec<Difference>) {
+fn judge(was: Option<Seen<'_>>, is: Option<Seen<'_>>, now: Revision, found: &mut Vec<Difference>) {
     let mut tell = |transition, entry: &Arc<Entry>, revision| {
         found.push(Difference { transition, entry: Arc::clone(entry), revision });
     };
     match (was, is) {
-        // Other parts, which make the same.
-        (Some(was), Some(is)) if was.is_same_but_for_revision(is) => {}
-        (Some(was), Some(is)) if was.uid() == is.uid() => tell(Transition::Modified, is, is.revision),
+        (Some(was), Some(is)) if makes_the_same(&was, &is) => {}
+        (Some(was), Some(is)) if was.uid() == is.uid() => tell(Transition::Modified, &is, is.revision),
         (Some(was), Some(is)) => {
-            tell(Transition::Deleted, was, Revision(is.revision.0.saturating_sub(1)));
-            tell(Transition::Added, is, is.revision);
+            tell(Transition::Deleted, &was, Revision(is.revision.0.saturating_sub(1)));
+            tell(Transition::Added, &is, is.revision);
         }
-        (None, Some(is)) => tell(Transition::Added, is, is.revision),
-        (Some(was), None) => tell(Transition::Deleted, was, now),
+        (None, Some(is)) => tell(Transition::Added, &is, is.revision),
+        (Some(was), None) => tell(Transition::Deleted, &was, now),
         (None, None) => {}
     }
 }

@@ -26,6 +26,15 @@ pub(super) struct Filter {
     pub(super) limit: Option<Limit>,
 }
 
+/// An object as a reader sees it: itself, or what some of its parts make.
+pub(super) type Seen<'e> = Cow<'e, Arc<Entry>>;
+
+/// Says whether two states of an object, of which other parts may have changed, are the same to a reader.
+pub(super) fn makes_the_same(was: &Seen<'_>, is: &Seen<'_>) -> bool {
+    let may_be = was.revision == is.revision || matches!(is, Cow::Owned(_));
+    may_be && was.is_same_but_for_revision(is)
+}
+
 /// The members of which a reader may see something, and who knows what their parts alone make.
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
@@ -63,12 +72,12 @@ impl Filter {
     }
 
     /// An object as the reader sees it, where he selects it.
-    pub(super) fn selected<'e>(&self, entry: &'e Arc<Entry>) -> Option<Cow<'e, Arc<Entry>>> {
+    pub(super) fn selected<'e>(&self, entry: &'e Arc<Entry>) -> Option<Seen<'e>> {
         self.seen(entry).filter(|seen| self.matches(seen))
     }
 
     /// An object as the reader sees it: itself, or what some of its parts make.
-    pub(super) fn seen<'e>(&self, entry: &'e Arc<Entry>) -> Option<Cow<'e, Arc<Entry>>> {
+    pub(super) fn seen<'e>(&self, entry: &'e Arc<Entry>) -> Option<Seen<'e>> {
         let Some(Limit { audience, store }) = &self.limit else { return Some(Cow::Borrowed(entry)) };
         match audience.sight(entry) {
             Sight::Whole => Some(Cow::Borrowed(entry)),
@@ -84,11 +93,7 @@ impl Filter {
             EventType::Modified => {
                 let before = record.previous.as_ref().and_then(|previous| self.selected(previous));
                 match (before, now) {
-                    (Some(before), Some(now)) => {
-                        let may_be_same = record.is_of_parts() || matches!(now, Cow::Owned(_));
-                        let is_same = may_be_same && before.is_same_but_for_revision(&now);
-                        (!is_same).then_some(Transition::Modified)
-                    }
+                    (Some(before), Some(now)) => (!makes_the_same(&before, &now)).then_some(Transition::Modified),
                     (None, Some(_)) => Some(Transition::Added),
                     (Some(_), None) => Some(Transition::Left),
                     (None, None) => None,

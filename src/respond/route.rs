@@ -41,22 +41,12 @@ pub enum RouteError {
         /// The resource.
         Gvr,
     ),
-    /// Until reads from the store are authorized per member, one group alone may see the fleet view.
+    /// What kubefold tells of itself no member can allow.
     #[error(
-        "user {user} is not in group {group}: until kubefold asks every member what a caller may read, the fleet view \
-         serves that group only. The member views /clusters/<member>/ (kubectl --context fleet-<member>) are open to \
-         whom the members allow", user = Quoted(.user))]
+        "user {user} is not in group {group}: kubefold's own metrics, status and plans are for that group alone",
+        user = Quoted(.user)
+    )]
     NotAdmin {
-        /// Who asks.
-        user: String,
-        /// The group.
-        group: &'static str,
-    },
-    /// Impersonation in the fleet view by others than its administrators.
-    #[error(
-        "user {user} is not in group {group}, and only that group may impersonate in the fleet view; use a member view, \
-         where the member decides (kubectl --context fleet-<member>)", user = Quoted(.user))]
-    Impersonation {
         /// Who asks.
         user: String,
         /// The group.
@@ -76,7 +66,6 @@ impl ApiError for RouteError {
             | Self::NoSuchPath
             | Self::Method
             | Self::Unwatchable(_)
-            | Self::Impersonation { .. }
             | Self::NotAdmin { .. } => Blame::Downstream,
             Self::Metrics(_) => Blame::Kubefold,
         }
@@ -96,7 +85,7 @@ impl From<RouteError> for Status {
             RouteError::NoSuchPath => Self::no_such_path(),
             RouteError::Method => Self::method_not_allowed(message),
             RouteError::Unwatchable(gvr) => Self::method_not_allowed(message).about(&gvr.group, &gvr.resource, ""),
-            RouteError::NotAdmin { .. } | RouteError::Impersonation { .. } => Self::forbidden(message),
+            RouteError::NotAdmin { .. } => Self::forbidden(message),
             RouteError::Metrics(_) => Self::internal(message),
         }
     }

@@ -45,15 +45,6 @@ pub fn is_review(gvr: &Gvr) -> bool {
     GROUPS.contains(&&*gvr.group) && gvr.resource.ends_with("reviews")
 }
 
-/// Says whether a request asks who its own caller is, or what that one may do: every member answers its callers that.
-pub fn is_of_self(method: &Method, path: &str) -> bool {
-    let mut segments = path.split('/').skip(1);
-    let known = segments.next() == Some("apis") && segments.next().is_some_and(|group| GROUPS.contains(&group));
-    let resource = segments.nth(1).unwrap_or_default();
-    let is_self = resource.starts_with("selfsubject") && resource.ends_with("reviews");
-    *method == Method::POST && known && is_self && segments.next().is_none()
-}
-
 /// What one member says.
 struct MemberReview {
     member: MemberName,

@@ -262,6 +262,7 @@ impl Sequencer {
             Some(held) if held.is_same_but_for_revision(&entry) => {
                 // Who sees some of the parts alone may see something else.
                 if let (Some(before), Some(now)) = (&held.parts, entry.parts)
+                    && now.list.len() > 1
                     && !now.are(before)
                 {
                     self.put_parts(&held, Parts::clone(&now));

@@ -104,6 +104,7 @@ async fn a_user_sees_and_does_what_the_members_allow() {
     of_a_shared_object_the_allowed_part_is_seen(&admin, &jane, east, west).await;
     of_a_fold_the_allowed_parts_are_seen(&fleet, &admin, &jane).await;
     writes_go_where_they_are_allowed(&fleet, &admin, &jane).await;
+    whoever_may_acts_as_somebody_else(&fleet, east, west).await;
     rights_come_and_go(&jane, east, west, north).await;
 }
 
@@ -195,6 +196,39 @@ async fn writes_go_where_they_are_allowed(fleet: &Kubefold, admin: &Api, jane: &
     assert_eq!(keys(&admin.get(&listed).await), ["crew/own@north"]);
 }
 
+/// Of the members that let jane see something, those count that let the lead be jane.
+async fn whoever_may_acts_as_somebody_else(fleet: &Kubefold, east: &Member, west: &Member) {
+    let lead = kubectl(fleet, "lead").in_namespace("crew");
+    let get = ["get", "configmaps", "-o", "name", "--as=jane"];
+    let said = lead.run(&get).await;
+    assert!(said.refused().contains(r#"User "lead" cannot impersonate users "jane""#), "{said}");
+    west.api().await.create("/api/v1/namespaces/crew/configmaps", &config_map("for-lead", json!({}))).await;
+    west.kubectl(&["create", "clusterrole", "lead", "--verb=impersonate", "--resource=users"]).await.ok();
+    west.kubectl(&["create", "clusterrolebinding", "lead", "--clusterrole=lead", "--user=lead"]).await.ok();
+    eventually(WITHDRAWN, async || {
+        let said = lead.run(&get).await;
+        if said.succeeded() { Ok(()) } else { Err(said) }
+    })
+    .await;
+    let said = lead.run(&get).await;
+    assert_eq!(said.ok().trim(), "configmap/for-lead@west", "{said}");
+    assert!(said.stderr.contains("member east does not allow user \"jane\" to list configmaps"), "{said}");
+    let own = lead.run(&["get", "configmaps"]).await;
+    assert!(own.refused().contains(r#"User "lead" cannot list"#), "{own}");
+    let masters = lead.run(&["get", "configmaps", "--as=jane", "--as-group=system:masters"]).await;
+    assert!(masters.refused().contains(r#"cannot impersonate groups "system:masters""#), "{masters}");
+    let can = lead.run(&["auth", "can-i", "list", "secrets", "--as=jane"]).await;
+    assert!(!can.succeeded() && can.stderr.contains("cannot impersonate"), "{can}");
+    for verb in [&["create", "configmap", "as-jane"][..], &["delete", "configmap", "pin@east"]] {
+        let said = lead.run(&[verb, &["--as=jane"]].concat()).await;
+        let is_east = verb.contains(&"pin@east");
+        assert_eq!(said.succeeded(), !is_east, "{said}");
+    }
+    let made = east.api().await.request(Method::GET, "/api/v1/namespaces/crew/configmaps/as-jane", "").await;
+    assert_eq!(made.status, StatusCode::NOT_FOUND, "{made}");
+    west.kubectl(&["delete", "configmap", "-n", "crew", "as-jane", "for-lead"]).await.ok();
+}
+
 /// The next event that is no bookmark.
 async fn event(watch: &mut Watch) -> Value {
     loop {
@@ -283,4 +317,142 @@ async fn while_a_member_is_down_its_last_word_stands() {
     assert!(rows.warnings().iter().any(|warning| warning.contains("whether member west allows")), "{rows}");
     relay.restore().await;
     sees(&late, maps, "silent/own@west").await;
+}
+
+/// Numbers that are the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    /// A number below `sides` (xorshift64*).
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        usize::try_from(self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33).unwrap() % sides
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.roll(of.len())]
+    }
+}
+
+const USERS: [&str; 4] = ["dice-0", "dice-1", "dice-2", "dice-3"];
+const PLACES: [&str; 2] = ["dice-a", "dice-b"];
+const KINDS: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
+const NAMES: [&str; 3] = ["x", "y", "z"];
+
+/// Rights at random in one member: roles, cluster roles bound in a namespace and everywhere, single names, aggregation.
+async fn throw_rights(api: &Api, dice: &mut Dice) {
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    for at in 0..24 {
+        let mut rule = json!({"apiGroups": [""], "resources": [dice.pick(&KINDS)]});
+        rule["verbs"] = json!(["get", "list", "watch"][..=dice.roll(3)].to_vec());
+        if dice.roll(3) == 0 {
+            rule["resourceNames"] = json!([dice.pick(&NAMES)]);
+        }
+        let name = format!("dice-{at}");
+        let subject = json!([{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": dice.pick(&USERS)}]);
+        let place = dice.pick(&PLACES);
+        let [roles, bindings] = ["roles", "rolebindings"].map(|what| format!("{rbac}/namespaces/{place}/{what}"));
+        let how = dice.roll(4);
+        let (kind, role) = if how == 0 { ("Role", &roles) } else { ("ClusterRole", &format!("{rbac}/clusterroles")) };
+        let mut metadata = json!({"name": name});
+        if how == 1 {
+            // What is bound then is another role, into which this one is gathered.
+            metadata["labels"] = json!({"dice": name});
+            let selector = json!([{"matchLabels": {"dice": name}}]);
+            let all = json!({"metadata": {"name": format!("{name}-all")}, "aggregationRule": {"clusterRoleSelectors": selector}, "rules": [rule]});
+            api.create(role, &all).await;
+        }
+        api.create(role, &json!({"metadata": metadata, "rules": [rule]})).await;
+        let bound = if how == 1 { format!("{name}-all") } else { name.clone() };
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": bound});
+        let binding = json!({"metadata": {"name": name}, "subjects": subject, "roleRef": role});
+        let everywhere = format!("{rbac}/clusterrolebindings");
+        api.create(if how == 3 { &everywhere } else { &bindings }, &binding).await;
+    }
+}
+
+/// What a member itself answers that user.
+async fn of_member(api: &Api, user: &str, path: &str) -> Answer {
+    let groups = [("Impersonate-User", user), ("Impersonate-Group", "system:authenticated")];
+    let request = groups.iter().fold(Request::get(path), |request, (name, value)| request.header(*name, *value));
+    api.send(request.body("".into()).unwrap()).await.unwrap()
+}
+
+/// The fleet shows each user the union of what the members show him, and refuses what all refuse.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fleet_shows_what_the_members_show_whatever_the_rights_are() {
+    let bed = Testbed::shared(&["east", "west", "north"]).await;
+    let members = [&bed["east"], &bed["west"], &bed["north"]];
+    let (mut dice, mut file, mut apis) = (Dice(0x5EED), FleetFile::default(), Vec::new());
+    for member in members {
+        let api = member.api().await;
+        for place in PLACES {
+            namespace(member, place).await;
+            for kind in KINDS {
+                for name in &NAMES[..=dice.roll(3)] {
+                    api.create(&format!("/api/v1/namespaces/{place}/{kind}"), &json!({"metadata": {"name": name}})).await;
+                }
+            }
+        }
+        throw_rights(&api, &mut dice).await;
+        file = file.member(member, 1);
+        apis.push(api);
+    }
+    let fleet = Kubefold::start(&file).await;
+    let mut outcomes = [0; 3];
+    for user in USERS {
+        let jane = fleet_api(&fleet, user).await;
+        for kind in KINDS {
+            for place in [Some(PLACES[0]), Some(PLACES[1]), None] {
+                let path = place.map_or_else(|| format!("/api/v1/{kind}"), |place| format!("/api/v1/namespaces/{place}/{kind}"));
+                let one = format!("{path}?fieldSelector=metadata.name%3Dx");
+                outcomes[compare_list(&apis, &members, &jane, user, &path).await] += 1;
+                if place.is_none() {
+                    continue;
+                }
+                for (at, (api, member)) in apis.iter().zip(members).enumerate() {
+                    for name in NAMES {
+                        let theirs = of_member(api, user, &format!("{path}/{name}")).await;
+                        let ours = get(&jane, &format!("{path}/{name}@{}", member.name())).await;
+                        assert_eq!(ours.status, theirs.status, "{user} {path}/{name} in member {at}: {ours} and {theirs}");
+                    }
+                    let named = format!("{one}%40{}", member.name());
+                    let (theirs, ours) = (of_member(api, user, &one).await, get(&jane, &named).await);
+                    assert_eq!(ours.status, theirs.status, "{user} {named}: {ours} and {theirs}");
+                }
+            }
+        }
+    }
+    assert!(outcomes.iter().all(|count| *count > 1), "refused, some and all: {outcomes:?}");
+}
+
+/// Says whether none, some or all of the members let the user list that.
+async fn compare_list(apis: &[Api], members: &[&Member], fleet: &Api, user: &str, path: &str) -> usize {
+    let ours = get(fleet, path).await;
+    let (mut wanted, mut allowing) = (BTreeSet::new(), 0);
+    for (api, member) in apis.iter().zip(members) {
+        let theirs = of_member(api, user, path).await;
+        if theirs.status == StatusCode::FORBIDDEN {
+            let is_told = ours.status == StatusCode::FORBIDDEN
+                || ours.warnings().iter().any(|warning| warning.contains(&format!("member {} does not allow", member.name())));
+            assert!(is_told, "{user} {path}: {ours}");
+            continue;
+        }
+        allowing += 1;
+        wanted.extend(keys(&theirs.ok()).into_iter().map(|key| format!("{key}@{}", member.name())));
+    }
+    if allowing == 0 {
+        let (status, theirs) = (ours.status, of_member(&apis[0], user, path).await);
+        assert_eq!((status, &ours.json()["message"]), (StatusCode::FORBIDDEN, &theirs.json()["message"]), "{user} {path}");
+        assert_eq!(ours.json()["details"], theirs.json()["details"], "{user} {path}");
+        return 0;
+    }
+    // Every cluster has some objects of its own in namespaces of its own.
+    let is_ours = |key: &String| key.starts_with("dice-") && !key.contains("/default");
+    let wanted: BTreeSet<String> = wanted.into_iter().filter(is_ours).collect();
+    let shown: BTreeSet<String> = keys(&ours.ok()).into_iter().filter(is_ours).collect();
+    assert_eq!(shown, wanted, "{user} {path}");
+    if allowing == members.len() { 2 } else { 1 }
 }

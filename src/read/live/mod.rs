@@ -217,6 +217,7 @@ impl<'a> Live<'a> {
         }
         let what = self.resource.gvr.qualified();
         round.missing.iter().for_each(|why| round.warnings.add(&format!("{why}; its {what} are left out")));
+        self.asked.grants.asked.warnings().iter().for_each(|warning| round.warnings.add(warning));
         round.objects.sort_unstable_by(|a, b| a.key().cmp(b.key()));
         let mut response = json_response(full(self.write(&round, &options, &form)));
         round.warnings.write_to(response.headers_mut());
@@ -264,7 +265,9 @@ impl<'a> Live<'a> {
     async fn round(&self, asks: Vec<(MemberName, String)>, is_list: bool) -> Round {
         let asked = asks.iter().map(|(name, path)| async move {
             let registry = self.reader.stores.registry();
-            let member = registry.get(name.as_str()).filter(|member| !member.config().absent)?;
+            let is_asked =
+                |member: &Arc<Member>| !member.config().absent && self.asked.audience().sees_member(member.name());
+            let member = registry.get(name.as_str()).filter(is_asked)?;
             if let Some(twin) = member.twin_of() {
                 let (member, twin) = (name.clone(), twin.to_string());
                 return Some((name, Err(Silence::Twin { member, twin })));

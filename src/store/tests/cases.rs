@@ -76,6 +76,7 @@ impl Fleet {
         let mut out: Vec<Arc<Record>> = Vec::new();
         assert_eq!(self.stores[kind].read(&mut self.cursors[kind], 1000, usize::MAX, &mut out), ReadAfter::Read);
         out.iter()
+            .filter(|record| !record.is_of_parts())
             .map(|record| {
                 format!("{} {}", record.event_type.as_str(), std::str::from_utf8(record.entry.key()).unwrap())
             })

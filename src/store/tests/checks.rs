@@ -3,9 +3,24 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::store::{
-    Interest, Record, Revision,
+    Audience, Entry, FleetStore, Interest, Record, Revision,
     tests::{model::KINDS, watcher::objects, world::World},
 };
+
+/// Whoever may see some members alone sees their parts as they are, and hears nothing of the others.
+fn check_parts(store: &FleetStore, entry: &Arc<Entry>) {
+    for member in entry.holders.iter() {
+        let seen = store.seen_by(&Audience::of([member.clone()]), entry).unwrap();
+        assert_eq!((&*seen.holders, seen.key(), seen.uid()), ([member.clone()].as_slice(), entry.key(), entry.uid()));
+        let text = std::str::from_utf8(seen.json()).unwrap();
+        let others = entry.holders.iter().filter(|other| *other != member);
+        others.for_each(|other| assert!(!text.contains(&format!("kubefold.io/clusters\":\"{other}")), "{text}"));
+        let part = store.parts(std::str::from_utf8(entry.key()).unwrap()).into_iter().find(|part| part.member == *member);
+        let (Some(held), Some(part)) = (&seen.parts, part) else { continue };
+        assert!(entry.holders.len() == 1 || held.list[0].document.text() == part.document.text(), "{held:?} {part:?}");
+    }
+    assert!(store.seen_by(&Audience::of([]), entry).is_none());
+}
 
 impl World {
     /// Lets all watchers read, and compares what they believe with what is. Gives the new records of each kind.
@@ -31,6 +46,7 @@ impl World {
             assert!(orders.windows(2).all(|pair| pair[0] == pair[1]), "all watchers see one order");
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();
             now.objects.values().for_each(|entry| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
+            now.objects.values().for_each(|entry| check_parts(store, entry));
             for namespace in ["a", "b", "none"] {
                 assert_eq!(now.count(namespace), counts.get(namespace).copied().unwrap_or_default());
             }

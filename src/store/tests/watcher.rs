@@ -38,7 +38,8 @@ impl Watcher {
                 break;
             }
         }
-        out.retain(|record| concerns(&self.interest, &record.entry));
+        // To those who see all parts it is no event when these make the same.
+        out.retain(|record| concerns(&self.interest, &record.entry) && !record.is_of_parts());
         for record in &out {
             let key = record.entry.key().to_vec();
             let mut json = Vec::new();
