@@ -12,7 +12,12 @@ use crate::{
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
-    member::{Member, impersonation::{parts, permit}, review::Action, view},
+    member::{
+        Member,
+        impersonation::{parts, permit},
+        review::Action,
+        view,
+    },
     observe::Metrics,
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
@@ -72,6 +77,12 @@ pub struct Router {
     metrics: Metrics,
 }
 
+/// As whom somebody acts, and who it is if that is somebody else.
+struct Acting {
+    caller: Caller,
+    through: Option<Arc<Impersonator>>,
+}
+
 impl Router {
     /// Routes to these rooms.
     pub fn new(access: Arc<Access>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Metrics) -> Self {
@@ -89,30 +100,14 @@ impl Router {
         // Nobody comes here without an identity; who would, has none.
         let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
         let view = View::of(target).map_err(RouteError::from)?;
-        let wanted = request.extensions().get::<Impersonation>().cloned();
-        let mut through = None;
-        let caller = match (&view, wanted) {
-            (_, None) => caller,
-            (View::Member { name, .. }, Some(wanted)) => {
-                // Nobody's member is said to be missing below.
-                if let Some(member) = self.stores.registry().get(name) {
-                    Box::pin(permit(&member, &caller, &wanted)).await.map_err(ViewError::from)?;
-                }
-                wanted.caller()
-            }
-            // Whoever is an administrator of every member may be anybody there.
-            (View::Fleet(_), Some(wanted)) if caller.is_in(ADMINS) => wanted.caller(),
-            // Each member is asked when it is known what of it is wanted.
-            (View::Fleet(_), Some(wanted)) => {
-                through = Some(Arc::new(Impersonator { caller, parts: parts(&wanted) }));
-                wanted.caller()
-            }
+        let acting = match request.extensions().get::<Impersonation>().cloned() {
+            None => Acting { caller, through: None },
+            Some(wanted) => Box::pin(self.impersonated(&view, caller, wanted)).await?,
         };
+        let who = Who { caller: &acting.caller, through: acting.through.as_ref() };
         match view {
-            View::Member { name, rest } => self.member_view(&name, &rest, &caller, request).await,
-            View::Fleet(Mode::Whole) => {
-                self.fleet_view(Mode::Whole, Who { caller: &caller, through: through.as_ref() }, request).await
-            }
+            View::Member { name, rest } => self.member_view(&name, &rest, who.caller, request).await,
+            View::Fleet(Mode::Whole) => self.fleet_view(Mode::Whole, who, request).await,
             View::Fleet(mode) => {
                 let rest = Mode::split(target).1;
                 let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
@@ -126,7 +121,29 @@ impl Router {
                 *request.uri_mut() = uri;
                 // For whoever tells the client a path.
                 request.extensions_mut().insert(mode);
-                self.fleet_view(mode, Who { caller: &caller, through: through.as_ref() }, request).await
+                self.fleet_view(mode, who, request).await
+            }
+        }
+    }
+
+    /// As whom a caller acts who asks to be somebody else.
+    ///
+    /// Errors: in a member view, the member's refusal.
+    async fn impersonated(&self, view: &View, caller: Caller, wanted: Impersonation) -> Result<Acting, Status> {
+        match view {
+            View::Member { name, .. } => {
+                // Nobody's member is said to be missing later.
+                if let Some(member) = self.stores.registry().get(name) {
+                    permit(&member, &caller, &wanted).await.map_err(ViewError::from)?;
+                }
+                Ok(Acting { caller: wanted.caller(), through: None })
+            }
+            // Whoever is an administrator of every member may be anybody there.
+            View::Fleet(_) if caller.is_in(ADMINS) => Ok(Acting { caller: wanted.caller(), through: None }),
+            // Each member is asked when it is known what of it is wanted.
+            View::Fleet(_) => {
+                let through = Arc::new(Impersonator { caller, parts: parts(&wanted) });
+                Ok(Acting { caller: wanted.caller(), through: Some(through) })
             }
         }
     }
@@ -202,9 +219,8 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let info = RequestInfo::of(&parts.method, without_tail(parts.uri.path()), parts.uri.query());
-        if parts.uri.path() != PLAN_PATH && info.as_ref().is_ok_and(|info| !info.is_resource_request) {
-            self.allow_path(who, parts).await?;
+        if !is_admin(who) && parts.uri.path() != PLAN_PATH {
+            Box::pin(self.allow_path(who, parts)).await?;
         }
         if parts.uri.path() == "/openapi/v2" {
             Box::pin(self.stores.definitions_are_described()).await;
@@ -238,7 +254,7 @@ impl Router {
         if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalog()) {
             return Ok(response);
         }
-        let info = info.map_err(RouteError::from)?;
+        let info = RequestInfo::of(&parts.method, without_tail(path), query).map_err(RouteError::from)?;
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(RouteError::NoSuchPath.into());
         }
@@ -319,13 +335,13 @@ impl Router {
     ///
     /// Errors: 403 where no member allows it.
     async fn allow_path(&self, who: Who<'_>, parts: &Parts) -> Result<(), Status> {
-        if is_admin(who) {
+        let (path, query) = (parts.uri.path(), parts.uri.query());
+        if RequestInfo::of(&parts.method, without_tail(path), query).is_ok_and(|info| info.is_resource_request) {
             return Ok(());
         }
-        let path = parts.uri.path().to_owned();
-        let action = Action { verb: parts.method.as_str().to_ascii_lowercase(), path, ..Action::default() };
-        let grant = Box::pin(self.access.grant(who, &action, None)).await;
-        Ok(grant.check(Mode::Lenient)?)
+        let verb = parts.method.as_str().to_ascii_lowercase();
+        let action = Action { verb, path: path.to_owned(), ..Action::default() };
+        Ok(self.access.grant(who, &action, None).await.check(Mode::Lenient)?)
     }
 
     /// Asks every member whether somebody may be whom he asks to be, for a question that all of them answer.

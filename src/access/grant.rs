@@ -14,16 +14,13 @@ use crate::{
     view::Mode,
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{
-    golang::Quoted,
-    resource::Gvr,
-};
+use kubefold_wire::{golang::Quoted, resource::Gvr};
 
 /// What members decided about one question. The default is everything, in every member: each judges itself what comes to it.
 #[derive(Clone, Default)]
 pub struct Grant {
     audience: Audience,
-    limits: Option<Limits>,
+    limits: Option<Box<Limits>>,
 }
 
 /// What limits it, and by which question.
@@ -61,7 +58,7 @@ pub enum Renewed {
     /// More members allow it by now.
     More(Audience),
     /// A member does not allow it any more, or cannot say.
-    Ended(AccessError),
+    Ended(Box<AccessError>),
 }
 
 impl Grant {
@@ -79,7 +76,7 @@ impl Grant {
             action: action.clone(),
             only: only.cloned(),
         };
-        Self { audience: decided.audience.clone(), limits: Some(Limits { decided, renewal }) }
+        Self { audience: decided.audience.clone(), limits: Some(Box::new(Limits { decided, renewal })) }
     }
 
     /// The members that allow it.
@@ -94,7 +91,9 @@ impl Grant {
 
     /// Refuses what no member allows, and what not every member has said, where that is not left out: `mode` says so.
     pub fn check(&self, mode: Mode) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = &self.limits else { return Ok(()) };
+        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = self.limits.as_deref() else {
+            return Ok(());
+        };
         let Decided { denied, unsaid, aged, .. } = &**decided;
         let is_strict = mode == Mode::Strict;
         let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
@@ -110,7 +109,9 @@ impl Grant {
     /// Refuses a write that no member allows, or of which one that answers has not said. A member that is down judges it
     /// itself when it catches up.
     pub fn check_write(&self) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = &self.limits else { return Ok(()) };
+        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = self.limits.as_deref() else {
+            return Ok(());
+        };
         let Decided { denied, unsaid, .. } = &**decided;
         let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
         if nobody && unsaid.is_empty() {
@@ -129,7 +130,9 @@ impl Grant {
     /// Refuses a change of an object of which a member does not allow it that has a part. A member that is down judges it
     /// itself when it catches up.
     pub fn check_whole(&self, entry: &Entry) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = &self.limits else { return Ok(()) };
+        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = self.limits.as_deref() else {
+            return Ok(());
+        };
         if self.audience.sight(entry) == Sight::Whole {
             return Ok(());
         }
@@ -148,7 +151,9 @@ impl Grant {
 
     /// One sentence for each member that is left out, or taken at its last word.
     pub fn warnings(&self) -> Vec<String> {
-        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = &self.limits else { return Vec::new() };
+        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = self.limits.as_deref() else {
+            return Vec::new();
+        };
         let (user, verb, resource) = (Quoted(&caller.user), &action.verb, qualified(action));
         let Decided { denied, unsaid, aged, .. } = &**decided;
         let denied = denied.iter().map(|Word { member, .. }| {
@@ -157,9 +162,9 @@ impl Grant {
         let unsaid = unsaid.iter().map(|Word { member, why, .. }| {
             format!("whether member {member} allows user {user} to {verb} {resource} is not known ({why}); they are left out")
         });
-        let aged = aged
-            .iter()
-            .map(|Word { member, why, .. }| format!("member {member} has not said again what user {user} may do: {why}"));
+        let aged = aged.iter().map(|Word { member, why, .. }| {
+            format!("member {member} has not said again what user {user} may do: {why}")
+        });
         denied.chain(unsaid).chain(aged).collect()
     }
 }
@@ -169,10 +174,11 @@ impl Renewal {
     pub fn look(&self, audience: &Audience) -> Renewed {
         let Self { access, caller, through, action, only } = self;
         let only = only.as_ref();
-        let mut now = access.peek(&Asked { caller, action, only });
+        let Some(mut now) = access.peek(&Asked { caller, action, only }) else { return Renewed::Same };
         if let Some(original) = through {
             for part in &original.parts {
                 let of_part = access.peek(&Asked { caller: &original.caller, action: part, only });
+                let Some(of_part) = of_part else { return Renewed::Same };
                 now = Arc::new(now.and(&of_part.because(&original.cannot(part))));
             }
         }
@@ -181,10 +187,10 @@ impl Renewal {
         };
         let (lost, unsaid) = (of(&now.denied), of(&now.unsaid));
         if !lost.is_empty() {
-            return Renewed::Ended(forbidden(caller, action, &lost));
+            return Renewed::Ended(Box::new(forbidden(caller, action, &lost)));
         }
         if !unsaid.is_empty() {
-            return Renewed::Ended(unknown(caller, action, unsaid.iter()));
+            return Renewed::Ended(Box::new(unknown(caller, action, unsaid.iter())));
         }
         let Audience::Members(members) = &now.audience else { return Renewed::Same };
         if members.iter().all(|member| audience.sees_member(member)) {

@@ -1,17 +1,24 @@
 //! What a caller may see and do: each member decides, and its decisions are kept for a while.
 //!
 //! A member is asked with a `SelfSubjectAccessReview` in the caller's name, before anything is started, read or planned for
-//! him. What it said holds for [`ALLOWED_FOR`] or [`DENIED_FOR`]; equal questions at the same time are one. A member that
-//! does not say is unknown, and not "no": docs/design/members.md#who-may-see-what.
+//! him. What it said holds for [`FOLLOWED_FOR`], [`ALLOWED_FOR`] or [`DENIED_FOR`], and until its RBAC changes; equal
+//! questions at the same time are one. A member that does not say is unknown, and not "no": docs/design/members.md#who-may-see-what.
 //!
 //! May name: `stores`, `catalog`, `member` and what is below them.
 
 mod grant;
+mod question;
+mod rbac;
 mod record;
+mod terms;
 #[cfg(test)]
 mod tests;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Once},
+    time::Duration,
+};
 
 use quick_cache::{UnitWeighter, sync::Cache};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -28,18 +35,17 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{golang::Quoted, resource::Gvr};
 
-use self::record::{Decided, Look, Question, Record, Sought};
+use self::{
+    question::{Question, Sought},
+    rbac::Changes,
+    record::{Decided, Look, Record},
+    terms::WAIT_MAX,
+};
+
+pub use terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE};
 
 pub use grant::{Grant, Grants, Renewal, Renewed};
 
-/// How long a member's yes holds. So long after a right was withdrawn it may still be used.
-pub const ALLOWED_FOR: Duration = Duration::from_secs(10);
-/// How long a member's no holds.
-pub const DENIED_FOR: Duration = Duration::from_secs(5);
-/// A member that is up and cannot say any more is taken at its last word for so long.
-pub const GRACE: Duration = Duration::from_mins(5);
-/// How long a request waits for members to say.
-const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a member has for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Questions that are kept.
@@ -51,6 +57,8 @@ const QUESTIONS_START: usize = 1_000;
 pub struct Access {
     stores: Arc<Stores>,
     records: Cache<Arc<Question<'static>>, Arc<Record>>,
+    changes: Arc<Changes>,
+    follows: Once,
     tasks: TaskTracker,
     cancel: CancellationToken,
 }
@@ -58,7 +66,8 @@ pub struct Access {
 impl Access {
     /// Knows nothing yet. What it asks runs under `tasks` and ends with `cancel`.
     pub fn new(stores: Arc<Stores>, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
-        Arc::new(Self { stores, records: Cache::with_weighter(QUESTIONS_START, QUESTIONS_MAX, UnitWeighter), tasks, cancel })
+        let records = Cache::with_weighter(QUESTIONS_START, QUESTIONS_MAX, UnitWeighter);
+        Arc::new(Self { stores, records, changes: Arc::default(), follows: Once::new(), tasks, cancel })
     }
 
     /// The stores whose members are asked.
@@ -81,12 +90,22 @@ impl Access {
         Grant::new(self, who, action, only, decided)
     }
 
+    /// From the first question on, which administrators do not ask.
+    fn follow(&self) {
+        self.follows.call_once(|| {
+            let (stores, changes) = (Arc::clone(&self.stores), Arc::clone(&self.changes));
+            let following = async move { rbac::follow(&stores, &changes).await };
+            self.tasks.spawn(self.cancel.clone().run_until_cancelled_owned(following));
+        });
+    }
+
     async fn decided(self: &Arc<Self>, asked: Asked<'_>) -> Arc<Decided> {
         let Asked { action, only, .. } = asked;
         let record = self.record(&asked);
-        if let Some(known) = record.known(&self.stores, only) {
+        if let Some(known) = record.known(&self.stores, &self.changes, only) {
             return known;
         }
+        self.follow();
         let members = self.members(action, only);
         let deadline = Instant::now() + WAIT_MAX;
         loop {
@@ -102,12 +121,14 @@ impl Access {
     }
 
     /// What is known now, without waiting; what is due is asked.
-    fn peek(self: &Arc<Self>, asked: &Asked<'_>) -> Arc<Decided> {
+    /// `None`: a member is about to say.
+    fn peek(self: &Arc<Self>, asked: &Asked<'_>) -> Option<Arc<Decided>> {
         let record = self.record(asked);
-        if let Some(known) = record.known(&self.stores, asked.only) {
-            return known;
+        if let Some(known) = record.known(&self.stores, &self.changes, asked.only) {
+            return Some(known);
         }
-        self.look(&record, &self.members(asked.action, asked.only), asked.only).decided
+        let look = self.look(&record, &self.members(asked.action, asked.only), asked.only);
+        (!look.waits).then_some(look.decided)
     }
 
     fn record(&self, asked: &Asked<'_>) -> Arc<Record> {
@@ -123,7 +144,7 @@ impl Access {
 
     /// What a record says, with what is due asked.
     fn look(self: &Arc<Self>, record: &Arc<Record>, members: &[Arc<Member>], only: Option<&MemberName>) -> Look {
-        let look = record.look(&self.stores, members, only);
+        let look = record.look(&self.stores, &self.changes, members, only);
         for member in &look.due {
             let (record, member, cancel) = (Arc::clone(record), Arc::clone(member), self.cancel.clone());
             self.tasks.spawn(async move { cancel.run_until_cancelled(ask(&record, &member)).await });
@@ -184,8 +205,7 @@ async fn ask(record: &Record, member: &Member) {
     let incarnation = member.incarnation();
     let question = record.question();
     let asked = timeout(ANSWER_MAX, judge(member, &question.caller, &question.action));
-    let judgement = asked.await.unwrap_or_else(|_| {
-        Judgement::Unknown(format!("no answer in {}s", ANSWER_MAX.as_secs()).into())
-    });
+    let judgement =
+        asked.await.unwrap_or_else(|_| Judgement::Unknown(format!("no answer in {}s", ANSWER_MAX.as_secs()).into()));
     record.answered(member.name(), incarnation, judgement);
 }

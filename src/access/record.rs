@@ -1,32 +1,25 @@
 //! What members said to one question, and how long that holds.
 
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    hash::Hash,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use quick_cache::Equivalent;
 use tokio::{
     sync::{Notify, futures::Notified},
     time::Instant,
 };
 
 use crate::{
-    access::{ALLOWED_FOR, DENIED_FOR, GRACE, WAIT_MAX},
+    access::{
+        question::Question,
+        rbac::{Changes, is_followed},
+        terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE, WAIT_MAX},
+    },
     catalog::Catalog,
     config::MemberName,
-    member::{
-        Member,
-        review::{Action, Judgement},
-    },
+    member::{Member, review::Judgement},
     store::Audience,
     stores::Stores,
 };
-use kubefold_serving::caller::Caller;
 
 /// A member that did not say is asked again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
@@ -34,23 +27,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(2);
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// For so long a word is taken that holds as long as its member's outage.
 const OUTAGE_LOOK: Duration = Duration::from_secs(1);
-
-/// Who wants to do what.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Question<'a> {
-    pub(super) caller: Cow<'a, Caller>,
-    pub(super) action: Cow<'a, Action>,
-}
-
-impl<'a> Question<'a> {
-    pub(super) fn of(caller: &'a Caller, action: &'a Action) -> Self {
-        Self { caller: Cow::Borrowed(caller), action: Cow::Borrowed(action) }
-    }
-
-    pub(super) fn into_owned(self) -> Question<'static> {
-        Question { caller: Cow::Owned(self.caller.into_owned()), action: Cow::Owned(self.action.into_owned()) }
-    }
-}
+/// After so long it is looked anew how long the members' words hold: whether their RBAC is followed may have changed.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What all members come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,6 +128,7 @@ struct Known {
     catalog: Arc<Catalog>,
     members: Arc<[Arc<Member>]>,
     conditions: u64,
+    generation: u64,
     only: Option<MemberName>,
 }
 
@@ -175,11 +154,12 @@ impl Record {
     }
 
     /// What is known, if every member's word holds.
-    pub(super) fn known(&self, stores: &Stores, only: Option<&MemberName>) -> Option<Arc<Decided>> {
+    pub(super) fn known(&self, stores: &Stores, changes: &Changes, only: Option<&MemberName>) -> Option<Arc<Decided>> {
         let state = self.state.lock();
         let known = state.known.as_ref()?;
         let is_current = known.until > Instant::now()
             && known.only.as_ref() == only
+            && known.generation == changes.generation()
             && known.conditions == stores.registry().conditions()
             && Arc::ptr_eq(&known.members, &stores.registry().members())
             && Arc::ptr_eq(&known.catalog, &stores.catalog());
@@ -187,23 +167,31 @@ impl Record {
     }
 
     /// What is known of these members, and who is to be asked. Who is, counts as asked from here on.
-    pub(super) fn look(&self, stores: &Stores, members: &[Arc<Member>], only: Option<&MemberName>) -> Look {
+    pub(super) fn look(
+        &self,
+        stores: &Stores,
+        changes: &Changes,
+        members: &[Arc<Member>],
+        only: Option<&MemberName>,
+    ) -> Look {
         // Before anything else is read: what changes meanwhile is seen by the next look.
-        let (conditions, catalog) = (stores.registry().conditions(), stores.catalog());
+        let (conditions, generation) = (stores.registry().conditions(), changes.generation());
+        let catalog = stores.catalog();
         let all = stores.registry().members();
         let now = Instant::now();
         let mut state = self.state.lock();
         let mut due = Vec::new();
         let (mut allowed, mut decided, mut waits) = (Vec::new(), Decided::default(), false);
-        let mut until = Some(now + ALLOWED_FOR);
+        let mut until = Some(now + LOOK_EVERY);
         for member in members {
             let said = state.said.entry(member.name().clone()).or_default();
-            if said.is_due(member, now) {
+            let holds = said.holds(&self.question, stores, changes, member);
+            if said.is_due(member, holds, now) {
                 said.asked = Some(now);
                 due.push(Arc::clone(member));
             }
             let word = |why| Word { member: member.name().clone(), why, is_down: member.health().is_down() };
-            match said.standing(member, now) {
+            match said.standing(member, holds, now) {
                 Standing::Decided { denied, until: of_member } => {
                     until = until.map(|until| until.min(of_member));
                     match denied {
@@ -231,6 +219,7 @@ impl Record {
             catalog,
             members: all,
             conditions,
+            generation,
             only: only.cloned(),
         });
         Look { decided, due, waits }
@@ -238,16 +227,17 @@ impl Record {
 
     /// Takes what a member said, in the incarnation in which it was asked.
     pub(super) fn answered(&self, member: &MemberName, incarnation: u64, judgement: Judgement) {
-        let at = Instant::now();
+        let now = Instant::now();
         let mut state = self.state.lock();
         state.known = None;
         let said = state.said.entry(member.clone()).or_default();
-        said.asked = None;
+        // What changed meanwhile it may not have known.
+        let at = said.asked.take().unwrap_or(now);
         let denied = match judgement {
             Judgement::Allowed => None,
             Judgement::Denied(why) => Some(why),
             Judgement::Unknown(why) => {
-                said.failed = Some(Failed { at, why });
+                said.failed = Some(Failed { at: now, why });
                 drop(state);
                 return self.news.notify_waiters();
             }
@@ -259,10 +249,12 @@ impl Record {
     }
 }
 
-impl Decision {
-    fn holds_for(&self) -> Duration {
-        if self.denied.is_none() { ALLOWED_FOR } else { DENIED_FOR }
-    }
+/// How long a member's word holds.
+#[derive(Clone, Copy)]
+struct Holds {
+    /// From then on it is asked again, and nobody waits for that.
+    ahead: Instant,
+    ends: Instant,
 }
 
 impl Said {
@@ -270,23 +262,36 @@ impl Said {
         self.last.as_ref().filter(|decision| decision.incarnation == member.incarnation())
     }
 
+    /// How long the last word holds, if there is one.
+    fn holds(&self, question: &Question<'_>, stores: &Stores, changes: &Changes, member: &Member) -> Option<Holds> {
+        let Decision { denied, at, .. } = self.decision(member)?;
+        let holds_for = match denied {
+            Some(_) => DENIED_FOR,
+            None if is_followed(stores, member) => FOLLOWED_FOR,
+            None => ALLOWED_FOR,
+        };
+        let (mut ahead, mut ends) = (*at + holds_for * 4 / 5, *at + holds_for);
+        if let Some(end) = changes.end(member.name(), question, *at) {
+            (ahead, ends) = (ahead.min(end), ends.min(end));
+        }
+        Some(Holds { ahead, ends })
+    }
+
     /// Says whether the member is to be asked: shortly before its word ends, and not again and again.
-    fn is_due(&self, member: &Member, now: Instant) -> bool {
+    fn is_due(&self, member: &Member, holds: Option<Holds>, now: Instant) -> bool {
         let has_failed = self.failed.as_ref().is_some_and(|failed| now < failed.at + AGAIN_AFTER);
         if self.asked.is_some() || has_failed || member.health().is_down() {
             return false;
         }
-        self.decision(member).is_none_or(|decision| now >= decision.at + decision.holds_for() * 4 / 5)
+        holds.is_none_or(|holds| now >= holds.ahead)
     }
 
-    fn standing(&self, member: &Member, now: Instant) -> Standing {
+    fn standing(&self, member: &Member, holds: Option<Holds>, now: Instant) -> Standing {
         let is_down = member.health().is_down();
-        if let Some(decision) = self.decision(member) {
+        if let (Some(decision), Some(Holds { ahead, ends })) = (self.decision(member), holds) {
             let denied = decision.denied.clone();
-            let ends = decision.at + decision.holds_for();
             if now < ends {
                 // So that somebody comes by when it is to be asked again.
-                let ahead = decision.at + decision.holds_for() * 4 / 5;
                 let until = if now < ahead { ahead } else { ends };
                 return Standing::Decided { denied, until };
             }
@@ -311,15 +316,5 @@ impl Said {
             }
             _ => Standing::Unsaid { why: "it has not answered yet".into(), waits: !is_silent },
         }
-    }
-}
-
-/// A question by which its record is found, without a copy of it.
-#[derive(Hash)]
-pub(super) struct Sought<'a>(pub(super) &'a Question<'a>);
-
-impl Equivalent<Arc<Question<'static>>> for Sought<'_> {
-    fn equivalent(&self, known: &Arc<Question<'static>>) -> bool {
-        *self.0.caller == *known.caller && *self.0.action == *known.action
     }
 }

@@ -9,16 +9,13 @@ use std::{
 };
 
 use futures::future::join_all;
-use http::{Response, StatusCode};
+use http::Response;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{
-    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Who,
-    record::{Question, Record},
-};
+use super::{ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Who, question::Question, rbac::Changes, record::Record};
 use crate::{
     config::{Access as Credentials, Deadlines, MemberConfig, MemberName, Weight},
     member::{
@@ -147,7 +144,7 @@ async fn what_is_no_clear_yes_allows_nothing() {
         let action = Action { name: at.to_string(), ..list_pods() };
         let grant = access.grant(by(&jane()), &action, None).await;
         assert_eq!((is_forbidden(&grant), is_unknown(&grant)), (is_no, !is_no), "{code} {at}");
-        assert_eq!(grant.check_write().is_err(), true);
+        assert!(grant.check_write().is_err());
     }
 }
 
@@ -179,17 +176,17 @@ async fn a_word_holds_for_its_time_and_is_renewed_before() {
     for (judgement, holds_for) in [(Judgement::Allowed, ALLOWED_FOR), (Judgement::Denied("".into()), DENIED_FOR)] {
         let (stores, member, record) = recorded();
         let members = [Arc::clone(&member)];
-        let look = || record.look(&stores, &members, None);
+        let look = || record.look(&stores, &Changes::default(), &members, None);
         let first = look();
         assert_eq!((first.due.len(), first.waits, first.decided.unsaid.len()), (1, true, 1));
         assert_eq!(look().due.len(), 0, "it is being asked");
         record.answered(member.name(), member.incarnation(), judgement);
         let said = look();
         assert_eq!((said.due.len(), said.waits, said.decided.unsaid.len()), (0, false, 0));
-        assert!(Arc::ptr_eq(&record.known(&stores, None).unwrap(), &said.decided));
-        assert!(record.known(&stores, Some(member.name())).is_none(), "another question");
+        assert!(Arc::ptr_eq(&record.known(&stores, &Changes::default(), None).unwrap(), &said.decided));
+        assert!(record.known(&stores, &Changes::default(), Some(member.name())).is_none(), "another question");
         pass(holds_for * 4 / 5).await;
-        assert!(record.known(&stores, None).is_none());
+        assert!(record.known(&stores, &Changes::default(), None).is_none());
         let ahead = look();
         assert_eq!((ahead.due.len(), ahead.waits, ahead.decided), (1, false, said.decided), "nobody waits for it");
         pass(holds_for / 5).await;
@@ -201,7 +198,7 @@ async fn a_word_holds_for_its_time_and_is_renewed_before() {
 async fn a_member_that_cannot_say_any_more_is_taken_at_its_last_yes_for_a_while() {
     let (stores, member, record) = recorded();
     let members = [Arc::clone(&member)];
-    let look = || record.look(&stores, &members, None);
+    let look = || record.look(&stores, &Changes::default(), &members, None);
     let _asked = look();
     record.answered(member.name(), member.incarnation(), Judgement::Allowed);
     let fails = || {
@@ -213,7 +210,9 @@ async fn a_member_that_cannot_say_any_more_is_taken_at_its_last_yes_for_a_while(
     assert_eq!(fails(), 1);
     let aged = look();
     assert_eq!((aged.due.len(), aged.decided.aged.len(), aged.decided.unsaid.len()), (0, 1, 0));
-    assert!(aged.decided.audience.sees_member(member.name()) && record.known(&stores, None).is_none());
+    assert!(
+        aged.decided.audience.sees_member(member.name()) && record.known(&stores, &Changes::default(), None).is_none()
+    );
     pass(Duration::from_secs(2)).await;
     assert_eq!(fails(), 1, "it is asked again");
     pass(GRACE).await;

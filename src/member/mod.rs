@@ -136,7 +136,8 @@ impl Member {
         if let Some(down) = self.down() {
             return Err(UpstreamError::new(&self.name, Failure::Down(down)));
         }
-        let is_read = matches!(class, Class::Read | Class::Review) || (class == Class::Stream && request.method().is_safe());
+        let is_read =
+            matches!(class, Class::Read | Class::Review) || (class == Class::Stream && request.method().is_safe());
         tokio::select! {
             answer = self.upstream.send(request, class) => answer,
             down = self.goes_down(), if is_read => Err(UpstreamError::new(&self.name, Failure::Down(down))),

@@ -26,7 +26,7 @@ pub(super) struct Differences {
     before: Snapshot,
     now: Snapshot,
     /// What the client saw of the earlier state, where it sees more by now.
-    saw: Option<Filter>,
+    saw: Option<Box<Filter>>,
     /// Everything up to this key has been compared.
     after: Vec<u8>,
     found: Vec<Difference>,
@@ -40,7 +40,7 @@ impl Differences {
 
     /// The same for a client that saw less of the earlier state: what `saw` selects.
     pub(super) fn of_more(before: Snapshot, now: Snapshot, saw: Filter) -> Self {
-        Self { saw: Some(saw), ..Self::new(before, now) }
+        Self { saw: Some(Box::new(saw)), ..Self::new(before, now) }
     }
 
     /// Compares a bounded number of objects. Says whether these were the last.
@@ -64,7 +64,7 @@ impl Differences {
             let is = new.next_if(|_| order.is_ge());
             let same = saw.is_none() && was.zip(is).is_some_and(|(was, is)| Arc::ptr_eq(was, is));
             if !same {
-                let was = was.and_then(|entry| saw.as_ref().unwrap_or(filter).selected(entry));
+                let was = was.and_then(|entry| saw.as_deref().unwrap_or(filter).selected(entry));
                 let is = is.and_then(|entry| filter.selected(entry));
                 judge(was, is, now.revision, found);
             }

@@ -70,12 +70,7 @@ pub(super) async fn collected(
     Ok((page.response(store, &snapshot, filter, form), items))
 }
 
-fn snapshot(
-    store: &FleetStore,
-    options: &ListOptions,
-    filter: &Filter,
-    last: Revision,
-) -> Result<Snapshot, ReadError> {
+fn snapshot(store: &FleetStore, options: &ListOptions, filter: &Filter, last: Revision) -> Result<Snapshot, ReadError> {
     if let Some(token) = &options.token {
         // A list of other members' objects than those that the first page showed is another list.
         if token.audience != filter.audience().digest() {

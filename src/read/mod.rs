@@ -20,8 +20,8 @@ use http::{Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::MemberName,
     answer::{Collection, RequestContext, form::Form, table::Tables},
+    config::MemberName,
     read::{
         filter::{Filter, Limit},
         fresh::{Due, Need, prove, scope_of},

@@ -20,8 +20,8 @@ use crate::{
     },
     respond::ReadError,
     store::{
-        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, RETAINED_FOR, ReadAfter, Record, Revision, Selector, Snapshot,
-        Transition,
+        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, RETAINED_FOR, ReadAfter, Record, Revision, Selector,
+        Snapshot, Transition,
     },
 };
 use kubefold_wire::{status::Status, watch::EventType};
@@ -199,7 +199,7 @@ impl Watcher {
             // Whatever waits to be told is not.
             Renewed::Ended(error) => {
                 self.over = true;
-                return Some(error_frame(error).into());
+                return Some(error_frame(*error).into());
             }
         }
         None

@@ -6,10 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    config::MemberName,
-    store::entry::Entry,
-};
+use crate::{config::MemberName, store::entry::Entry};
 
 /// The members whose objects a reader may see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

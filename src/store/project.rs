@@ -37,12 +37,8 @@ impl Sequencer {
         }
         let holders = list.iter().map(|part| part.member.clone()).collect();
         let seen = |members: &[_]| members.iter().filter(|name| audience.sees_member(name)).cloned().collect();
-        let parts = Parts {
-            list: list.into(),
-            behind: seen(&all.behind),
-            differs: seen(&all.differs),
-            revision: all.revision,
-        };
+        let parts =
+            Parts { list: list.into(), behind: seen(&all.behind), differs: seen(&all.differs), revision: all.revision };
         let key = std::str::from_utf8(entry.key()).unwrap_or_default();
         self.folded(key, parts, holders, &mut Scratch::default())
     }

@@ -195,9 +195,8 @@ impl Stores {
     }
 
     fn warnings(&self, running: &Running, reading: Reading<'_>) -> Vec<String> {
-        let is_asked = |name: &MemberName| {
-            reading.only.is_none_or(|only| only == name) && reading.audience.sees_member(name)
-        };
+        let is_asked =
+            |name: &MemberName| reading.only.is_none_or(|only| only == name) && reading.audience.sees_member(name);
         let readiness = self.readiness(running);
         let troubled = readiness.troubled.iter().filter(|one| one.is_shown && is_asked(one.member.name()));
         let mut warnings: Vec<String> = troubled.filter_map(|one| stale(&one.member, &one.state)).collect();
@@ -220,6 +219,13 @@ impl Stores {
             )
         };
         unknown.filter_map(|name| self.registry.get(name.as_str())).map(sentence).collect()
+    }
+
+    /// Says whether all that a member tells of a kind comes in at once.
+    pub fn follows(&self, running: &Running, member: &Member) -> bool {
+        let feeds = running.feeds.lock();
+        let state = feeds.get(member.name()).map(|feed| &feed.state);
+        running.store.is_filled(member.name()) && state.is_some_and(|state| stale(member, state).is_none())
     }
 
     /// Members that a watcher of this store sees the last known state of.

@@ -65,11 +65,7 @@ pub async fn answer(
 ///
 /// `name@member` is that member's, which says itself what it does not have: also a part of a placed object. Of a placed
 /// pod its home is asked. A service leads to the same application in every member: the first that is not down.
-async fn holder(
-    stores: &Stores,
-    target: &Target,
-    asked: RequestContext<'_>,
-) -> Result<(String, Arc<Member>), Status> {
+async fn holder(stores: &Stores, target: &Target, asked: RequestContext<'_>) -> Result<(String, Arc<Member>), Status> {
     let naming = Arc::clone(&stores.shared().naming);
     let registry = stores.registry();
     let of = |name: &MemberName| {

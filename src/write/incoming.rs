@@ -58,7 +58,7 @@ impl Writer<LiveFleet> {
     /// Answers what is neither a get, nor a list, nor a watch, nor the deletion of a collection.
     pub async fn answer(self: &Arc<Self>, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
         match (write.info.verb.as_str(), write.info.subresource.as_str()) {
-            ("create", "") if is_binding(&write.target.gvr) => self.binding(write, body).await,
+            ("create", "") if is_binding(&write.target.gvr) => Box::pin(self.binding(write, body)).await,
             // What cannot be watched is in no store, by which its name could be promised.
             ("create", "") if write.known.is_some_and(|known| !known.watchable) => {
                 drain(body).await;

@@ -80,16 +80,24 @@ async fn a_user_sees_and_does_what_the_members_allow() {
     let said = kubectl(&fleet, "jane").run(&["get", "configmaps", "-n", "crew"]).await;
     assert!(said.ok().contains("own@west") && said.stderr.contains(left_out), "{said}");
     refused(&get(&jane, &format!("/views/strict{maps}")).await, "cannot list resource \"configmaps\"");
-    for path in ["/api/v1/configmaps", "/api/v1/namespaces/crew/secrets", "/api/v1/nodes", "/metrics", "/kubefold/v1/status"] {
+    for path in
+        ["/api/v1/configmaps", "/api/v1/namespaces/crew/secrets", "/api/v1/nodes", "/metrics", "/kubefold/v1/status"]
+    {
         assert_eq!(get(&jane, path).await.status, StatusCode::FORBIDDEN, "{path}");
     }
     for path in [maps, "/api/v1/namespaces/crew/configmaps/own@east", "/api/v1/namespaces/crew/configmaps/none"] {
         refused(&get(&eve, path).await, "User \"eve\" cannot");
     }
-    refused(&get(&jane, &format!("{maps}/own@north")).await, r#"configmaps "own" is forbidden: User "jane" cannot get resource "configmaps" in API group "" in the namespace "crew""#);
+    refused(
+        &get(&jane, &format!("{maps}/own@north")).await,
+        r#"configmaps "own" is forbidden: User "jane" cannot get resource "configmaps" in API group "" in the namespace "crew""#,
+    );
     get(&jane, &format!("{maps}/own@east")).await.ok();
     let short = get(&jane, &format!("{maps}/own")).await;
-    assert_eq!(short.json()["message"], r#"configmaps "own" not found; member-local objects with that name: own@east, own@west"#);
+    assert_eq!(
+        short.json()["message"],
+        r#"configmaps "own" not found; member-local objects with that name: own@east, own@west"#
+    );
 
     // Pages have no count of what is not seen, and all are of one list.
     let page = get(&jane, &format!("{maps}?limit=1")).await.ok();
@@ -140,7 +148,8 @@ async fn of_a_shared_object_the_allowed_part_is_seen(admin: &Api, jane: &Api, ea
     let whole = admin.get(&format!("{spaces}/crew")).await;
     assert_eq!(whole["metadata"]["labels"]["in"], "east");
     assert!(revision(&whole) > before && revision(&got) > revision(&whole), "{whole} {got}");
-    let mut all = admin.watch(&format!("{spaces}?watch=true&fieldSelector=metadata.name%3Dcrew&resourceVersion={before}")).await;
+    let mut all =
+        admin.watch(&format!("{spaces}?watch=true&fieldSelector=metadata.name%3Dcrew&resourceVersion={before}")).await;
     assert_eq!(event(&mut all).await["object"], whole);
     west.kubectl(&["label", "namespace", "crew", "in=west-again", "--overwrite"]).await.ok();
     assert_eq!(event(&mut watch).await["object"]["metadata"]["labels"]["in"], "west-again");
@@ -159,13 +168,23 @@ async fn of_a_fold_the_allowed_parts_are_seen(fleet: &Kubefold, admin: &Api, jan
     let clusters = cut["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap();
     assert!(!clusters.contains("north") && clusters.len() == "east,west".len(), "{cut}");
     let listed = get(jane, all).await.ok();
-    assert_eq!((listed["items"][0]["spec"]["replicas"].as_u64(), listed["items"].as_array().unwrap().len()), (Some(4), 1));
+    assert_eq!(
+        (listed["items"][0]["spec"]["replicas"].as_u64(), listed["items"].as_array().unwrap().len()),
+        (Some(4), 1)
+    );
     refused(&get(jane, &format!("{all}/web@north")).await, "cannot get");
     get(jane, &format!("{all}/web@east")).await.ok();
     // A half is not written back as the whole.
-    for args in [&["scale", "deployment", "web", "--replicas=9"][..], &["label", "deployment", "web", "a=b"], &["delete", "deployment", "web"]] {
+    for args in [
+        &["scale", "deployment", "web", "--replicas=9"][..],
+        &["label", "deployment", "web", "a=b"],
+        &["delete", "deployment", "web"],
+    ] {
         let said = kubectl(fleet, "jane").in_namespace("crew").run(args).await;
-        assert!(said.refused().contains("is forbidden: User \"jane\" cannot") && said.stderr.contains("member north"), "{said}");
+        assert!(
+            said.refused().contains("is forbidden: User \"jane\" cannot") && said.stderr.contains("member north"),
+            "{said}"
+        );
     }
     assert_eq!(admin.get(&format!("{all}/web")).await["spec"]["replicas"], 6);
 }
@@ -179,7 +198,8 @@ async fn writes_go_where_they_are_allowed(fleet: &Kubefold, admin: &Api, jane: &
     let mine = admin.get(&format!("{maps}/mine")).await;
     assert!(!mine["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap().contains("north"), "{mine}");
     kubectl.run(&["label", "configmap", "mine", "x=y"]).await.ok();
-    let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"a": "b"}});
+    let manifest =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"a": "b"}});
     kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &manifest.to_string()).await.ok();
     kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &manifest.to_string()).await.ok();
     assert_eq!(get(jane, &format!("{maps}/applied")).await.ok()["data"], json!({"a": "b"}));
@@ -288,7 +308,8 @@ async fn while_a_member_is_down_its_last_word_stands() {
     let relay = Relay::before(west).await;
     let file = FleetFile::default().member(east, 1).entry("west", &west.kubeconfig_through(&relay), 1, "");
     let fleet = Kubefold::start(&file).await;
-    let [jane, late, eve] = [fleet_api(&fleet, "jane").await, fleet_api(&fleet, "late").await, fleet_api(&fleet, "eve").await];
+    let [jane, late, eve] =
+        [fleet_api(&fleet, "jane").await, fleet_api(&fleet, "late").await, fleet_api(&fleet, "eve").await];
     sees(&jane, maps, "silent/own@west").await;
     assert_eq!(get(&eve, maps).await.status, StatusCode::FORBIDDEN);
     let mut watch = jane.watch(&format!("{maps}?watch=true")).await;
@@ -310,10 +331,20 @@ async fn while_a_member_is_down_its_last_word_stands() {
     // Whom it never told of is refused, unless people read.
     let unknown = get(&late, maps).await;
     assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE, "{unknown}");
-    assert!(unknown.json()["message"].as_str().unwrap().contains("whether user \"late\" may list configmaps is not known: member west"), "{unknown}");
-    let table = Request::get(maps).header(header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
+    assert!(
+        unknown.json()["message"]
+            .as_str()
+            .unwrap()
+            .contains("whether user \"late\" may list configmaps is not known: member west"),
+        "{unknown}"
+    );
+    let table =
+        Request::get(maps).header(header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
     let rows = late.send(table.body("".into()).unwrap()).await.unwrap();
-    assert!(rows.ok()["rows"].to_string().contains("own@east") && !rows.ok()["rows"].to_string().contains("own@west"), "{rows}");
+    assert!(
+        rows.ok()["rows"].to_string().contains("own@east") && !rows.ok()["rows"].to_string().contains("own@west"),
+        "{rows}"
+    );
     assert!(rows.warnings().iter().any(|warning| warning.contains("whether member west allows")), "{rows}");
     relay.restore().await;
     sees(&late, maps, "silent/own@west").await;
@@ -392,7 +423,8 @@ async fn the_fleet_shows_what_the_members_show_whatever_the_rights_are() {
             namespace(member, place).await;
             for kind in KINDS {
                 for name in &NAMES[..=dice.roll(3)] {
-                    api.create(&format!("/api/v1/namespaces/{place}/{kind}"), &json!({"metadata": {"name": name}})).await;
+                    api.create(&format!("/api/v1/namespaces/{place}/{kind}"), &json!({"metadata": {"name": name}}))
+                        .await;
                 }
             }
         }
@@ -406,7 +438,8 @@ async fn the_fleet_shows_what_the_members_show_whatever_the_rights_are() {
         let jane = fleet_api(&fleet, user).await;
         for kind in KINDS {
             for place in [Some(PLACES[0]), Some(PLACES[1]), None] {
-                let path = place.map_or_else(|| format!("/api/v1/{kind}"), |place| format!("/api/v1/namespaces/{place}/{kind}"));
+                let path = place
+                    .map_or_else(|| format!("/api/v1/{kind}"), |place| format!("/api/v1/namespaces/{place}/{kind}"));
                 let one = format!("{path}?fieldSelector=metadata.name%3Dx");
                 outcomes[compare_list(&apis, &members, &jane, user, &path).await] += 1;
                 if place.is_none() {
@@ -416,7 +449,10 @@ async fn the_fleet_shows_what_the_members_show_whatever_the_rights_are() {
                     for name in NAMES {
                         let theirs = of_member(api, user, &format!("{path}/{name}")).await;
                         let ours = get(&jane, &format!("{path}/{name}@{}", member.name())).await;
-                        assert_eq!(ours.status, theirs.status, "{user} {path}/{name} in member {at}: {ours} and {theirs}");
+                        assert_eq!(
+                            ours.status, theirs.status,
+                            "{user} {path}/{name} in member {at}: {ours} and {theirs}"
+                        );
                     }
                     let named = format!("{one}%40{}", member.name());
                     let (theirs, ours) = (of_member(api, user, &one).await, get(&jane, &named).await);
@@ -436,7 +472,10 @@ async fn compare_list(apis: &[Api], members: &[&Member], fleet: &Api, user: &str
         let theirs = of_member(api, user, path).await;
         if theirs.status == StatusCode::FORBIDDEN {
             let is_told = ours.status == StatusCode::FORBIDDEN
-                || ours.warnings().iter().any(|warning| warning.contains(&format!("member {} does not allow", member.name())));
+                || ours
+                    .warnings()
+                    .iter()
+                    .any(|warning| warning.contains(&format!("member {} does not allow", member.name())));
             assert!(is_told, "{user} {path}: {ours}");
             continue;
         }
@@ -445,7 +484,11 @@ async fn compare_list(apis: &[Api], members: &[&Member], fleet: &Api, user: &str
     }
     if allowing == 0 {
         let (status, theirs) = (ours.status, of_member(&apis[0], user, path).await);
-        assert_eq!((status, &ours.json()["message"]), (StatusCode::FORBIDDEN, &theirs.json()["message"]), "{user} {path}");
+        assert_eq!(
+            (status, &ours.json()["message"]),
+            (StatusCode::FORBIDDEN, &theirs.json()["message"]),
+            "{user} {path}"
+        );
         assert_eq!(ours.json()["details"], theirs.json()["details"], "{user} {path}");
         return 0;
     }

@@ -197,9 +197,15 @@ async fn a_login_for_a_colleague(fleet: &Kubefold) {
 /// In words of a kube-apiserver, as far as it has any.
 async fn who_may_nothing_is_told_so(fleet: &Kubefold, ann: &Api) {
     for (path, words) in [
-        ("/api/v1/pods", r#"pods is forbidden: User "ann" cannot list resource "pods" in API group "" at the cluster scope"#),
+        (
+            "/api/v1/pods",
+            r#"pods is forbidden: User "ann" cannot list resource "pods" in API group "" at the cluster scope"#,
+        ),
         ("/api/v1/pods?watch=1", r#"User "ann" cannot watch resource "pods""#),
-        ("/apis/apps/v1/namespaces/shop/deployments/x", r#"deployments.apps "x" is forbidden: User "ann" cannot get resource"#),
+        (
+            "/apis/apps/v1/namespaces/shop/deployments/x",
+            r#"deployments.apps "x" is forbidden: User "ann" cannot get resource"#,
+        ),
         ("/debug", r#"forbidden: User "ann" cannot get path "/debug""#),
         ("/metrics", "is not in group system:masters"),
         ("/kubefold/v1/status", "is not in group system:masters"),

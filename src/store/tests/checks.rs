@@ -15,7 +15,8 @@ fn check_parts(store: &FleetStore, entry: &Arc<Entry>) {
         let text = std::str::from_utf8(seen.json()).unwrap();
         let others = entry.holders.iter().filter(|other| *other != member);
         others.for_each(|other| assert!(!text.contains(&format!("kubefold.io/clusters\":\"{other}")), "{text}"));
-        let part = store.parts(std::str::from_utf8(entry.key()).unwrap()).into_iter().find(|part| part.member == *member);
+        let part =
+            store.parts(std::str::from_utf8(entry.key()).unwrap()).into_iter().find(|part| part.member == *member);
         let (Some(held), Some(part)) = (&seen.parts, part) else { continue };
         assert!(entry.holders.len() == 1 || held.list[0].document.text() == part.document.text(), "{held:?} {part:?}");
     }

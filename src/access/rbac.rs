@@ -1,0 +1,188 @@
+//! RBAC objects of members, as a sign that a decision may be another one by now, and never as the decision.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::{
+    access::question::Question,
+    config::MemberName,
+    member::Member,
+    store::{Entry, Interest, ReadAfter, Record, Revision},
+    stores::{Running, Stores},
+    view::Mode,
+};
+use kubefold_wire::resource::Gvr;
+
+/// The kinds by which RBAC allows something.
+const KINDS: [&str; 4] = ["clusterrolebindings", "clusterroles", "rolebindings", "roles"];
+/// So long after a change a member is asked once more: the server that told of it, or another one of a highly available
+/// control plane, may judge by the old rights for a moment.
+const ASK_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// Changes that are remembered; so many are swept.
+const CHANGES_MAX: usize = 10_000;
+/// A change that is older has no decision any more that it is about.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(2);
+/// A kind that cannot be followed is tried again after so long.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Events read at once.
+const RECORDS_MAX: usize = 256;
+/// Bytes of their objects.
+const RECORDS_BYTES_MAX: usize = 1 << 20;
+
+/// Whose rights a change may have changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Scope {
+    Everybody,
+    /// What is done in a namespace.
+    Namespace(String),
+    User(String),
+    Group(String),
+}
+
+/// When rights in members changed last.
+#[derive(Default)]
+pub(super) struct Changes {
+    last: Mutex<HashMap<MemberName, HashMap<Scope, Instant>>>,
+    generation: AtomicU64,
+}
+
+#[derive(Deserialize)]
+struct Binding {
+    #[serde(default)]
+    subjects: Vec<Subject>,
+}
+
+#[derive(Deserialize)]
+struct Subject {
+    kind: String,
+    name: String,
+    #[serde(default)]
+    namespace: String,
+}
+
+impl Changes {
+    /// Counts the changes.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Until when a decision holds that was asked for at `at`, where something has changed that may be about it.
+    pub(super) fn end(&self, member: &MemberName, question: &Question<'_>, at: Instant) -> Option<Instant> {
+        let last = self.last.lock();
+        let of_member = last.get(member)?;
+        let caller = &question.caller;
+        let scopes = [Scope::Everybody, Scope::User(caller.user.clone())].into_iter();
+        let scopes = scopes.chain(caller.groups.iter().cloned().map(Scope::Group));
+        let namespace = Some(&question.action.namespace).filter(|namespace| !namespace.is_empty());
+        let scopes = scopes.chain(namespace.cloned().map(Scope::Namespace));
+        let changed = scopes.filter_map(|scope| of_member.get(&scope)).max().copied()?;
+        let ends = [changed].into_iter().chain(ASK_AGAIN.map(|after| changed + after));
+        ends.into_iter().find(|end| at < *end)
+    }
+
+    fn note(&self, member: &MemberName, scopes: impl IntoIterator<Item = Scope>) {
+        let now = Instant::now();
+        let mut last = self.last.lock();
+        let of_member = last.entry(member.clone()).or_default();
+        of_member.extend(scopes.into_iter().map(|scope| (scope, now)));
+        if of_member.len() > CHANGES_MAX {
+            of_member.retain(|_, at| now < *at + FORGOTTEN_AFTER);
+        }
+        drop(last);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn note_record(&self, record: &Record, resource: &str) {
+        for entry in std::iter::once(&record.entry).chain(&record.previous) {
+            for member in entry.holders.iter() {
+                self.note(member, scopes(entry, resource));
+            }
+        }
+    }
+}
+
+/// Whose rights an object may change, by one of its states.
+fn scopes(entry: &Entry, resource: &str) -> Vec<Scope> {
+    let everybody = vec![Scope::Everybody];
+    match resource {
+        // Of what every cluster has one part alone is seen here.
+        _ if entry.folded => everybody,
+        "roles" => vec![Scope::Namespace(entry.namespace().to_owned())],
+        "clusterroles" => everybody,
+        _ => {
+            let Ok(binding) = serde_json::from_slice::<Binding>(entry.json()) else { return everybody };
+            binding.subjects.into_iter().map(|subject| subject.scope(entry.namespace())).collect()
+        }
+    }
+}
+
+impl Subject {
+    fn scope(self, bound_in: &str) -> Scope {
+        match self.kind.as_str() {
+            "Group" => Scope::Group(self.name),
+            "ServiceAccount" => {
+                let namespace = if self.namespace.is_empty() { bound_in } else { &self.namespace };
+                Scope::User(format!("system:serviceaccount:{namespace}:{}", self.name))
+            }
+            _ => Scope::User(self.name),
+        }
+    }
+}
+
+fn gvr(resource: &str) -> Gvr {
+    Gvr::new("rbac.authorization.k8s.io", "v1", resource)
+}
+
+/// Says whether every change of RBAC in a member is heard of.
+pub(super) fn is_followed(stores: &Stores, member: &Member) -> bool {
+    KINDS.iter().all(|kind| stores.peek(&gvr(kind)).is_some_and(|running| stores.follows(&running, member)))
+}
+
+/// Notes every change, until cancelled.
+pub(super) async fn follow(stores: &Stores, changes: &Changes) {
+    futures::future::join_all(KINDS.map(|kind| follow_kind(stores, changes, kind))).await;
+}
+
+async fn follow_kind(stores: &Stores, changes: &Changes, kind: &str) {
+    loop {
+        if let Ok(ready) = stores.ready_in(&gvr(kind), None, Mode::Lenient).await {
+            follow_store(&ready.running, changes, kind).await;
+        }
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+/// Ends with the store.
+async fn follow_store(running: &Arc<Running>, changes: &Changes, kind: &str) {
+    let store = &running.store;
+    let (_, mut cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
+    let mut news = store.subscribe();
+    let mut records = Vec::new();
+    while !store.is_ended() {
+        news.borrow_and_update();
+        let outcome = store.read(&mut cursor, RECORDS_MAX, RECORDS_BYTES_MAX, &mut records);
+        if outcome == ReadAfter::Expired {
+            // Whatever it was.
+            let snapshot = store.snapshot();
+            let members: Vec<MemberName> = snapshot.objects.values().flat_map(|entry| entry.holders.to_vec()).collect();
+            members.iter().for_each(|member| changes.note(member, [Scope::Everybody]));
+            (_, cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
+        } else if records.is_empty() {
+            if news.changed().await.is_err() {
+                return;
+            }
+        } else {
+            records.drain(..).for_each(|record| changes.note_record(&record, kind));
+        }
+    }
+}
