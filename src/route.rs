@@ -44,8 +44,12 @@ use kubefold_wire::{
     status::Status,
 };
 
-/// Whoever may do everything in every member. What kubefold tells of itself is for this group alone.
+/// Whoever may do everything in every member.
 const ADMINS: &str = "system:masters";
+/// Whoever may see what kubefold tells of itself. Only its own authority and its token file name groups that begin so.
+const VIEWERS: &str = "kubefold:viewers";
+/// Whoever may use what kubefold does by itself.
+const OWN_ADMINS: &str = "kubefold:admins";
 /// As at a kube-apiserver, for those who may.
 const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
@@ -181,9 +185,13 @@ impl Router {
 
     /// Discovery, read and write answer.
     async fn fleet_view(&self, mode: Mode, who: Who<'_>, request: Request<Body>) -> Result<Response<Body>, Status> {
-        let is_own = [METRICS, STATUS_PATH, PLAN_PATH].contains(&request.uri().path());
-        if is_own && !is_admin(who) {
-            return Ok(refuse(who.caller, request.headers()));
+        let of_own = match request.uri().path() {
+            METRICS | STATUS_PATH => Some(VIEWERS),
+            PLAN_PATH => Some(OWN_ADMINS),
+            _ => None,
+        };
+        if let Some(group) = of_own.filter(|group| !is_admin(who) && !who.is_of(&[group, OWN_ADMINS])) {
+            return Ok(refuse(who.caller, group, request.headers()));
         }
         if request.uri().path() == METRICS {
             return match *request.method() {
@@ -497,12 +505,12 @@ impl Router {
 
 /// Says whether somebody may do everything in every member. Whoever acts as such a one may, where the members let him.
 fn is_admin(who: Who<'_>) -> bool {
-    who.through.is_none() && who.caller.is_in(ADMINS)
+    who.is_of(&[ADMINS])
 }
 
 /// 403, and what to do instead.
-fn refuse(caller: &Caller, headers: &HeaderMap) -> Response<Body> {
-    Status::from(RouteError::NotAdmin { user: caller.user.clone(), group: ADMINS }).into_response_to(headers)
+fn refuse(caller: &Caller, group: &'static str, headers: &HeaderMap) -> Response<Body> {
+    Status::from(RouteError::NotAdmin { user: caller.user.clone(), group, admins: ADMINS }).into_response_to(headers)
 }
 
 /// Says whether a client asks for another protocol below an object, in what is none of the subresources that kubefold

@@ -145,7 +145,10 @@ impl Grant {
             let mut silent = unsaid.iter().filter(|word| !word.is_down).peekable();
             return if silent.peek().is_some() { Err(unknown(caller, action, silent)) } else { Ok(()) };
         }
-        let has = |word: Word| Word { why: format!("it has a part of it{}", reason(&word.why)).into(), ..word };
+        let has = |word: Word| {
+            let why = format!("it does not allow this, and has a part{}", reason(&word.why));
+            Word { why: why.into(), ..word }
+        };
         Err(forbidden(caller, action, &denied.into_iter().map(has).collect::<Vec<_>>()))
     }
 

@@ -176,6 +176,13 @@ pub struct Who<'a> {
     pub through: Option<&'a Arc<Impersonator>>,
 }
 
+impl Who<'_> {
+    /// Says whether somebody who acts for himself is in one of these groups.
+    pub fn is_of(&self, groups: &[&str]) -> bool {
+        self.through.is_none() && groups.iter().any(|group| self.caller.is_in(group))
+    }
+}
+
 /// Somebody who acts as somebody else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Impersonator {

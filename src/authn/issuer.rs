@@ -13,7 +13,7 @@ use crate::authn::{
     keys::{Keys, KeysError},
 };
 use kubefold_serving::{
-    authenticate::{AUTHENTICATED, SYSTEM},
+    authenticate::{AUTHENTICATED, SYSTEM, is_reserved},
     caller::Caller,
 };
 
@@ -141,7 +141,7 @@ impl Issuer {
             None => Vec::new(),
             Some(Claim { claim, prefix }) => names(claims.get(claim), claim, prefix)?,
         };
-        groups.retain(|group| !group.starts_with(SYSTEM));
+        groups.retain(|group| !is_reserved(group));
         groups.push(AUTHENTICATED.to_owned());
         let uid = self.rules.uid.as_deref().map(text).transpose()?.map(str::to_owned);
         Ok(Bearer { caller: Caller { user, groups, uid, ..Caller::default() }, ends_s: number("exp") })

@@ -198,7 +198,7 @@ async fn nobody_signs_for_an_issuer() {
     // Users and groups of Kubernetes' own are no issuer's to give.
     let text = configuration(&provider, "").replace("prefix: 'oidc:'", "prefix: ''");
     let bare = self::authentication(folder.path(), &text);
-    let of = |sub: &str| json!({"iss": provider.url, "aud": "kubefold", "exp": now_s() + 600, "sub": sub, "uid": "u", "groups": ["system:masters", "dev"]});
+    let of = |sub: &str| json!({"iss": provider.url, "aud": "kubefold", "exp": now_s() + 600, "sub": sub, "uid": "u", "groups": ["system:masters", "kubefold:admins", "dev"]});
     assert_eq!(bare.bearer(&bearing(&key.sign(&of("system:admin")))).await, None);
     let jane = bare.bearer(&bearing(&key.sign(&of("jane")))).await.unwrap();
     assert_eq!(jane.caller.groups, ["dev", "system:authenticated"]);

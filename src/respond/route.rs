@@ -43,14 +43,16 @@ pub enum RouteError {
     ),
     /// What kubefold tells of itself no member can allow.
     #[error(
-        "user {user} is not in group {group}: kubefold's own metrics, status and plans are for that group alone",
-        user = Quoted(.user)
+        "user {user} is not in group {group}, for which this is, as for {admins}; kubefold's own authority and its token file \
+         can name that group (kubefold kubeconfig --group)", user = Quoted(.user)
     )]
     NotAdmin {
         /// Who asks.
         user: String,
         /// The group.
         group: &'static str,
+        /// The one that may do everything.
+        admins: &'static str,
     },
     /// The metrics have no text.
     #[error("the metrics cannot be written")]

@@ -311,9 +311,16 @@ fn a_body_that_cannot_be_as_it_is() {
 
 #[test]
 fn what_no_room_takes() {
-    let not_admin = told(RouteError::NotAdmin { user: "ann".into(), group: "system:masters" });
+    let not_admin =
+        told(RouteError::NotAdmin { user: "ann".into(), group: "kubefold:viewers", admins: "system:masters" });
     assert_eq!((not_admin.0, not_admin.1), (403, Reason::Forbidden));
-    assert!(not_admin.2.starts_with("user \"ann\" is not in group system:masters: kubefold's own "), "{}", not_admin.2);
+    assert!(
+        not_admin
+            .2
+            .starts_with("user \"ann\" is not in group kubefold:viewers, for which this is, as for system:masters;"),
+        "{}",
+        not_admin.2
+    );
     let nobody = told(RouteError::NoMember { name: "x".into(), members: vec!["east".into(), "west".into()] });
     assert_eq!((nobody.0, nobody.2.as_str()), (404, "there is no member \"x\"; the members are east, west"));
     let review = told(ReviewError::Unanswered { gvr: pods(), causes: Vec::new() });

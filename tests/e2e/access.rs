@@ -6,7 +6,8 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
 use testbed::{
-    Answer, Api, FleetFile, Kubectl, Kubefold, Member, Relay, Testbed, Watch, eventually,
+    Answer, Api, FleetFile, Informer, Kubectl, Kubefold, Member, Relay, Testbed, Watch, eventually,
+    objects::held,
     samples::{config_map, deployment, keys, name, namespace, revision},
 };
 
@@ -498,4 +499,46 @@ async fn compare_list(apis: &[Api], members: &[&Member], fleet: &Api, user: &str
     let shown: BTreeSet<String> = keys(&ours.ok()).into_iter().filter(is_ours).collect();
     assert_eq!(shown, wanted, "{user} {path}");
     if allowing == members.len() { 2 } else { 1 }
+}
+
+/// An informer of client-go holds what its user may see, by pages and by a streaming list, and goes on by itself when his
+/// rights change.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_informer_holds_what_its_user_may_see() {
+    let bed = Testbed::shared(&["east", "west", "north"]).await;
+    let members = [&bed["east"], &bed["west"], &bed["north"]];
+    let maps = "/api/v1/namespaces/informed/configmaps";
+    let mut file = FleetFile::default();
+    for member in members {
+        namespace(member, "informed").await;
+        member.api().await.create(maps, &config_map("own", json!({}))).await;
+        file = file.member(member, 1);
+    }
+    let let_in = async |member: &Member| {
+        let role = ["create", "clusterrole", "informed", "--verb=get,list,watch", "--resource=configmaps"];
+        member.kubectl(&role).await.ok();
+        let bound = ["create", "clusterrolebinding", "informed", "--clusterrole=informed", "--user=informer"];
+        member.kubectl(&bound).await.ok();
+    };
+    let_in(members[0]).await;
+    let_in(members[1]).await;
+    let fleet = Kubefold::start(&file).await;
+    sees(&fleet_api(&fleet, "informer").await, maps, "informed/own@west").await;
+    let kubeconfig = fleet.kubeconfig_for("informer", None);
+    let mut informers = [true, false].map(|watchlist| Informer::start(&kubeconfig, None, "configmaps", watchlist));
+    let expect = async |informers: &mut [Informer], wanted: &[&str]| {
+        for informer in informers {
+            eventually(WITHDRAWN, async || {
+                let held: BTreeSet<String> = held(&informer.dump().await).into_keys().collect();
+                let ours: Vec<&String> = held.iter().filter(|key| key.starts_with("informed/")).collect();
+                if ours == wanted { Ok(()) } else { Err(format!("{ours:?}\n{}", informer.errors())) }
+            })
+            .await;
+        }
+    };
+    expect(&mut informers, &["informed/own@east", "informed/own@west"]).await;
+    let_in(members[2]).await;
+    expect(&mut informers, &["informed/own@east", "informed/own@north", "informed/own@west"]).await;
+    members[2].kubectl(&["delete", "clusterrolebinding", "informed"]).await.ok();
+    expect(&mut informers, &["informed/own@east", "informed/own@west"]).await;
 }

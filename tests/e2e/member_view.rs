@@ -207,12 +207,19 @@ async fn who_may_nothing_is_told_so(fleet: &Kubefold, ann: &Api) {
             r#"deployments.apps "x" is forbidden: User "ann" cannot get resource"#,
         ),
         ("/debug", r#"forbidden: User "ann" cannot get path "/debug""#),
-        ("/metrics", "is not in group system:masters"),
-        ("/kubefold/v1/status", "is not in group system:masters"),
+        ("/metrics", "is not in group kubefold:viewers"),
+        ("/kubefold/v1/status", "is not in group kubefold:viewers"),
+        ("/kubefold/v1/plan", "is not in group kubefold:admins"),
     ] {
         let refused = ann.request(Method::GET, path, "").await;
         assert_eq!((refused.status, &refused.json()["reason"]), (StatusCode::FORBIDDEN, &json!("Forbidden")), "{path}");
         assert!(refused.json()["message"].as_str().unwrap().contains(words), "{refused}");
+    }
+    let viewer = Api::from_kubeconfig(&fleet.kubeconfig_for("prometheus", Some("kubefold:viewers")), None).await;
+    for (path, code) in
+        [("/metrics", 200), ("/kubefold/v1/status", 200), ("/kubefold/v1/plan", 403), ("/api/v1/pods", 403)]
+    {
+        assert_eq!(viewer.request(Method::GET, path, "").await.status, code, "{path}");
     }
     for path in ["/api", "/apis", "/version", "/openapi/v3"] {
         assert_eq!(ann.request(Method::GET, path, "").await.status, StatusCode::OK, "{path}");

@@ -16,10 +16,17 @@ use crate::caller::Caller;
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 /// What users and groups of Kubernetes' own begin with.
 pub const SYSTEM: &str = "system:";
-/// Those groups of them that people are in.
+/// What groups of the server's own begin with.
+pub const OWN: &str = "kubefold:";
+/// Those groups of Kubernetes' own that people are in.
 const PEOPLES: [&str; 2] = [AUTHENTICATED, "system:masters"];
 /// The group of everybody who is somebody.
 pub const AUTHENTICATED: &str = "system:authenticated";
+
+/// Says whether only the server's own authority may name a group: it is Kubernetes' own, or the server's.
+pub fn is_reserved(group: &str) -> bool {
+    group.starts_with(SYSTEM) || group.starts_with(OWN)
+}
 
 /// What a connection proved about its client, once for all its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +58,7 @@ impl Identity {
         match self {
             Self::Certificate { caller, .. } if caller.user.starts_with(SYSTEM) => Self::Anonymous,
             Self::Certificate { mut caller, not_after_s } => {
-                caller.groups.retain(|group| !group.starts_with(SYSTEM) || PEOPLES.contains(&group.as_str()));
+                caller.groups.retain(|group| !is_reserved(group) || PEOPLES.contains(&group.as_str()));
                 Self::Certificate { caller, not_after_s }
             }
             Self::Anonymous => Self::Anonymous,
@@ -157,6 +164,7 @@ mod tests {
         let groups = |group| caller("jane", group).unwrap().groups;
         assert_eq!(groups("dev"), ["dev", "system:authenticated"]);
         assert_eq!(groups("system:nodes"), ["system:authenticated"]);
+        assert_eq!(groups("kubefold:viewers"), ["system:authenticated"]);
         assert_eq!(groups("system:masters"), ["system:masters", "system:authenticated"]);
     }
 
