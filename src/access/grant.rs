@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::{
     access::{
-        Access, Asked, Impersonator, Who,
-        record::{Decided, Word},
+        Access, Impersonator,
+        question::Question,
+        record::{Decided, Record, Word},
     },
     config::MemberName,
     member::review::Action,
@@ -45,9 +46,9 @@ pub struct Grants {
 #[derive(Clone)]
 pub struct Renewal {
     access: Arc<Access>,
-    caller: Caller,
+    /// Held: what members said to it is not forgotten meanwhile.
+    record: Arc<Record>,
     through: Option<Arc<Impersonator>>,
-    action: Action,
     only: Option<MemberName>,
 }
 
@@ -62,20 +63,7 @@ pub enum Renewed {
 }
 
 impl Grant {
-    pub(super) fn new(
-        access: &Arc<Access>,
-        who: Who<'_>,
-        action: &Action,
-        only: Option<&MemberName>,
-        decided: Arc<Decided>,
-    ) -> Self {
-        let renewal = Renewal {
-            access: Arc::clone(access),
-            caller: who.caller.clone(),
-            through: who.through.cloned(),
-            action: action.clone(),
-            only: only.cloned(),
-        };
+    pub(super) fn new(decided: Arc<Decided>, renewal: Renewal) -> Self {
         Self { audience: decided.audience.clone(), limits: Some(Box::new(Limits { decided, renewal })) }
     }
 
@@ -91,9 +79,10 @@ impl Grant {
 
     /// Refuses what no member allows, and what not every member has said, where that is not left out: `mode` says so.
     pub fn check(&self, mode: Mode) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = self.limits.as_deref() else {
+        let Some(Limits { decided, renewal }) = self.limits.as_deref() else {
             return Ok(());
         };
+        let Question { caller, action } = &**renewal.record.question();
         let Decided { denied, unsaid, aged, .. } = &**decided;
         let is_strict = mode == Mode::Strict;
         let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
@@ -109,9 +98,10 @@ impl Grant {
     /// Refuses a write that no member allows, or of which one that answers has not said. A member that is down judges it
     /// itself when it catches up.
     pub fn check_write(&self) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = self.limits.as_deref() else {
+        let Some(Limits { decided, renewal }) = self.limits.as_deref() else {
             return Ok(());
         };
+        let Question { caller, action } = &**renewal.record.question();
         let Decided { denied, unsaid, .. } = &**decided;
         let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
         if nobody && unsaid.is_empty() {
@@ -130,9 +120,10 @@ impl Grant {
     /// Refuses a change of an object of which a member does not allow it that has a part. A member that is down judges it
     /// itself when it catches up.
     pub fn check_whole(&self, entry: &Entry) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = self.limits.as_deref() else {
+        let Some(Limits { decided, renewal }) = self.limits.as_deref() else {
             return Ok(());
         };
+        let Question { caller, action } = &**renewal.record.question();
         if self.audience.sight(entry) == Sight::Whole {
             return Ok(());
         }
@@ -154,9 +145,10 @@ impl Grant {
 
     /// One sentence for each member that is left out, or taken at its last word.
     pub fn warnings(&self) -> Vec<String> {
-        let Some(Limits { decided, renewal: Renewal { caller, action, .. } }) = self.limits.as_deref() else {
+        let Some(Limits { decided, renewal }) = self.limits.as_deref() else {
             return Vec::new();
         };
+        let Question { caller, action } = &**renewal.record.question();
         let (user, verb, resource) = (Quoted(&caller.user), &action.verb, qualified(action));
         let Decided { denied, unsaid, aged, .. } = &**decided;
         let denied = denied.iter().map(|Word { member, .. }| {
@@ -173,14 +165,23 @@ impl Grant {
 }
 
 impl Renewal {
+    pub(super) fn new(
+        access: &Arc<Access>,
+        record: Arc<Record>,
+        through: Option<Arc<Impersonator>>,
+        only: Option<MemberName>,
+    ) -> Self {
+        Self { access: Arc::clone(access), record, through, only }
+    }
+
     /// What has become of what `audience` was allowed.
     pub fn look(&self, audience: &Audience) -> Renewed {
-        let Self { access, caller, through, action, only } = self;
-        let only = only.as_ref();
-        let Some(mut now) = access.peek(&Asked { caller, action, only }) else { return Renewed::Same };
+        let Self { access, record, through, only } = self;
+        let (only, Question { caller, action }) = (only.as_ref(), &**record.question());
+        let Some(mut now) = access.peek(record, only) else { return Renewed::Same };
         if let Some(original) = through {
             for part in &original.parts {
-                let of_part = access.peek(&Asked { caller: &original.caller, action: part, only });
+                let of_part = access.peek(&access.record(&original.caller, part), only);
                 let Some(of_part) = of_part else { return Renewed::Same };
                 now = Arc::new(now.and(&of_part.because(&original.cannot(part))));
             }

@@ -80,14 +80,16 @@ impl Access {
     ///
     /// Shape: one look-up while every member's word holds. Cancel: safe.
     pub async fn grant(self: &Arc<Self>, who: Who<'_>, action: &Action, only: Option<&MemberName>) -> Grant {
-        let mut decided = self.decided(Asked { caller: who.caller, action, only }).await;
+        let record = self.record(who.caller, action);
+        let mut decided = self.decided(&record, only).await;
         if let Some(original) = who.through {
             for part in &original.parts {
-                let of_part = self.decided(Asked { caller: &original.caller, action: part, only }).await;
+                let of_part = self.decided(&self.record(&original.caller, part), only).await;
                 decided = Arc::new(decided.and(&of_part.because(&original.cannot(part))));
             }
         }
-        Grant::new(self, who, action, only, decided)
+        let renewal = Renewal::new(self, record, who.through.cloned(), only.cloned());
+        Grant::new(decided, renewal)
     }
 
     /// From the first question on, which administrators do not ask.
@@ -99,19 +101,17 @@ impl Access {
         });
     }
 
-    async fn decided(self: &Arc<Self>, asked: Asked<'_>) -> Arc<Decided> {
-        let Asked { action, only, .. } = asked;
-        let record = self.record(&asked);
+    async fn decided(self: &Arc<Self>, record: &Arc<Record>, only: Option<&MemberName>) -> Arc<Decided> {
         if let Some(known) = record.known(&self.stores, &self.changes, only) {
             return known;
         }
         self.follow();
-        let members = self.members(action, only);
+        let members = self.members(&record.question().action, only);
         let deadline = Instant::now() + WAIT_MAX;
         loop {
             let mut said = Box::pin(record.said());
             said.as_mut().enable();
-            let look = self.look(&record, &members, only);
+            let look = self.look(record, &members, only);
             if !look.waits || Instant::now() >= deadline {
                 return look.decided;
             }
@@ -120,19 +120,17 @@ impl Access {
         }
     }
 
-    /// What is known now, without waiting; what is due is asked.
-    /// `None`: a member is about to say.
-    fn peek(self: &Arc<Self>, asked: &Asked<'_>) -> Option<Arc<Decided>> {
-        let record = self.record(asked);
-        if let Some(known) = record.known(&self.stores, &self.changes, asked.only) {
+    /// What is known now, without waiting; what is due is asked. `None`: a member is about to say.
+    fn peek(self: &Arc<Self>, record: &Arc<Record>, only: Option<&MemberName>) -> Option<Arc<Decided>> {
+        if let Some(known) = record.known(&self.stores, &self.changes, only) {
             return Some(known);
         }
-        let look = self.look(&record, &self.members(asked.action, asked.only), asked.only);
+        let look = self.look(record, &self.members(&record.question().action, only), only);
         (!look.waits).then_some(look.decided)
     }
 
-    fn record(&self, asked: &Asked<'_>) -> Arc<Record> {
-        let question = Question::of(asked.caller, asked.action);
+    fn record(&self, caller: &Caller, action: &Action) -> Arc<Record> {
+        let question = Question::of(caller, action);
         if let Some(record) = self.records.get(&Sought(&question)) {
             return record;
         }
@@ -198,14 +196,6 @@ impl Impersonator {
         let (user, resource, name) = (Quoted(&self.caller.user), &part.resource, Quoted(&part.name));
         format!("User {user} cannot impersonate {resource} {name}")
     }
-}
-
-/// A question of somebody.
-struct Asked<'a> {
-    caller: &'a Caller,
-    action: &'a Action,
-    /// The one member that it is for, if it is for one.
-    only: Option<&'a MemberName>,
 }
 
 async fn ask(record: &Record, member: &Member) {

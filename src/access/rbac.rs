@@ -186,3 +186,62 @@ async fn follow_store(running: &Arc<Running>, changes: &Changes, kind: &str) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::review::Action;
+    use kubefold_serving::caller::Caller;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_ends_the_decisions_that_it_may_be_about() {
+        let [east, west] = ["east", "west"].map(|name| MemberName::new(name).unwrap());
+        let caller = Caller { user: "jane".into(), groups: vec!["dev".into()], ..Caller::default() };
+        let inside = Action { namespace: "shop".into(), ..Action::default() };
+        let everywhere = Action::default();
+        let about = |scope: Scope, action: &Action| {
+            let (changes, before) = (Changes::default(), Instant::now());
+            changes.note(&east, [scope]);
+            let question = Question::of(&caller, action);
+            assert_eq!(changes.end(&west, &question, before - Duration::from_secs(1)), None, "another member's");
+            changes.end(&east, &question, before - Duration::from_secs(1)).is_some()
+        };
+        let text = str::to_owned;
+        for (scope, is_about) in [
+            (Scope::Everybody, [true, true]),
+            (Scope::User(text("jane")), [true, true]),
+            (Scope::Group(text("dev")), [true, true]),
+            (Scope::Namespace(text("shop")), [true, false]),
+            (Scope::Namespace(text("bank")), [false, false]),
+            (Scope::User(text("dev")), [false, false]),
+            (Scope::Group(text("jane")), [false, false]),
+        ] {
+            assert_eq!([&inside, &everywhere].map(|action| about(scope.clone(), action)), is_about, "{scope:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_change_a_member_is_asked_three_times() {
+        let east = MemberName::new("east").unwrap();
+        let (caller, action) = (Caller::default(), Action::default());
+        let question = Question::of(&caller, &action);
+        let changes = Changes::default();
+        let changed = Instant::now();
+        changes.note(&east, [Scope::Everybody]);
+        let after = |asked_after: u64| changes.end(&east, &question, changed + Duration::from_secs(asked_after));
+        assert_eq!(after(0), Some(changed + Duration::from_secs(1)));
+        assert_eq!(after(1), Some(changed + Duration::from_secs(5)));
+        assert_eq!((after(5), changes.generation()), (None, 1));
+    }
+
+    #[test]
+    fn a_subject_is_whom_it_binds() {
+        let scope = |subject: &str| serde_json::from_str::<Subject>(subject).unwrap().scope("shop");
+        let account = |name: &str| Scope::User(name.to_owned());
+        assert_eq!(scope(r#"{"kind":"User","name":"jane"}"#), account("jane"));
+        assert_eq!(scope(r#"{"kind":"Group","name":"dev"}"#), Scope::Group("dev".into()));
+        let of = r#"{"kind":"ServiceAccount","name":"ci","namespace":"build"}"#;
+        assert_eq!(scope(of), account("system:serviceaccount:build:ci"));
+        assert_eq!(scope(r#"{"kind":"ServiceAccount","name":"ci"}"#), account("system:serviceaccount:shop:ci"));
+    }
+}

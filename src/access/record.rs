@@ -106,6 +106,8 @@ struct Said {
     failed: Option<Failed>,
     /// Since when it has been asked.
     asked: Option<Instant>,
+    /// When it was down last.
+    down_at: Option<Instant>,
 }
 
 struct Decision {
@@ -286,10 +288,13 @@ impl Said {
         holds.is_none_or(|holds| now >= holds.ahead)
     }
 
-    fn standing(&self, member: &Member, holds: Option<Holds>, now: Instant) -> Standing {
+    fn standing(&mut self, member: &Member, holds: Option<Holds>, now: Instant) -> Standing {
         let is_down = member.health().is_down();
-        if let (Some(decision), Some(Holds { ahead, ends })) = (self.decision(member), holds) {
-            let denied = decision.denied.clone();
+        let is_silent = member.silent_for().is_some_and(|silent| silent >= SILENCE_MAX)
+            || self.asked.is_some_and(|asked| now >= asked + WAIT_MAX);
+        let waits = !is_down && !is_silent && (self.asked.is_some() || self.failed.is_none());
+        let last = self.decision(member).map(|decision| (decision.denied.clone(), decision.at));
+        if let (Some((denied, at)), Some(Holds { ahead, ends })) = (last, holds) {
             if now < ends {
                 // So that somebody comes by when it is to be asked again.
                 let until = if now < ahead { ahead } else { ends };
@@ -297,24 +302,23 @@ impl Said {
             }
             // What it holds does not change meanwhile either, as far as is known.
             if is_down {
+                self.down_at = Some(now);
                 return Standing::Decided { denied, until: now + OUTAGE_LOOK };
             }
-            let has_failed = self.failed.as_ref().filter(|_| now < decision.at + GRACE && denied.is_none());
-            if let Some(failed) = has_failed {
-                let age = now.saturating_duration_since(decision.at).as_secs();
-                return Standing::Aged(format!("it allowed it {age}s ago, and cannot say now: {}", failed.why).into());
+            let since = self.down_at.map_or(at, |down_at| at.max(down_at));
+            if !waits && denied.is_none() && now < since + GRACE {
+                let age = now.saturating_duration_since(at).as_secs();
+                return Standing::Aged(
+                    format!("it allowed it {age}s ago, and cannot say now: {}", self.trouble()).into(),
+                );
             }
         }
-        if is_down {
-            return Standing::Unsaid { why: member.describe().into(), waits: false };
-        }
-        let is_silent = member.silent_for().is_some_and(|silent| silent >= SILENCE_MAX)
-            || self.asked.is_some_and(|asked| now >= asked + WAIT_MAX);
-        match &self.failed {
-            Some(failed) if self.asked.is_none() || is_silent => {
-                Standing::Unsaid { why: Arc::clone(&failed.why), waits: false }
-            }
-            _ => Standing::Unsaid { why: "it has not answered yet".into(), waits: !is_silent },
-        }
+        let why = if is_down { member.describe().into() } else { self.trouble() };
+        Standing::Unsaid { why, waits }
+    }
+
+    /// Why it does not say.
+    fn trouble(&self) -> Arc<str> {
+        self.failed.as_ref().map_or_else(|| "it has not answered".into(), |failed| Arc::clone(&failed.why))
     }
 }

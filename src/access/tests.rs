@@ -15,7 +15,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Who, question::Question, rbac::Changes, record::Record};
+use super::{
+    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Who, question::Question, rbac::Changes, record::Record,
+    terms::WAIT_MAX,
+};
 use crate::{
     config::{Access as Credentials, Deadlines, MemberConfig, MemberName, Weight},
     member::{
@@ -226,4 +229,23 @@ async fn a_member_that_cannot_say_any_more_is_taken_at_its_last_yes_for_a_while(
     assert_eq!(look().decided.unsaid.len(), 1);
     record.answered(member.name(), member.incarnation() + 1, Judgement::Allowed);
     assert_eq!(look().decided.unsaid.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_hangs_is_not_waited_for_and_taken_at_its_last_yes() {
+    let (stores, member, record) = recorded();
+    let members = [Arc::clone(&member)];
+    let look = || record.look(&stores, &Changes::default(), &members, None);
+    let _asked = look();
+    pass(WAIT_MAX).await;
+    let never = look();
+    assert_eq!((never.due.len(), never.waits, never.decided.unsaid.len()), (0, false, 1));
+    record.answered(member.name(), member.incarnation(), Judgement::Allowed);
+    pass(ALLOWED_FOR).await;
+    let again = look();
+    assert_eq!((again.due.len(), again.waits), (1, true));
+    pass(WAIT_MAX).await;
+    let hangs = look();
+    assert_eq!((hangs.waits, hangs.decided.aged.len(), hangs.decided.unsaid.len()), (false, 1, 0));
+    assert!(hangs.decided.audience.sees_member(member.name()));
 }

@@ -39,6 +39,8 @@ pub(super) fn makes_the_same(was: &Seen<'_>, is: &Seen<'_>) -> bool {
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
     pub(super) audience: Audience,
+    /// They are all members that there are.
+    pub(super) is_all: bool,
     pub(super) store: Arc<FleetStore>,
 }
 
@@ -46,6 +48,12 @@ impl Filter {
     /// Says whether only the namespace decides.
     pub(super) fn is_namespace_only(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything() && self.limit.is_none()
+    }
+
+    /// Says whether what is selected may be counted without a look at it.
+    pub(super) fn is_countable(&self) -> bool {
+        let sees_all = self.limit.as_ref().is_none_or(|limit| limit.is_all);
+        sees_all && self.labels.is_everything() && self.fields.is_everything()
     }
 
     /// The only namespace in which something can match; empty: any.
@@ -78,7 +86,7 @@ impl Filter {
 
     /// An object as the reader sees it: itself, or what some of its parts make.
     pub(super) fn seen<'e>(&self, entry: &'e Arc<Entry>) -> Option<Seen<'e>> {
-        let Some(Limit { audience, store }) = &self.limit else { return Some(Cow::Borrowed(entry)) };
+        let Some(Limit { audience, store, .. }) = &self.limit else { return Some(Cow::Borrowed(entry)) };
         match audience.sight(entry) {
             Sight::Whole => Some(Cow::Borrowed(entry)),
             Sight::Parts => store.seen_by(audience, entry).map(Cow::Owned),

@@ -141,7 +141,7 @@ impl Page {
                 ControlFlow::Continue(())
             })
             .await;
-        let remaining = match (filter.is_namespace_only(), token) {
+        let remaining = match (filter.is_countable(), token) {
             (false, _) => None,
             (true, None) => Some(snapshot.count(&filter.namespace).saturating_sub(items.len() as u64)),
             (true, Some(token)) => match token.remaining {

@@ -219,7 +219,9 @@ impl Reader {
         ready: &Ready,
         audience: &Audience,
     ) -> Result<Filter, Status> {
-        let limit = Limit { audience: audience.clone(), store: Arc::clone(ready.store()) };
+        let members = Arc::clone(&self.stores.shared().naming);
+        let is_all = members.members().iter().all(|member| audience.sees_member(member));
+        let limit = Limit { audience: audience.clone(), is_all, store: Arc::clone(ready.store()) };
         let mut filter = Filter {
             namespace: target.namespace.clone(),
             labels: options.labels.clone(),
