@@ -349,6 +349,14 @@ impl Router {
         }
         let verb = parts.method.as_str().to_ascii_lowercase();
         let action = Action { verb, path: path.to_owned(), ..Action::default() };
+        // Most often the first that is asked allows it: of 200 members not all have to be.
+        let members = self.stores.registry().members();
+        let first = members.iter().find(|member| member.usable() && member.health().is_reachable());
+        if let Some(first) = first
+            && self.access.grant(who, &action, Some(first.name())).await.check(Mode::Lenient).is_ok()
+        {
+            return Ok(());
+        }
         Ok(self.access.grant(who, &action, None).await.check(Mode::Lenient)?)
     }
 

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use quick_cache::{UnitWeighter, sync::Cache};
+use quick_cache::{Weighter, sync::Cache};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -48,15 +48,15 @@ pub use grant::{Grant, Grants, Renewal, Renewed};
 
 /// How long a member has for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Questions that are kept.
-const QUESTIONS_MAX: u64 = 100_000;
+/// Words of members, and questions, that are kept.
+const WORDS_MAX: u64 = 400_000;
 /// Questions that there is room for from the start.
 const QUESTIONS_START: usize = 1_000;
 
 /// The members' decisions.
 pub struct Access {
     stores: Arc<Stores>,
-    records: Cache<Arc<Question<'static>>, Arc<Record>>,
+    records: Cache<Arc<Question<'static>>, Arc<Record>, Words>,
     changes: Arc<Changes>,
     follows: Once,
     tasks: TaskTracker,
@@ -66,7 +66,7 @@ pub struct Access {
 impl Access {
     /// Knows nothing yet. What it asks runs under `tasks` and ends with `cancel`.
     pub fn new(stores: Arc<Stores>, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
-        let records = Cache::with_weighter(QUESTIONS_START, QUESTIONS_MAX, UnitWeighter);
+        let records = Cache::with_weighter(QUESTIONS_START, WORDS_MAX, Words);
         Arc::new(Self { stores, records, changes: Arc::default(), follows: Once::new(), tasks, cancel })
     }
 
@@ -134,7 +134,7 @@ impl Access {
         if let Some(record) = self.records.get(&Sought(&question)) {
             return record;
         }
-        let record = Arc::new(Record::new(question));
+        let record = Arc::new(Record::new(question, self.stores.registry().members().len()));
         // Of two who come at the same time one makes it for both.
         let first = self.records.get_or_insert_with(record.question(), || Ok::<_, Infallible>(Arc::clone(&record)));
         first.unwrap_or(record)
@@ -157,9 +157,12 @@ impl Access {
         let catalog = self.stores.catalog();
         let gvr = Gvr::new(&action.group, &action.version, &action.resource);
         let serving = catalog.get(&gvr).map(|resource| resource.members.as_slice());
+        // One that has never said what it serves may serve it as well.
+        let may_serve =
+            |name: &MemberName| serving.is_none_or(|serving| serving.contains(name) || catalog.unknown.contains(name));
         let is_asked = |member: &&Arc<Member>| match only {
             Some(only) => only == member.name(),
-            None => serving.is_none_or(|serving| serving.contains(member.name())),
+            None => may_serve(member.name()),
         };
         all.iter().filter(is_present).filter(is_asked).cloned().collect()
     }
@@ -195,6 +198,16 @@ impl Impersonator {
     fn cannot(&self, part: &Action) -> String {
         let (user, resource, name) = (Quoted(&self.caller.user), &part.resource, Quoted(&part.name));
         format!("User {user} cannot impersonate {resource} {name}")
+    }
+}
+
+/// Counts the words in a record.
+#[derive(Clone)]
+struct Words;
+
+impl Weighter<Arc<Question<'static>>, Arc<Record>> for Words {
+    fn weight(&self, _: &Arc<Question<'static>>, record: &Arc<Record>) -> u64 {
+        record.weight()
     }
 }
 

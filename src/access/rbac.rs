@@ -143,9 +143,18 @@ fn gvr(resource: &str) -> Gvr {
     Gvr::new("rbac.authorization.k8s.io", "v1", resource)
 }
 
-/// Says whether every change of RBAC in a member is heard of.
-pub(super) fn is_followed(stores: &Stores, member: &Member) -> bool {
-    KINDS.iter().all(|kind| stores.peek(&gvr(kind)).is_some_and(|running| stores.follows(&running, member)))
+/// The stores of RBAC, as far as they run.
+pub(super) struct Followed(Vec<Arc<Running>>);
+
+impl Followed {
+    pub(super) fn now(stores: &Stores) -> Self {
+        Self(KINDS.iter().filter_map(|kind| stores.peek(&gvr(kind))).collect())
+    }
+
+    /// Says whether every change of RBAC in a member is heard of.
+    pub(super) fn has(&self, stores: &Stores, member: &Member) -> bool {
+        self.0.len() == KINDS.len() && self.0.iter().all(|running| stores.follows(running, member))
+    }
 }
 
 /// Notes every change, until cancelled.

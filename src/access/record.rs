@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     access::{
         question::Question,
-        rbac::{Changes, is_followed},
+        rbac::{Changes, Followed},
         terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE, WAIT_MAX},
     },
     catalog::Catalog,
@@ -89,6 +89,8 @@ pub(super) struct Look {
 /// What members said to one question.
 pub(super) struct Record {
     question: Arc<Question<'static>>,
+    /// The members that it may be asked of, and itself.
+    weight: u64,
     state: Mutex<State>,
     news: Notify,
 }
@@ -142,8 +144,17 @@ enum Standing {
 }
 
 impl Record {
-    pub(super) fn new(question: Question<'_>) -> Self {
-        Self { question: Arc::new(question.into_owned()), state: Mutex::default(), news: Notify::new() }
+    pub(super) fn new(question: Question<'_>, members: usize) -> Self {
+        Self {
+            question: Arc::new(question.into_owned()),
+            weight: 1 + members as u64,
+            state: Mutex::default(),
+            news: Notify::new(),
+        }
+    }
+
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
     }
 
     pub(super) fn question(&self) -> &Arc<Question<'static>> {
@@ -184,10 +195,12 @@ impl Record {
         let mut state = self.state.lock();
         let mut due = Vec::new();
         let (mut allowed, mut decided, mut waits) = (Vec::new(), Decided::default(), false);
+        let followed = Followed::now(stores);
         let mut until = Some(now + LOOK_EVERY);
         for member in members {
             let said = state.said.entry(member.name().clone()).or_default();
-            let holds = said.holds(&self.question, stores, changes, member);
+            let is_followed = followed.has(stores, member);
+            let holds = said.holds(&self.question, changes, member, is_followed);
             if said.is_due(member, holds, now) {
                 said.asked = Some(now);
                 due.push(Arc::clone(member));
@@ -265,11 +278,11 @@ impl Said {
     }
 
     /// How long the last word holds, if there is one.
-    fn holds(&self, question: &Question<'_>, stores: &Stores, changes: &Changes, member: &Member) -> Option<Holds> {
+    fn holds(&self, question: &Question<'_>, changes: &Changes, member: &Member, is_followed: bool) -> Option<Holds> {
         let Decision { denied, at, .. } = self.decision(member)?;
         let holds_for = match denied {
             Some(_) => DENIED_FOR,
-            None if is_followed(stores, member) => FOLLOWED_FOR,
+            None if is_followed => FOLLOWED_FOR,
             None => ALLOWED_FOR,
         };
         let (mut ahead, mut ends) = (*at + holds_for * 4 / 5, *at + holds_for);

@@ -20,14 +20,17 @@ use super::{
     terms::WAIT_MAX,
 };
 use crate::{
-    config::{Access as Credentials, Deadlines, MemberConfig, MemberName, Weight},
+    config::MemberName,
     member::{
         Member,
         fake::{Fake, handler},
         review::{Action, Judgement},
     },
     respond::AccessError,
-    stores::{Stores, tests::stores_of},
+    stores::{
+        Stores,
+        tests::{stores, stores_of},
+    },
     view::Mode,
 };
 use kubefold_serving::caller::Caller;
@@ -153,20 +156,10 @@ async fn what_is_no_clear_yes_allows_nothing() {
 
 /// A member that nobody probes, and a record that a test fills.
 fn recorded() -> (Arc<Stores>, Arc<Member>, Record) {
-    let member = MemberConfig {
-        name: MemberName::new("east").unwrap(),
-        access: Credentials::Server(Box::default()),
-        weight: Weight(1),
-        labels: std::collections::BTreeMap::new(),
-        taints: Vec::new(),
-        absent: false,
-        deadlines: Deadlines::default(),
-        in_flight_max: 1,
-    };
-    let stores = stores_of(vec![member]);
+    let stores = stores(&["east"]);
     let member = stores.registry().get("east").unwrap();
     member.removed().cancel();
-    let record = Record::new(Question::of(&jane(), &list_pods()));
+    let record = Record::new(Question::of(&jane(), &list_pods()), 1);
     (stores, member, record)
 }
 

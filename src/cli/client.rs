@@ -27,6 +27,15 @@ pub(super) struct Connection {
     context: Option<String>,
 }
 
+/// A question to kubefold.
+pub(super) struct Ask<'a> {
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    /// Names and values.
+    pub(super) headers: &'a [(&'a str, &'a str)],
+    pub(super) body: Vec<u8>,
+}
+
 /// How a program wants an answer.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum Output {
@@ -54,16 +63,26 @@ impl Connection {
     ///
     /// Errors: it is not reached, or does not answer with success; each says why in one sentence.
     pub(super) fn ask(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(Box::pin(self.send(method, path, body)))
+        self.ask_with(Ask { method, path, headers: &[], body })
     }
 
-    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<String> {
+    /// The same with headers.
+    ///
+    /// Errors: as [`Self::ask`].
+    pub(super) fn ask_with(&self, ask: Ask<'_>) -> anyhow::Result<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(Box::pin(self.send(ask)))
+    }
+
+    async fn send(&self, ask: Ask<'_>) -> anyhow::Result<String> {
+        let Ask { method, path, headers, body } = ask;
         let config = self.config().await?;
         let url = config.cluster_url.to_string();
         let url = url.trim_end_matches('/');
         let client = Client::try_from(config).with_context(|| format!("cannot connect to {url}"))?;
-        let request = Request::builder().method(method).uri(path).body(body)?;
+        let request = Request::builder().method(method).uri(path);
+        let request =
+            headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(body)?;
         match client.request_text(request).await {
             Ok(text) => Ok(text),
             // A 404 about an object says which.

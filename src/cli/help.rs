@@ -82,6 +82,11 @@ Examples:
   kubefold plan -f web.yaml --state-dir ./state
   kubectl create deployment web --image=nginx --dry-run=client -o yaml | kubefold plan -f - --kubeconfig fleet.kubeconfig";
 
+pub(super) const CAN_I: &str = "\
+Examples:
+  kubefold can-i list pods -n shop --as jane --as-group dev --state-dir ./state
+  kubefold can-i create deployments.apps -A --kubeconfig fleet.kubeconfig";
+
 pub(super) const RELEASE: &str = "\
 Examples:
   # Only print what would be released

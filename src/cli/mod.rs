@@ -2,6 +2,7 @@
 //!
 //! May name: every room.
 
+mod can_i;
 mod client;
 #[cfg(feature = "demo")]
 mod demo;
@@ -63,6 +64,9 @@ enum Command {
     /// Print where the objects of a manifest would go, and why; change nothing.
     #[command(after_help = help::PLAN)]
     Plan(plan::Plan),
+    /// Print what each member says of what somebody may do, and by which rule.
+    #[command(after_help = help::CAN_I)]
+    CanI(can_i::CanI),
     /// Remove the placement marker from every object in the members, to stop using kubefold.
     #[command(after_help = help::RELEASE)]
     Release(release::Release),
@@ -159,6 +163,7 @@ pub fn main() -> ExitCode {
         Command::Kubeconfig(flags) => kubeconfig::print(&flags),
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
+        Command::CanI(flags) => can_i::print(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Release(flags) => release::run(&flags),
         Command::Init(flags) => init::run(&flags),

@@ -28,7 +28,10 @@ use std::sync::{Arc, atomic::AtomicU64};
 
 use arc_swap::ArcSwap;
 use http::{Request, Response};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -75,6 +78,8 @@ pub struct Member {
     twin: watch::Sender<Option<MemberName>>,
     permits: Arc<Permits>,
     admission: Arc<Admission>,
+    /// Turns to ask it what callers may do.
+    reviews: Semaphore,
     cancel: CancellationToken,
 }
 
@@ -100,6 +105,7 @@ impl Member {
             twin: watch::Sender::new(None),
             permits: Arc::clone(&common.permits),
             admission: Arc::clone(&common.admission),
+            reviews: Semaphore::new(review::REVIEWS_MAX),
             cancel,
         })
     }

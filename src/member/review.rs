@@ -37,6 +37,9 @@ pub struct Action {
     pub path: String,
 }
 
+/// Questions to one member at once; others wait for their turn.
+pub(super) const REVIEWS_MAX: usize = 64;
+
 /// A member's word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
@@ -73,6 +76,7 @@ pub async fn judge(member: &Member, caller: &Caller, action: &Action) -> Judgeme
         content_type: String::new(),
         user_agent: None,
     };
+    let Ok(_turn) = member.reviews.acquire().await else { return Judgement::Unknown("kubefold is going".into()) };
     match member.call_in(Class::Review, Some(caller), call).await {
         Answer::Answered { code, body, .. } if code.is_success() => said(&body),
         // Whoever may not even ask, and whom kubefold may not impersonate there.

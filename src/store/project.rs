@@ -39,7 +39,6 @@ impl Sequencer {
         let seen = |members: &[_]| members.iter().filter(|name| audience.sees_member(name)).cloned().collect();
         let parts =
             Parts { list: list.into(), behind: seen(&all.behind), differs: seen(&all.differs), revision: all.revision };
-        let key = std::str::from_utf8(entry.key()).unwrap_or_default();
-        self.folded(key, parts, holders, &mut Scratch::default())
+        self.folded(parts, holders, Some(entry.uid()), &mut Scratch::default())
     }
 }

@@ -334,13 +334,29 @@ impl Sequencer {
         let Notices { behind, differs, .. } = self.notices(key);
         let parts = Parts { list, behind, differs, revision };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let entry = self.folded(key, parts, Arc::clone(&shape.holders), &mut scratch);
+        let uid = self.uid_of(key, parts.list.first().and_then(|body| body.marker.as_deref()));
+        let entry = self.folded(parts, Arc::clone(&shape.holders), uid.as_deref(), &mut scratch);
         self.scratch = scratch;
         entry
     }
 
+    /// The UID that is shown of an object with several parts; `None`: its body's own.
+    fn uid_of(&self, key: &str, marker: Option<&Marker>) -> Option<String> {
+        if let Some(marker) = marker {
+            return Some(self.visible_uid(key, marker).into_owned());
+        }
+        let life = self.shared.identities.life_of_living(&self.life_key(key));
+        self.shared.naming.shared_uid(&self.spec.gvr.group, &self.spec.gvr.resource, key, life)
+    }
+
     /// What some parts of an object make.
-    pub(super) fn folded(&self, key: &str, parts: Parts, holders: Holders, scratch: &mut Scratch) -> Option<Entry> {
+    pub(super) fn folded(
+        &self,
+        parts: Parts,
+        holders: Holders,
+        uid: Option<&str>,
+        scratch: &mut Scratch,
+    ) -> Option<Entry> {
         let body = parts.list.first()?;
         let text = body.document.text();
         let document: &str = &text;
@@ -359,24 +375,18 @@ impl Sequencer {
         };
         rewriter.references(document, facts, found, edits);
         edits.put(facts.resource_version_at.clone(), |out| push_revision(parts.revision, out));
-        match &body.marker {
-            Some(marker) => {
-                let uid = self.visible_uid(key, marker);
+        match (body.marker.is_some(), uid) {
+            (true, uid) => {
                 let summands: Vec<&Summand> = parts.list.iter().filter_map(|part| part.summand.as_deref()).collect();
+                let (kind, behind) = (self.fold_kind(), parts.behind.len());
                 // A body that was read a line above is an object.
-                let sum = Summand::fold(document, &summands, self.fold_kind(), &uid, parts.behind.len());
+                let sum = Summand::fold(document, &summands, kind, uid.unwrap_or_default(), behind);
                 for edit in sum.unwrap_or_default() {
                     edits.add(&edit);
                 }
             }
-            None => {
-                let life = self.shared.identities.life_of_living(&self.life_key(key));
-                if let Some(uid) =
-                    self.shared.naming.shared_uid(&self.spec.gvr.group, &self.spec.gvr.resource, key, life)
-                {
-                    edits.put(facts.uid_at.clone(), |out| kubefold_wire::splice::push_string(&uid, out));
-                }
-            }
+            (false, Some(uid)) => edits.put(facts.uid_at.clone(), |out| kubefold_wire::splice::push_string(uid, out)),
+            (false, None) => {}
         }
         let draft = Draft {
             type_meta_len: incoming.type_meta_len(&self.spec),

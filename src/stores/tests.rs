@@ -45,7 +45,8 @@ fn config_of(members: Vec<MemberConfig>) -> Config {
     Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() }
 }
 
-fn stores(names: &[&str]) -> Arc<Stores> {
+/// Stores over members that nobody answers for.
+pub(crate) fn stores(names: &[&str]) -> Arc<Stores> {
     stores_of(config(names).members)
 }
 

@@ -21,8 +21,6 @@ pub(super) const CALLER_CONNECTIONS_MAX: usize = 24;
 const CALLER_WATCHES_MAX: usize = CALLER_CONNECTIONS_MAX * STREAMS_MAX;
 /// Of so many places for requests one is kubefold's alone.
 const RESERVE_OF: usize = 10;
-/// Questions about what callers may do.
-const REVIEWS_MAX: usize = 64;
 
 /// What kind of request it is: that decides its deadline, its limit and its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +42,6 @@ pub(super) struct Requests {
     all: Arc<Semaphore>,
     max: usize,
     callers: Arc<Shares>,
-    reviews: Arc<Semaphore>,
 }
 
 /// The places for what does not end by itself.
@@ -66,18 +63,13 @@ pub(super) fn caller(headers: &HeaderMap) -> Option<&str> {
 impl Requests {
     pub(super) fn new(max: usize) -> Self {
         let callers = Shares::new(max - max / RESERVE_OF);
-        Self { all: Arc::new(Semaphore::new(max)), max, callers, reviews: Arc::new(Semaphore::new(REVIEWS_MAX)) }
+        Self { all: Arc::new(Semaphore::new(max)), max, callers }
     }
 
     fn take(&self, caller: Option<&str>) -> Result<Place, Full> {
         let share = caller.map(|caller| self.callers.take(caller)).transpose()?;
         let all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::All { max: self.max })?;
         Ok(Place(Some(all), share))
-    }
-
-    fn take_review(&self) -> Result<Place, Full> {
-        let place = Arc::clone(&self.reviews).try_acquire_owned().map_err(|_| Full::All { max: REVIEWS_MAX })?;
-        Ok(Place(Some(place), None))
     }
 }
 
@@ -109,7 +101,8 @@ pub(super) fn take(
     let (taken, what) = match class {
         Class::Read | Class::Write => (requests.take(caller), "requests"),
         Class::Watch | Class::Stream => (watches.take(caller), "watches"),
-        Class::Review => (requests.take_review(), "reviews"),
+        // Whoever asks takes a place before.
+        Class::Review => return Ok(Place(None, None)),
     };
     taken.map_err(|full| Failure::Saturated { what, full })
 }

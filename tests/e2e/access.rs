@@ -114,6 +114,7 @@ async fn a_user_sees_and_does_what_the_members_allow() {
     of_a_fold_the_allowed_parts_are_seen(&fleet, &admin, &jane).await;
     writes_go_where_they_are_allowed(&fleet, &admin, &jane).await;
     whoever_may_acts_as_somebody_else(&fleet, east, west).await;
+    each_member_says_what_it_allows(&fleet).await;
     rights_come_and_go(&jane, east, west, north).await;
 }
 
@@ -215,6 +216,29 @@ async fn writes_go_where_they_are_allowed(fleet: &Kubefold, admin: &Api, jane: &
     let gone = jane.request(Method::DELETE, &listed, "").await;
     assert_eq!(keys(&gone.ok()), ["crew/own@east", "crew/own@west"]);
     assert_eq!(keys(&admin.get(&listed).await), ["crew/own@north"]);
+}
+
+async fn each_member_says_what_it_allows(fleet: &Kubefold) {
+    let said = async |args: &[&str]| {
+        let output = fleet.command(&[&["can-i"], args].concat()).await;
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = said(&["list", "cm", "-n", "crew", "--as", "jane"]).await;
+    let rows: Vec<&str> = text.lines().collect();
+    for (row, begin) in rows.iter().zip([
+        "MEMBER   ALLOWED   WHY",
+        "east     yes       RBAC: allowed by RoleBinding \"dev-jane/crew\"",
+        "west     yes ",
+        "north    no",
+    ]) {
+        assert!(row.starts_with(begin), "{text}");
+    }
+    let json = said(&["get", "deployments.apps/scale", "-A", "--as", "jane", "-o", "json"]).await;
+    let all: Value = serde_json::from_str(&json).unwrap();
+    assert!(all.as_array().unwrap().iter().all(|one| one["allowed"] == false), "{all}");
+    let unknown = fleet.command(&["can-i", "list", "wheels"]).await;
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no member serves a resource \"wheels\""), "{unknown:?}");
 }
 
 /// Of the members that let jane see something, those count that let the lead be jane.
@@ -329,6 +353,14 @@ async fn while_a_member_is_down_its_last_word_stands() {
         assert_eq!(get(&eve, maps).await.status, StatusCode::FORBIDDEN, "what nobody may see stays unseen");
     }
     assert!(["ADDED", "BOOKMARK"].contains(&event(&mut watch).await["type"].as_str().unwrap()));
+    // A kubefold that never reached it knows as little of everybody.
+    let blind = Kubefold::start(&file).await;
+    let jane_there = fleet_api(&blind, "jane").await;
+    let unknown = get(&jane_there, maps).await;
+    assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE, "{unknown}");
+    let lenient = get(&jane_there, &format!("/views/lenient{maps}")).await;
+    assert!(keys(&lenient.ok()).contains(&"silent/own@east".to_owned()), "{lenient}");
+    assert!(lenient.warnings().iter().any(|warning| warning.contains("west")), "{lenient}");
     // Whom it never told of is refused, unless people read.
     let unknown = get(&late, maps).await;
     assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE, "{unknown}");
