@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use testbed::{
     Answer, Api, FleetFile, Informer, Kubectl, Kubefold, Member, Relay, Testbed, Watch, eventually,
     objects::held,
-    samples::{config_map, deployment, keys, name, namespace, revision},
+    samples::{config_map, controlled_pod, deployment, keys, name, namespace, revision},
 };
 
-const SOON: Duration = Duration::from_secs(30);
-/// After a right was withdrawn: the time that a member's yes holds, and room.
-const WITHDRAWN: Duration = Duration::from_secs(25);
+const SOON: Duration = Duration::from_secs(60);
+/// After a right was withdrawn: the time that a member's yes holds at most, and room.
+const WITHDRAWN: Duration = Duration::from_secs(90);
 
 /// Lets a user do all that a developer does in a namespace of one member.
 async fn allow(member: &Member, namespace: &str, user: &str) {
@@ -109,6 +109,7 @@ async fn a_user_sees_and_does_what_the_members_allow() {
     let other = get(&admin, &format!("{maps}?limit=5&continue={token}")).await;
     assert_eq!(other.status, StatusCode::GONE, "a token of another list: {other}");
 
+    what_is_not_seen_changes_no_answer(&jane, north).await;
     discovery_is_open(&jane).await;
     of_a_shared_object_the_allowed_part_is_seen(&admin, &jane, east, west).await;
     of_a_fold_the_allowed_parts_are_seen(&fleet, &admin, &jane).await;
@@ -116,6 +117,55 @@ async fn a_user_sees_and_does_what_the_members_allow() {
     whoever_may_acts_as_somebody_else(&fleet, east, west).await;
     each_member_says_what_it_allows(&fleet).await;
     rights_come_and_go(&jane, east, west, north).await;
+}
+
+/// Answers to what jane may ask, without revisions and what is made of them.
+async fn answers(jane: &Api) -> Vec<String> {
+    let maps = "/api/v1/namespaces/crew/configmaps";
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let mut all = Vec::new();
+    for (path, accept) in [
+        (maps.to_owned(), "application/json"),
+        (maps.to_owned(), table),
+        (format!("{maps}?labelSelector=of"), "application/json"),
+        (format!("{maps}?fieldSelector=metadata.name%3Dunseen"), "application/json"),
+        (format!("{maps}?limit=1"), "application/json"),
+        (format!("{maps}/unseen"), "application/json"),
+        (format!("{maps}/unseen@north"), "application/json"),
+        (format!("{maps}/unseen?resourceVersion=0"), "application/json"),
+        ("/api/v1/namespaces/crew/pods/unseen/log".to_owned(), "application/json"),
+        ("/apis/apps/v1/namespaces/crew/deployments/unseen".to_owned(), "application/json"),
+    ] {
+        let request = Request::get(&path).header(header::ACCEPT, accept).body("".into()).unwrap();
+        let answer = jane.send(request).await.unwrap();
+        let mut body = answer.json();
+        body["metadata"]["resourceVersion"].take();
+        body["metadata"]["continue"].take();
+        // The age.
+        let rows = body.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten();
+        rows.for_each(|row| drop(row["cells"].as_array_mut().unwrap().pop()));
+        all.push(format!("{path} {} {body} {:?}", answer.status, answer.warnings()));
+    }
+    all
+}
+
+/// Two fleets that differ in what one may not read are the same to one.
+async fn what_is_not_seen_changes_no_answer(jane: &Api, north: &Member) {
+    let before = answers(jane).await;
+    let in_north = north.api().await;
+    let crew = "/api/v1/namespaces/crew";
+    in_north.create(&format!("{crew}/configmaps"), &config_map("unseen", json!({"of": "north"}))).await;
+    in_north.create(&format!("{crew}/pods"), &controlled_pod("unseen", "unseen")).await;
+    in_north.create("/apis/apps/v1/namespaces/crew/deployments", &deployment("unseen", 1)).await;
+    for (now, before) in answers(jane).await.iter().zip(&before) {
+        assert_eq!(now, before);
+    }
+    for what in ["configmap", "pod", "deployment"] {
+        north.kubectl(&["delete", what, "-n", "crew", "unseen", "--wait=false", "--force"]).await.ok();
+    }
+    for (now, before) in answers(jane).await.iter().zip(&before) {
+        assert_eq!(now, before);
+    }
 }
 
 async fn discovery_is_open(jane: &Api) {
@@ -350,8 +400,9 @@ async fn while_a_member_is_down_its_last_word_stands() {
     while tokio::time::Instant::now() < until {
         let listed = get(&jane, maps).await;
         assert!(keys(&listed.ok()).contains(&"silent/own@west".to_owned()), "{listed}");
-        assert_eq!(get(&eve, maps).await.status, StatusCode::FORBIDDEN, "what nobody may see stays unseen");
+        assert!(!get(&eve, maps).await.status.is_success(), "what one may not see stays unseen");
     }
+    assert_eq!(get(&eve, maps).await.status, StatusCode::FORBIDDEN, "its no stands, too");
     assert!(["ADDED", "BOOKMARK"].contains(&event(&mut watch).await["type"].as_str().unwrap()));
     // A kubefold that never reached it knows as little of everybody.
     let blind = Kubefold::start(&file).await;
