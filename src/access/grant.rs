@@ -178,11 +178,10 @@ impl Renewal {
     pub fn look(&self, audience: &Audience) -> Renewed {
         let Self { access, record, through, only } = self;
         let (only, Question { caller, action }) = (only.as_ref(), &**record.question());
-        let Some(mut now) = access.peek(record, only) else { return Renewed::Same };
+        let mut now = access.peek(record, only);
         if let Some(original) = through {
             for part in &original.parts {
                 let of_part = access.peek(&access.record(&original.caller, part), only);
-                let Some(of_part) = of_part else { return Renewed::Same };
                 now = Arc::new(now.and(&of_part.because(&original.cannot(part))));
             }
         }
@@ -192,6 +191,10 @@ impl Renewal {
         let (lost, unsaid) = (of(&now.denied), of(&now.unsaid));
         if !lost.is_empty() {
             return Renewed::Ended(Box::new(forbidden(caller, action, &lost)));
+        }
+        // It is asked again while the answer is used.
+        if unsaid.iter().any(|word| word.may_come) {
+            return Renewed::Same;
         }
         if !unsaid.is_empty() {
             return Renewed::Ended(Box::new(unknown(caller, action, unsaid.iter())));

@@ -120,13 +120,12 @@ impl Access {
         }
     }
 
-    /// What is known now, without waiting; what is due is asked. `None`: a member is about to say.
-    fn peek(self: &Arc<Self>, record: &Arc<Record>, only: Option<&MemberName>) -> Option<Arc<Decided>> {
+    /// What is known now, without waiting; what is due is asked.
+    fn peek(self: &Arc<Self>, record: &Arc<Record>, only: Option<&MemberName>) -> Arc<Decided> {
         if let Some(known) = record.known(&self.stores, &self.changes, only) {
-            return Some(known);
+            return known;
         }
-        let look = self.look(record, &self.members(&record.question().action, only), only);
-        (!look.waits).then_some(look.decided)
+        self.look(record, &self.members(&record.question().action, only), only).decided
     }
 
     fn record(&self, caller: &Caller, action: &Action) -> Arc<Record> {

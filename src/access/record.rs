@@ -75,6 +75,8 @@ pub(super) struct Word {
     pub(super) why: Arc<str>,
     /// It does not answer anybody.
     pub(super) is_down: bool,
+    /// It was asked a moment ago.
+    pub(super) may_come: bool,
 }
 
 /// What a look at a record finds.
@@ -205,7 +207,10 @@ impl Record {
                 said.asked = Some(now);
                 due.push(Arc::clone(member));
             }
-            let word = |why| Word { member: member.name().clone(), why, is_down: member.health().is_down() };
+            let word = |why| {
+                let (member, is_down) = (member.name().clone(), member.health().is_down());
+                Word { member, why, is_down, may_come: false }
+            };
             match said.standing(member, holds, now) {
                 Standing::Decided { denied, until: of_member } => {
                     until = until.map(|until| until.min(of_member));
@@ -222,7 +227,7 @@ impl Record {
                 Standing::Unsaid { why, waits: may_come } => {
                     until = None;
                     waits |= may_come;
-                    decided.unsaid.push(word(why));
+                    decided.unsaid.push(Word { may_come, ..word(why) });
                 }
             }
         }

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Who, question::Question, rbac::Changes, record::Record,
-    terms::WAIT_MAX,
+    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Renewal, Renewed, Who, question::Question, rbac::Changes,
+    record::Record, terms::WAIT_MAX,
 };
 use crate::{
     config::MemberName,
@@ -27,6 +27,7 @@ use crate::{
         review::{Action, Judgement},
     },
     respond::AccessError,
+    store::Audience,
     stores::{
         Stores,
         tests::{stores, stores_of},
@@ -241,4 +242,27 @@ async fn a_member_that_hangs_is_not_waited_for_and_taken_at_its_last_yes() {
     let hangs = look();
     assert_eq!((hangs.waits, hangs.decided.aged.len(), hangs.decided.unsaid.len()), (false, 1, 0));
     assert!(hangs.decided.audience.sees_member(member.name()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_about_to_say_keeps_no_loss_in_another_from_being_seen() {
+    let access = access(stores(&["east", "west"]));
+    let members = access.stores().registry().members();
+    members.iter().for_each(|member| member.removed().cancel());
+    let [east, west] = [0, 1].map(|at| members[at].name().clone());
+    let record = access.record(&jane(), &list_pods());
+    let renewal = Renewal::new(&access, Arc::clone(&record), None, None);
+    let answered = |name: &MemberName, judgement| record.answered(name, members[0].incarnation(), judgement);
+    answered(&east, Judgement::Allowed);
+    let sees_east = Audience::of([east.clone()]);
+    assert!(matches!(renewal.look(&sees_east), Renewed::Same), "west is asked for the first time");
+    answered(&west, Judgement::Allowed);
+    assert!(matches!(renewal.look(&sees_east), Renewed::More(more) if more.sees_member(&west)));
+    pass(ALLOWED_FOR).await;
+    pass(Duration::from_secs(3)).await;
+    let sees_both = Audience::of([east.clone(), west.clone()]);
+    assert!(matches!(renewal.look(&sees_both), Renewed::Same), "both are asked again");
+    answered(&east, Judgement::Denied("".into()));
+    assert!(matches!(renewal.look(&sees_both), Renewed::Ended(_)), "whatever west is about to say");
+    access.cancel.cancel();
 }
