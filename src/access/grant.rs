@@ -77,13 +77,15 @@ impl Grant {
         self.limits.as_ref().map(|limits| &limits.renewal)
     }
 
+    /// What members decided, and about which question. `None`: nobody was asked.
+    fn decided(&self) -> Option<(&Decided, &Question<'static>)> {
+        self.limits.as_ref().map(|limits| (&*limits.decided, &**limits.renewal.record.question()))
+    }
+
     /// Refuses what no member allows, and what not every member has said, where that is not left out: `mode` says so.
     pub fn check(&self, mode: Mode) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal }) = self.limits.as_deref() else {
-            return Ok(());
-        };
-        let Question { caller, action } = &**renewal.record.question();
-        let Decided { denied, unsaid, aged, .. } = &**decided;
+        let Some((decided, Question { caller, action })) = self.decided() else { return Ok(()) };
+        let Decided { denied, unsaid, aged, .. } = decided;
         let is_strict = mode == Mode::Strict;
         let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
         if (nobody && unsaid.is_empty()) || (is_strict && !denied.is_empty()) {
@@ -98,11 +100,8 @@ impl Grant {
     /// Refuses a write that no member allows, or of which one that answers has not said. A member that is down judges it
     /// itself when it catches up.
     pub fn check_write(&self) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal }) = self.limits.as_deref() else {
-            return Ok(());
-        };
-        let Question { caller, action } = &**renewal.record.question();
-        let Decided { denied, unsaid, .. } = &**decided;
+        let Some((decided, Question { caller, action })) = self.decided() else { return Ok(()) };
+        let Decided { denied, unsaid, .. } = decided;
         let nobody = matches!(&self.audience, Audience::Members(members) if members.is_empty());
         if nobody && unsaid.is_empty() {
             return Err(forbidden(caller, action, denied));
@@ -120,10 +119,7 @@ impl Grant {
     /// Refuses a change of an object of which a member does not allow it that has a part. A member that is down judges it
     /// itself when it catches up.
     pub fn check_whole(&self, entry: &Entry) -> Result<(), AccessError> {
-        let Some(Limits { decided, renewal }) = self.limits.as_deref() else {
-            return Ok(());
-        };
-        let Question { caller, action } = &**renewal.record.question();
+        let Some((decided, Question { caller, action })) = self.decided() else { return Ok(()) };
         if self.audience.sight(entry) == Sight::Whole {
             return Ok(());
         }
@@ -145,12 +141,9 @@ impl Grant {
 
     /// One sentence for each member that is left out, or taken at its last word.
     pub fn warnings(&self) -> Vec<String> {
-        let Some(Limits { decided, renewal }) = self.limits.as_deref() else {
-            return Vec::new();
-        };
-        let Question { caller, action } = &**renewal.record.question();
+        let Some((decided, Question { caller, action })) = self.decided() else { return Vec::new() };
         let (user, verb, resource) = (Quoted(&caller.user), &action.verb, qualified(action));
-        let Decided { denied, unsaid, aged, .. } = &**decided;
+        let Decided { denied, unsaid, aged, .. } = decided;
         let denied = denied.iter().map(|Word { member, .. }| {
             format!("member {member} does not allow user {user} to {verb} {resource}; they are left out")
         });

@@ -331,7 +331,7 @@ impl Said {
                 );
             }
         }
-        let why = if is_down { member.describe().into() } else { self.trouble() };
+        let why = member.down().unwrap_or_else(|| self.trouble());
         Standing::Unsaid { why, waits }
     }
 

@@ -179,7 +179,7 @@ impl Member {
     }
 
     /// `down since 12s: connection refused`, if it is down.
-    fn down(&self) -> Option<Arc<str>> {
+    pub(crate) fn down(&self) -> Option<Arc<str>> {
         let health = self.health();
         let (true, Some(cause)) = (health.is_down(), health.cause()) else { return None };
         let age = health.age(Instant::now()).unwrap_or_default().as_secs();

@@ -89,8 +89,7 @@ impl Filter {
         let Some(Limit { audience, store, .. }) = &self.limit else { return Some(Cow::Borrowed(entry)) };
         match audience.sight(entry) {
             Sight::Whole => Some(Cow::Borrowed(entry)),
-            Sight::Parts => store.seen_by(audience, entry).map(Cow::Owned),
-            Sight::Nothing => None,
+            Sight::Parts | Sight::Nothing => store.seen_by(audience, entry).map(Cow::Owned),
         }
     }
 

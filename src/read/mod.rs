@@ -219,21 +219,24 @@ impl Reader {
         ready: &Ready,
         audience: &Audience,
     ) -> Result<Filter, Status> {
-        let members = Arc::clone(&self.stores.shared().naming);
-        let is_all = members.members().iter().all(|member| audience.sees_member(member));
-        let limit = Limit { audience: audience.clone(), is_all, store: Arc::clone(ready.store()) };
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let limit = || Limit {
+            audience: audience.clone(),
+            is_all: naming.members().iter().all(|member| audience.sees_member(member)),
+            store: Arc::clone(ready.store()),
+        };
         let mut filter = Filter {
             namespace: target.namespace.clone(),
             labels: options.labels.clone(),
             fields: options.fields.clone(),
-            suffixed: !self.stores.shared().naming.is_plain(),
+            suffixed: !naming.is_plain(),
             echo: None,
-            limit: (!audience.is_everyone()).then_some(limit),
+            limit: (!audience.is_everyone()).then(limit),
         };
         let Some(name) = options.fields.name().map(str::to_owned) else { return Ok(filter) };
         let namespace = options.fields.namespace().unwrap_or(&target.namespace);
         let asked = Target { namespace: namespace.to_owned(), name: name.clone(), ..target.clone() };
-        if let Named::Shorthand(entry) = resolve(&self.stores.shared().naming, ready.store(), &asked, audience)? {
+        if let Named::Shorthand(entry) = resolve(&naming, ready.store(), &asked, audience)? {
             filter.fields = filter.fields.with_name(entry.name());
             filter.echo = Some(name);
         }

@@ -341,7 +341,7 @@ impl Watcher {
                 Cow::Borrowed(_) => Audience::Everyone,
                 Cow::Owned(_) => self.watched.filter.audience().clone(),
             };
-            let entry = &*Arc::clone(&seen);
+            let entry: &Entry = &seen;
             if out.is_empty() {
                 // Most often it is one event: the same bytes for all who are told of it.
                 if self.unsent.is_empty() {

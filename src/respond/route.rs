@@ -43,8 +43,8 @@ pub enum RouteError {
     ),
     /// What kubefold tells of itself no member can allow.
     #[error(
-        "user {user} is not in group {group}, for which this is, as for {admins}; kubefold's own authority and its token file \
-         can name that group (kubefold kubeconfig --group)", user = Quoted(.user)
+        "user {user} is not in group {group} or {admins}, and only these may see this; kubefold's own authority and its \
+         token file can name the first (kubefold kubeconfig --group)", user = Quoted(.user)
     )]
     NotAdmin {
         /// Who asks.
