@@ -17,10 +17,12 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
-use http::{Request, header};
+use http::{Request, StatusCode, header};
 use parking_lot::Mutex;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::{
@@ -42,6 +44,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 const FAILURES_MAX: u32 = 2;
 /// For how long a definition is new. Older ones were published long ago.
 const NEW_FOR: Duration = Duration::from_mins(2);
+/// The index of OpenAPI v3; its documents are below.
+const OPENAPI_V3: &str = "/openapi/v3";
 /// Largest OpenAPI document that is looked at.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
 /// Members that are asked for the same OpenAPI document.
@@ -260,7 +264,7 @@ impl Stores {
             for Gvr { group, version, .. } in definition.served.iter().filter(|_| !asked.is_empty()) {
                 let kind = &definition.kind;
                 let (path, wanted) = match published {
-                    Published::V3 => (format!("/openapi/v3/apis/{group}/{version}"), format!("\"kind\":\"{kind}\"")),
+                    Published::V3 => (format!("{OPENAPI_V3}/apis/{group}/{version}"), format!("\"kind\":\"{kind}\"")),
                     Published::V2 => (
                         "/openapi/v2".to_owned(),
                         format!("{{\"group\":\"{group}\",\"kind\":\"{kind}\",\"version\":\"{version}\"}}"),
@@ -281,14 +285,8 @@ impl Stores {
     /// Of what is wanted, what stands in no member's document.
     async fn not_in(&self, path: &str, members: &[MemberName], mut wanted: Vec<String>) -> Vec<String> {
         let members = members.iter().filter_map(|name| self.registry.get(name.as_str()));
-        let ask = async |member: Arc<Member>| {
-            let request = Request::get(path).header(header::ACCEPT, "application/json").body(empty()).ok()?;
-            let answer = async {
-                let response = member.send(request, Class::Read).await.ok()?;
-                collect(response.into_body(), DOCUMENT_BYTES_MAX).await.ok()
-            };
-            timeout(ANSWER_MAX, answer).await.ok().flatten()
-        };
+        let ask =
+            async |member: Arc<Member>| timeout(ANSWER_MAX, published_document(&member, path)).await.ok().flatten();
         let mut documents: FuturesUnordered<_> = members.map(ask).collect();
         while let Some(document) = documents.next().await {
             let Some(document) = document else { continue };
@@ -299,6 +297,27 @@ impl Stores {
         }
         wanted
     }
+}
+
+/// A document of OpenAPI as a member's clients find it. Of v3 that is by the index: a kube-apiserver has the document of custom
+/// resources first, and names it in the index up to a second later.
+async fn published_document(member: &Member, path: &str) -> Option<Bytes> {
+    let Some(name) = path.strip_prefix(OPENAPI_V3).and_then(|name| name.strip_prefix('/')) else {
+        return document(member, path).await;
+    };
+    let index: Value = serde_json::from_slice(&document(member, OPENAPI_V3).await?).ok()?;
+    let url = index["paths"][name]["serverRelativeURL"].as_str()?;
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    document(member, &format!("{path}?{query}")).await
+}
+
+/// `None`: the member did not give it, or has another one by now.
+async fn document(member: &Member, path: &str) -> Option<Bytes> {
+    let request = Request::get(path).header(header::ACCEPT, "application/json").body(empty()).ok()?;
+    let response = member.send(request, Class::Read).await.ok()?;
+    let is_given = response.status() == StatusCode::OK;
+    let body = collect(response.into_body(), DOCUMENT_BYTES_MAX).await.ok()?;
+    is_given.then_some(body)
 }
 
 /// What is wanted of a document, by its path and whom to ask for it.

@@ -227,24 +227,64 @@ async fn an_established_kind_is_told_at_once(fleet: &Kubefold) {
     }
 }
 
+/// The URL of the tests' group, after all members have told of what was made before.
+async fn settled(bed: &Testbed, api: &Api) -> String {
+    for member in bed.members() {
+        let theirs = member.api().await;
+        eventually(SOON, async || {
+            let told = documents(&theirs).await;
+            let is_whole = ["First", "Second", "Third"].iter().all(|kind| told.contains(&format!("v1.{kind}")));
+            if is_whole { Ok(()) } else { Err(format!("member {} has not told all", member.name())) }
+        })
+        .await;
+    }
+    // One that has just begun asks them now.
+    let file = bed.members().iter().fold(FleetFile::default(), |file, member| file.member(member, 1));
+    let new = url(&Kubefold::start(&file).await.api().await, E2E).await;
+    eventually(SOON, async || {
+        let known = url(api, E2E).await;
+        if known == new { Ok(known) } else { Err(format!("{known}, not {new}")) }
+    })
+    .await
+}
+
+/// The index, once it says that west is down.
+async fn index_without_west(api: &Api) -> Answer {
+    eventually(SOON, async || {
+        let answer = get(api, "/openapi/v3", &[]).await;
+        let is_said = answer.warnings().iter().any(|text| text.contains("member west"));
+        if is_said { Ok(answer) } else { Err(answer.to_string()) }
+    })
+    .await
+}
+
 async fn an_outage_takes_nothing_away(bed: &Testbed, fleet: &Kubefold) {
     let api = fleet.api().await;
-    let before = url(&api, E2E).await;
+    let before = settled(bed, &api).await;
+    assert_eq!(get(&api, &before, &[]).await.status, StatusCode::OK);
     bed["west"].stop_apiserver();
-    let index = eventually(SOON, async || {
-        let answer = get(&api, "/openapi/v3", &[]).await;
-        if answer.warnings().iter().any(|text| text.contains("member west")) {
-            Ok(answer)
-        } else {
-            Err(answer.to_string())
-        }
-    })
-    .await;
+    let index = index_without_west(&api).await;
     assert_eq!(index.json()["paths"][E2E]["serverRelativeURL"], before.as_str());
     let gadget = fleet.kubectl(&["explain", "gadget.spec", "--recursive"]).await;
     assert!(gadget.ok().contains("speed\t<integer>") && gadget.stderr.contains("member west"), "{gadget}");
     assert!(get(&api, &before, &[]).await.warnings().is_empty(), "what a hash names is whole");
     assert_eq!(get(&api, "/openapi/v2", &[]).await.status, StatusCode::OK);
+    // It goes after its index told of a document that nobody has asked for since: the one before it is shown.
+    bed["west"].start_apiserver().await;
+    define(&bed["west"], "Late", "age").await;
+    let changed = eventually(SOON, async || {
+        let now = url(&api, E2E).await;
+        if now == before { Err("no change yet") } else { Ok(now) }
+    })
+    .await;
+    bed["west"].stop_apiserver();
+    index_without_west(&api).await;
+    let answer = get(&api, &changed, &[]).await;
+    let warnings = answer.warnings().join("; ");
+    assert!(warnings.contains("member west: ") && warnings.contains("its last known document is shown"), "{answer}");
+    assert_eq!(value(&answer, "etag"), "", "nobody keeps it under this hash");
+    let gadget = fleet.kubectl(&["explain", "gadget.spec", "--recursive"]).await;
+    assert!(gadget.ok().contains("speed\t<integer>") && gadget.stderr.contains("last known document"), "{gadget}");
     // A kubefold that never heard of it leaves it out, and lets nobody keep what it says.
     fleet.restart().await;
     let index = get(&fleet.api().await, "/openapi/v3", &[]).await;

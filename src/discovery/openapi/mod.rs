@@ -231,7 +231,11 @@ impl OpenApi {
                 Ok(bytes) => documents.push(bytes),
                 Err(Missing::Changed) if !is_last_attempt => return Ok(None),
                 Err(Missing::Changed) => left_out.push("a member's document keeps changing".to_owned()),
-                Err(Missing::Failed(cause)) => left_out.push(cause),
+                Err(Missing::Failed { cause, last: None }) => left_out.push(cause),
+                Err(Missing::Failed { cause, last: Some(bytes) }) => {
+                    documents.push(bytes);
+                    left_out.push(format!("{cause}; its last known document is shown"));
+                }
             }
         }
         let Some(first) = documents.first().cloned() else {

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     cache::{Cache, Key},
+    merge::Encoding,
     urls::{V2, V3, parameter, upper_hex},
 };
 use crate::{
@@ -73,8 +74,8 @@ pub(super) struct DocumentRequest<'a> {
 pub(super) enum Missing {
     /// The member has another one by now.
     Changed,
-    /// It did not give it.
-    Failed(String),
+    /// It did not give it; `last` is what a holder gave before.
+    Failed { cause: String, last: Option<Bytes> },
 }
 
 /// Why a member did not say.
@@ -104,6 +105,15 @@ pub(super) struct Sources {
 struct Source {
     index: Slot<Arc<Index>>,
     swagger: Slot<Arc<str>>,
+    given: Mutex<Given>,
+}
+
+/// The newest documents that a member gave: its index may name newer ones that nobody has fetched.
+#[derive(Default)]
+struct Given {
+    /// Whose they are.
+    incarnation: u64,
+    hashes: HashMap<(Arc<str>, Encoding), Arc<str>>,
 }
 
 /// Something that a member says.
@@ -250,6 +260,39 @@ impl Sources {
         wanted: &DocumentRequest<'_>,
         holders: &[Arc<Member>],
     ) -> Result<Bytes, Missing> {
+        let fetched = self.fetch(stores, wanted, holders).await;
+        if fetched.is_ok() {
+            holders.iter().for_each(|member| self.remember(member, &wanted.key));
+        }
+        fetched
+    }
+
+    fn remember(&self, member: &Member, key: &Key) {
+        let source = self.source(member);
+        let mut given = source.given.lock();
+        if given.incarnation != member.incarnation() {
+            *given = Given { incarnation: member.incarnation(), hashes: HashMap::new() };
+        }
+        given.hashes.insert((Arc::clone(&key.path), key.encoding), Arc::clone(&key.hash));
+    }
+
+    /// What one of `holders` gave last for the path of `key`, whatever its hash was, while it is at hand.
+    fn last_document(&self, key: &Key, holders: &[Arc<Member>]) -> Option<Bytes> {
+        holders.iter().find_map(|member| {
+            let source = self.source(member);
+            let given = source.given.lock();
+            let hash = given.hashes.get(&(Arc::clone(&key.path), key.encoding))?;
+            let was = Key { hash: Arc::clone(hash), ..key.clone() };
+            self.cache.get(&was).filter(|_| given.incarnation == member.incarnation())
+        })
+    }
+
+    async fn fetch(
+        &self,
+        stores: &Stores,
+        wanted: &DocumentRequest<'_>,
+        holders: &[Arc<Member>],
+    ) -> Result<Bytes, Missing> {
         if let Some(known) = self.cache.get(&wanted.key) {
             return Ok(known);
         }
@@ -257,24 +300,25 @@ impl Sources {
         if let Some(known) = self.cache.get(&wanted.key) {
             return Ok(known);
         }
-        let mut missing = Missing::Failed("no member has it".to_owned());
+        let failed = |cause| Missing::Failed { cause, last: self.last_document(&wanted.key, holders) };
+        let mut missing = failed("no member has it".to_owned());
         let fetch = async |member: &Arc<Member>| {
             let within = if stores.is_slow(member) { SLOW_TIMEOUT } else { DOCUMENT_TIMEOUT };
             let fetched = timeout(within, get(member, wanted.url, wanted.accept, DOCUMENT_BYTES_MAX)).await;
             (Arc::clone(member), fetched.unwrap_or(Err(AskError::Late(within))))
         };
-        let mut holders: Vec<&Arc<Member>> = holders.iter().collect();
-        holders.sort_by_key(|member| stores.is_slow(member));
-        let mut holders = holders.into_iter();
+        let mut asked: Vec<&Arc<Member>> = holders.iter().collect();
+        asked.sort_by_key(|member| stores.is_slow(member));
+        let mut asked = asked.into_iter();
         let mut fetches = FuturesUnordered::new();
         loop {
             // The next one is asked when one fails, and when one takes long.
             let fetched = tokio::select! {
                 fetched = fetches.next() => fetched,
-                () = sleep(NEXT_AFTER), if holders.len() > 0 => None,
+                () = sleep(NEXT_AFTER), if asked.len() > 0 => None,
             };
             let Some((member, fetched)) = fetched else {
-                match holders.next() {
+                match asked.next() {
                     Some(member) => fetches.push(fetch(member)),
                     None => return Err(missing),
                 }
@@ -286,7 +330,7 @@ impl Sources {
                     return Ok(body);
                 }
                 Ok(_) => missing = Missing::Changed,
-                Err(error) => missing = Missing::Failed(format!("member {}: {error}", member.name())),
+                Err(error) => missing = failed(format!("member {}: {error}", member.name())),
             }
         }
     }
