@@ -151,6 +151,7 @@ fn proofs(objects: usize) {
         names: Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        subjects: Vec::new(),
     };
     let shared = Shared {
         naming: Arc::new(Naming::new(&config)),

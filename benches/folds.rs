@@ -77,7 +77,13 @@ impl Fleet {
             name: None,
         };
         let rules = vec![rule("", "namespaces"), rule("apiextensions.k8s.io", "customresourcedefinitions")];
-        let config = Config { members: Vec::new(), names: Names::Suffixed, shared: rules, policies: Vec::new() };
+        let config = Config {
+            members: Vec::new(),
+            names: Names::Suffixed,
+            shared: rules,
+            policies: Vec::new(),
+            subjects: Vec::new(),
+        };
         let shared = Shared {
             naming: Arc::new(Naming::new(&config)),
             identities: Arc::new(Identities::default()),

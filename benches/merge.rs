@@ -60,7 +60,13 @@ impl Fleet {
     }
 
     fn store(&self) -> FleetStore {
-        let config = Config { members: Vec::new(), names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() };
+        let config = Config {
+            members: Vec::new(),
+            names: Names::Suffixed,
+            shared: Vec::new(),
+            policies: Vec::new(),
+            subjects: Vec::new(),
+        };
         let shared = Shared {
             naming: Arc::new(Naming::new(&config)),
             identities: Arc::new(Identities::default()),

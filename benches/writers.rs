@@ -48,7 +48,13 @@ struct Fleet {
 
 impl Fleet {
     fn new(pods: usize) -> Self {
-        let config = Config { members: Vec::new(), names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() };
+        let config = Config {
+            members: Vec::new(),
+            names: Names::Suffixed,
+            shared: Vec::new(),
+            policies: Vec::new(),
+            subjects: Vec::new(),
+        };
         let shared = Shared {
             naming: Arc::new(Naming::new(&config)),
             identities: Arc::new(Identities::default()),

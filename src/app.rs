@@ -19,7 +19,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     access::Access,
-    authn::{self, Authentication},
+    accounts::Accounts,
+    authn::{self, Authentication, Reviewer},
     config::{Config, MemberName, ReloadHandle, Reloads},
     member::{self, Member, registry::Registry},
     observe::Metrics,
@@ -107,10 +108,8 @@ impl App {
         let state = Arc::new(StateDir::open(&options.state_dir)?);
         let security = Security::prepare(&options, &state)?;
         let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files)?));
-        let authentication = Arc::new(Authentication::read(options.tokens.clone())?);
-        let takes_tokens = options.tokens != authn::Sources::default();
-        let limits = if takes_tokens { Limits::DEFAULT.for_tokens() } else { Limits::DEFAULT };
-        let listener = Listener::bind(options.listen, Arc::clone(&tls), limits).await?;
+        let authentication = Authentication::read(options.tokens.clone())?;
+        let listener = Listener::bind(options.listen, Arc::clone(&tls), Limits::DEFAULT.for_tokens()).await?;
         let address = listener.address()?;
         let published = Published {
             url: options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string())),
@@ -128,6 +127,9 @@ impl App {
             registry.restore_clusters(serde_json::from_str(&text).with_context(|| format!("{CLUSTERS} is damaged"))?);
         }
         registry.apply(&config)?;
+        let accounts = Arc::new(Accounts::new(Arc::clone(&registry)));
+        accounts.configure(&config.subjects);
+        let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
         let shared = shared(&config, &state)?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
         // First of all: what an earlier process left half-made is not to be shown.
@@ -159,7 +161,7 @@ impl App {
         });
         let reload_handle = reloads.reload_handle();
         let published = Arc::new(Mutex::new(published));
-        let following = follow(reloads, stores, Arc::clone(&published), Arc::clone(&state));
+        let following = follow(reloads, stores, accounts, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let renewing = renew(options, security, tls, published, authentication, Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewing));
@@ -185,13 +187,20 @@ impl App {
 }
 
 /// Applies every later good configuration.
-async fn follow(mut reloads: Reloads, stores: Arc<Stores>, published: Arc<Mutex<Published>>, state: Arc<StateDir>) {
+async fn follow(
+    mut reloads: Reloads,
+    stores: Arc<Stores>,
+    accounts: Arc<Accounts>,
+    published: Arc<Mutex<Published>>,
+    state: Arc<StateDir>,
+) {
     while let Some(config) = reloads.next().await {
         if let Err(error) = stores.registry().apply(&config) {
             tracing::error!("the new configuration is not applied: {error}");
             continue;
         }
         stores.configure(&config);
+        accounts.configure(&config.subjects);
         let mut published = published.lock();
         published.members = member_names(&config);
         if let Err(error) = published.write(&state) {

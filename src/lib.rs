@@ -5,6 +5,7 @@
 //! and never back up. `ARCHITECTURE.md` has the rooms; `tests/tidy.rs` holds the direction.
 
 pub mod access;
+pub mod accounts;
 pub mod answer;
 pub mod app;
 pub mod authn;

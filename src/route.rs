@@ -140,14 +140,14 @@ impl Router {
                 if let Some(member) = self.stores.registry().get(name) {
                     permit(&member, &caller, &wanted).await.map_err(ViewError::from)?;
                 }
-                Ok(Acting { caller: wanted.caller(), through: None })
+                Ok(Acting { caller: wanted.caller(&caller), through: None })
             }
             // Whoever is an administrator of every member may be anybody there.
-            View::Fleet(_) if caller.is_in(ADMINS) => Ok(Acting { caller: wanted.caller(), through: None }),
+            View::Fleet(_) if caller.is_in(ADMINS) => Ok(Acting { caller: wanted.caller(&caller), through: None }),
             // Each member is asked when it is known what of it is wanted.
             View::Fleet(_) => {
                 let through = Arc::new(Impersonator { caller, parts: parts(&wanted) });
-                Ok(Acting { caller: wanted.caller(), through: Some(through) })
+                Ok(Acting { caller: wanted.caller(&through.caller), through: Some(through) })
             }
         }
     }

@@ -11,13 +11,13 @@ use std::{
 
 /// Rooms, lowest first. A room may name itself and rooms on earlier lines, nothing else.
 const LAYERS: &[&[&str]] = &[
-    &["view"],
+    &["view", "authn"],
     &["config", "observe"],
     &["placement"],
     &["store", "upstream"],
     &["respond"],
     &["member"],
-    &["catalog"],
+    &["catalog", "accounts"],
     &["stores"],
     &["access"],
     &["answer"],

@@ -113,7 +113,7 @@ impl Access {
             said.as_mut().enable();
             let look = self.look(record, &members, only);
             if !look.waits || Instant::now() >= deadline {
-                return look.decided;
+                return self.with_words_of_all_names(record, only, look.decided);
             }
             // However it ends, what is known by then is what counts.
             let _elapsed = timeout_at(deadline, said).await;
@@ -125,7 +125,22 @@ impl Access {
         if let Some(known) = record.known(&self.stores, &self.changes, only) {
             return known;
         }
-        self.look(record, &self.members(&record.question().action, only), only).decided
+        let decided = self.look(record, &self.members(&record.question().action, only), only).decided;
+        self.with_words_of_all_names(record, only, decided)
+    }
+
+    /// The same, where a member that is down and was never asked about a name is taken at what it said of all names. They are
+    /// asked about all names ahead, since an object may be made and asked for in the meantime.
+    fn with_words_of_all_names(
+        self: &Arc<Self>,
+        record: &Arc<Record>,
+        only: Option<&MemberName>,
+        decided: Arc<Decided>,
+    ) -> Arc<Decided> {
+        let Question { caller, action } = &**record.question();
+        let Some(of_all) = action.of_all_names() else { return decided };
+        let of_all = self.peek(&self.record(caller, &of_all), only);
+        if decided.unsaid.iter().any(|word| word.is_down) { Arc::new(decided.filled(&of_all)) } else { decided }
     }
 
     fn record(&self, caller: &Caller, action: &Action) -> Arc<Record> {

@@ -51,6 +51,14 @@ impl Decided {
         with
     }
 
+    /// The same, with the members that are down and have not said, where `other` has their yes.
+    pub(super) fn filled(&self, other: &Self) -> Self {
+        let is_filled = |word: &Word| word.is_down && other.audience.sees_member(&word.member);
+        let (filled, unsaid): (Vec<Word>, Vec<Word>) = self.unsaid.iter().cloned().partition(is_filled);
+        let audience = self.audience.or(&Audience::of(filled.into_iter().map(|word| word.member)));
+        Self { audience, unsaid, ..self.clone() }
+    }
+
     /// What both allow.
     pub(super) fn and(&self, other: &Self) -> Self {
         let mut both = self.clone();
@@ -200,6 +208,14 @@ impl Record {
         let followed = Followed::now(stores);
         let mut until = Some(now + LOOK_EVERY);
         for member in members {
+            if let Some(domain) =
+                self.question.caller.domain.as_ref().filter(|domain| **domain != *member.name().as_str())
+            {
+                let why = format!("the caller is known by the word of member {domain}, and acts in that member alone");
+                let member = member.name().clone();
+                decided.denied.push(Word { member, why: why.into(), is_down: false, may_come: false });
+                continue;
+            }
             let said = state.said.entry(member.name().clone()).or_default();
             let is_followed = followed.has(stores, member);
             let holds = said.holds(&self.question, changes, member, is_followed);

@@ -16,8 +16,11 @@ use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Renewal, Renewed, Who, question::Question, rbac::Changes,
-    record::Record, terms::WAIT_MAX,
+    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Renewal, Renewed, Who,
+    question::Question,
+    rbac::Changes,
+    record::{Decided, Record, Word},
+    terms::WAIT_MAX,
 };
 use crate::{
     config::MemberName,
@@ -123,8 +126,8 @@ async fn equal_questions_are_one_for_each_member() {
         access.grant(by(&caller), &action, None).await;
     }
     assert_eq!((east.count(), west.count()), (1, 1));
-    let other = Action { name: "web".into(), ..list_pods() };
-    access.grant(by(&caller), &other, Some(&MemberName::new("east").unwrap())).await.check(Mode::Strict).unwrap();
+    let of_one = Action { name: "web".into(), ..list_pods() };
+    access.grant(by(&caller), &of_one, Some(&MemberName::new("east").unwrap())).await.check(Mode::Strict).unwrap();
     assert_eq!((east.count(), west.count()), (2, 1), "one member is asked about what is its own");
 }
 
@@ -148,7 +151,7 @@ async fn what_is_no_clear_yes_allows_nothing() {
     .enumerate()
     {
         answers.say(code, body);
-        let action = Action { name: at.to_string(), ..list_pods() };
+        let action = Action { namespace: at.to_string(), ..list_pods() };
         let grant = access.grant(by(&jane()), &action, None).await;
         assert_eq!((is_forbidden(&grant), is_unknown(&grant)), (is_no, !is_no), "{code} {at}");
         assert!(grant.check_write().is_err());
@@ -265,4 +268,22 @@ async fn a_member_that_is_about_to_say_keeps_no_loss_in_another_from_being_seen(
     answered(&east, Judgement::Denied("".into()));
     assert!(matches!(renewal.look(&sees_both), Renewed::Ended(_)), "whatever west is about to say");
     access.cancel.cancel();
+}
+
+#[test]
+fn a_member_that_is_down_is_taken_at_its_yes_to_all_names() {
+    let names = ["yes", "no", "silent", "up"].map(|name| MemberName::new(name).unwrap());
+    let [yes, no, silent, up] = &names;
+    let word =
+        |member: &MemberName| Word { member: member.clone(), why: "".into(), is_down: member != up, may_come: false };
+    let of_one = Decided { unsaid: names.iter().map(word).collect(), audience: Audience::of([]), ..Decided::default() };
+    let of_all = Decided {
+        audience: Audience::of([yes.clone(), up.clone()]),
+        denied: vec![word(no)],
+        unsaid: vec![word(silent)],
+        aged: Vec::new(),
+    };
+    let filled = of_one.filled(&of_all);
+    assert_eq!(filled.audience, Audience::of([yes.clone()]));
+    assert_eq!(filled.unsaid, [no, silent, up].map(word), "a no to all names may be a yes to this one");
 }

@@ -4,7 +4,7 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, Validation, decode_header};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::authn::{
@@ -165,11 +165,25 @@ pub(super) fn named_in(token: &str) -> Option<String> {
     struct Named {
         iss: String,
     }
+    claims::<Named>(token).map(|named| named.iss)
+}
+
+/// When a token ends, in Unix seconds, as it says itself.
+pub fn ends_s(token: &str) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Ends {
+        exp: f64,
+    }
+    // Whole seconds: the fraction is dropped.
+    claims::<Ends>(token).map(|ends| ends.exp as u64)
+}
+
+fn claims<T: DeserializeOwned>(token: &str) -> Option<T> {
     let mut parts = token.split('.');
     let (_, payload, _) = (parts.next()?, parts.next()?, parts.next()?);
     if parts.next().is_some() {
         return None;
     }
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
-    serde_json::from_slice::<Named>(&payload).ok().map(|named| named.iss)
+    serde_json::from_slice(&payload).ok()
 }

@@ -1,6 +1,6 @@
-//! Who asks, by a bearer token: tokens of a file, and tokens of OpenID Connect issuers.
+//! Who asks, by a bearer token: tokens of a file, tokens of OpenID Connect issuers, and those that a [`Reviewer`] knows.
 //!
-//! A token is shown to nobody: not to a member, not to a log. What it says is believed until it ends.
+//! A token is shown to nobody but who made it: not to another member, not to a log. What it says is believed until it ends.
 //!
 //! May name: what is in `kubefold_serving` and `kubefold_wire`.
 
@@ -15,11 +15,20 @@ mod tokens;
 use std::{path::PathBuf, sync::Arc};
 
 use arc_swap::ArcSwap;
+use futures::future::BoxFuture;
 use http::HeaderMap;
 
 use self::{bearer::token_of, issuer::Issuer, tokens::Tokens};
 
-pub use {bearer::Bearer, error::AuthnError, jwt::SigningKeys};
+pub use {bearer::Bearer, error::AuthnError, issuer::ends_s, jwt::SigningKeys};
+
+/// Whoever knows tokens that are neither in a file nor an issuer's.
+pub trait Reviewer: Send + Sync {
+    /// Whose token it is.
+    ///
+    /// Cancel: safe.
+    fn review<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<Bearer>>;
+}
 
 /// Which files say whose tokens count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +43,7 @@ pub struct Sources {
 pub struct Authentication {
     sources: Sources,
     known: ArcSwap<Known>,
+    reviewer: Option<Arc<dyn Reviewer>>,
 }
 
 #[derive(Default)]
@@ -48,9 +58,14 @@ impl Authentication {
     ///
     /// Errors: one cannot be read, or does not say what it has to.
     pub fn read(sources: Sources) -> Result<Self, AuthnError> {
-        let this = Self { sources, known: ArcSwap::default() };
+        let this = Self { sources, known: ArcSwap::default(), reviewer: None };
         this.reload()?;
         Ok(this)
+    }
+
+    /// Has tokens of nobody else's looked at by `reviewer`.
+    pub fn reviewed_by(self, reviewer: Arc<dyn Reviewer>) -> Self {
+        Self { reviewer: Some(reviewer), ..self }
     }
 
     /// Reads them again. Says whether one has changed; keys of issuers that stay are kept.
@@ -93,7 +108,9 @@ impl Authentication {
             return Some(Bearer { caller, ends_s: None });
         }
         let named = issuer::named_in(&token)?;
-        let issuer = known.issuers.iter().find(|issuer| issuer.rules().url == named)?;
+        let Some(issuer) = known.issuers.iter().find(|issuer| issuer.rules().url == named) else {
+            return self.reviewer.as_ref()?.review(&token).await;
+        };
         match Box::pin(issuer.bearer(&token)).await {
             Ok(bearer) => Some(bearer),
             Err(error) => {

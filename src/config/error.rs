@@ -68,6 +68,8 @@ pub enum Problem {
     DuplicateKey { key: String },
     #[error("the field \"{field}\" is missing; add it")]
     MissingField { field: &'static str },
+    #[error("there is no member \"{member}\"; use one of: {}", .known.join(", "))]
+    UnknownMember { member: String, known: Vec<String> },
     #[error("no member is configured; add at least one under \"members:\"")]
     NoMembers,
     #[error("{count} members are configured and at most {max} are served; split the fleet")]
@@ -195,8 +197,6 @@ pub enum PolicyProblem {
     Unfit { why: String },
     #[error("\"{field}: {text}\" is not a label selector ({cause}); write it like \"region in (eu,us)\"")]
     Selector { field: &'static str, text: String, cause: String },
-    #[error("there is no member \"{member}\"; use one of: {}", .known.join(", "))]
-    UnknownMember { member: String, known: Vec<String> },
     #[error("{field} {value} is out of range; use a whole number from 0 to {max}")]
     Number { field: &'static str, value: i64, max: u32 },
     #[error("min {min} is above max {max}; lower the one or raise the other")]

@@ -9,13 +9,13 @@ use std::{
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    Access, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, Problem, SharedRule,
+    Access, AccountRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, Problem, SharedRule,
     checked::{Checked, Fault, fault, weight},
     credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
     kubeconfig, policies,
-    raw::{RawConfig, RawDeadlines, RawMember, RawShared},
+    raw::{RawConfig, RawDeadlines, RawMember, RawShared, RawSubject},
     shared,
 };
 use crate::view::Mode;
@@ -100,8 +100,29 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
         names: names(raw.names.as_ref(), members.len()).map_err(whole)?,
         shared: shared_rules(raw.shared.as_deref()).map_err(whole)?,
         policies: policies::policies(&raw.policies, &members).map_err(of_policy)?,
+        subjects: raw
+            .subjects
+            .iter()
+            .map(|subject| account(subject, &members))
+            .collect::<Checked<_>>()
+            .map_err(whole)?,
         members,
     })
+}
+
+fn account(raw: &Spanned<RawSubject>, members: &[MemberConfig]) -> Checked<AccountRule> {
+    let raw = &raw.value;
+    let Some(member) = members.iter().find(|member| member.name.as_str() == raw.member.value) else {
+        let known = members.iter().map(|member| member.name.to_string()).collect();
+        return fault(&raw.member, Problem::UnknownMember { member: raw.member.value.clone(), known });
+    };
+    for (field, at) in [("namespace", &raw.namespace), ("name", &raw.name), ("user", &raw.user)] {
+        if at.value.is_empty() {
+            return fault(at, Problem::Empty { field });
+        }
+    }
+    let [namespace, name, user] = [&raw.namespace, &raw.name, &raw.user].map(|at| at.value.clone());
+    Ok(AccountRule { member: member.name.clone(), namespace, name, user, groups: raw.groups.clone() })
 }
 
 /// What the YAML reader found wrong, in our words where it is one of the usual mistakes.

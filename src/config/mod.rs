@@ -209,4 +209,21 @@ pub struct Config {
     pub shared: Vec<SharedRule>,
     /// Placement policies; of those that match an object the first holds.
     pub policies: Vec<PolicyConfig>,
+    /// Members' service accounts that are somebody in the whole fleet.
+    pub subjects: Vec<AccountRule>,
+}
+
+/// A member's service account, and who it is in the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountRule {
+    /// The member that makes its tokens.
+    pub member: MemberName,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its user in the fleet.
+    pub user: String,
+    /// Its groups in the fleet.
+    pub groups: Vec<String>,
 }

@@ -175,7 +175,7 @@ fn known<V>(at: &Spanned<V>, name: &str, members: &[MemberConfig]) -> Checked<Me
     let found = members.iter().find(|member| member.name.as_str() == name);
     let known = || members.iter().map(|member| member.name.to_string()).collect();
     let Some(member) = found else {
-        return refuse(at, PolicyProblem::UnknownMember { member: name.to_owned(), known: known() });
+        return fault(at, Problem::UnknownMember { member: name.to_owned(), known: known() });
     };
     Ok(member.name.clone())
 }

@@ -29,6 +29,33 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawPolicy>"))]
     pub(super) policies: Vec<Spanned<RawPolicy>>,
+    /// ServiceAccounts of members that are somebody in the whole fleet. Without an entry, the token of a ServiceAccount acts in
+    /// its own member alone, as that ServiceAccount.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<RawSubject>"))]
+    pub(super) subjects: Vec<Spanned<RawSubject>>,
+}
+
+/// A ServiceAccount of a member, and who it is in the fleet. Every member judges by its RBAC what that user may do.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawSubject {
+    /// The member that the ServiceAccount is in.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) member: Spanned<String>,
+    /// The ServiceAccount's namespace.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) namespace: Spanned<String>,
+    /// The ServiceAccount's name.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) name: Spanned<String>,
+    /// The user that it is in the fleet. A role binding in a member names this user.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) user: Spanned<String>,
+    /// The user's groups in the fleet.
+    #[serde(default)]
+    pub(super) groups: Vec<String>,
 }
 
 /// A cluster. Exactly one of `kubeconfig`, `server` and `inCluster` says how kubefold reaches it.

@@ -64,7 +64,7 @@ fn whole_file_refusals_say_line_and_remedy() {
         ),
         (
             "member:\n",
-            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies",
+            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, subjects",
         ),
         (
             "members:\n- name: east\n  inCluster: true\n  name: west\n",
@@ -85,6 +85,14 @@ fn whole_file_refusals_say_line_and_remedy() {
         (
             "members:\n- {name: east, inCluster: true}\nshared:\n- resource: ''\n",
             "clusters.yaml:4: a shared rule without a resource; name the plural resource, for example \"configmaps\"",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\nsubjects:\n- {member: west, namespace: ci, name: bot, user: bot}\n",
+            "clusters.yaml:4: there is no member \"west\"; use one of: east",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\nsubjects:\n- {member: east, namespace: ci, name: bot, user: ''}\n",
+            "clusters.yaml:4: \"user\" is empty; give it a value or remove it",
         ),
         ("members:\n- inCluster: true\n", "clusters.yaml:2: the field \"name\" is missing; add it"),
     ];

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header, header::InvalidHeaderValue};
 
 use crate::{
+    config::MemberName,
     member::Member,
     upstream::{Class, ImpersonateError, collect, impersonate, strip},
 };
@@ -14,6 +15,7 @@ use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     body::{Body, empty, full},
     path::ApiPath,
+    status::Status,
 };
 
 /// Largest answer to a call.
@@ -80,12 +82,25 @@ impl Member {
         self.call_in(class, caller, call).await
     }
 
+    /// Asks about a token that the member made, as kubefold itself.
+    ///
+    /// Cancel: safe; nothing is stored.
+    pub async fn review_token(&self, call: Call) -> Answer {
+        self.call_in(Class::Review, None, call).await
+    }
+
     /// The same as a request of this class.
     ///
     /// Cancel: the request may have arrived.
     pub(super) async fn call_in(&self, class: Class, caller: Option<&Caller>, call: Call) -> Answer {
-        let request = match request(call, caller) {
+        let request = match request(call, caller, &self.name) {
             Ok(request) => request,
+            // As the member would: there the caller is nobody.
+            Err(CallError::Caller(error @ ImpersonateError::OtherDomain { .. })) => {
+                let status = Status::from(error);
+                let body = Document { bytes: status.to_json(), incarnation: self.incarnation() };
+                return Answer::Answered { code: status.code, warnings: Vec::new(), body };
+            }
             Err(error) => return Answer::NotSent(error.to_string()),
         };
         let incarnation = self.incarnation();
@@ -116,7 +131,7 @@ enum CallError {
     Caller(#[from] ImpersonateError),
 }
 
-fn request(call: Call, caller: Option<&Caller>) -> Result<Request<Body>, CallError> {
+fn request(call: Call, caller: Option<&Caller>, member: &MemberName) -> Result<Request<Body>, CallError> {
     let Call { method, path, query, body, content_type, user_agent } = call;
     let uri = if query.is_empty() { path.to_string() } else { format!("{path}?{query}") };
     let has_body = !body.is_empty();
@@ -132,7 +147,7 @@ fn request(call: Call, caller: Option<&Caller>) -> Result<Request<Body>, CallErr
         headers.insert(header::USER_AGENT, agent);
     }
     match caller {
-        Some(caller) => impersonate(headers, caller)?,
+        Some(caller) => impersonate(headers, caller, member)?,
         None => strip(headers),
     }
     Ok(request)

@@ -4,13 +4,14 @@
 //! [`Member::send`] asks as kubefold itself; for a caller, [`impersonate`](crate::upstream::impersonate()) writes the
 //! headers first. `probe` keeps a member's health, `reflector` feeds what it tells to a store, [`view`] is its own API.
 //!
-//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`. One cycle of files: `reflector` and its `requests`, which
+//! May name: `view`, `authn`, `config`, `observe`, `placement`, `store`, `upstream`. One cycle of files: `reflector` and its `requests`, which
 //! hold the methods of one type.
 
 mod admission;
 pub mod call;
 mod identity;
 pub mod impersonation;
+pub mod keys;
 pub mod metrics;
 mod probe;
 pub(crate) mod reflector;
@@ -80,6 +81,7 @@ pub struct Member {
     admission: Arc<Admission>,
     /// Turns to ask it what callers may do.
     reviews: Semaphore,
+    keys: keys::Keys,
     cancel: CancellationToken,
 }
 
@@ -106,6 +108,7 @@ impl Member {
             permits: Arc::clone(&common.permits),
             admission: Arc::clone(&common.admission),
             reviews: Semaphore::new(review::REVIEWS_MAX),
+            keys: keys::Keys::default(),
             cancel,
         })
     }

@@ -52,6 +52,12 @@ pub enum Judgement {
 }
 
 impl Action {
+    /// The same with all names, where it names one. `None`: it names nothing, or whom somebody wants to be.
+    pub fn of_all_names(&self) -> Option<Self> {
+        let has_name = !self.name.is_empty() && self.verb != "impersonate";
+        has_name.then(|| Self { name: String::new(), ..self.clone() })
+    }
+
     fn review(&self) -> Value {
         let spec = match self.path.as_str() {
             "" => json!({"resourceAttributes": {

@@ -71,7 +71,7 @@ async fn forward(
     *request.method_mut() = parts.method;
     *request.uri_mut() = uri;
     *request.headers_mut() = parts.headers;
-    impersonate(request.headers_mut(), caller)?;
+    impersonate(request.headers_mut(), caller, member.name())?;
     // kubefold's own server has answered it when the body is read.
     request.headers_mut().remove(header::EXPECT);
     let kind = kind.or_else(|| asked.is_some().then_some(Kind::OTHER));

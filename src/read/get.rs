@@ -323,7 +323,7 @@ impl Question {
             request.headers_mut().insert(header::USER_AGENT, agent.clone());
         }
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        impersonate(request.headers_mut(), &self.caller).map_err(|error| fault(error.to_string()))?;
+        impersonate(request.headers_mut(), &self.caller, member.name()).map_err(|error| fault(error.to_string()))?;
         let (head, body) = member.send(request, Class::Read).await?.into_parts();
         Ok((head.status, head.headers, collect(body, OBJECT_BYTES_MAX).await?))
     }

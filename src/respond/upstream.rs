@@ -60,7 +60,11 @@ impl ApiError for ImpersonateError {
 
 impl From<ImpersonateError> for Status {
     fn from(error: ImpersonateError) -> Self {
-        Self::bad_request(error.to_string())
+        let message = error.to_string();
+        match error {
+            ImpersonateError::OtherDomain { .. } => Self::forbidden(format!("forbidden: {message}")),
+            ImpersonateError::NoUser | ImpersonateError::Unfit { .. } => Self::bad_request(message),
+        }
     }
 }
 

@@ -23,7 +23,10 @@ use crate::{
     },
     catalog::MergedResource,
     config::MemberName,
-    member::call::{Answer, Call},
+    member::{
+        call::{Answer, Call},
+        keys::signers,
+    },
     respond::ReviewError,
     stores::{Stores, Target},
 };
@@ -84,7 +87,8 @@ pub async fn answer(
     let body = read_json(asked.headers, body).await?;
     let registry = stores.registry();
     let present = |name: &&MemberName| {
-        registry.get(name.as_str()).is_some_and(|member| !member.config().absent && member.twin_of().is_none())
+        asked.caller.counts_in(name.as_str())
+            && registry.get(name.as_str()).is_some_and(|member| !member.config().absent && member.twin_of().is_none())
     };
     let members: Vec<MemberName> = resource.members.iter().filter(present).cloned().collect();
     let question = Question { stores, asked, target };
@@ -104,7 +108,9 @@ async fn ask(question: Question<'_>, members: &[MemberName], body: Bytes) -> Res
     let targets = match signer::token(&body) {
         // Of a fleet of one there is nobody else.
         Some(token) if *target.gvr.resource == *"tokenreviews" && targets.len() > 1 => {
-            let signers = signer::signers(stores, &targets, &token).await;
+            let registry = stores.registry();
+            let of_targets: Vec<_> = targets.iter().filter_map(|name| registry.get(name.as_str())).collect();
+            let signers = signers(&of_targets, &token).await;
             if signers.members.is_empty() {
                 let review = signer::of_nobody(&body, &signers.silent);
                 let (code, body) = (StatusCode::CREATED, Bytes::from(review.to_string()));

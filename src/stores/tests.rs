@@ -42,7 +42,7 @@ fn config(names: &[&str]) -> Config {
 }
 
 fn config_of(members: Vec<MemberConfig>) -> Config {
-    Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() }
+    Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new(), subjects: Vec::new() }
 }
 
 /// Stores over members that nobody answers for.

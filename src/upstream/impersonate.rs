@@ -7,6 +7,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
+use crate::config::MemberName;
 use kubefold_serving::caller::Caller;
 use kubefold_wire::golang::Quoted;
 
@@ -45,6 +46,14 @@ pub enum ImpersonateError {
     /// No user name.
     #[error("the caller has no name")]
     NoUser,
+    /// Another member's word for who it is.
+    #[error("user {user} is known by the word of member {domain}, and acts in that member alone", user = Quoted(.user))]
+    OtherDomain {
+        /// The user.
+        user: String,
+        /// The member that said so.
+        domain: String,
+    },
     /// A part of the identity that is no header value.
     #[error("the caller's {part} {value} cannot be passed to a member: {why}", value = Quoted(.value))]
     Unfit {
@@ -59,11 +68,14 @@ pub enum ImpersonateError {
 
 /// Makes `headers` say to a member that `caller` asks, and nobody else.
 ///
-/// Errors: an identity that is empty or no header value; the headers must not be used then.
-pub fn impersonate(headers: &mut HeaderMap, caller: &Caller) -> Result<(), ImpersonateError> {
+/// Errors: an identity that is empty or no header value, or that another member made; the headers must not be used then.
+pub fn impersonate(headers: &mut HeaderMap, caller: &Caller, member: &MemberName) -> Result<(), ImpersonateError> {
     strip(headers);
     if caller.user.is_empty() {
         return Err(ImpersonateError::NoUser);
+    }
+    if let Some(domain) = caller.domain.as_ref().filter(|_| !caller.counts_in(member.as_str())) {
+        return Err(ImpersonateError::OtherDomain { user: caller.user.clone(), domain: domain.clone() });
     }
     headers.insert(IMPERSONATE_USER, value("user name", &caller.user)?);
     for group in &caller.groups {
@@ -169,6 +181,10 @@ mod tests {
         Caller { user: "jane".into(), groups: vec!["dev".into(), "system:authenticated".into()], ..Caller::default() }
     }
 
+    fn east() -> MemberName {
+        MemberName::new("east").unwrap()
+    }
+
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
@@ -184,7 +200,7 @@ mod tests {
     #[test]
     fn every_group_is_named() {
         let mut headers = HeaderMap::new();
-        impersonate(&mut headers, &caller()).unwrap();
+        impersonate(&mut headers, &caller(), &east()).unwrap();
         assert_eq!(all(&headers, "impersonate-user"), ["jane"]);
         assert_eq!(all(&headers, "impersonate-group"), ["dev", "system:authenticated"]);
         assert!(!headers.contains_key("impersonate-uid"));
@@ -204,7 +220,7 @@ mod tests {
             ("x-remote-uid", "1"),
             ("accept", "application/json"),
         ]);
-        impersonate(&mut sent, &caller()).unwrap();
+        impersonate(&mut sent, &caller(), &east()).unwrap();
         let mut names: Vec<_> = sent.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept", "impersonate-group", "impersonate-user"]);
@@ -216,7 +232,7 @@ mod tests {
         let protocol = |said: &[&'static str]| {
             let pairs: Vec<_> = said.iter().map(|value| ("sec-websocket-protocol", *value)).collect();
             let mut sent = headers(&pairs);
-            impersonate(&mut sent, &caller()).unwrap();
+            impersonate(&mut sent, &caller(), &east()).unwrap();
             all(&sent, "sec-websocket-protocol")
         };
         assert_eq!(
@@ -237,7 +253,7 @@ mod tests {
             ("te", "trailers"),
             ("transfer-encoding", "chunked"),
         ]);
-        impersonate(&mut sent, &caller()).unwrap();
+        impersonate(&mut sent, &caller(), &east()).unwrap();
         assert_eq!(all(&sent, "impersonate-user"), ["jane"]);
         assert_eq!(all(&sent, "impersonate-group").len(), 2);
         assert_eq!(all(&sent, "te"), ["trailers"]);
@@ -249,13 +265,26 @@ mod tests {
     #[test]
     fn no_identity_is_no_request() {
         let nobody = Caller { groups: vec!["system:masters".into()], ..Caller::default() };
-        assert_eq!(impersonate(&mut HeaderMap::new(), &nobody), Err(ImpersonateError::NoUser));
+        assert_eq!(impersonate(&mut HeaderMap::new(), &nobody, &east()), Err(ImpersonateError::NoUser));
         for user in ["jane\r\nimpersonate-group: system:masters", "jänner", " jane", "\u{7f}"] {
             let unfit = Caller { user: user.into(), ..Caller::default() };
-            assert!(impersonate(&mut HeaderMap::new(), &unfit).is_err(), "{user:?}");
+            assert!(impersonate(&mut HeaderMap::new(), &unfit, &east()).is_err(), "{user:?}");
         }
         let empty_group = Caller { groups: vec![String::new()], ..caller() };
-        assert!(impersonate(&mut HeaderMap::new(), &empty_group).is_err());
+        assert!(impersonate(&mut HeaderMap::new(), &empty_group, &east()).is_err());
+    }
+
+    /// The attack: equal names of service accounts in two clusters are two persons.
+    #[test]
+    fn whom_one_member_knows_is_nobody_in_another() {
+        let [own, other] = ["east", "west"].map(|name| Caller { domain: Some(name.into()), ..caller() });
+        assert_eq!(impersonate(&mut HeaderMap::new(), &own, &east()), Ok(()));
+        let refused = impersonate(&mut HeaderMap::new(), &other, &east()).unwrap_err().to_string();
+        assert_eq!(refused, "user \"jane\" is known by the word of member west, and acts in that member alone");
+        assert!(
+            own.groups.iter().any(|group| group == "dev") && !own.is_in("dev"),
+            "its groups are that member's, too"
+        );
     }
 
     #[test]
@@ -271,7 +300,7 @@ mod tests {
         for (key, header) in cases {
             let mut headers = HeaderMap::new();
             let extra = [(key.to_owned(), vec!["x".to_owned(), "y".to_owned()])].into();
-            impersonate(&mut headers, &Caller { extra, ..caller() }).unwrap();
+            impersonate(&mut headers, &Caller { extra, ..caller() }, &east()).unwrap();
             assert_eq!(all(&headers, header), ["x", "y"], "{key}");
         }
     }

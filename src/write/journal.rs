@@ -338,7 +338,7 @@ mod tests {
                 name: name.into(),
             },
             uid: "u".into(),
-            caller: Caller { user: "ann".into(), groups: vec!["g".into()], uid: None, extra: BTreeMap::new() },
+            caller: Caller { user: "ann".into(), groups: vec!["g".into()], ..Caller::default() },
             query: "fieldManager=x".into(),
             user_agent: Some("kubectl".into()),
             body: "{\"a\": \"\\n\"}".into(),

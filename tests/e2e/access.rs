@@ -388,6 +388,9 @@ async fn while_a_member_is_down_its_last_word_stands() {
     sees(&jane, maps, "silent/own@west").await;
     assert_eq!(get(&eve, maps).await.status, StatusCode::FORBIDDEN);
     let mut watch = jane.watch(&format!("{maps}?watch=true")).await;
+    get(&jane, &format!("{maps}/own@west")).await.ok();
+    jane.create(maps, &config_map("fresh@west", json!({}))).await;
+    sees(&jane, maps, "silent/fresh@west").await;
     relay.cut().await;
     eventually(SOON, async || {
         let listed = get(&jane, maps).await;
@@ -403,6 +406,9 @@ async fn while_a_member_is_down_its_last_word_stands() {
         assert!(!get(&eve, maps).await.status.is_success(), "what one may not see stays unseen");
     }
     assert_eq!(get(&eve, maps).await.status, StatusCode::FORBIDDEN, "its no stands, too");
+    let fresh = get(&jane, &format!("{maps}/fresh@west")).await;
+    assert_eq!(fresh.ok()["metadata"]["name"], "fresh@west", "a name that nobody asked it about: {fresh}");
+    assert!(!get(&eve, &format!("{maps}/fresh@west")).await.status.is_success());
     assert!(["ADDED", "BOOKMARK"].contains(&event(&mut watch).await["type"].as_str().unwrap()));
     // A kubefold that never reached it knows as little of everybody.
     let blind = Kubefold::start(&file).await;

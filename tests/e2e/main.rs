@@ -12,6 +12,7 @@
 
 mod absence;
 mod access;
+mod accounts;
 mod cli;
 mod clients;
 mod clusters;

@@ -16,11 +16,19 @@ pub struct Caller {
     pub uid: Option<String>,
     /// Whatever else the credential says.
     pub extra: BTreeMap<String, Vec<String>>,
+    /// The server that says so, where that is not this one: he is somebody there alone, and in no group here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
 }
 
 impl Caller {
-    /// True if the caller is in `group`.
+    /// True if the caller is in `group`, and that counts here.
     pub fn is_in(&self, group: &str) -> bool {
-        self.groups.iter().any(|held| held == group)
+        self.domain.is_none() && self.groups.iter().any(|held| held == group)
+    }
+
+    /// True if the caller is somebody in a server of this name.
+    pub fn counts_in(&self, server: &str) -> bool {
+        self.domain.as_deref().is_none_or(|domain| domain == server)
     }
 }

@@ -88,8 +88,8 @@ impl Impersonation {
         (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
     }
 
-    /// Who it is then, with the groups that a server adds.
-    pub fn caller(&self) -> Caller {
+    /// Who it is then, with the groups that a server adds: somebody where whoever asks is somebody.
+    pub fn caller(&self, by: &Caller) -> Caller {
         let mut groups = self.groups.clone();
         if let (true, Some((namespace, _))) = (groups.is_empty(), self.service_account()) {
             groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
@@ -98,7 +98,8 @@ impl Impersonation {
         if !groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED) {
             groups.push(known.to_owned());
         }
-        Caller { user: self.user.clone(), groups, uid: self.uid.clone(), extra: self.extra.clone() }
+        let (user, uid, extra, domain) = (self.user.clone(), self.uid.clone(), self.extra.clone(), by.domain.clone());
+        Caller { user, groups, uid, extra, domain }
     }
 }
 
@@ -125,16 +126,18 @@ mod tests {
             ("impersonate-extra-example.com%2froles", "a"),
             ("impersonate-extra-example.com%2froles", "b"),
         ]);
-        let caller = jane.unwrap().unwrap().caller();
+        let caller = jane.unwrap().unwrap().caller(&Caller::default());
         assert_eq!((caller.user.as_str(), caller.uid.as_deref()), ("jane", Some("u-1")));
         assert_eq!(caller.groups, ["dev", "ops", "system:authenticated"]);
         assert_eq!(caller.extra["example.com/roles"], ["a", "b"]);
         let robot = by(&[("impersonate-user", "system:serviceaccount:ci:robot")]).unwrap().unwrap();
         assert_eq!(robot.service_account(), Some(("ci", "robot")));
         let groups = ["system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"];
-        assert_eq!(robot.caller().groups, groups);
+        assert_eq!(robot.caller(&Caller::default()).groups, groups);
         let nobody = by(&[("impersonate-user", "system:anonymous")]).unwrap().unwrap();
-        assert_eq!(nobody.caller().groups, ["system:unauthenticated"]);
+        assert_eq!(nobody.caller(&Caller::default()).groups, ["system:unauthenticated"]);
+        let of_east = Caller { domain: Some("east".into()), ..Caller::default() };
+        assert_eq!(nobody.caller(&of_east).domain.as_deref(), Some("east"), "nobody leaves a server's domain so");
     }
 
     #[test]

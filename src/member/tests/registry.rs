@@ -8,7 +8,7 @@ pub(super) fn registry() -> Registry {
 }
 
 pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
-    Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new() }
+    Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new(), subjects: Vec::new() }
 }
 
 pub(super) fn eager(mut config: MemberConfig) -> MemberConfig {

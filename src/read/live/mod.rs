@@ -307,7 +307,8 @@ impl<'a> Live<'a> {
             headers.insert(header::USER_AGENT, agent.clone());
         }
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        impersonate(headers, self.asked.caller).map_err(|source| Silence::Caller { member: name(), source })?;
+        impersonate(headers, self.asked.caller, member.name())
+            .map_err(|source| Silence::Caller { member: name(), source })?;
         let (head, body) = member.send(request, Class::Read).await?.into_parts();
         Ok((head.status, head.headers, collect(body, ANSWER_BYTES_MAX).await?))
     }

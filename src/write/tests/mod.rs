@@ -9,7 +9,7 @@ mod strategies;
 mod update;
 mod update_parts;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ impl Process {
 
 fn request(query: &str, body: &Value) -> Request {
     Request {
-        caller: Caller { user: "ann".into(), groups: Vec::new(), uid: None, extra: BTreeMap::new() },
+        caller: Caller { user: "ann".into(), groups: Vec::new(), ..Caller::default() },
         method: if body.is_null() { http::Method::DELETE } else { http::Method::POST },
         gvr: Gvr::new("apps", "v1", "deployments"),
         gvk: Gvk::new("apps", "v1", "Deployment"),
