@@ -142,6 +142,8 @@ fn proofs(objects: usize) {
         weight: Weight(1),
         labels: BTreeMap::new(),
         taints: Vec::new(),
+        impersonator: None,
+        renew_tokens: false,
         absent: false,
         deadlines: Deadlines::default(),
         in_flight_max: 1,

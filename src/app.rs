@@ -22,7 +22,7 @@ use crate::{
     accounts::Accounts,
     authn::{self, Authentication, Reviewer},
     config::{Config, MemberName, ReloadHandle, Reloads},
-    member::{self, Member, registry::Registry},
+    member::{self, Member, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
     read::{Freshness, Reader},
     route::Router,
@@ -137,6 +137,9 @@ impl App {
         let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
         stores.configure(&config);
         tasks.spawn(Arc::clone(&stores).follow());
+        let of_members = Arc::clone(&registry);
+        let keeping = async move { keep_tokens(&of_members).await };
+        tasks.spawn(draining.clone().run_until_cancelled_owned(keeping));
         tasks.spawn(keep_lives(Arc::clone(&stores), Arc::clone(&state), draining.clone()));
         let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));

@@ -20,7 +20,12 @@ use http::HeaderMap;
 
 use self::{bearer::token_of, issuer::Issuer, tokens::Tokens};
 
-pub use {bearer::Bearer, error::AuthnError, issuer::ends_s, jwt::SigningKeys};
+pub use {
+    bearer::Bearer,
+    error::AuthnError,
+    issuer::{claims, ends_s},
+    jwt::SigningKeys,
+};
 
 /// Whoever knows tokens that are neither in a file nor an issuer's.
 pub trait Reviewer: Send + Sync {

@@ -48,6 +48,25 @@ Examples:
 SIGHUP makes kubefold read the configuration again, as a change of the file does. On SIGTERM or SIGINT it finishes the requests in
 progress and exits; on a second signal it exits at once.";
 
+pub(super) const JOIN: &str = "\
+Examples:
+  # What would be made, and the entry
+  kubefold join --context east --dry-run
+
+  # With an administrator's login for the cluster, which kubefold does not keep
+  kubefold join --context east
+  kubefold doctor --config clusters.yaml --member east
+
+In the cluster it makes the namespace kubefold with two ServiceAccounts: one may list and watch, the other one may impersonate. Their
+tokens are in members/<name>/ beside clusters.yaml. kubefold serve renews them at half of their life.";
+
+pub(super) const UNJOIN: &str = "\
+Examples:
+  kubefold unjoin east --context east --dry-run
+  kubefold unjoin east --context east
+
+Objects that kubefold placed stay in the cluster with their marker; `kubefold release --member east` before takes it off.";
+
 pub(super) const KUBECONFIG: &str = "\
 Examples:
   kubefold kubeconfig --state-dir ./state > fleet.kubeconfig

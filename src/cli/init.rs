@@ -55,7 +55,7 @@ pub(super) fn run(flags: &Init) -> anyhow::Result<()> {
     Ok(())
 }
 
-const HEAD: &str = "\
+pub(super) const HEAD: &str = "\
 # The fleet that kubefold serves, made by `kubefold init`. Every setting is explained in docs/configuration.md.
 #
 # kubefold reads this file again when it changes. If a new version is invalid, it keeps the running one.
@@ -118,7 +118,7 @@ fn entry(name: &str, path: &Path, context: &str) -> String {
 }
 
 /// A JSON string is a YAML one.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
     let is_word =
         text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/') && text.chars().all(plain);
@@ -142,7 +142,7 @@ fn server_of(kubeconfig: &Kubeconfig, context: &str) -> Option<String> {
 
 /// What the context's cluster is called, as a DNS label that no other member has: `admin@east` is `east`, and so is
 /// `arn:aws:eks:eu-west-1:1:cluster/east`.
-fn member_name(context: &str, taken: &[String]) -> String {
+pub(super) fn member_name(context: &str, taken: &[String]) -> String {
     let last = context.rsplit(['/', '@']).find(|part| !part.is_empty()).unwrap_or(context);
     let label = |text: &str| {
         let mapped = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });

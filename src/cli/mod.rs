@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod help;
 mod init;
+mod join;
 mod kubeconfig;
 mod paint;
 mod plan;
@@ -70,6 +71,12 @@ enum Command {
     /// Remove the placement marker from every object in the members, to stop using kubefold.
     #[command(after_help = help::RELEASE)]
     Release(release::Release),
+    /// Join a cluster: make kubefold's two identities in it, and add it to clusters.yaml.
+    #[command(after_help = help::JOIN)]
+    Join(join::Join),
+    /// Take a cluster out again: remove it from clusters.yaml, and kubefold's identities from it.
+    #[command(after_help = help::UNJOIN)]
+    Unjoin(join::Unjoin),
     /// Write a clusters.yaml from the contexts of a kubeconfig.
     #[command(after_help = help::INIT)]
     Init(init::Init),
@@ -166,6 +173,8 @@ pub fn main() -> ExitCode {
         Command::CanI(flags) => can_i::print(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Release(flags) => release::run(&flags),
+        Command::Join(flags) => join::join(&flags),
+        Command::Unjoin(flags) => join::unjoin(&flags),
         Command::Init(flags) => init::run(&flags),
         Command::Completion(flags) => completion(flags.shell),
     };

@@ -96,12 +96,33 @@ fn token(raw: &RawMember, files: &mut Files) -> Checked<(Option<String>, Option<
             Ok((Some(token.to_owned()), None))
         };
     }
-    let Some(at) = &raw.token_file else { return Ok((None, None)) };
+    Ok((None, token_file("tokenFile", raw.token_file.as_ref(), files)?))
+}
+
+/// The token of whoever impersonates, where that is another than kubefold reads as.
+pub(super) fn impersonator(raw: &RawMember, files: &mut Files) -> Checked<Option<std::path::PathBuf>> {
+    let path = token_file("impersonatorTokenFile", raw.impersonator_token_file.as_ref(), files)?;
+    let certificate = raw.client_certificate.as_ref().or(raw.client_certificate_data.as_ref());
+    match (&path, certificate) {
+        // A kube-apiserver would know kubefold by the certificate.
+        (Some(_), Some(at)) => {
+            fault(at, Problem::Exclusive { one: "clientCertificate", other: "impersonatorTokenFile" })
+        }
+        _ => Ok(path),
+    }
+}
+
+fn token_file(
+    field: &'static str,
+    at: Option<&Spanned<String>>,
+    files: &mut Files,
+) -> Checked<Option<std::path::PathBuf>> {
+    let Some(at) = at else { return Ok(None) };
     let path = files.resolve(&at.value);
     match files.read(&path) {
-        Ok(bytes) if bytes.trim_ascii().is_empty() => fault(at, Problem::Empty { field: "tokenFile" }),
-        Ok(_) => Ok((None, Some(path))),
-        Err(cause) => fault(at, Problem::FileUnreadable { field: "tokenFile", path, cause }),
+        Ok(bytes) if bytes.trim_ascii().is_empty() => fault(at, Problem::Empty { field }),
+        Ok(_) => Ok(Some(path)),
+        Err(cause) => fault(at, Problem::FileUnreadable { field, path, cause }),
     }
 }
 

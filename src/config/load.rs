@@ -164,6 +164,8 @@ fn member(entry: &Spanned<RawMember>, seen: &mut HashMap<String, u64>, files: &m
     Ok(MemberConfig {
         name,
         access: access(entry, files)?,
+        impersonator: credentials::impersonator(raw, files)?,
+        renew_tokens: raw.renew_tokens,
         weight: weight(raw.weight.as_ref())?,
         labels: labels(&raw.labels)?,
         taints: policies::taints(&raw.taints)?,

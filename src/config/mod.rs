@@ -162,6 +162,10 @@ pub struct MemberConfig {
     pub name: MemberName,
     /// How to reach it.
     pub access: Access,
+    /// A file with the token of whoever impersonates, where that is somebody else.
+    pub impersonator: Option<PathBuf>,
+    /// Whether kubefold renews the tokens that it logs in with.
+    pub renew_tokens: bool,
     /// Its share in divisions.
     pub weight: Weight,
     /// Labels for policies.

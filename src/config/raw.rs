@@ -102,6 +102,15 @@ pub(super) struct RawMember {
     /// With `server`: a file with a bearer token. kubefold reads it again when it changes.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) token_file: Option<Spanned<String>>,
+    /// A file with the bearer token of a second identity, with which kubefold sends the requests of its callers (impersonation);
+    /// its own reads use the other credential, which needs no right to impersonate then. kubefold reads it again when it
+    /// changes. Not with a client certificate, which would count instead.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) impersonator_token_file: Option<Spanned<String>>,
+    /// `true`: kubefold renews the tokens in `tokenFile` and `impersonatorTokenFile` at half their life; they are those of
+    /// ServiceAccounts that may make tokens for themselves. `kubefold join` sets it. Default false.
+    #[serde(default)]
+    pub(super) renew_tokens: bool,
     /// With `server`: the name in the server's certificate. Default: the host of `server`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) tls_server_name: Option<Spanned<String>>,

@@ -135,6 +135,8 @@ pub(crate) fn config(name: &str, access: ServerAccess) -> MemberConfig {
         weight: Weight(1),
         labels: std::collections::BTreeMap::new(),
         taints: Vec::new(),
+        impersonator: None,
+        renew_tokens: false,
         absent: false,
         deadlines: Deadlines::default(),
         in_flight_max: 100,

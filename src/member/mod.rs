@@ -16,6 +16,7 @@ pub mod metrics;
 mod probe;
 pub(crate) mod reflector;
 pub mod registry;
+pub mod renewal;
 pub mod review;
 pub mod states;
 pub mod view;

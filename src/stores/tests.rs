@@ -34,6 +34,8 @@ fn config(names: &[&str]) -> Config {
         weight: Weight(1),
         labels: BTreeMap::new(),
         taints: Vec::new(),
+        impersonator: None,
+        renew_tokens: false,
         absent: false,
         deadlines: Deadlines::default(),
         in_flight_max: 1,

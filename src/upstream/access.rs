@@ -1,10 +1,16 @@
 //! From a member's [`Access`] to an address, a TLS identity and a credential, by kube's own rules.
 
-use std::{error::Error, fs, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
 use http_body_util::Empty;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
@@ -16,7 +22,10 @@ use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{
     config::{Access, PemSource, ServerAccess},
-    upstream::error::{Failure, find},
+    upstream::{
+        error::{Failure, find},
+        impersonate::IMPERSONATE_USER,
+    },
 };
 use kubefold_wire::golang::Quoted;
 
@@ -46,13 +55,38 @@ pub(crate) struct Credentials {
     /// True if a program gave it, which may know a newer one by now.
     pub(crate) from_plugin: bool,
     authorizer: Option<Authorizer>,
+    /// The `Authorization` of requests that are made for a caller, where it is another.
+    impersonator: Option<HeaderValue>,
+}
+
+/// For whom a request is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    /// kubefold itself.
+    OwnBehalf,
+    /// A caller.
+    CallersBehalf,
+}
+
+impl On {
+    /// Whom a request names.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        if headers.contains_key(IMPERSONATE_USER) { Self::CallersBehalf } else { Self::OwnBehalf }
+    }
 }
 
 impl Credentials {
-    /// Reads them all. Exec plugins run here, so it blocks.
-    pub(crate) fn read(access: &Access) -> Result<Self, Failure> {
+    /// Reads them all; `impersonator` is a token file. Exec plugins run here, so it blocks.
+    pub(crate) fn read(access: &Access, impersonator: Option<&Path>) -> Result<Self, Failure> {
         let config = kube_config(access).map_err(|error| untold(&*error))?;
         let refuse = |text: String| Failure::Credential(text.into());
+        let login = &config.auth_info;
+        if impersonator.is_some() && (login.client_certificate.is_some() || login.client_certificate_data.is_some()) {
+            return Err(refuse(
+                "its client certificate would count instead of impersonatorTokenFile; log in with a token".into(),
+            ));
+        }
+        let impersonator = impersonator.map(bearer).transpose().map_err(|error| refuse(error.to_string()))?;
         if config.auth_info.impersonate.is_some() || config.auth_info.impersonate_groups.is_some() {
             return Err(refuse("its kubeconfig user has `as`; kubefold impersonates its callers itself".into()));
         }
@@ -85,16 +119,32 @@ impl Credentials {
             server_name: config.tls_server_name,
             proxy: config.proxy_url,
             authorizer,
+            impersonator,
         })
     }
 
+    /// Whether callers' requests have a credential of their own.
+    pub(crate) fn has_impersonator(&self) -> bool {
+        self.impersonator.is_some()
+    }
+
     /// The `Authorization` of the next request.
-    pub(crate) async fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
+    pub(crate) async fn authorization(&self, on: On) -> Result<Option<HeaderValue>, Failure> {
+        if let (On::CallersBehalf, Some(impersonator)) = (on, &self.impersonator) {
+            return Ok(Some(impersonator.clone()));
+        }
         let Some(authorizer) = &self.authorizer else { return Ok(None) };
         let request = Request::new(Empty::new());
         let answered = authorizer.clone().oneshot(request).await;
         answered.map(Response::into_body).map_err(|error| untold(&*error))
     }
+}
+
+fn bearer(path: &Path) -> Result<HeaderValue, BoxError> {
+    let token = fs::read_to_string(path).map_err(|error| format!("token file {}: {error}", path.display()))?;
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// A credential that may impersonate everybody goes where anybody could read it; on this machine nobody is on the way.
@@ -135,9 +185,10 @@ fn untold(error: &(dyn Error + 'static)) -> Failure {
 pub(crate) struct Fingerprint(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
 
 impl Fingerprint {
-    /// Looks at every file that `access` names, and at those that its kubeconfig names.
-    pub(crate) fn of(access: &Access) -> Self {
-        Self(files(access).into_iter().map(|path| (path.clone(), state(&path))).collect())
+    /// Looks at every file that `access` names, at those that its kubeconfig names, and at the impersonator's.
+    pub(crate) fn of(access: &Access, impersonator: Option<&Path>) -> Self {
+        let files = files(access).into_iter().chain(impersonator.map(Path::to_path_buf));
+        Self(files.map(|path| (path.clone(), state(&path))).collect())
     }
 
     /// Looks at the same files again: no file is read.

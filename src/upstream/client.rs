@@ -5,7 +5,7 @@
 
 mod upgrade;
 
-use std::{error::Error as _, sync::Arc, time::Duration};
+use std::{error::Error as _, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
@@ -19,7 +19,7 @@ use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName},
     observe::RequestClass,
     upstream::{
-        access::{Credentials, Fingerprint},
+        access::{Credentials, Fingerprint, On},
         answer::{Held, UpResponseBody},
         cause::Cause,
         dial::{CALLER_WINDOW_BYTES, Dialer, STREAM_WINDOW_BYTES},
@@ -62,6 +62,7 @@ pub struct Upstream {
 
 struct Settings {
     access: Access,
+    impersonator: Option<PathBuf>,
     deadlines: Deadlines,
     in_flight_max: usize,
     requests: Requests,
@@ -71,6 +72,7 @@ impl Settings {
     fn new(config: &MemberConfig) -> Self {
         Self {
             access: config.access.clone(),
+            impersonator: config.impersonator.clone(),
             deadlines: config.deadlines,
             in_flight_max: config.in_flight_max,
             requests: Requests::new(config.in_flight_max),
@@ -191,7 +193,8 @@ impl Upstream {
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let session = self.session().await?;
         // A plugin may have to run for it.
-        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization()).await;
+        let authorization =
+            timeout(CREDENTIALS_MAX, session.credentials.authorization(On::of(request.headers()))).await;
         if let Some(authorization) = authorization.map_err(|_| late_credential())?? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
@@ -254,11 +257,11 @@ impl Upstream {
 
     async fn open_session(&self) -> Result<Arc<Session>, Failure> {
         let settings = self.settings.load_full();
-        let access = settings.access.clone();
+        let (access, impersonator) = (settings.access.clone(), settings.impersonator.clone());
         // Exec plugins and files block.
         let read = self.tasks.spawn_blocking(move || {
-            let fingerprint = Fingerprint::of(&access);
-            Credentials::read(&access).map(|credentials| (credentials, fingerprint))
+            let fingerprint = Fingerprint::of(&access, impersonator.as_deref());
+            Credentials::read(&access, impersonator.as_deref()).map(|credentials| (credentials, fingerprint))
         });
         let read = timeout(CREDENTIALS_MAX, read).await.map_err(|_| late_credential())?;
         let (credentials, fingerprint) = read.map_err(|panic| Failure::Credential(panic.to_string().into()))??;
@@ -334,7 +337,8 @@ impl Upstream {
         let after = Arc::new(Settings::new(config));
         let before = self.settings.swap(after.clone());
         let moved = before.access != after.access;
-        let limits = |settings: &Settings| (settings.deadlines.connect, settings.in_flight_max);
+        let limits =
+            |settings: &Settings| (settings.deadlines.connect, settings.in_flight_max, settings.impersonator.clone());
         if moved || limits(&before) != limits(&after) {
             // Requests under way end in peace on the connections of a session that is only forgotten.
             let session = self.session.swap(Arc::new(None));

@@ -62,7 +62,9 @@ async fn doctor_names_the_layer_that_is_ill() {
     assert!(error.contains("checks failed for twin, unnamed, refused, stranger, unknown, weak"), "{error}");
     let report: Value = serde_json::from_str(&out).unwrap();
     for (check, result, detail) in findings(&report, "east") {
-        assert_eq!(result, "ok", "{check}: {detail}");
+        // An administrator's login is more than kubefold needs.
+        let wanted = if check == "privilege" { "note" } else { "ok" };
+        assert_eq!(result, wanted, "{check}: {detail}");
     }
     let ill = |member: &str| {
         let ill = findings(&report, member).into_iter().filter(|(_, result, _)| *result == "failed");
@@ -79,7 +81,7 @@ async fn doctor_names_the_layer_that_is_ill() {
     says("unknown", "authentication", "401");
     says("weak", "authorization", "list every resource");
     // What rests on a layer that is ill is not tried.
-    assert_eq!(findings(&report, "refused").iter().filter(|one| one.1 == "skipped").count(), 8);
+    assert_eq!(findings(&report, "refused").iter().filter(|one| one.1 == "skipped").count(), 9);
 
     let (code, out, _) = run(&["doctor", "--config", "clusters.yaml", "--member", "weak"], folder.path()).await;
     assert_eq!(code, Some(1));

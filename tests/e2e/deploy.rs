@@ -20,23 +20,36 @@ async fn least_privilege_is_enough() {
         namespace(member, "deploy").await;
         let path = "/api/v1/namespaces/deploy/configmaps";
         member.api().await.create(path, &config_map("settings", json!({}))).await;
-        let token = member.kubectl(&["-n", "kubefold", "create", "token", "kubefold"]).await;
-        let (token_file, ca_file) = (
-            tokens.path().join(format!("{}.token", member.name())),
-            tokens.path().join(format!("{}.ca", member.name())),
-        );
-        fs::write(&token_file, token.ok()).unwrap();
+        let path = |what: &str| tokens.path().join(format!("{}.{what}", member.name()));
+        let [reader, impersonator, ca_file] = ["reader", "impersonator", "ca"].map(path);
+        for (account, file) in [("kubefold-reader", &reader), ("kubefold-impersonator", &impersonator)] {
+            let token = member.kubectl(&["-n", "kubefold", "create", "token", account]).await;
+            fs::write(file, token.ok()).unwrap();
+            // Neither is anybody's administrator, or may run a command in a container.
+            for what in
+                [["create", "deployments"], ["get", "nodes/proxy"], ["create", "pods/exec"], ["get", "pods/log"]]
+            {
+                let who = format!("--as=system:serviceaccount:kubefold:{account}");
+                assert!(
+                    member.kubectl(&[&["auth", "can-i"], &what[..], &[&who]].concat()).await.stdout.starts_with("no")
+                );
+            }
+        }
         fs::write(&ca_file, member.ca_pem()).unwrap();
-        // The service account is nobody's administrator.
-        let admin = ["auth", "can-i", "create", "deployments", "--as=system:serviceaccount:kubefold:kubefold"];
-        assert!(member.kubectl(&admin).await.stdout.starts_with("no"));
+        // The one that reads is nobody else, and the other one reads nothing.
+        let cannot = [("reader", ["impersonate", "users"]), ("impersonator", ["list", "secrets"])];
+        for (account, what) in cannot {
+            let who = format!("--as=system:serviceaccount:kubefold:kubefold-{account}");
+            assert!(member.kubectl(&[&["auth", "can-i"], &what[..], &[&who]].concat()).await.stdout.starts_with("no"));
+        }
         file = file.written(
             member.name(),
             &format!(
-                "server: {}\ncertificateAuthority: {}\ntokenFile: {}",
+                "server: {}\ncertificateAuthority: {}\ntokenFile: {}\nimpersonatorTokenFile: {}",
                 member.server_url(),
                 ca_file.display(),
-                token_file.display()
+                reader.display(),
+                impersonator.display()
             ),
         );
     }
@@ -45,7 +58,8 @@ async fn least_privilege_is_enough() {
     let config = fleet.config();
     let doctor =
         tokio::process::Command::new(program()).args(["doctor", "--config"]).arg(&config).output().await.unwrap();
-    assert!(doctor.status.success(), "{}", String::from_utf8_lossy(&doctor.stdout));
+    let found = String::from_utf8_lossy(&doctor.stdout);
+    assert!(doctor.status.success() && !found.contains("   note   "), "{found}");
     let listed = fleet.kubectl(&["-n", "deploy", "get", "configmaps", "-o", "name"]).await;
     assert!(listed.ok().contains("configmap/settings@east") && listed.stdout.contains("configmap/settings@west"));
     fleet.kubectl(&["-n", "deploy", "create", "deployment", "web", "--image=web:1", "--replicas=2"]).await.ok();
@@ -67,7 +81,7 @@ async fn a_kube_apiserver_takes_the_manifests() {
     assert!(!applied.stderr.contains("Warning"), "{applied}");
     let rbac = format!("{folder}/member-rbac.yaml");
     let dry = east.kubectl(&["apply", "--dry-run=server", "--validate=strict", "-f", &rbac]).await;
-    assert_eq!(dry.ok().lines().count(), 4, "{dry}");
+    assert_eq!(dry.ok().lines().count(), 11, "{dry}");
 
     let path = "/apis/apps/v1/namespaces/kubefold/deployments/kubefold";
     let deployment = east.api().await.get(path).await;

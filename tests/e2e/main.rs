@@ -30,6 +30,7 @@ mod foreign;
 mod forms;
 mod freshness;
 mod informer;
+mod join;
 mod limits;
 mod list_watch;
 mod login;

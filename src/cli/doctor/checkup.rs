@@ -15,7 +15,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::MemberConfig,
     upstream::{
-        access::Credentials,
+        access::{Credentials, On},
         client::{address, target},
         dial::{Dialer, Opened, STREAM_WINDOW_BYTES},
         error::{Failure, root},
@@ -23,7 +23,7 @@ use crate::{
 };
 use kubefold_wire::body::{empty, full};
 
-use super::needs::NEEDS;
+use super::needs::{Need, OF_IMPERSONATOR, OF_LOGINS, OF_READER, TOO_MUCH_FOR_IMPERSONATOR, TOO_MUCH_FOR_READER};
 
 /// An answer of these checks is small; a longer one is something else.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -66,7 +66,7 @@ pub(super) struct Finding {
 }
 
 /// Every check, in order.
-pub(super) const CHECKS: [&str; 11] = [
+pub(super) const CHECKS: [&str; 12] = [
     "credentials",
     "dns",
     "tcp",
@@ -76,6 +76,7 @@ pub(super) const CHECKS: [&str; 11] = [
     "ready",
     "identity",
     "authorization",
+    "privilege",
     "watchlist",
     "websocket",
 ];
@@ -147,6 +148,7 @@ pub(super) async fn examine(member: &MemberConfig, tasks: &TaskTracker, cancel: 
     done.check("ready", ready(&mut line)).await;
     done.cluster = done.check("identity", identity(&mut line)).await;
     done.check("authorization", authorization(&mut line, member.name.as_str())).await;
+    done.check("privilege", privilege(&mut line, member.name.as_str())).await;
     done.check("watchlist", watchlist(&mut line)).await;
     done.check("websocket", Box::pin(websocket(&dialer))).await;
     done
@@ -171,9 +173,9 @@ async fn reach(
     tasks: &TaskTracker,
     cancel: &CancellationToken,
 ) -> Option<Patient> {
-    let access = member.access.clone();
+    let (access, impersonator) = (member.access.clone(), member.impersonator.clone());
     let read = async {
-        let read = tasks.spawn_blocking(move || Credentials::read(&access)).await;
+        let read = tasks.spawn_blocking(move || Credentials::read(&access, impersonator.as_deref())).await;
         let remedy = "correct what clusters.yaml names for this member: the file, the context or the plugin";
         let read = read.map_err(|panic| failed(panic.to_string(), remedy))?;
         let credentials = Arc::new(read.map_err(|failure| failed(failure.to_string(), remedy))?);
@@ -288,6 +290,7 @@ fn trust(credentials: &Credentials) -> Outcome<()> {
 impl Line {
     async fn request(
         &self,
+        on: On,
         method: Method,
         path: &str,
         body: Option<&Value>,
@@ -301,7 +304,7 @@ impl Line {
             .header(header::USER_AGENT, concat!("kubefold/", env!("CARGO_PKG_VERSION"), " doctor"))
             .body(body)
             .map_err(|error| Failure::Request(error.to_string().into()))?;
-        if let Some(authorization) = self.credentials.authorization().await? {
+        if let Some(authorization) = self.credentials.authorization(on).await? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
         let uri = target(&self.credentials.base, request.uri())?;
@@ -310,9 +313,16 @@ impl Line {
     }
 
     /// Waits for the head of an answer.
-    async fn send(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<Response<Incoming>, Trouble> {
+    async fn send(
+        &mut self,
+        on: On,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Response<Incoming>, Trouble> {
         let remedy = "the connection works, the server does not: look at its log, or at the proxy before it";
-        let request = self.request(method, path, body).await.map_err(|failure| failed(failure.to_string(), remedy))?;
+        let request =
+            self.request(on, method, path, body).await.map_err(|failure| failed(failure.to_string(), remedy))?;
         let sent = async {
             match &mut self.opened {
                 Opened::Http2(sender, _) => sender.send_request(request).await,
@@ -331,7 +341,17 @@ impl Line {
 
     /// A whole answer.
     async fn ask(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<(StatusCode, String), Trouble> {
-        let (head, body) = self.send(method, path, body).await?.into_parts();
+        self.ask_on(On::OwnBehalf, method, path, body).await
+    }
+
+    async fn ask_on(
+        &mut self,
+        on: On,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, String), Trouble> {
+        let (head, body) = self.send(on, method, path, body).await?.into_parts();
         let whole = timeout(self.answer_max, Limited::new(body, ANSWER_BYTES_MAX).collect()).await;
         let broken = |cause: String| {
             failed(format!("{path}: the answer broke off: {cause}"), "check the connection to the member")
@@ -410,13 +430,14 @@ async fn authentication(line: &mut Line) -> Outcome<()> {
     Ok(((), format!("as {user}")))
 }
 
-async fn authorization(line: &mut Line, member: &str) -> Outcome<()> {
-    let mut denied = Vec::new();
-    for need in NEEDS {
+/// What of `needs` the server does not allow.
+async fn refused(line: &mut Line, on: On, needs: &[Need]) -> Result<Vec<Need>, Trouble> {
+    let mut refused = Vec::new();
+    for need in needs {
         let review =
             json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": need.spec()});
-        let (code, said) =
-            line.ask(Method::POST, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Some(&review)).await?;
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let (code, said) = line.ask_on(on, Method::POST, path, Some(&review)).await?;
         let whole: Value = serde_json::from_str(&said).unwrap_or_default();
         if !code.is_success() {
             let message = whole.get("message").and_then(Value::as_str).unwrap_or_default();
@@ -426,24 +447,59 @@ async fn authorization(line: &mut Line, member: &str) -> Outcome<()> {
             ));
         }
         if whole.pointer("/status/allowed") != Some(&Value::Bool(true)) {
-            denied.push(need.to_string());
+            refused.push(*need);
         }
     }
-    if denied.is_empty() {
-        return Ok(((), format!("all {} things that kubefold does are allowed", NEEDS.len())));
+    Ok(refused)
+}
+
+fn listed(needs: &[Need]) -> String {
+    needs.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+async fn authorization(line: &mut Line, member: &str) -> Outcome<()> {
+    let mut denied = refused(line, On::OwnBehalf, OF_READER).await?;
+    denied.extend(refused(line, On::CallersBehalf, OF_IMPERSONATOR).await?);
+    let remedy = format!(
+        "kubefold join --context {member}, or kubectl --context {member} apply -f deploy/member-rbac.yaml, and let kubefold \
+         log in as those ServiceAccounts"
+    );
+    if !denied.is_empty() {
+        return Err(failed(format!("it may not {}", listed(&denied)), remedy));
     }
-    Err(failed(
-        format!("it may not {}", denied.join("; ")),
-        format!(
-            "kubectl --context {member} apply -f deploy/member-rbac.yaml, and let kubefold log in as that ServiceAccount"
-        ),
-    ))
+    let denied = refused(line, On::OwnBehalf, OF_LOGINS).await?;
+    if !denied.is_empty() {
+        let why = "so ServiceAccounts of this member cannot log in to the fleet with their tokens";
+        return Err(note(format!("it may not {}, {why}", listed(&denied)), remedy));
+    }
+    let count = OF_READER.len() + OF_IMPERSONATOR.len() + OF_LOGINS.len();
+    Ok(((), format!("all {count} things that kubefold does are allowed")))
+}
+
+/// What a thief of kubefold's credentials could do beyond what kubefold does.
+async fn privilege(line: &mut Line, member: &str) -> Outcome<()> {
+    let excess = async |line: &mut Line, on: On, needs: &[Need]| {
+        let refused = refused(line, on, needs).await?;
+        Ok::<_, Trouble>(needs.iter().filter(|need| !refused.contains(need)).copied().collect::<Vec<_>>())
+    };
+    let remedy = format!("kubefold join --context {member} gives kubefold two ServiceAccounts with what it needs");
+    let of_reader = excess(line, On::OwnBehalf, TOO_MUCH_FOR_READER).await?;
+    if !line.credentials.has_impersonator() {
+        let may = if of_reader.is_empty() { String::new() } else { format!("; it may also {}", listed(&of_reader)) };
+        return Err(note(format!("one credential both reads and impersonates{may}"), remedy));
+    }
+    let of_impersonator = excess(line, On::CallersBehalf, TOO_MUCH_FOR_IMPERSONATOR).await?;
+    match (of_reader.as_slice(), of_impersonator.as_slice()) {
+        ([], []) => Ok(((), "one credential reads, another one impersonates, and neither can do more".to_owned())),
+        ([], more) => Err(note(format!("the credential that impersonates may also {}", listed(more)), remedy)),
+        (more, _) => Err(note(format!("the credential that reads may also {}", listed(more)), remedy)),
+    }
 }
 
 async fn watchlist(line: &mut Line) -> Outcome<()> {
     let path = "/api/v1/namespaces?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
                 &allowWatchBookmarks=true&timeoutSeconds=10";
-    let response = line.send(Method::GET, path, None).await?;
+    let response = line.send(On::OwnBehalf, Method::GET, path, None).await?;
     let (code, mut body) = (response.status(), response.into_body());
     if !code.is_success() {
         return Err(match code {
@@ -488,8 +544,10 @@ async fn websocket(dialer: &Dialer) -> Outcome<()> {
     let opened = timeout(dialer.connect_max, Box::pin(dialer.open_http1(tcp))).await;
     let opened = opened.map_err(|_| trouble(Failure::HandshakeTimeout(dialer.connect_max)))?.map_err(trouble)?;
     let mut line = Line { opened, credentials: Arc::clone(&dialer.credentials), answer_max: dialer.connect_max };
-    let mut request =
-        line.request(Method::GET, "/api/v1/namespaces?watch=1&timeoutSeconds=1", None).await.map_err(trouble)?;
+    let mut request = line
+        .request(On::OwnBehalf, Method::GET, "/api/v1/namespaces?watch=1&timeoutSeconds=1", None)
+        .await
+        .map_err(trouble)?;
     let headers = [("connection", "Upgrade"), ("upgrade", "websocket"), ("sec-websocket-version", "13")];
     for (name, value) in headers.into_iter().chain([("sec-websocket-key", WEBSOCKET_KEY)]) {
         request.headers_mut().insert(name, HeaderValue::from_static(value));

@@ -1,27 +1,26 @@
-//! What kubefold's own credential is for in a member: the rules of `deploy/member-rbac.yaml`, as questions.
+//! What kubefold's credentials are for in a member: the rules of `deploy/member-rbac.yaml`, as questions.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// One thing that kubefold must be allowed to do in a member.
+/// One thing to do in a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// A verb on a group's resource.
     Resource(&'static str, &'static str, &'static str),
+    /// A verb on a subresource of the core group.
+    Subresource(&'static str, &'static str, &'static str),
     /// A `get` of a path.
     Path(&'static str),
 }
 
-/// All of them.
-pub(super) const NEEDS: &[Need] = &[
-    Need::Resource("get", "*", "*"),
+/// All that kubefold does as itself.
+pub(super) const OF_READER: &[Need] = &[
     Need::Resource("list", "*", "*"),
     Need::Resource("watch", "*", "*"),
-    Need::Resource("impersonate", "", "users"),
-    Need::Resource("impersonate", "", "groups"),
-    Need::Resource("impersonate", "", "serviceaccounts"),
-    Need::Resource("impersonate", "authentication.k8s.io", "uids"),
+    Need::Resource("get", "", "namespaces"),
+    Need::Resource("get", "apiextensions.k8s.io", "customresourcedefinitions"),
     Need::Path("/readyz"),
     Need::Path("/version"),
     Need::Path("/api"),
@@ -31,6 +30,31 @@ pub(super) const NEEDS: &[Need] = &[
     Need::Path("/openapi/v2"),
     Need::Path("/openapi/v3"),
 ];
+/// What it does for a caller before the caller's own rights count.
+pub(super) const OF_IMPERSONATOR: &[Need] = &[
+    Need::Resource("impersonate", "", "users"),
+    Need::Resource("impersonate", "", "groups"),
+    Need::Resource("impersonate", "", "serviceaccounts"),
+    Need::Resource("impersonate", "authentication.k8s.io", "uids"),
+];
+/// What nothing but logins with ServiceAccounts' tokens needs.
+pub(super) const OF_LOGINS: &[Need] =
+    &[Need::Resource("create", "authentication.k8s.io", "tokenreviews"), Need::Path("/openid/v1/jwks")];
+/// What kubefold never does as itself, and who steals the credential might.
+pub(super) const TOO_MUCH_FOR_READER: &[Need] = &[
+    // Enough for a command in any container of a node: kubernetes/kubernetes issue 136550.
+    Need::Subresource("get", "nodes", "proxy"),
+    Need::Subresource("get", "pods", "exec"),
+    Need::Resource("create", "", "pods"),
+    Need::Resource("update", "rbac.authorization.k8s.io", "clusterroles"),
+    Need::Resource("impersonate", "", "users"),
+];
+/// The same of the credential that impersonates.
+pub(super) const TOO_MUCH_FOR_IMPERSONATOR: &[Need] = &[
+    Need::Resource("list", "", "secrets"),
+    Need::Resource("create", "", "pods"),
+    Need::Resource("update", "rbac.authorization.k8s.io", "clusterroles"),
+];
 
 impl Need {
     /// The `spec` of a SelfSubjectAccessReview about it.
@@ -38,6 +62,9 @@ impl Need {
         match self {
             Self::Resource(verb, group, resource) => {
                 json!({"resourceAttributes": {"verb": verb, "group": group, "resource": resource}})
+            }
+            Self::Subresource(verb, resource, subresource) => {
+                json!({"resourceAttributes": {"verb": verb, "resource": resource, "subresource": subresource}})
             }
             Self::Path(path) => json!({"nonResourceAttributes": {"verb": "get", "path": path}}),
         }
@@ -50,6 +77,7 @@ impl fmt::Display for Need {
             Self::Resource(verb, "*", "*") => write!(f, "{verb} every resource"),
             Self::Resource(verb, "", resource) => write!(f, "{verb} {resource}"),
             Self::Resource(verb, group, resource) => write!(f, "{verb} {resource}.{group}"),
+            Self::Subresource(verb, resource, subresource) => write!(f, "{verb} {resource}/{subresource}"),
             Self::Path(path) => write!(f, "get {path}"),
         }
     }

@@ -115,7 +115,7 @@ async fn a_credential_that_others_could_read_is_told() {
              users: [{{name: c, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n"
         );
         std::fs::write(&path, text).unwrap();
-        let credentials = Credentials::read(&Access::Kubeconfig { path, context: None, digest: 0 }).unwrap();
+        let credentials = Credentials::read(&Access::Kubeconfig { path, context: None, digest: 0 }, None).unwrap();
         assert_eq!(credentials.exposed, exposed, "{cluster}");
     }
 }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::{
+    access::On,
     answer::UpResponseBody,
     client::{CREDENTIALS_MAX, Upstream, address, broken, late_credential, target},
     error::{Failure, UpstreamError},
@@ -55,7 +56,8 @@ impl Upstream {
 
     async fn ask_upgrade(&self, mut request: Request<Body>, asked: &UpgradeAsked) -> Result<Upgrade, Failure> {
         let session = self.session().await?;
-        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization()).await;
+        let authorization =
+            timeout(CREDENTIALS_MAX, session.credentials.authorization(On::of(request.headers()))).await;
         if let Some(authorization) = authorization.map_err(|_| late_credential())?? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }

@@ -1,0 +1,103 @@
+//! Clusters that join a fleet, and leave it, by one command each.
+
+use std::{fs, path::Path, time::Duration};
+
+use http::StatusCode;
+use serde_json::json;
+use testbed::{
+    FleetFile, Kubefold, Member, MemberOptions, Testbed, eventually, program,
+    samples::{config_map, keys, namespace},
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const MAPS: &str = "/api/v1/namespaces/crew/configmaps";
+
+/// Runs `kubefold <command>` with an administrator's login for a member; gives success, output and what it said.
+async fn run(args: &[&str], member: &Member, config: &Path) -> (bool, String, String) {
+    let mut command = tokio::process::Command::new(program());
+    command.args(args).arg("--config").arg(config).arg("--kubeconfig").arg(member.kubeconfig());
+    let output = command.output().await.unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.success(), text(&output.stdout), text(&output.stderr))
+}
+
+async fn has_rights(member: &Member) -> bool {
+    let found = member.kubectl(&["get", "clusterroles,clusterrolebindings,namespaces", "-o", "name"]).await;
+    found.ok().contains("kubefold")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_joins_and_leaves_a_running_fleet() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let (east, west) = (&bed["east"], &bed["west"]);
+    for member in bed.members() {
+        namespace(member, "crew").await;
+        member.api().await.create(MAPS, &config_map("own", json!({}))).await;
+    }
+    let fleet = Kubefold::start(&FleetFile::default().member(east, 1)).await;
+    let (config, api) = (fleet.config(), fleet.api().await);
+    let before = fs::read_to_string(&config).unwrap();
+    let seen = async |wanted: &[&str]| {
+        eventually(SOON, async || {
+            let answer = api.request(http::Method::GET, MAPS, "").await;
+            let same = answer.status == StatusCode::OK && keys(&answer.json()) == wanted;
+            if same { Ok(()) } else { Err(answer) }
+        })
+        .await;
+    };
+    seen(&["crew/own@east"]).await;
+    // What would be done is nothing that was done.
+    let (done, out, error) = run(&["join", "--name", "west", "--dry-run"], west, &config).await;
+    assert!(done && out.contains("kind: ClusterRoleBinding") && out.contains("renewTokens: true"), "{out}{error}");
+    assert!(!has_rights(west).await && fs::read_to_string(&config).unwrap() == before);
+    let (done, _, error) = run(&["join", "--name", "east"], west, &config).await;
+    assert!(!done && error.contains("has a member east already"), "{error}");
+
+    let (done, _, error) = run(&["join", "--name", "west"], west, &config).await;
+    assert!(done && error.contains("west: clusterrole/kubefold-reader applied"), "{error}");
+    seen(&["crew/own@east", "crew/own@west"]).await;
+    let doctor = tokio::process::Command::new(program())
+        .args(["doctor", "--member", "west", "--config"])
+        .arg(&config)
+        .output()
+        .await
+        .unwrap();
+    let found = String::from_utf8_lossy(&doctor.stdout);
+    assert!(doctor.status.success() && !found.contains("note "), "{found}");
+    // Callers are themselves there, with a token that can do nothing else.
+    api.create(MAPS, &config_map("made@west", json!({}))).await;
+    seen(&["crew/made@west", "crew/own@east", "crew/own@west"]).await;
+    let whoami = fleet.kubectl_in("fleet-west", &["auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}"]).await;
+    assert!(whoami.ok().contains("system:masters"), "{whoami}");
+    // Both tokens are renewed, each by its own account, and the new ones work.
+    let tokens =
+        ["reader.token", "impersonator.token"].map(|file| config.parent().unwrap().join("members/west").join(file));
+    eventually(SOON, async || {
+        let log = fleet.log();
+        let renewed = tokens
+            .iter()
+            .all(|path| log.contains(&format!("path={}", path.display())) || log.contains(&path.display().to_string()));
+        if renewed && log.contains("renewed a token") {
+            Ok(())
+        } else {
+            Err(log.lines().rev().take(5).collect::<Vec<_>>().join("\n"))
+        }
+    })
+    .await;
+    api.create(MAPS, &config_map("later@west", json!({}))).await;
+    seen(&["crew/later@west", "crew/made@west", "crew/own@east", "crew/own@west"]).await;
+
+    // It leaves nothing behind.
+    let (done, out, error) = run(&["unjoin", "west", "--dry-run"], west, &config).await;
+    assert!(done && out.contains("clusterrole/kubefold-impersonator") && has_rights(west).await, "{out}{error}");
+    let (done, _, error) = run(&["unjoin", "north"], west, &config).await;
+    assert!(!done && error.contains("has no member \"north\"; its members are east, west"), "{error}");
+    let (done, _, error) = run(&["unjoin", "west"], west, &config).await;
+    assert!(done && error.contains("west: clusterrole/kubefold-reader removed"), "{error}");
+    assert_eq!(fs::read_to_string(&config).unwrap(), before);
+    assert!(!tokens.iter().any(|path| path.exists()));
+    seen(&["crew/own@east"]).await;
+    eventually(SOON, async || if has_rights(west).await { Err("rights are left") } else { Ok(()) }).await;
+    let (done, _, error) = run(&["unjoin", "east"], east, &config).await;
+    assert!(!done && error.contains("the last member"), "{error}");
+}
