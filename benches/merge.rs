@@ -66,6 +66,7 @@ impl Fleet {
             shared: Vec::new(),
             policies: Vec::new(),
             subjects: Vec::new(),
+            own: Default::default(),
         };
         let shared = Shared {
             naming: Arc::new(Naming::new(&config)),

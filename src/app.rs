@@ -26,7 +26,7 @@ use crate::{
     observe::Metrics,
     read::{Freshness, Reader},
     route::Router,
-    serve::{Gate, Handler, Published, Served, StateDir, authority},
+    serve::{AuditOptions, Auditing, Gate, Handler, Health, Monitor, Published, Served, StateDir, authority},
     store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
     stores::{self, Stores},
     write::{Writer, journal::Journal, live::LiveFleet},
@@ -34,6 +34,7 @@ use crate::{
 use kubefold_serving::{
     Limits, Listener, Shutdown,
     health::Check,
+    plain::PlainListener,
     tls::{Believed, ClientAuthority, Tls, TlsFiles, read_given},
 };
 use kubefold_wire::{
@@ -65,6 +66,10 @@ pub struct Options {
     pub external_url: Option<Uri>,
     /// How fresh reads are that name no revision.
     pub freshness: Freshness,
+    /// Events of requests are written there.
+    pub audit: Option<AuditOptions>,
+    /// Where metrics and health are served without TLS and login.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// A running kubefold.
@@ -111,6 +116,8 @@ impl App {
         let authentication = Authentication::read(options.tokens.clone())?;
         let listener = Listener::bind(options.listen, Arc::clone(&tls), Limits::DEFAULT.for_tokens()).await?;
         let address = listener.address()?;
+        let monitored = options.metrics_listen.map(PlainListener::bind).transpose()?;
+        let auditing = options.audit.clone().map(Auditing::open).transpose()?;
         let published = Published {
             url: options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string())),
             members: member_names(&config),
@@ -151,12 +158,26 @@ impl App {
         });
         metrics.room("store", |room| stores::metrics::register(&stores, room));
         metrics.room("http", |room| served.register(room));
+        let (auditing, audit_writer) = auditing.unzip();
+        if let Some(auditing) = &auditing {
+            metrics.room("audit", |room| auditing.register(room));
+        }
+        let metrics = Arc::new(metrics);
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
-        let router = Arc::new(Router::new(access, reader, writer, metrics));
+        access.configure(&config.own);
+        let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics)));
         let readiness = move || checks(&registry);
-        let gate = Gate::new(Arc::new(Routed(router)), Arc::new(readiness), draining.clone()).counting(served);
-        let gate = gate.authenticating(Arc::clone(&authentication));
+        let health = Health::new(Arc::new(readiness), draining.clone());
+        let gate = Gate::new(Arc::new(Routed(router)), health.clone(), draining.clone()).counting(served);
+        let gate = gate.authenticating(Arc::clone(&authentication)).audited(auditing.as_ref().map(Auditing::log));
         tasks.spawn(gate.sweep());
+        if let Some(listener) = monitored {
+            monitor(&tasks, listener, Monitor::new(health, metrics), draining.clone())?;
+        }
+        if let Some(writer) = audit_writer {
+            // It ends after the last request, which the gate and its answers hold the log for.
+            tasks.spawn_blocking(move || writer.run());
+        }
         let serving = listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() });
         tasks.spawn(async move {
             serving.await;
@@ -164,9 +185,10 @@ impl App {
         });
         let reload_handle = reloads.reload_handle();
         let published = Arc::new(Mutex::new(published));
-        let following = follow(reloads, stores, accounts, Arc::clone(&published), Arc::clone(&state));
+        let following = follow(reloads, access, accounts, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
-        let renewing = renew(options, security, tls, published, authentication, Arc::clone(&state));
+        let followed = Followed { authentication, auditing };
+        let renewing = renew(options, security, tls, published, followed, Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewing));
         tasks.close();
         Ok(Self { address, reload_handle, draining, tasks, _state: state })
@@ -192,11 +214,12 @@ impl App {
 /// Applies every later good configuration.
 async fn follow(
     mut reloads: Reloads,
-    stores: Arc<Stores>,
+    access: Arc<Access>,
     accounts: Arc<Accounts>,
     published: Arc<Mutex<Published>>,
     state: Arc<StateDir>,
 ) {
+    let stores = Arc::clone(access.stores());
     while let Some(config) = reloads.next().await {
         if let Err(error) = stores.registry().apply(&config) {
             tracing::error!("the new configuration is not applied: {error}");
@@ -204,6 +227,7 @@ async fn follow(
         }
         stores.configure(&config);
         accounts.configure(&config.subjects);
+        access.configure(&config.own);
         let mut published = published.lock();
         published.members = member_names(&config);
         if let Err(error) = published.write(&state) {
@@ -231,6 +255,28 @@ impl Complaint {
     }
 }
 
+/// Serves metrics and health on a thread of its own.
+fn monitor(
+    tasks: &TaskTracker,
+    listener: PlainListener,
+    monitor: Monitor,
+    until: CancellationToken,
+) -> anyhow::Result<()> {
+    tracing::info!(address = %listener.address()?, "serves metrics and health without a login");
+    tasks.spawn_blocking(move || {
+        if let Err(error) = listener.run(monitor, until) {
+            tracing::error!(%error, "cannot serve metrics and health");
+        }
+    });
+    Ok(())
+}
+
+/// What is read from files again and again, beside certificates.
+struct Followed {
+    authentication: Arc<Authentication>,
+    auditing: Option<Auditing>,
+}
+
 /// Serves with every later good set of certificates: those of files that have changed, and the own when they come to their
 /// end. Connections that are open keep theirs; who logs in on them is judged by the new authorities.
 async fn renew(
@@ -238,13 +284,19 @@ async fn renew(
     mut security: Security,
     tls: Arc<ArcSwap<Tls>>,
     published: Arc<Mutex<Published>>,
-    authentication: Arc<Authentication>,
+    followed: Followed,
     state: Arc<StateDir>,
 ) {
-    let [mut of_tokens, mut of_certificates] = [Complaint::default(), Complaint::default()];
+    let [mut of_tokens, mut of_certificates, mut of_audit] = [(); 3].map(|()| Complaint::default());
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
-        let reloaded = authentication.reload().map_err(anyhow::Error::from);
+        if let Some(auditing) = &followed.auditing {
+            let reloaded = auditing.reload().map_err(anyhow::Error::from);
+            if of_audit.unless_good(reloaded, "keeps the audit policy that it has") == Some(true) {
+                tracing::info!("audits by another policy");
+            }
+        }
+        let reloaded = followed.authentication.reload().map_err(anyhow::Error::from);
         if of_tokens.unless_good(reloaded, "keeps the bearer tokens that it accepts") == Some(true) {
             tracing::info!("accepts other bearer tokens");
         }
@@ -446,6 +498,8 @@ mod tests {
             names: Vec::new(),
             external_url: None,
             freshness: Freshness::default(),
+            audit: None,
+            metrics_listen: None,
         }
     }
 
@@ -498,7 +552,8 @@ mod tests {
             certificate_authority: String::new(),
         }));
         let authentication = Arc::new(Authentication::read(authn::Sources::default()).unwrap());
-        let renewing = renew(options, security, Arc::clone(&tls), published, authentication, Arc::clone(&state));
+        let followed = Followed { authentication, auditing: None };
+        let renewing = renew(options, security, Arc::clone(&tls), published, followed, Arc::clone(&state));
         let tasks = TaskTracker::new();
         let until = CancellationToken::new();
         tasks.spawn(until.clone().run_until_cancelled_owned(renewing));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 
 use crate::{
-    access::{Access, Grants, Impersonator, Who},
+    access::{Access, Grants, Impersonator, MASTERS, Own, Who},
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
@@ -44,12 +44,6 @@ use kubefold_wire::{
     status::Status,
 };
 
-/// Whoever may do everything in every member.
-const ADMINS: &str = "system:masters";
-/// Whoever may see what kubefold tells of itself. Only its own authority and its token file name groups that begin so.
-const VIEWERS: &str = "kubefold:viewers";
-/// Whoever may use what kubefold does by itself.
-const OWN_ADMINS: &str = "kubefold:admins";
 /// As at a kube-apiserver, for those who may.
 const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
@@ -78,7 +72,7 @@ pub struct Router {
     openapi: OpenApi,
     reader: Reader,
     writer: Arc<Writer<LiveFleet>>,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
 }
 
 /// As whom somebody acts, and who it is if that is somebody else.
@@ -89,7 +83,7 @@ struct Acting {
 
 impl Router {
     /// Routes to these rooms.
-    pub fn new(access: Arc<Access>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Metrics) -> Self {
+    pub fn new(access: Arc<Access>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Arc<Metrics>) -> Self {
         let stores = Arc::clone(access.stores());
         Self { stores, access, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer, metrics }
     }
@@ -143,7 +137,7 @@ impl Router {
                 Ok(Acting { caller: wanted.caller(&caller), through: None })
             }
             // Whoever is an administrator of every member may be anybody there.
-            View::Fleet(_) if caller.is_in(ADMINS) => Ok(Acting { caller: wanted.caller(&caller), through: None }),
+            View::Fleet(_) if caller.is_in(MASTERS) => Ok(Acting { caller: wanted.caller(&caller), through: None }),
             // Each member is asked when it is known what of it is wanted.
             View::Fleet(_) => {
                 let through = Arc::new(Impersonator { caller, parts: parts(&wanted) });
@@ -186,12 +180,12 @@ impl Router {
     /// Discovery, read and write answer.
     async fn fleet_view(&self, mode: Mode, who: Who<'_>, request: Request<Body>) -> Result<Response<Body>, Status> {
         let of_own = match request.uri().path() {
-            METRICS | STATUS_PATH => Some(VIEWERS),
-            PLAN_PATH => Some(OWN_ADMINS),
+            METRICS | STATUS_PATH => Some(Own::View),
+            PLAN_PATH => Some(Own::Administer),
             _ => None,
         };
-        if let Some(group) = of_own.filter(|group| !is_admin(who) && !who.is_of(&[group, OWN_ADMINS])) {
-            return Ok(refuse(who.caller, group, request.headers()));
+        if let Some(own) = of_own.filter(|own| !self.access.allows_own(who, *own)) {
+            return Ok(refuse(who.caller, own.group(), request.headers()));
         }
         if request.uri().path() == METRICS {
             return match *request.method() {
@@ -513,12 +507,12 @@ impl Router {
 
 /// Says whether somebody may do everything in every member. Whoever acts as such a one may, where the members let him.
 fn is_admin(who: Who<'_>) -> bool {
-    who.is_of(&[ADMINS])
+    who.is_of(&[MASTERS])
 }
 
 /// 403, and what to do instead.
 fn refuse(caller: &Caller, group: &'static str, headers: &HeaderMap) -> Response<Body> {
-    Status::from(RouteError::NotAdmin { user: caller.user.clone(), group, admins: ADMINS }).into_response_to(headers)
+    Status::from(RouteError::NotAdmin { user: caller.user.clone(), group, admins: MASTERS }).into_response_to(headers)
 }
 
 /// Says whether a client asks for another protocol below an object, in what is none of the subresources that kubefold

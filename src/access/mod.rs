@@ -7,6 +7,7 @@
 //! May name: `stores`, `catalog`, `member` and what is below them.
 
 mod grant;
+mod own;
 mod question;
 mod rbac;
 mod record;
@@ -25,14 +26,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    config::MemberName,
+    config::{MemberName, OwnRights},
     member::{
         Member,
         review::{Action, Judgement, judge},
     },
     stores::Stores,
 };
-use kubefold_serving::caller::Caller;
+use kubefold_serving::{audit, caller::Caller};
 use kubefold_wire::{golang::Quoted, resource::Gvr};
 
 use self::{
@@ -45,6 +46,7 @@ use self::{
 pub use terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE};
 
 pub use grant::{Grant, Grants, Renewal, Renewed};
+pub use own::{MASTERS, Own};
 
 /// How long a member has for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -59,6 +61,7 @@ pub struct Access {
     records: Cache<Arc<Question<'static>>, Arc<Record>, Words>,
     changes: Arc<Changes>,
     follows: Once,
+    own: own::Policy,
     tasks: TaskTracker,
     cancel: CancellationToken,
 }
@@ -67,7 +70,25 @@ impl Access {
     /// Knows nothing yet. What it asks runs under `tasks` and ends with `cancel`.
     pub fn new(stores: Arc<Stores>, tasks: TaskTracker, cancel: CancellationToken) -> Arc<Self> {
         let records = Cache::with_weighter(QUESTIONS_START, WORDS_MAX, Words);
-        Arc::new(Self { stores, records, changes: Arc::default(), follows: Once::new(), tasks, cancel })
+        Arc::new(Self {
+            stores,
+            records,
+            changes: Arc::default(),
+            follows: Once::new(),
+            own: own::Policy::default(),
+            tasks,
+            cancel,
+        })
+    }
+
+    /// Takes who may use kubefold's own from here on.
+    pub fn configure(&self, rights: &OwnRights) {
+        self.own.configure(rights);
+    }
+
+    /// Says whether somebody may use what kubefold itself tells or does.
+    pub fn allows_own(&self, who: Who<'_>, own: Own) -> bool {
+        self.own.allows(who, own)
     }
 
     /// The stores whose members are asked.
@@ -87,6 +108,9 @@ impl Access {
                 let of_part = self.decided(&self.record(&original.caller, part), only).await;
                 decided = Arc::new(decided.and(&of_part.because(&original.cannot(part))));
             }
+        }
+        if let Some(notes) = audit::notes() {
+            notes.annotate(&format!("authorization.kubefold.io/{}", action.verb), decided.for_audit());
         }
         let renewal = Renewal::new(self, record, who.through.cloned(), only.cloned());
         Grant::new(decided, renewal)

@@ -76,6 +76,30 @@ impl Decided {
     }
 }
 
+impl Decided {
+    /// What each member decided, for the audit log.
+    pub(super) fn for_audit(&self) -> String {
+        let Self { audience, denied, unsaid, aged } = self;
+        let mut said = match audience {
+            Audience::Everyone => vec!["allow: all".to_owned()],
+            Audience::Members(members) if members.is_empty() => Vec::new(),
+            Audience::Members(members) => {
+                let members: Vec<&str> = members.iter().map(MemberName::as_str).collect();
+                vec![format!("allow: {}", members.join(", "))]
+            }
+        };
+        let with_reasons = [("forbid", denied), ("unknown", unsaid), ("allow at its last word", aged)];
+        for (what, words) in with_reasons.into_iter().filter(|(_, words)| !words.is_empty()) {
+            let word = |Word { member, why, .. }: &Word| match &**why {
+                "" => member.to_string(),
+                why => format!("{member} ({why})"),
+            };
+            said.push(format!("{what}: {}", words.iter().map(word).collect::<Vec<_>>().join(", ")));
+        }
+        said.join("; ")
+    }
+}
+
 /// A member, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {

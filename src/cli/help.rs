@@ -55,10 +55,14 @@ Examples:
 
   # With an administrator's login for the cluster, which kubefold does not keep
   kubefold join --context east
+
+  # For users of two groups alone
+  kubefold join --context west --group oidc:dev --group oidc:ops
   kubefold doctor --config clusters.yaml --member east
 
 In the cluster it makes the namespace kubefold with two ServiceAccounts: one may list and watch, the other one may impersonate. Their
-tokens are in members/<name>/ beside clusters.yaml. kubefold serve renews them at half of their life.";
+tokens are in members/<name>/ beside clusters.yaml. kubefold serve renews them at half of their life. With --group kubefold can act
+there for these groups only: an administrator of the fleet (system:masters) is refused in this member then.";
 
 pub(super) const UNJOIN: &str = "\
 Examples:
@@ -112,7 +116,11 @@ Examples:
   kubefold release --config clusters.yaml --dry-run
 
   # After the last kubefold has stopped
-  kubefold release --config clusters.yaml --state-dir ./state";
+  kubefold release --config clusters.yaml --state-dir ./state
+
+  # For members that kubefold join added: kubefold's own logins cannot change objects
+  kubefold init --from-kubeconfig ~/.kube/config --to administrators.yaml
+  kubefold release --config administrators.yaml --state-dir ./state";
 
 pub(super) const INIT: &str = "\
 Examples:

@@ -2,6 +2,7 @@
 //!
 //! May name: every room.
 
+mod audit;
 mod can_i;
 mod client;
 #[cfg(feature = "demo")]
@@ -30,6 +31,7 @@ use crate::{
     config::ConfigError,
     observe::{self, LogFormat},
     read::Freshness,
+    serve::AuditError,
 };
 use kubefold_serving::tls::TlsError;
 
@@ -123,6 +125,11 @@ struct Serve {
     /// The format of log lines.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     log_format: Format,
+    /// An address for metrics and health without TLS and without a login, such as 127.0.0.1:9090. Default: none.
+    #[arg(long, value_name = "ADDR")]
+    metrics_listen: Option<SocketAddr>,
+    #[command(flatten)]
+    audit: audit::AuditFlags,
 }
 
 #[derive(Debug, clap::Args)]
@@ -208,6 +215,8 @@ fn serve(flags: Serve) -> anyhow::Result<()> {
             FreshnessFlag::Watched => Freshness::Watched,
             FreshnessFlag::Strict => Freshness::Strict,
         },
+        audit: flags.audit.options(),
+        metrics_listen: flags.metrics_listen,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(app::run(options))
@@ -239,7 +248,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn exit_code(error: &anyhow::Error) -> u8 {
     let is_given = |cause: &(dyn std::error::Error + 'static)| {
-        cause.is::<ConfigError>() || cause.is::<TlsError>() || cause.is::<AuthnError>()
+        cause.is::<ConfigError>() || cause.is::<TlsError>() || cause.is::<AuthnError>() || cause.is::<AuditError>()
     };
     let given = error.chain().any(is_given);
     if given { EXIT_USAGE } else { 1 }

@@ -338,6 +338,13 @@ async fn strip<'m>(member: &Member, marked: &'m Marked) -> anyhow::Result<Option
         StatusCode::UNPROCESSABLE_ENTITY if message(&body).contains("testing") => Ok(None),
         code => {
             let what = format!("{} {}/{}", gvr.qualified(), metadata.namespace, metadata.name);
+            if code == StatusCode::FORBIDDEN {
+                bail!(
+                    "kubefold's own login may not change {what}, as it should be: {}; give --config a file with administrators' \
+                     logins, such as kubefold init makes of their contexts",
+                    message(&body)
+                );
+            }
             bail!("cannot remove the marker of {what}: the member answered {code}: {}", message(&body))
         }
     }

@@ -9,13 +9,14 @@ use std::{
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    Access, AccountRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, Problem, SharedRule,
+    Access, AccountRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, OwnRights, OwnSubjects,
+    Problem, SharedRule,
     checked::{Checked, Fault, fault, weight},
     credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
     kubeconfig, policies,
-    raw::{RawConfig, RawDeadlines, RawMember, RawShared, RawSubject},
+    raw::{RawConfig, RawDeadlines, RawMember, RawPeople, RawShared, RawSubject},
     shared,
 };
 use crate::view::Mode;
@@ -106,8 +107,13 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
             .map(|subject| account(subject, &members))
             .collect::<Checked<_>>()
             .map_err(whole)?,
+        own: OwnRights { admins: people(&raw.admins), viewers: people(&raw.viewers) },
         members,
     })
+}
+
+fn people(raw: &RawPeople) -> OwnSubjects {
+    OwnSubjects { users: raw.users.clone(), groups: raw.groups.clone() }
 }
 
 fn account(raw: &Spanned<RawSubject>, members: &[MemberConfig]) -> Checked<AccountRule> {

@@ -215,6 +215,26 @@ pub struct Config {
     pub policies: Vec<PolicyConfig>,
     /// Members' service accounts that are somebody in the whole fleet.
     pub subjects: Vec<AccountRule>,
+    /// Who may use kubefold's own.
+    pub own: OwnRights,
+}
+
+/// Who may use what kubefold itself tells and does, beside the groups that are made for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnRights {
+    /// All of it.
+    pub admins: OwnSubjects,
+    /// What it tells.
+    pub viewers: OwnSubjects,
+}
+
+/// Users and groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnSubjects {
+    /// Users.
+    pub users: Vec<String>,
+    /// Groups.
+    pub groups: Vec<String>,
 }
 
 /// A member's service account, and who it is in the fleet.

@@ -34,6 +34,27 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawSubject>"))]
     pub(super) subjects: Vec<Spanned<RawSubject>>,
+    /// Who may use what kubefold itself does, beside the groups `kubefold:admins` and `system:masters`: plans, and all that
+    /// `viewers` may. In the members they have no rights by it.
+    #[serde(default)]
+    pub(super) admins: RawPeople,
+    /// Who may see what kubefold tells of itself, beside the group `kubefold:viewers`: status and metrics, with the names of all
+    /// members.
+    #[serde(default)]
+    pub(super) viewers: RawPeople,
+}
+
+/// Users and groups, as they log in: `oidc:jane`. Nobody is meant whom kubefold knows by a member's word alone.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawPeople {
+    /// Names of users.
+    #[serde(default)]
+    pub(super) users: Vec<String>,
+    /// Names of groups.
+    #[serde(default)]
+    pub(super) groups: Vec<String>,
 }
 
 /// A ServiceAccount of a member, and who it is in the fleet. Every member judges by its RBAC what that user may do.

@@ -24,6 +24,7 @@ use crate::{
         Snapshot, Transition,
     },
 };
+use kubefold_serving::audit::{self, Notes};
 use kubefold_wire::{status::Status, watch::EventType};
 
 /// Records read from the log at once.
@@ -87,6 +88,8 @@ pub(super) struct Watcher {
     /// An event went out.
     has_told: bool,
     over: bool,
+    /// Of its request's audit event.
+    notes: Option<Notes>,
 }
 
 /// How far a watch is.
@@ -129,6 +132,7 @@ impl Watcher {
             drained: Box::pin(watched.drain.clone().cancelled_owned()),
             has_told: false,
             over: watched.deadline <= now,
+            notes: audit::notes(),
             store: Arc::clone(store),
             watched,
         }
@@ -199,6 +203,9 @@ impl Watcher {
             // Whatever waits to be told is not.
             Renewed::Ended(error) => {
                 self.over = true;
+                if let Some(notes) = &self.notes {
+                    notes.annotate("kubefold.io/ended", error.to_string());
+                }
                 return Some(error_frame(*error).into());
             }
         }

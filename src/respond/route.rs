@@ -44,7 +44,7 @@ pub enum RouteError {
     /// What kubefold tells of itself no member can allow.
     #[error(
         "user {user} is not in group {group} or {admins}, and only these may see this; kubefold's own authority and its \
-         token file can name the first (kubefold kubeconfig --group)", user = Quoted(.user)
+         token file can name the first (kubefold kubeconfig --group), and viewers and admins in clusters.yaml name others", user = Quoted(.user)
     )]
     NotAdmin {
         /// Who asks.

@@ -24,6 +24,11 @@ pub enum GateError {
     /// Another method than GET and HEAD on a path of health.
     #[error("health is read with GET")]
     HealthMethod,
+    /// No event of the request can be written.
+    #[error(
+        "kubefold cannot write its audit log, so it changes nothing; its log has the cause, and reads are answered meanwhile"
+    )]
+    Unaudited,
     /// The code that should have answered panicked.
     #[error("kubefold failed at this request; its log has the cause under the Audit-Id")]
     Panicked,
@@ -33,13 +38,14 @@ impl ApiError for GateError {
     fn blame(&self) -> Blame {
         match self {
             Self::Unauthorized | Self::Impersonation(_) | Self::OtherSite | Self::HealthMethod => Blame::Downstream,
-            Self::Panicked => Blame::Kubefold,
+            Self::Unaudited | Self::Panicked => Blame::Kubefold,
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
             Self::Unauthorized | Self::Impersonation(_) | Self::OtherSite | Self::HealthMethod => Retry::Never,
+            Self::Unaudited => Retry::Always,
             Self::Panicked => Retry::IfRead,
         }
     }
@@ -53,6 +59,7 @@ impl From<GateError> for Status {
             GateError::OtherSite => Self::forbidden(message),
             GateError::Impersonation(_) => Self::bad_request(message),
             GateError::HealthMethod => Self::method_not_allowed(message),
+            GateError::Unaudited => Self::unavailable(message),
             GateError::Panicked => Self::internal(message),
         }
     }

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
@@ -12,16 +12,20 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     authn::Authentication,
     respond::GateError,
-    serve::traffic::{Came, Served},
+    serve::{
+        monitor::Health,
+        traffic::{Came, Served},
+    },
     view::Mode,
 };
 use kubefold_serving::{
-    Answer, Closed, Seat, audit,
+    Answer, Closed, Peer, Seat,
+    audit::{self, Arrival, AuditLog, Full, Trail},
     authenticate::Identity,
     caller::Caller,
     delivery::Deliveries,
     headers,
-    health::{self, Check, HealthPath, Readiness},
+    health::HealthPath,
     impersonation::Impersonation,
     upgrade::{OnceUpgraded, UpgradeAsked, WebSocketAsked, is_of_another_site},
 };
@@ -47,29 +51,33 @@ pub trait Handler: Send + Sync + 'static {
 /// Stands before a [`Handler`]; one for all connections.
 pub struct Gate<H> {
     handler: Arc<H>,
-    readiness: Arc<dyn Readiness>,
+    health: Health,
     draining: CancellationToken,
     served: Served,
     deliveries: Arc<Deliveries>,
     authentication: Option<Arc<Authentication>>,
+    audit: Option<Arc<AuditLog>>,
 }
 
 /// Who asks, and until when that is known.
 struct Login {
     caller: Caller,
     ends: Instant,
+    /// By what he is known.
+    by: &'static str,
 }
 
 impl<H: Handler> Gate<H> {
-    /// Puts a gate before a handler. Once `draining` is cancelled kubefold is no longer ready.
-    pub fn new(handler: Arc<H>, readiness: Arc<dyn Readiness>, draining: CancellationToken) -> Self {
+    /// Puts a gate before a handler, until `draining` is cancelled.
+    pub fn new(handler: Arc<H>, health: Health, draining: CancellationToken) -> Self {
         Self {
             handler,
-            readiness,
+            health,
             draining,
             served: Served::default(),
             deliveries: Arc::default(),
             authentication: None,
+            audit: None,
         }
     }
 
@@ -83,12 +91,49 @@ impl<H: Handler> Gate<H> {
         Self { authentication: Some(authentication), ..self }
     }
 
+    /// Has events of requests written to a log.
+    pub fn audited(self, audit: Option<Arc<AuditLog>>) -> Self {
+        Self { audit, ..self }
+    }
+
+    /// Begins the trail of a request in the audit log, if there is one and its policy wants it.
+    ///
+    /// Errors: the log cannot be written, and the request may change something.
+    fn trail(
+        &self,
+        request: &Request<Incoming>,
+        id: &HeaderValue,
+        login: Option<&Login>,
+    ) -> Result<Option<Trail>, Full> {
+        let Some(log) = &self.audit else { return Ok(None) };
+        let caller = login.map(|login| &login.caller);
+        let wanted = Impersonation::by(request.headers()).ok().flatten();
+        let acting = caller.zip(wanted).map(|(caller, wanted)| wanted.caller(caller));
+        let arrival = Arrival {
+            id,
+            method: request.method(),
+            uri: request.uri(),
+            path: Came::path(request.uri().path()),
+            headers: request.headers(),
+            peer: request.extensions().get::<Peer>().map(|Peer(peer)| peer.ip()),
+        };
+        let trail = log.begin(arrival, caller, acting.as_ref())?;
+        if let (Some(trail), Some(login)) = (&trail, login) {
+            trail.notes().annotate("authentication.kubefold.io/by", login.by.to_owned());
+            if let Some(domain) = &login.caller.domain {
+                trail.notes().annotate("authentication.kubefold.io/domain", domain.clone());
+            }
+        }
+        Ok(trail)
+    }
+
     /// Who sends a request: by the certificate of its connection, else by a token in it.
     async fn login(&self, request: &Request<Incoming>, identity: &Identity) -> Option<Login> {
         let now = UnixTime::now();
         let until = |left: Duration| Instant::now() + left;
         if let Some(caller) = identity.caller_at(now) {
-            return Some(Login { caller: caller.clone(), ends: until(identity.ends_in(now).unwrap_or(LIFE_MAX)) });
+            let ends = until(identity.ends_in(now).unwrap_or(LIFE_MAX));
+            return Some(Login { caller: caller.clone(), ends, by: "certificate" });
         }
         let bearer = self.authentication.as_ref()?.bearer(request.headers()).await?;
         let left = bearer.ends_s.map(|ends_s| Duration::from_secs(ends_s.saturating_sub(now.as_secs())));
@@ -97,7 +142,7 @@ impl<H: Handler> Gate<H> {
         {
             tracing::warn!(%full, "a connection stays one of nobody: its user has too many");
         }
-        Some(Login { caller: bearer.caller, ends: until(left.unwrap_or(LIFE_MAX).min(LIFE_MAX)) })
+        Some(Login { caller: bearer.caller, ends: until(left.unwrap_or(LIFE_MAX).min(LIFE_MAX)), by: "token" })
     }
 
     /// What has to run besides: it lets go of answers that their clients do not take.
@@ -105,17 +150,38 @@ impl<H: Handler> Gate<H> {
         Arc::clone(&self.deliveries).sweep(self.draining.clone())
     }
 
+    /// Answers, whatever happens.
+    async fn handled(
+        &self,
+        request: Request<Incoming>,
+        id: &HeaderValue,
+        caller: Option<&Caller>,
+        trail: Option<&Trail>,
+    ) -> Response<Body> {
+        let admitted = audit::scoped(id.clone(), trail.map(Trail::notes), self.admit(request, caller));
+        match AssertUnwindSafe(admitted).catch_unwind().await {
+            Ok(response) => response,
+            Err(panic) => {
+                tracing::error!(audit = ?id, panic = panic_text(&*panic), "a request's handler panicked");
+                if let Some(trail) = trail {
+                    trail.panicked();
+                }
+                Status::from(GateError::Panicked).into_response()
+            }
+        }
+    }
+
     async fn admit(&self, mut request: Request<Incoming>, caller: Option<&Caller>) -> Response<Body> {
         let (path, query) = (Mode::split(request.uri().path()).1, request.uri().query());
         let health = HealthPath::of(path);
         let Some(caller) = caller else {
             return match health {
-                Some(path) if path.open_to_anonymous(query) => self.health(path, None, request.method(), false),
+                Some(path) if path.open_to_anonymous(query) => self.health.answer(request.method(), path, None, false),
                 Some(_) | None => Status::from(GateError::Unauthorized).into_response(),
             };
         };
         if let Some(path) = health {
-            return self.health(path, query, request.method(), true);
+            return self.health.answer(request.method(), path, query, true);
         }
         request.extensions_mut().insert(caller.clone());
         if let Some(asked) = WebSocketAsked::by(request.headers()) {
@@ -135,20 +201,6 @@ impl<H: Handler> Gate<H> {
         headers::clean(request.headers_mut());
         Arc::clone(&self.handler).handle(request).await
     }
-
-    fn health(&self, path: HealthPath<'_>, query: Option<&str>, method: &http::Method, known: bool) -> Response<Body> {
-        if !matches!(*method, http::Method::GET | http::Method::HEAD) {
-            return Status::from(GateError::HealthMethod).into_response();
-        }
-        let mut checks = vec![Check { name: "ping".to_owned(), ready: true, note: String::new() }];
-        if path.group != "livez" {
-            checks.extend(self.readiness.checks());
-            let draining = self.draining.is_cancelled();
-            let note = if draining { "kubefold is shutting down".to_owned() } else { String::new() };
-            checks.push(Check { name: "shutdown".to_owned(), ready: !draining, note });
-        }
-        health::answer(path, query, &checks, known)
-    }
 }
 
 impl<H: Handler> Answer for Gate<H> {
@@ -159,13 +211,17 @@ impl<H: Handler> Answer for Gate<H> {
         let (method, class) = (request.method().clone(), path_class(request.uri().path()));
         let came = Came::of(request.method(), request.uri().path(), request.uri().query());
         let login = Box::pin(self.login(&request, identity)).await;
-        let admitted = audit::scoped(audit_id.clone(), self.admit(request, login.as_ref().map(|login| &login.caller)));
-        let mut response = match AssertUnwindSafe(admitted).catch_unwind().await {
-            Ok(response) => response,
-            Err(panic) => {
-                tracing::error!(audit = ?audit_id, panic = panic_text(&*panic), "a request's handler panicked");
-                Status::from(GateError::Panicked).into_response()
-            }
+        let (trail, refused) = match self.trail(&request, &audit_id, login.as_ref()) {
+            Ok(trail) => (trail, None),
+            Err(Full) => (None, Some(Status::from(GateError::Unaudited).into_response())),
+        };
+        let response = match refused {
+            Some(refused) => refused,
+            None => self.handled(request, &audit_id, login.as_ref().map(|login| &login.caller), trail.as_ref()).await,
+        };
+        let mut response = match trail {
+            Some(trail) => trail.answered(response),
+            None => response,
         };
         let status = response.status();
         // To the answer's head: a watch goes on after it.

@@ -3,16 +3,20 @@
 //! May name: `route` and what is below it. A connection goes through `kubefold_serving`; each of its requests goes
 //! `gate -> Handler`.
 
+mod audit;
 pub mod authority;
 mod gate;
 pub mod login;
+mod monitor;
 mod published;
 mod state;
 #[cfg(test)]
 mod tests;
 mod traffic;
 
+pub use audit::{AuditError, AuditOptions, Auditing};
 pub use gate::{Gate, Handler};
+pub use monitor::{Health, Monitor};
 pub use published::{Login, Published, PublishedError};
 pub use state::{StateDir, StateError};
 pub use traffic::Served;

@@ -102,7 +102,11 @@ async fn edge(limits: Limits) -> Edge {
     let tokens = folder.path().join("tokens.csv");
     std::fs::write(&tokens, "abc,robot,,bots\n").unwrap();
     let sources = Sources { tokens: Some(tokens), configuration: None };
-    let gate = Gate::new(std::sync::Arc::new(stage), std::sync::Arc::new(checks), draining.clone());
+    let gate = Gate::new(
+        std::sync::Arc::new(stage),
+        Health::new(std::sync::Arc::new(checks), draining.clone()),
+        draining.clone(),
+    );
     let gate = gate.authenticating(std::sync::Arc::new(Authentication::read(sources).unwrap()));
     let mut tasks = JoinSet::new();
     tasks.spawn(listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() }));

@@ -35,11 +35,20 @@ pub(super) struct Came {
 
 impl Came {
     pub(super) fn of(method: &Method, path: &str, query: Option<&str>) -> Self {
+        let (view, path) = Self::split(path);
+        Self { view: View { view }, class: RequestClass::of(method, path, query) }
+    }
+
+    /// A path without the view that it goes through.
+    pub(super) fn path(path: &str) -> &str {
+        Self::split(path).1
+    }
+
+    fn split(path: &str) -> (&'static str, &str) {
         let path = Mode::split(path).1;
         let behind =
             path.strip_prefix("/clusters/").map(|rest| rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"));
-        let (view, path) = behind.map_or(("fleet", path), |rest| ("member", rest));
-        Self { view: View { view }, class: RequestClass::of(method, path, query) }
+        behind.map_or(("fleet", path), |rest| ("member", rest))
     }
 }
 

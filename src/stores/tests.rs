@@ -44,7 +44,14 @@ fn config(names: &[&str]) -> Config {
 }
 
 fn config_of(members: Vec<MemberConfig>) -> Config {
-    Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new(), subjects: Vec::new() }
+    Config {
+        members,
+        names: Names::Suffixed,
+        shared: Vec::new(),
+        policies: Vec::new(),
+        subjects: Vec::new(),
+        own: Default::default(),
+    }
 }
 
 /// Stores over members that nobody answers for.

@@ -34,6 +34,7 @@ use crate::{
         request::Request,
     },
 };
+use kubefold_serving::audit;
 use kubefold_wire::warning::Warnings;
 
 pub(super) use draft::Draft;
@@ -46,6 +47,10 @@ pub(super) async fn create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request)
 
 async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Result<Reply, Reply> {
     let draft = Draft::read(request)?;
+    let notes = audit::notes();
+    if let Some(notes) = &notes {
+        notes.name(&draft.name);
+    }
     if let Some((own, member)) = writer.fleet.split(&draft.name) {
         return pinned::create(writer, request, draft.json, &draft.name, &own, &member).await;
     }
@@ -61,6 +66,9 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     loop {
         mints_left -= 1;
         let key = request.key(&if draft.name.is_empty() { mint(&draft.base) } else { draft.name.clone() });
+        if let Some(notes) = &notes {
+            notes.name(&key.name);
+        }
         match Box::pin(place(writer, request, &draft, key, dry)).await {
             Err(Stop { name_taken: true, .. }) if mints_left > 0 => {}
             Err(stop) => return Err(stop.reply),
@@ -158,6 +166,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         caller: request.caller.clone(),
         query: request.passed_query(),
         user_agent: request.user_agent.clone(),
+        audit_id: None,
         body: draft.json.to_owned(),
         targets: made.into_iter().map(target).collect(),
         listed: listed.into_iter().map(other).collect(),

@@ -133,6 +133,7 @@ fn entry_of<F: Fleet>(
         caller: request.caller.clone(),
         query: String::new(),
         user_agent: request.user_agent.clone(),
+        audit_id: None,
         body: options.base.clone(),
         targets,
         listed: Vec::new(),

@@ -30,6 +30,7 @@ use crate::{
         },
     },
 };
+use kubefold_serving::audit;
 
 /// How many writes may be unfinished at once.
 pub const ENTRIES_MAX: usize = 1024;
@@ -124,6 +125,7 @@ impl Journal {
     /// Errors: it is not entered, and the write must not begin.
     pub async fn begin(&self, mut entry: Entry) -> Result<Entry, JournalError> {
         let this = self.0.clone();
+        entry.audit_id = audit::current().and_then(|id| Some(id.to_str().ok()?.to_owned()));
         blocking(move || {
             let mut inner = this.lock();
             let held: usize = inner.open.values().map(|open| open.bytes).sum();
@@ -341,6 +343,7 @@ mod tests {
             caller: Caller { user: "ann".into(), groups: vec!["g".into()], ..Caller::default() },
             query: "fieldManager=x".into(),
             user_agent: Some("kubectl".into()),
+            audit_id: None,
             body: "{\"a\": \"\\n\"}".into(),
             targets: ["east", "west"]
                 .map(|name| EntryTarget {

@@ -7,6 +7,7 @@ mod create;
 
 use std::{collections::hash_map, sync::Arc, time::Duration};
 
+use http::HeaderValue;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::write::{
@@ -17,6 +18,7 @@ use crate::write::{
     options::of_part,
     steps::{Found, Outcome, Removed, Seen, removed},
 };
+use kubefold_serving::audit;
 use kubefold_wire::warning::Warnings;
 
 /// How often an entry is tried before only a member's recovery, or the next start, has it tried again.
@@ -29,6 +31,14 @@ const PAUSE_FIRST: Duration = Duration::from_secs(10);
 enum Settled {
     Closed,
     Open,
+}
+
+/// Does work for an entry under the `Audit-ID` of the request that it is of.
+async fn under_id_of<W: Future>(entry: &Entry, work: W) -> W::Output {
+    match entry.audit_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()) {
+        Some(id) => audit::scoped(id, None, work).await,
+        None => work.await,
+    }
 }
 
 impl<F: Fleet> Writer<F> {
@@ -75,7 +85,7 @@ impl<F: Fleet> Writer<F> {
                 hold = self.fleet.hold(&entry.key).await;
             }
             if let Some(hold) = hold.take() {
-                let settled = self.settle_once(id, wake).await;
+                let settled = under_id_of(&entry, self.settle_once(id, wake)).await;
                 self.fleet.show(&entry.key);
                 self.fleet.release(hold).await;
                 if settled == Settled::Closed {

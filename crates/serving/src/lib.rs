@@ -13,12 +13,14 @@ pub mod health;
 pub mod impersonation;
 mod indent;
 mod listener;
+pub mod network;
+pub mod plain;
 pub mod request;
 pub mod shares;
 pub mod tls;
 pub mod upgrade;
 
-pub use listener::{Answer, Closed, Limits, ListenError, Listener, Seat, Shutdown};
+pub use listener::{Answer, Closed, Limits, ListenError, Listener, Peer, Seat, Shutdown};
 
 /// Runs the example of the README.
 #[cfg(doctest)]

@@ -147,8 +147,8 @@ pub struct Listener {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} ({source}); free the port, or give another address")]
 pub struct ListenError {
-    address: SocketAddr,
-    source: std::io::Error,
+    pub(crate) address: SocketAddr,
+    pub(crate) source: std::io::Error,
 }
 
 impl Listener {
@@ -263,8 +263,9 @@ impl<A: Answer> Server<A> {
         let server = Arc::clone(&self);
         let seat = Seat::new(place, Arc::clone(&self.connections), !anonymous);
         let held = seat.clone();
-        let service = service_fn(move |request| {
+        let service = service_fn(move |mut request: Request<Incoming>| {
             let (server, judged, seat) = (Arc::clone(&server), Arc::clone(&judged), held.clone());
+            request.extensions_mut().insert(Peer(peer));
             async move {
                 match refused {
                     true => Ok(too_many_connections(OVER_LIMIT_RETRY)),
@@ -358,6 +359,10 @@ impl<A: Answer> Server<A> {
         self.tasks.wait().await;
     }
 }
+
+/// In a request's extensions: the address that it was sent from.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
 
 /// In a request's extensions: the place of the connection that it came on.
 #[derive(Clone, Debug)]

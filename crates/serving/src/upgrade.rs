@@ -78,6 +78,16 @@ impl OnceUpgraded {
         Self::new(move |connection| Box::pin(async move { drop(timeout_at(end, self.run(connection)).await) }))
     }
 
+    /// The same work, which holds something until it ends, or is given up.
+    pub fn holding(self, held: impl Send + 'static) -> Self {
+        Self::new(move |connection| {
+            Box::pin(async move {
+                self.run(connection).await;
+                drop(held);
+            })
+        })
+    }
+
     /// Begins the work; a second time there is none.
     pub fn run(&self, connection: Upgraded) -> BoxFuture<'static, ()> {
         let work = self.0.lock().take();

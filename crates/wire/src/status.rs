@@ -116,6 +116,15 @@ pub struct Status {
     details_always: bool,
 }
 
+/// In an answer's extensions: what its `Status` says, for logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// As in the `Status`.
+    pub reason: Reason,
+    /// As in the `Status`.
+    pub message: String,
+}
+
 #[derive(Serialize)]
 struct StatusJson<'a> {
     kind: &'static str,
@@ -259,10 +268,12 @@ impl Status {
         if !wants_aggregated(headers) {
             return self.into_response();
         }
+        let failure = Failure { reason: self.reason, message: self.message.clone() };
         let mut response = Response::new(full(self.message));
         *response.status_mut() = self.code;
         let text = http::HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, text);
+        response.extensions_mut().insert(failure);
         response
     }
 
@@ -279,6 +290,7 @@ impl Status {
         if let Some(seconds) = self.details.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
+        response.extensions_mut().insert(Failure { reason: self.reason, message: self.message });
         response
     }
 }

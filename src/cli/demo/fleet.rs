@@ -125,6 +125,8 @@ impl Fleet {
             names: Vec::new(),
             external_url: None,
             freshness: Freshness::default(),
+            audit: None,
+            metrics_listen: None,
         });
         let app = Box::pin(app).await?;
         let names = plans.into_iter().map(|member| member.name).collect();

@@ -11,6 +11,8 @@ pub(super) enum Need {
     Resource(&'static str, &'static str, &'static str),
     /// A verb on a subresource of the core group.
     Subresource(&'static str, &'static str, &'static str),
+    /// A verb on one object of the core group.
+    Named(&'static str, &'static str, &'static str),
     /// A `get` of a path.
     Path(&'static str),
 }
@@ -33,7 +35,8 @@ pub(super) const OF_READER: &[Need] = &[
 /// What it does for a caller before the caller's own rights count.
 pub(super) const OF_IMPERSONATOR: &[Need] = &[
     Need::Resource("impersonate", "", "users"),
-    Need::Resource("impersonate", "", "groups"),
+    // Which other groups, the operator may have narrowed.
+    Need::Named("impersonate", "groups", "system:authenticated"),
     Need::Resource("impersonate", "", "serviceaccounts"),
     Need::Resource("impersonate", "authentication.k8s.io", "uids"),
 ];
@@ -66,6 +69,9 @@ impl Need {
             Self::Subresource(verb, resource, subresource) => {
                 json!({"resourceAttributes": {"verb": verb, "resource": resource, "subresource": subresource}})
             }
+            Self::Named(verb, resource, name) => {
+                json!({"resourceAttributes": {"verb": verb, "resource": resource, "name": name}})
+            }
             Self::Path(path) => json!({"nonResourceAttributes": {"verb": "get", "path": path}}),
         }
     }
@@ -78,6 +84,7 @@ impl fmt::Display for Need {
             Self::Resource(verb, "", resource) => write!(f, "{verb} {resource}"),
             Self::Resource(verb, group, resource) => write!(f, "{verb} {resource}.{group}"),
             Self::Subresource(verb, resource, subresource) => write!(f, "{verb} {resource}/{subresource}"),
+            Self::Named(verb, resource, name) => write!(f, "{verb} {resource} {name}"),
             Self::Path(path) => write!(f, "get {path}"),
         }
     }

@@ -1,6 +1,6 @@
 //! What `deploy/member-rbac.yaml` has, in one cluster.
 
-use std::{fs, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -12,10 +12,13 @@ use kube::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use kubefold_serving::authenticate::AUTHENTICATED;
 use kubefold_wire::golang::Quoted;
 
 /// The rights, one document for each object.
-pub(super) const MANIFEST: &str = include_str!("../../../deploy/member-rbac.yaml");
+const MANIFEST: &str = include_str!("../../../deploy/member-rbac.yaml");
+/// Of the rule that lets kubefold act for groups.
+const ANY_GROUP: &str = "    resources: [\"groups\"]\n";
 const NAMESPACE: &str = "kubefold";
 const MANAGER: &str = "kubefold-join";
 /// On the namespace, where `join` made it.
@@ -81,9 +84,19 @@ impl Object {
     }
 }
 
-/// The objects of the manifest, with their texts.
-fn objects() -> anyhow::Result<Vec<(Object, &'static str)>> {
-    let documents = MANIFEST.split("\n---\n");
+/// The manifest, with the right to act for these groups alone, if there are any. Every caller is in one more.
+pub(super) fn manifest(groups: &[String]) -> String {
+    if groups.is_empty() {
+        return MANIFEST.to_owned();
+    }
+    let named: BTreeSet<&str> = groups.iter().map(String::as_str).chain([AUTHENTICATED]).collect();
+    let named: Vec<String> = named.iter().map(|group| format!("\"{group}\"")).collect();
+    MANIFEST.replace(ANY_GROUP, &format!("{ANY_GROUP}    resourceNames: [{}]\n", named.join(", ")))
+}
+
+/// The objects of a manifest, with their texts.
+fn objects(manifest: &str) -> anyhow::Result<Vec<(Object, &str)>> {
+    let documents = manifest.split("\n---\n");
     documents.map(|text| Ok((serde_saphyr::from_str(text)?, text))).collect()
 }
 
@@ -151,13 +164,13 @@ impl Cluster {
 
     /// What is made in it.
     pub(super) fn names(&self) -> Vec<String> {
-        objects().map(|objects| objects.iter().map(|(object, _)| object.title()).collect()).unwrap_or_default()
+        objects(MANIFEST).map(|objects| objects.iter().map(|(object, _)| object.title()).collect()).unwrap_or_default()
     }
 
-    /// Makes all objects, or makes them as they should be, and says what.
-    pub(super) async fn apply(&self) -> anyhow::Result<Vec<String>> {
+    /// Makes all objects of a manifest, or makes them as they should be, and says what.
+    pub(super) async fn apply(&self, manifest: &str) -> anyhow::Result<Vec<String>> {
         let mut done = Vec::new();
-        for (object, text) in objects()? {
+        for (object, text) in objects(manifest)? {
             // A namespace that is there is somebody's, and stays so.
             let answer = if object.kind == "Namespace" {
                 let labels = json!({MADE_BY: MANAGER});
@@ -193,7 +206,7 @@ impl Cluster {
     /// Removes all objects, the last first, and the namespace if `join` made it; says what.
     pub(super) async fn remove(&self) -> anyhow::Result<Vec<String>> {
         let mut done = Vec::new();
-        for (object, _) in objects()?.into_iter().rev() {
+        for (object, _) in objects(MANIFEST)?.into_iter().rev() {
             let path = object.path();
             let cannot = |error: &kube::Error| self.refused(&format!("cannot remove {}", object.title()), error);
             if object.kind == "Namespace" {
@@ -244,12 +257,21 @@ mod tests {
 
     #[test]
     fn every_object_of_the_manifest_has_its_path() {
-        let paths: Vec<String> = objects().unwrap().iter().map(|(object, _)| object.path()).collect();
+        let paths: Vec<String> = objects(MANIFEST).unwrap().iter().map(|(object, _)| object.path()).collect();
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
         assert_eq!(paths.len(), 11);
         assert_eq!(paths[0], "/api/v1/namespaces/kubefold");
         assert_eq!(paths[1], "/api/v1/namespaces/kubefold/serviceaccounts/kubefold-reader");
         assert!(paths.contains(&format!("{rbac}/clusterrolebindings/kubefold-impersonator")));
         assert!(paths.contains(&format!("{rbac}/namespaces/kubefold/rolebindings/kubefold-reader")));
+    }
+
+    #[test]
+    fn the_right_to_act_for_groups_is_narrowed() {
+        assert_eq!(manifest(&[]), MANIFEST);
+        let narrowed = manifest(&["dev".to_owned(), "oidc:ops".to_owned()]);
+        let rule = "resources: [\"groups\"]\n    resourceNames: [\"dev\", \"oidc:ops\", \"system:authenticated\"]\n    verbs: [\"impersonate\"]\n";
+        assert_eq!(narrowed.matches(rule).count(), 1, "{narrowed}");
+        assert_eq!(objects(&narrowed).unwrap().len(), 11);
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 
 use self::{
-    cluster::{Account, Cluster, MANIFEST},
+    cluster::{Account, Cluster, manifest},
     entries::{Entry, with_entry, without_entry},
 };
 use crate::{
@@ -30,6 +30,10 @@ pub(super) struct Join {
     /// The member's name. Default: made of the context's.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// A group that kubefold may act for in this cluster, beside system:authenticated; may be repeated. Default: every group,
+    /// system:masters, too.
+    #[arg(long = "group", value_name = "NAME", value_parser = group_name)]
+    groups: Vec<String>,
     /// How long kubefold's tokens are good. kubefold renews them at half of it, and cannot once they have ended.
     #[arg(long, value_name = "DURATION", default_value = "72h", value_parser = token_life)]
     token_life: Duration,
@@ -72,6 +76,12 @@ fn token_life(text: &str) -> Result<Duration, anyhow::Error> {
     if life >= LIFE_MIN && life <= LIFE_MAX { Ok(life) } else { bail!("write a duration from 10m to 8760h") }
 }
 
+/// What can stand in quotes.
+fn group_name(text: &str) -> Result<String, anyhow::Error> {
+    let is_sound = !text.is_empty() && !text.contains(['"', '\\']) && !text.chars().any(char::is_control);
+    if is_sound { Ok(text.to_owned()) } else { bail!("write the name of a group, without quotes") }
+}
+
 /// Joins a cluster to the fleet.
 pub(super) fn join(flags: &Join) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -106,16 +116,17 @@ async fn join_cluster(flags: &Join) -> anyhow::Result<()> {
     let new = with_entry(text.as_deref(), &entry).ok_or_else(|| {
         anyhow!("cannot see where the list of members in {} ends; add this to it:\n{entry}", path.display())
     })?;
+    let manifest = manifest(&flags.groups);
     if *dry_run {
         return print(&format!(
-            "# In {}:\n{MANIFEST}---\n# In {}, with the tokens of the two ServiceAccounts in {}:\n{entry}",
+            "# In {}:\n{manifest}---\n# In {}, with the tokens of the two ServiceAccounts in {}:\n{entry}",
             cluster.url(),
             path.display(),
             folder.display()
         ));
     }
     let said = |what: &str| drop(writeln!(std::io::stderr(), "{name}: {what}"));
-    for made in cluster.apply().await? {
+    for made in cluster.apply(&manifest).await? {
         said(&made);
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -8,7 +8,14 @@ pub(super) fn registry() -> Registry {
 }
 
 pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
-    Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new(), subjects: Vec::new() }
+    Config {
+        members,
+        names: Names::Suffixed,
+        shared: Vec::new(),
+        policies: Vec::new(),
+        subjects: Vec::new(),
+        own: Default::default(),
+    }
 }
 
 pub(super) fn eager(mut config: MemberConfig) -> MemberConfig {

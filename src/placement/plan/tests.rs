@@ -279,6 +279,7 @@ fn taints_of_members_repel_what_does_not_bear_them() {
         shared: Vec::new(),
         policies: Vec::new(),
         subjects: Vec::new(),
+        own: Default::default(),
     };
     assert_eq!(Rules::new(&config), Rules::default());
     let taint = Taint { key: "gpu".into(), value: "a100".into(), effect: "NoSchedule".into() };

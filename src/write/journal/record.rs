@@ -82,6 +82,9 @@ pub struct Entry {
     pub query: String,
     /// The client's user agent.
     pub user_agent: Option<String>,
+    /// The `Audit-ID` of the request; [`Journal::begin`](super::Journal::begin) notes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit_id: Option<String>,
     /// The body before each part's stamp; on a delete the options.
     pub body: String,
     /// The parts; the first is the home.
