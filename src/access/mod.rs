@@ -245,7 +245,7 @@ impl Access {
         first
     }
 
-    /// Has all that a caller was told be so much older.
+    /// Has all that a caller was told be so old.
     #[cfg(test)]
     fn age(&self, caller: &Caller, by: Duration) {
         let of_caller = self.records.iter().filter(|(question, _)| *question.caller == *caller);

@@ -237,7 +237,7 @@ impl Record {
         self.state.lock().used = true;
     }
 
-    /// Has all that was said be so much older.
+    /// Has all that was said be so old.
     #[cfg(test)]
     pub(super) fn age(&self, by: Duration) {
         let mut state = self.state.lock();
@@ -246,7 +246,7 @@ impl Record {
             for at in
                 said.last.iter_mut().map(|last| &mut last.at).chain(said.failed.iter_mut().map(|last| &mut last.at))
             {
-                *at = at.checked_sub(by).unwrap_or(*at);
+                *at = Instant::now().checked_sub(by).unwrap_or(*at);
             }
         }
     }

@@ -47,11 +47,14 @@ async fn who_asks_about_name_after_name_pushes_out_nobody_else() {
     let access = access(stores_of(vec![east.config("east")]));
     access.grant(by(&jane()), &list_pods(), None).await.check(Mode::Strict).unwrap();
     let eve = Caller { user: "eve".into(), ..Caller::default() };
-    let names: Vec<Action> = (0..3_000).map(|at| Action { namespace: format!("n{at}"), ..list_pods() }).collect();
-    join_all(names.iter().map(|action| access.grant(by(&eve), action, None))).await;
+    let names: Vec<Action> = (0..2_100).map(|at| Action { namespace: format!("n{at}"), ..list_pods() }).collect();
+    for some in names.chunks(50) {
+        join_all(some.iter().map(|action| access.grant(by(&eve), action, None))).await;
+    }
+    access.age(&jane(), Duration::ZERO);
     let before = asked.load(Ordering::Relaxed);
     access.grant(by(&jane()), &list_pods(), None).await.check(Mode::Strict).unwrap();
-    assert_eq!((before, asked.load(Ordering::Relaxed)), (3_001, 3_001));
+    assert_eq!(asked.load(Ordering::Relaxed), before, "what she was told is known");
     assert_eq!(access.records.len(), 2_001, "his own alone are gone");
 }
 
