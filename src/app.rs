@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -18,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    access::Access,
+    access::{Access, Kept},
     accounts::Accounts,
     authn::{self, Authentication, Reviewer},
     config::{Config, MemberName, ReloadHandle, Reloads},
@@ -165,6 +166,10 @@ impl App {
         let metrics = Arc::new(metrics);
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
+        if let Some(kept) = kept(&state)? {
+            access.restore(kept);
+            tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
+        }
         let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics)));
         let readiness = move || checks(&registry);
         let health = Health::new(Arc::new(readiness), draining.clone());
@@ -332,6 +337,10 @@ const HIGH_WATER: &str = "revision";
 const LIVES: &str = "lives.json";
 const PLACED: &str = "placed.json";
 const CLUSTERS: &str = "clusters.json";
+const DECISIONS: &str = "decisions.json";
+const DECISIONS_KEY: &str = "decisions.key";
+/// Bytes of the key by which decisions are hashed.
+const DECISIONS_KEY_BYTES: usize = 32;
 
 /// What all stores share; the counter begins above what an earlier process gave out.
 fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
@@ -407,6 +416,56 @@ async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until: Cancellati
             clusters_written = clusters;
         }
         // What ended in the last second counts, too.
+        if going {
+            return;
+        }
+    }
+}
+
+/// What members decided before kubefold was started. `None`: this process keeps nothing.
+///
+/// Errors: the state directory cannot be read or written.
+fn kept(state: &StateDir) -> anyhow::Result<Option<Kept>> {
+    let decode = |text: String| URL_SAFE_NO_PAD.decode(text.trim()).ok().filter(|key| key.len() == DECISIONS_KEY_BYTES);
+    let known = state.read(DECISIONS_KEY)?.and_then(decode);
+    let key = match &known {
+        Some(key) => key.clone(),
+        None => {
+            let mut key = vec![0; DECISIONS_KEY_BYTES];
+            aws_lc_rs::rand::fill(&mut key).map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+            state.write(DECISIONS_KEY, &URL_SAFE_NO_PAD.encode(&key), false)?;
+            key
+        }
+    };
+    let text = state.read(DECISIONS)?;
+    let kept = Kept::read(&key, text.as_deref().filter(|_| known.is_some()));
+    if kept.is_none() {
+        // To know less is safe: the members are asked.
+        tracing::warn!("{DECISIONS} is damaged: what members allowed before counts no more");
+    }
+    Ok(kept.or_else(|| Kept::read(&key, None)))
+}
+
+/// How often the decisions of members are written down.
+const DECISIONS_EVERY: Duration = Duration::from_secs(30);
+
+/// Writes down what members decided, for a restart while one of them is down.
+async fn keep_decisions(access: Arc<Access>, state: Arc<StateDir>, until: CancellationToken) {
+    let mut written = String::new();
+    loop {
+        let going = until.run_until_cancelled(tokio::time::sleep(DECISIONS_EVERY)).await.is_none();
+        let (access, state) = (Arc::clone(&access), Arc::clone(&state));
+        // Many take a while to write.
+        let kept = tokio::task::spawn_blocking(move || {
+            let text = access.keep()?;
+            if text != written
+                && let Err(error) = state.write(DECISIONS, &text, false)
+            {
+                tracing::error!("cannot write {DECISIONS}, so that kubefold knows less after a restart: {error}");
+            }
+            Some(text)
+        });
+        written = kept.await.ok().flatten().unwrap_or_default();
         if going {
             return;
         }

@@ -3,6 +3,8 @@
 //! It answers nothing itself but refusals of what no room has a route for. May name: `discovery`, `read`, `write`, `review`,
 //! `stream`, `status`, and what is below them.
 
+mod selected;
+
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
@@ -11,6 +13,7 @@ use crate::{
     access::{Access, Grants, Impersonator, MASTERS, Own, Who},
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
+    config::MemberName,
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{
         Member,
@@ -387,10 +390,19 @@ impl Router {
             subresource: subresource.to_owned(),
             namespace: info.namespace.clone(),
             name: own.unwrap_or(&info.name).to_owned(),
-            path: String::new(),
+            ..Action::default()
         };
         let grant = async |action: &Action| self.access.grant(who, action, member).await;
-        let the_asked = grant(&action(&info.verb, &info.subresource)).await;
+        let of_asked = action(&info.verb, &info.subresource);
+        let the_asked = match selected::selectors(info, gvr, asked.query, &naming) {
+            None => grant(&of_asked).await,
+            Some(in_member) => {
+                let selected = |member: &MemberName| {
+                    in_member(member).map(|(fields, labels)| Action { fields, labels, ..of_asked.clone() })
+                };
+                self.access.grant_selected(who, &of_asked, member, selected).await
+            }
+        };
         let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
         if is_read || is_stream(gvr, &info.subresource) || connects(info, parts) {
             let for_people = info.verb == "list" && asked.wanted().is_ok_and(|wanted| asked.is_for_people(wanted));

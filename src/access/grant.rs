@@ -21,7 +21,7 @@ use kubefold_wire::{golang::Quoted, resource::Gvr};
 #[derive(Clone, Default)]
 pub struct Grant {
     audience: Audience,
-    limits: Option<Box<Limits>>,
+    limits: Option<Limits>,
 }
 
 /// What limits it, and by which question.
@@ -50,6 +50,8 @@ pub struct Renewal {
     record: Arc<Record>,
     through: Option<Arc<Impersonator>>,
     only: Option<MemberName>,
+    /// Members that allow it with the selectors alone, and what they say of that.
+    selected: Vec<(MemberName, Arc<Record>)>,
 }
 
 /// What has become of a grant.
@@ -64,7 +66,7 @@ pub enum Renewed {
 
 impl Grant {
     pub(super) fn new(decided: Arc<Decided>, renewal: Renewal) -> Self {
-        Self { audience: decided.audience.clone(), limits: Some(Box::new(Limits { decided, renewal })) }
+        Self { audience: decided.audience.clone(), limits: Some(Limits { decided, renewal }) }
     }
 
     /// The members that allow it.
@@ -164,17 +166,26 @@ impl Renewal {
         through: Option<Arc<Impersonator>>,
         only: Option<MemberName>,
     ) -> Self {
-        Self { access: Arc::clone(access), record, through, only }
+        Self { access: Arc::clone(access), record, through, only, selected: Vec::new() }
+    }
+
+    /// The same, where a member is asked with the selectors.
+    pub(super) fn selecting(mut self, member: MemberName, record: Arc<Record>) -> Self {
+        self.selected.push((member, record));
+        self
     }
 
     /// What has become of what `audience` was allowed.
     pub fn look(&self, audience: &Audience) -> Renewed {
-        let Self { access, record, through, only } = self;
+        let Self { access, record, through, only, selected } = self;
         let (only, Question { caller, action }) = (only.as_ref(), &**record.question());
         let mut now = access.peek(record, only);
+        for (member, record) in selected {
+            now = Arc::new(now.selected(member, &access.peek(record, Some(member))));
+        }
         if let Some(original) = through {
             for part in &original.parts {
-                let of_part = access.peek(&access.record(&original.caller, part), only);
+                let of_part = access.peek(&access.record(&original.caller, part, record.owner()), only);
                 now = Arc::new(now.and(&of_part.because(&original.cannot(part))));
             }
         }

@@ -7,8 +7,10 @@
 //! May name: `stores`, `catalog`, `member` and what is below them.
 
 mod grant;
+mod kept;
 mod own;
 mod question;
+mod quota;
 mod rbac;
 mod record;
 mod terms;
@@ -17,10 +19,11 @@ mod tests;
 
 use std::{
     convert::Infallible,
-    sync::{Arc, Once},
+    sync::{Arc, Once, OnceLock},
     time::Duration,
 };
 
+use futures::future::join_all;
 use quick_cache::{Weighter, sync::Cache};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -38,6 +41,7 @@ use kubefold_wire::{golang::Quoted, resource::Gvr};
 
 use self::{
     question::{Question, Sought},
+    quota::Quota,
     rbac::Changes,
     record::{Decided, Look, Record},
     terms::WAIT_MAX,
@@ -45,8 +49,11 @@ use self::{
 
 pub use terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE};
 
-pub use grant::{Grant, Grants, Renewal, Renewed};
-pub use own::{MASTERS, Own};
+pub use {
+    grant::{Grant, Grants, Renewal, Renewed},
+    kept::Kept,
+    own::{MASTERS, Own},
+};
 
 /// How long a member has for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -59,6 +66,8 @@ const QUESTIONS_START: usize = 1_000;
 pub struct Access {
     stores: Arc<Stores>,
     records: Cache<Arc<Question<'static>>, Arc<Record>, Words>,
+    quota: Quota,
+    kept: OnceLock<Kept>,
     changes: Arc<Changes>,
     follows: Once,
     own: own::Policy,
@@ -73,6 +82,8 @@ impl Access {
         Arc::new(Self {
             stores,
             records,
+            quota: Quota::new(WORDS_MAX),
+            kept: OnceLock::new(),
             changes: Arc::default(),
             follows: Once::new(),
             own: own::Policy::default(),
@@ -91,6 +102,24 @@ impl Access {
         self.own.allows(who, own)
     }
 
+    /// Takes over what members said to an earlier process; call it before anything is asked.
+    pub fn restore(&self, kept: Kept) {
+        // Once, as a process begins once.
+        let _taken_before = self.kept.set(kept);
+    }
+
+    /// What members said, for a later process; see [`Kept::read`]. `None`: nothing was restored, so nothing is kept.
+    pub fn keep(&self) -> Option<String> {
+        let kept = self.kept.get()?;
+        let members = self.stores.registry().members();
+        let said = self.records.iter().flat_map(|(_, record)| {
+            let id = record.id(|question| kept.id(question));
+            let said = record.said_by(&self.changes, &members);
+            said.into_iter().map(move |(uid, word)| (id, uid, word))
+        });
+        Some(kept.write(said))
+    }
+
     /// The stores whose members are asked.
     pub fn stores(&self) -> &Arc<Stores> {
         &self.stores
@@ -101,19 +130,66 @@ impl Access {
     ///
     /// Shape: one look-up while every member's word holds. Cancel: safe.
     pub async fn grant(self: &Arc<Self>, who: Who<'_>, action: &Action, only: Option<&MemberName>) -> Grant {
-        let record = self.record(who.caller, action);
+        self.grant_selected(who, action, only, |_| None).await
+    }
+
+    /// The same for a list or watch with selectors: a member that denies it without them is asked with them. `selected` gives
+    /// the action with the selectors in a member's words; `None` where there are none, or nothing in it can match.
+    pub async fn grant_selected(
+        self: &Arc<Self>,
+        who: Who<'_>,
+        action: &Action,
+        only: Option<&MemberName>,
+        selected: impl Fn(&MemberName) -> Option<Action>,
+    ) -> Grant {
+        let owner = self.quota.owner(who.through.map_or(who.caller, |original| &original.caller));
+        let parts = self.parts(who.through, only, owner).await;
+        if let Some(parts) = parts.as_ref().filter(|parts| parts.is_refused()) {
+            // In the name of whom the caller may not be nobody is asked, and nothing is kept.
+            let record = Arc::new(Record::new(Question::of(who.caller, action), 0, owner));
+            let renewal = Renewal::new(self, record, who.through.cloned(), only.cloned());
+            note(action, parts);
+            return Grant::new(Arc::clone(parts), renewal);
+        }
+        let record = self.record(who.caller, action, owner);
         let mut decided = self.decided(&record, only).await;
-        if let Some(original) = who.through {
-            for part in &original.parts {
-                let of_part = self.decided(&self.record(&original.caller, part), only).await;
-                decided = Arc::new(decided.and(&of_part.because(&original.cannot(part))));
+        let mut renewal = Renewal::new(self, record, who.through.cloned(), only.cloned());
+        if !decided.denied.is_empty() {
+            let asked = decided.denied.iter().filter_map(|word| Some((&word.member, selected(&word.member)?)));
+            let asked = asked.map(async |(member, action)| {
+                let record = self.record(who.caller, &action, owner);
+                (member.clone(), self.decided(&record, Some(member)).await, record)
+            });
+            for (member, with_selectors, record) in join_all(asked).await {
+                // A no is asked about anew by the next list or watch.
+                if with_selectors.denied.is_empty() {
+                    decided = Arc::new(decided.selected(&member, &with_selectors));
+                    renewal = renewal.selecting(member, record);
+                }
             }
         }
-        if let Some(notes) = audit::notes() {
-            notes.annotate(&format!("authorization.kubefold.io/{}", action.verb), decided.for_audit());
+        if let Some(parts) = parts {
+            decided = Arc::new(decided.and(&parts));
         }
-        let renewal = Renewal::new(self, record, who.through.cloned(), only.cloned());
+        note(action, &decided);
         Grant::new(decided, renewal)
+    }
+
+    /// What members say of whether somebody may be somebody else. `None`: he is himself.
+    async fn parts(
+        self: &Arc<Self>,
+        through: Option<&Arc<Impersonator>>,
+        only: Option<&MemberName>,
+        owner: u64,
+    ) -> Option<Arc<Decided>> {
+        let original = through?;
+        let mut all: Option<Arc<Decided>> = None;
+        for part in &original.parts {
+            let of_part = self.decided(&self.record(&original.caller, part, owner), only).await;
+            let of_part = of_part.because(&original.cannot(part));
+            all = Some(Arc::new(all.map_or_else(|| of_part.clone(), |all| all.and(&of_part))));
+        }
+        all
     }
 
     /// From the first question on, which administrators do not ask.
@@ -163,19 +239,41 @@ impl Access {
     ) -> Arc<Decided> {
         let Question { caller, action } = &**record.question();
         let Some(of_all) = action.of_all_names() else { return decided };
-        let of_all = self.peek(&self.record(caller, &of_all), only);
+        let of_all = self.peek(&self.record(caller, &of_all, record.owner()), only);
         if decided.unsaid.iter().any(|word| word.is_down) { Arc::new(decided.filled(&of_all)) } else { decided }
     }
 
-    fn record(&self, caller: &Caller, action: &Action) -> Arc<Record> {
+    /// The record of a question. It counts as its owner's: as that of who asks, whoever he asks for.
+    fn record(&self, caller: &Caller, action: &Action, owner: u64) -> Arc<Record> {
         let question = Question::of(caller, action);
         if let Some(record) = self.records.get(&Sought(&question)) {
             return record;
         }
-        let record = Arc::new(Record::new(question, self.stores.registry().members().len()));
+        let restored = self.kept.get().map(|kept| {
+            let id = kept.id(&question);
+            (id, kept.words(&id))
+        });
+        let mut record = Record::new(question, self.stores.registry().members().len(), owner);
+        if let Some((id, words)) = restored {
+            record = record.keeping(id, words);
+        }
+        let record = Arc::new(record);
         // Of two who come at the same time one makes it for both.
         let first = self.records.get_or_insert_with(record.question(), || Ok::<_, Infallible>(Arc::clone(&record)));
-        first.unwrap_or(record)
+        let first = first.unwrap_or_else(|_| Arc::clone(&record));
+        if Arc::ptr_eq(&first, &record) {
+            for gone in self.quota.add(&record) {
+                self.records.remove_if(&Sought(gone.question()), |kept| Arc::ptr_eq(kept, &gone));
+            }
+        }
+        first
+    }
+
+    /// Has all that a caller was told be so old.
+    #[cfg(test)]
+    fn age(&self, caller: &Caller, by: Duration) {
+        let of_caller = self.records.iter().filter(|(question, _)| *question.caller == *caller);
+        of_caller.for_each(|(_, record)| record.age(by));
     }
 
     /// What a record says, with what is due asked.
@@ -203,6 +301,13 @@ impl Access {
             None => may_serve(member.name()),
         };
         all.iter().filter(is_present).filter(is_asked).cloned().collect()
+    }
+}
+
+/// Puts what members decided into the audit event of the request that it is for.
+fn note(action: &Action, decided: &Decided) {
+    if let Some(notes) = audit::notes() {
+        notes.annotate(&format!("authorization.kubefold.io/{}", action.verb), decided.for_audit());
     }
 }
 

@@ -76,8 +76,20 @@ impl Changes {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Until when a decision holds that was asked for at `at`, where something has changed that may be about it.
+    /// Until when a decision holds that was asked for at `at`, where something has changed that may be about it: until the
+    /// change itself, if it was asked for before.
     pub(super) fn end(&self, member: &MemberName, question: &Question<'_>, at: Instant) -> Option<Instant> {
+        let changed = self.changed(member, question)?;
+        let ends = [changed].into_iter().chain(ASK_AGAIN.map(|after| changed + after));
+        ends.into_iter().find(|end| at < *end)
+    }
+
+    /// Says whether something has changed since that may be about a decision that was asked for at `at`.
+    pub(super) fn are_since(&self, member: &MemberName, question: &Question<'_>, at: Instant) -> bool {
+        self.changed(member, question).is_some_and(|changed| at < changed)
+    }
+
+    fn changed(&self, member: &MemberName, question: &Question<'_>) -> Option<Instant> {
         let last = self.last.lock();
         let of_member = last.get(member)?;
         let caller = &question.caller;
@@ -85,9 +97,13 @@ impl Changes {
         let scopes = scopes.chain(caller.groups.iter().cloned().map(Scope::Group));
         let namespace = Some(&question.action.namespace).filter(|namespace| !namespace.is_empty());
         let scopes = scopes.chain(namespace.cloned().map(Scope::Namespace));
-        let changed = scopes.filter_map(|scope| of_member.get(&scope)).max().copied()?;
-        let ends = [changed].into_iter().chain(ASK_AGAIN.map(|after| changed + after));
-        ends.into_iter().find(|end| at < *end)
+        scopes.filter_map(|scope| of_member.get(&scope)).max().copied()
+    }
+
+    /// As if everybody's rights changed.
+    #[cfg(test)]
+    pub(super) fn everybodys(&self, member: &MemberName) {
+        self.note(member, [Scope::Everybody]);
     }
 
     fn note(&self, member: &MemberName, scopes: impl IntoIterator<Item = Scope>) {
@@ -96,7 +112,13 @@ impl Changes {
         let of_member = last.entry(member.clone()).or_default();
         of_member.extend(scopes.into_iter().map(|scope| (scope, now)));
         if of_member.len() > CHANGES_MAX {
+            let forgotten = of_member.values().filter(|at| now >= **at + FORGOTTEN_AFTER).max().copied();
             of_member.retain(|_, at| now < *at + FORGOTTEN_AFTER);
+            // Whoever they were about: what was decided before them is not known to hold.
+            if let Some(forgotten) = forgotten {
+                let everybody = of_member.entry(Scope::Everybody).or_insert(forgotten);
+                *everybody = forgotten.max(*everybody);
+            }
         }
         drop(last);
         self.generation.fetch_add(1, Ordering::AcqRel);

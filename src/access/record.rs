@@ -1,6 +1,10 @@
 //! What members said to one question, and how long that holds.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -10,6 +14,7 @@ use tokio::{
 
 use crate::{
     access::{
+        kept::{Id, KeptWord},
         question::Question,
         rbac::{Changes, Followed},
         terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE, WAIT_MAX},
@@ -57,6 +62,23 @@ impl Decided {
         let (filled, unsaid): (Vec<Word>, Vec<Word>) = self.unsaid.iter().cloned().partition(is_filled);
         let audience = self.audience.or(&Audience::of(filled.into_iter().map(|word| word.member)));
         Self { audience, unsaid, ..self.clone() }
+    }
+
+    /// The same, where a member that denies it allows it with the selectors, or has not said whether it does.
+    pub(super) fn selected(&self, member: &MemberName, with_selectors: &Self) -> Self {
+        let mut with = self.clone();
+        if with_selectors.denied.is_empty() && self.denied.iter().any(|word| word.member == *member) {
+            with.denied.retain(|word| word.member != *member);
+            with.audience = with.audience.or(&with_selectors.audience);
+            with.unsaid.extend(with_selectors.unsaid.iter().cloned());
+            with.aged.extend(with_selectors.aged.iter().cloned());
+        }
+        with
+    }
+
+    /// Says whether every member says no.
+    pub(super) fn is_refused(&self) -> bool {
+        self.unsaid.is_empty() && matches!(&self.audience, Audience::Members(members) if members.is_empty())
     }
 
     /// What both allow.
@@ -125,6 +147,12 @@ pub(super) struct Record {
     question: Arc<Question<'static>>,
     /// The members that it may be asked of, and itself.
     weight: u64,
+    /// Whose record it is, as [`Quota`](super::quota::Quota) counts them.
+    owner: u64,
+    /// Its name among what is kept over a restart.
+    id: OnceLock<Id>,
+    /// What clusters said to an earlier process, by their UIDs.
+    kept: HashMap<Arc<str>, KeptWord>,
     state: Mutex<State>,
     news: Notify,
 }
@@ -133,6 +161,8 @@ pub(super) struct Record {
 struct State {
     said: HashMap<MemberName, Said>,
     known: Option<Known>,
+    /// Somebody has asked since it was last looked who is to go.
+    used: bool,
 }
 
 /// What one member said.
@@ -178,17 +208,71 @@ enum Standing {
 }
 
 impl Record {
-    pub(super) fn new(question: Question<'_>, members: usize) -> Self {
+    pub(super) fn new(question: Question<'_>, members: usize, owner: u64) -> Self {
         Self {
             question: Arc::new(question.into_owned()),
             weight: 1 + members as u64,
+            owner,
+            id: OnceLock::new(),
+            kept: HashMap::new(),
             state: Mutex::default(),
             news: Notify::new(),
         }
     }
 
+    /// The same, with what clusters said to an earlier process.
+    pub(super) fn keeping(self, id: Id, kept: HashMap<Arc<str>, KeptWord>) -> Self {
+        Self { id: OnceLock::from(id), kept, ..self }
+    }
+
     pub(super) fn weight(&self) -> u64 {
         self.weight
+    }
+
+    pub(super) fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// Its name among what is kept over a restart.
+    pub(super) fn id(&self, of: impl FnOnce(&Question<'_>) -> Id) -> Id {
+        *self.id.get_or_init(|| of(&self.question))
+    }
+
+    /// Says whether somebody has asked since this was called last.
+    pub(super) fn was_used(&self) -> bool {
+        std::mem::take(&mut self.state.lock().used)
+    }
+
+    /// What these members said, for a later process: each with the UID of its cluster, and without what may be another
+    /// decision by now.
+    pub(super) fn said_by(&self, changes: &Changes, members: &[Arc<Member>]) -> Vec<(Arc<str>, Option<KeptWord>)> {
+        let state = self.state.lock();
+        let of = |member: &Arc<Member>| {
+            let Decision { denied, at, .. } = state.said.get(member.name())?.decision(member)?;
+            let word = KeptWord::of(denied.is_none(), at.elapsed());
+            Some((member.cluster_uid()?, (!changes.are_since(member.name(), &self.question, *at)).then_some(word)))
+        };
+        members.iter().filter_map(of).collect()
+    }
+
+    /// As if somebody asked.
+    #[cfg(test)]
+    pub(super) fn use_it(&self) {
+        self.state.lock().used = true;
+    }
+
+    /// Has all that was said be so old.
+    #[cfg(test)]
+    pub(super) fn age(&self, by: Duration) {
+        let mut state = self.state.lock();
+        state.known = None;
+        for said in state.said.values_mut() {
+            for at in
+                said.last.iter_mut().map(|last| &mut last.at).chain(said.failed.iter_mut().map(|last| &mut last.at))
+            {
+                *at = Instant::now().checked_sub(by).unwrap_or(*at);
+            }
+        }
     }
 
     pub(super) fn question(&self) -> &Arc<Question<'static>> {
@@ -202,7 +286,8 @@ impl Record {
 
     /// What is known, if every member's word holds.
     pub(super) fn known(&self, stores: &Stores, changes: &Changes, only: Option<&MemberName>) -> Option<Arc<Decided>> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.used = true;
         let known = state.known.as_ref()?;
         let is_current = known.until > Instant::now()
             && known.only.as_ref() == only
@@ -251,7 +336,8 @@ impl Record {
                 let (member, is_down) = (member.name().clone(), member.health().is_down());
                 Word { member, why, is_down, may_come: false }
             };
-            match said.standing(member, holds, now) {
+            let kept = if said.decision(member).is_some() { None } else { self.kept_of(member) };
+            match said.standing(member, holds, kept, now) {
                 Standing::Decided { denied, until: of_member } => {
                     until = until.map(|until| until.min(of_member));
                     match denied {
@@ -285,6 +371,14 @@ impl Record {
         Look { decided, due, waits }
     }
 
+    /// What the cluster that a member is said to an earlier process.
+    fn kept_of(&self, member: &Member) -> Option<KeptWord> {
+        if self.kept.is_empty() {
+            return None;
+        }
+        self.kept.get(&member.last_cluster_uid()?).copied()
+    }
+
     /// Takes what a member said, in the incarnation in which it was asked.
     pub(super) fn answered(&self, member: &MemberName, incarnation: u64, judgement: Judgement) {
         let now = Instant::now();
@@ -315,6 +409,8 @@ struct Holds {
     /// From then on it is asked again, and nobody waits for that.
     ahead: Instant,
     ends: Instant,
+    /// Nothing is known to have changed since.
+    stands: bool,
 }
 
 impl Said {
@@ -334,7 +430,8 @@ impl Said {
         if let Some(end) = changes.end(member.name(), question, *at) {
             (ahead, ends) = (ahead.min(end), ends.min(end));
         }
-        Some(Holds { ahead, ends })
+        let stands = !changes.are_since(member.name(), question, *at);
+        Some(Holds { ahead, ends, stands })
     }
 
     /// Says whether the member is to be asked: shortly before its word ends, and not again and again.
@@ -346,33 +443,45 @@ impl Said {
         holds.is_none_or(|holds| now >= holds.ahead)
     }
 
-    fn standing(&mut self, member: &Member, holds: Option<Holds>, now: Instant) -> Standing {
+    fn standing(&mut self, member: &Member, holds: Option<Holds>, kept: Option<KeptWord>, now: Instant) -> Standing {
         let is_down = member.health().is_down();
         let is_silent = member.silent_for().is_some_and(|silent| silent >= SILENCE_MAX)
             || self.asked.is_some_and(|asked| now >= asked + WAIT_MAX);
         let waits = !is_down && !is_silent && (self.asked.is_some() || self.failed.is_none());
         let last = self.decision(member).map(|decision| (decision.denied.clone(), decision.at));
-        if let (Some((denied, at)), Some(Holds { ahead, ends })) = (last, holds) {
+        if let (Some((denied, at)), Some(Holds { ahead, ends, stands })) = (last, holds) {
             if now < ends {
                 // So that somebody comes by when it is to be asked again.
                 let until = if now < ahead { ahead } else { ends };
                 return Standing::Decided { denied, until };
             }
             // What it holds does not change meanwhile either, as far as is known.
-            if is_down {
+            if is_down && stands {
                 self.down_at = Some(now);
                 return Standing::Decided { denied, until: now + OUTAGE_LOOK };
             }
             let since = self.down_at.map_or(at, |down_at| at.max(down_at));
-            if !waits && denied.is_none() && now < since + GRACE {
-                let age = now.saturating_duration_since(at).as_secs();
-                return Standing::Aged(
-                    format!("it allowed it {age}s ago, and cannot say now: {}", self.trouble()).into(),
-                );
+            if !waits && stands && denied.is_none() && now < since + GRACE {
+                return Standing::Aged(self.aged(now.saturating_duration_since(at)));
             }
+        }
+        match kept {
+            // Whoever has been ready since may have changed its mind.
+            Some(kept) if is_down && member.outages() == 0 => {
+                let denied = (!kept.allowed()).then(|| "".into());
+                return Standing::Decided { denied, until: now + OUTAGE_LOOK };
+            }
+            Some(kept) if !waits && !is_down && kept.allowed() && kept.age().is_some_and(|age| age < GRACE) => {
+                return Standing::Aged(self.aged(kept.age().unwrap_or_default()));
+            }
+            _ => {}
         }
         let why = member.down().unwrap_or_else(|| self.trouble());
         Standing::Unsaid { why, waits }
+    }
+
+    fn aged(&self, age: Duration) -> Arc<str> {
+        format!("it allowed it {}s ago, and cannot say now: {}", age.as_secs(), self.trouble()).into()
     }
 
     /// Why it does not say.

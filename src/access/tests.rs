@@ -1,5 +1,10 @@
 //! How often members are asked, how long their word holds, and what no word comes to.
 
+mod faults;
+mod judging;
+mod kept;
+mod selected;
+
 use std::{
     sync::{
         Arc,
@@ -16,7 +21,7 @@ use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ALLOWED_FOR, Access, DENIED_FOR, GRACE, Grant, Renewal, Renewed, Who,
+    ALLOWED_FOR, Access, DENIED_FOR, FOLLOWED_FOR, GRACE, Grant, Impersonator, Renewal, Renewed, Who,
     question::Question,
     rbac::Changes,
     record::{Decided, Record, Word},
@@ -33,7 +38,7 @@ use crate::{
     store::Audience,
     stores::{
         Stores,
-        tests::{stores, stores_of},
+        tests::{stores, stores_of, stores_that_know},
     },
     view::Mode,
 };
@@ -163,7 +168,7 @@ fn recorded() -> (Arc<Stores>, Arc<Member>, Record) {
     let stores = stores(&["east"]);
     let member = stores.registry().get("east").unwrap();
     member.removed().cancel();
-    let record = Record::new(Question::of(&jane(), &list_pods()), 1);
+    let record = Record::new(Question::of(&jane(), &list_pods()), 1, 0);
     (stores, member, record)
 }
 
@@ -253,7 +258,7 @@ async fn a_member_that_is_about_to_say_keeps_no_loss_in_another_from_being_seen(
     let members = access.stores().registry().members();
     members.iter().for_each(|member| member.removed().cancel());
     let [east, west] = [0, 1].map(|at| members[at].name().clone());
-    let record = access.record(&jane(), &list_pods());
+    let record = access.record(&jane(), &list_pods(), 0);
     let renewal = Renewal::new(&access, Arc::clone(&record), None, None);
     let answered = |name: &MemberName, judgement| record.answered(name, members[0].incarnation(), judgement);
     answered(&east, Judgement::Allowed);

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all, stream};
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -26,7 +26,7 @@ use crate::{
     member::{Member, registry::Registry},
     placement::marker::{MARKER_KEY, OWN_PREFIX},
     serve::StateDir,
-    upstream::{Class, collect},
+    upstream::{Class, Outgoing, collect},
     write::journal::Journal,
 };
 use kubefold_wire::{
@@ -198,8 +198,7 @@ async fn reached(member: &Member) -> anyhow::Result<()> {
 }
 
 async fn discover(member: &Member, path: &str, headers: HeaderMap) -> Result<Response<Bytes>, FetchError> {
-    let mut request = Request::builder().method(Method::GET).uri(path).body(empty())?;
-    request.headers_mut().extend(headers);
+    let request = Outgoing::document(path)?.with_all(headers);
     let (head, body) = member.send(request, Class::Read).await?.into_parts();
     Ok(Response::from_parts(head, collect(body, ANSWER_BYTES_MAX).await?))
 }
@@ -292,10 +291,9 @@ async fn list(member: &Member, gvr: &Gvr) -> anyhow::Result<Vec<Marked>> {
         } else {
             format!("&continue={}", percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC))
         };
-        let request = Request::builder()
-            .uri(format!("{}?{selector}limit={PAGE_ITEMS}{after}", ApiPath::of(gvr)))
-            .header(header::ACCEPT, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-            .body(empty())?;
+        let query = format!("{selector}limit={PAGE_ITEMS}{after}");
+        let metadata = HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
+        let request = Outgoing::own(Method::GET, ApiPath::of(gvr), &query, empty())?.with(header::ACCEPT, metadata);
         let (head, body) = member.send(request, Class::Read).await?.into_parts();
         let body = collect(body, ANSWER_BYTES_MAX).await?;
         match head.status {
@@ -323,12 +321,10 @@ async fn strip<'m>(member: &Member, marked: &'m Marked) -> anyhow::Result<Option
     let tests = tests.map(|(path, value)| json!({"op": "test", "path": path, "value": value}));
     let removals = metadata.own_keys().into_iter().map(|path| json!({"op": "remove", "path": path}));
     let patch: Vec<_> = tests.into_iter().chain(removals).collect();
-    let request = Request::builder()
-        .method(Method::PATCH)
-        .uri(format!("{path}?fieldManager=kubefold-release"))
-        .header(header::CONTENT_TYPE, "application/json-patch+json")
-        .header(header::ACCEPT, "application/json")
-        .body(full(serde_json::to_vec(&patch)?))?;
+    let body = full(serde_json::to_vec(&patch)?);
+    let request = Outgoing::own(Method::PATCH, path, "fieldManager=kubefold-release", body)?
+        .with(header::CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"))
+        .with(header::ACCEPT, HeaderValue::from_static("application/json"));
     let (head, body) = member.send(request, Class::Write).await?.into_parts();
     let body = collect(body, ANSWER_BYTES_MAX).await?;
     match head.status {

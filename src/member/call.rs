@@ -4,16 +4,16 @@
 use std::ops::Deref;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header, header::InvalidHeaderValue};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, header::InvalidHeaderValue};
 
 use crate::{
     config::MemberName,
     member::Member,
-    upstream::{Class, ImpersonateError, collect, impersonate, strip},
+    upstream::{Class, ImpersonateError, Outgoing, OutgoingError, collect},
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
-    body::{Body, empty, full},
+    body::{empty, full},
     path::ApiPath,
     status::Status,
 };
@@ -127,17 +127,16 @@ impl Member {
 #[error(transparent)]
 enum CallError {
     Request(#[from] http::Error),
+    Own(#[from] OutgoingError),
     ContentType(#[from] InvalidHeaderValue),
     Caller(#[from] ImpersonateError),
 }
 
-fn request(call: Call, caller: Option<&Caller>, member: &MemberName) -> Result<Request<Body>, CallError> {
+fn request(call: Call, caller: Option<&Caller>, member: &MemberName) -> Result<Outgoing, CallError> {
     let Call { method, path, query, body, content_type, user_agent } = call;
-    let uri = if query.is_empty() { path.to_string() } else { format!("{path}?{query}") };
     let has_body = !body.is_empty();
     let body = if has_body { full(body) } else { empty() };
-    let mut request = Request::builder().method(method).uri(uri).body(body)?;
-    let headers = request.headers_mut();
+    let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     if has_body {
         let media = if content_type.is_empty() { "application/json" } else { &content_type };
@@ -146,9 +145,11 @@ fn request(call: Call, caller: Option<&Caller>, member: &MemberName) -> Result<R
     if let Some(agent) = user_agent.and_then(|agent| HeaderValue::from_str(&agent).ok()) {
         headers.insert(header::USER_AGENT, agent);
     }
-    match caller {
-        Some(caller) => impersonate(headers, caller, member)?,
-        None => strip(headers),
-    }
-    Ok(request)
+    let Some(caller) = caller else {
+        return Ok(Outgoing::own(method, path, &query, body)?.with_all(headers));
+    };
+    let uri = if query.is_empty() { path.to_string() } else { format!("{path}?{query}") };
+    let mut request = Request::builder().method(method).uri(uri).body(body)?;
+    *request.headers_mut() = headers;
+    Ok(Outgoing::of_caller(request, caller, member)?)
 }

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::{sync::watch, time::Instant};
@@ -14,20 +14,21 @@ use tokio::{sync::watch, time::Instant};
 use crate::{
     config::MemberName,
     upstream::{
-        Upstream,
+        Outgoing, Upstream,
         cause::Cause,
         collect,
         error::{Failure, UpstreamError},
     },
 };
-use kubefold_wire::body::empty;
+use kubefold_wire::{body::empty, path::ApiPath, resource::Gvr};
 
 /// Names a member in this process; never used for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u16);
 
-/// The path of the namespace whose UID names a cluster (the convention of kubernetes-sigs/about-api).
-const IDENTITY_PATH: &str = "/api/v1/namespaces/kube-system";
+/// The namespace whose UID names a cluster (the convention of kubernetes-sigs/about-api).
+const SYSTEM_NAMESPACE: &str = "kube-system";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// How long what was found holds for those who continue nothing.
 const SHARED_FOR: Duration = Duration::from_secs(5);
 /// A namespace's metadata is far below this.
@@ -46,11 +47,10 @@ struct Uid {
 /// Asks a member which cluster it is.
 pub(super) async fn read_uid(upstream: &Upstream) -> Result<Arc<str>, UpstreamError> {
     let fail = |failure| UpstreamError::new(upstream.member(), failure);
-    let mut request = Request::new(empty());
-    *request.method_mut() = Method::GET;
-    *request.uri_mut() = http::Uri::from_static(IDENTITY_PATH);
-    let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-    request.headers_mut().insert(header::ACCEPT, http::HeaderValue::from_static(accept));
+    let path = ApiPath::of(&Gvr::new("", "v1", "namespaces")).then(SYSTEM_NAMESPACE);
+    let request = Outgoing::own(Method::GET, path, "", empty())
+        .map_err(|error| fail(Failure::Request(error.to_string().into())))?
+        .with(header::ACCEPT, HeaderValue::from_static(METADATA));
     let response = upstream.probe(request).await?;
     let code = response.status();
     let body = collect(response.into_body(), IDENTITY_BYTES_MAX).await?;
@@ -226,6 +226,13 @@ impl ClusterUids {
     /// Takes over what an earlier process knew, before any member is there.
     pub(super) fn restore(&self, known: BTreeMap<String, String>) {
         *self.restored.lock() = known;
+    }
+
+    /// Which cluster a member is, or was when the last process ended. `None`: it has another address since, or never said.
+    pub(super) fn known_of(&self, id: MemberId) -> Option<Arc<str>> {
+        let entries = self.entries.lock();
+        let entry = entries.iter().find(|entry| entry.id == id)?;
+        entry.uid.clone().or_else(|| entry.first.clone())
     }
 
     /// Which cluster each member is, or was when the last process ended.

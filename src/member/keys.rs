@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use http::{Request, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -11,9 +11,8 @@ use crate::{
     authn::SigningKeys,
     config::MemberName,
     member::Member,
-    upstream::{Class, UpstreamError, collect},
+    upstream::{Class, Outgoing, OutgoingError, UpstreamError, collect},
 };
-use kubefold_wire::body::empty;
 
 /// Where a kube-apiserver shows its public keys, and in which form alone.
 ///
@@ -55,7 +54,7 @@ enum KeysError {
     #[error("{}", .0.cause())]
     Upstream(#[from] UpstreamError),
     #[error(transparent)]
-    Request(#[from] http::Error),
+    Request(#[from] OutgoingError),
 }
 
 /// Who may be shown a token.
@@ -113,7 +112,7 @@ impl Member {
     }
 
     async fn fetch_keys(&self) -> Result<SigningKeys, KeysError> {
-        let request = Request::get(KEYS).header(header::ACCEPT, KEYS_MEDIA).body(empty())?;
+        let request = Outgoing::document(KEYS)?.with(header::ACCEPT, HeaderValue::from_static(KEYS_MEDIA));
         let (head, body) = self.send(request, Class::Read).await?.into_parts();
         if !head.status.is_success() {
             return Err(KeysError::Hidden(head.status));

@@ -1,8 +1,7 @@
 //! The members: who they are, whether they answer, and what they tell.
 //!
 //! [`registry::Registry`] holds them; a [`Member`] keeps its identity through every change of its configuration.
-//! [`Member::send`] asks as kubefold itself; for a caller, [`impersonate`](crate::upstream::impersonate()) writes the
-//! headers first. `probe` keeps a member's health, `reflector` feeds what it tells to a store, [`view`] is its own API.
+//! [`Member::send`] asks as kubefold itself or for a caller, as an [`Outgoing`] request says. `probe` keeps a member's health, `reflector` feeds what it tells to a store, [`view`] is its own API.
 //!
 //! May name: `view`, `authn`, `config`, `observe`, `placement`, `store`, `upstream`. One cycle of files: `reflector` and its `requests`, which
 //! hold the methods of one type.
@@ -29,7 +28,7 @@ mod tests;
 use std::sync::{Arc, atomic::AtomicU64};
 
 use arc_swap::ArcSwap;
-use http::{Request, Response};
+use http::Response;
 use tokio::{
     sync::{Semaphore, watch},
     time::Instant,
@@ -39,8 +38,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{MemberConfig, MemberName},
     upstream::{
-        Class, Failure, Health, LastError, Meter, ProbeState, UpBody, UpResponseBody, Upgrade, Upstream, UpstreamError,
-        cause::Cause, health::Input, permits::Permits,
+        Class, Failure, Health, LastError, Meter, Outgoing, ProbeState, UpResponseBody, Upgrade, Upstream,
+        UpstreamError, cause::Cause, health::Input, permits::Permits,
     },
 };
 use kubefold_serving::upgrade::UpgradeAsked;
@@ -134,22 +133,18 @@ impl Member {
         &self.upstream
     }
 
-    /// Sends one request, as kubefold itself unless its headers impersonate somebody.
+    /// Sends one request, as kubefold itself or in a caller's name.
     ///
-    /// The URI is a path and query. Errors: at once if the member is down, and a read also as soon as it goes down: its
+    /// Errors: at once if the member is down, and a read also as soon as it goes down: its
     /// caller may have a better answer than silence. Cancel: safe.
-    pub async fn send(
-        &self,
-        request: Request<UpBody>,
-        class: Class,
-    ) -> Result<Response<UpResponseBody>, UpstreamError> {
+    pub async fn send(&self, asked: Outgoing, class: Class) -> Result<Response<UpResponseBody>, UpstreamError> {
         if let Some(down) = self.down() {
             return Err(UpstreamError::new(&self.name, Failure::Down(down)));
         }
-        let is_read =
-            matches!(class, Class::Read | Class::Review) || (class == Class::Stream && request.method().is_safe());
+        let is_read = matches!(class, Class::Read | Class::Review)
+            || (class == Class::Stream && asked.request().method().is_safe());
         tokio::select! {
-            answer = self.upstream.send(request, class) => answer,
+            answer = self.upstream.send(asked, class) => answer,
             down = self.goes_down(), if is_read => Err(UpstreamError::new(&self.name, Failure::Down(down))),
         }
     }
@@ -157,7 +152,7 @@ impl Member {
     /// Sends one request that asks for another protocol.
     ///
     /// Errors: at once if the member is down, or as soon as it goes down. Cancel: safe.
-    async fn upgrade(&self, request: Request<UpBody>, asked: &UpgradeAsked) -> Result<Upgrade, UpstreamError> {
+    async fn upgrade(&self, request: Outgoing, asked: &UpgradeAsked) -> Result<Upgrade, UpstreamError> {
         if let Some(down) = self.down() {
             return Err(UpstreamError::new(&self.name, Failure::Down(down)));
         }
@@ -235,6 +230,12 @@ impl Member {
         self.probe_state.last_error()
     }
 
+    /// Tells its health something.
+    #[cfg(test)]
+    pub(crate) fn feed(&self, input: Input) {
+        self.probe_state.feed(input);
+    }
+
     /// Records a failure with it.
     fn note(&self, text: &str) {
         self.probe_state.note(text);
@@ -264,6 +265,11 @@ impl Member {
     /// The UID of its `kube-system` namespace, once read.
     pub fn cluster_uid(&self) -> Option<Arc<str>> {
         self.identity.uid()
+    }
+
+    /// The same, or what an earlier process knew while it has not been read. `None`: it has another address since.
+    pub fn last_cluster_uid(&self) -> Option<Arc<str>> {
+        self.cluster_uids.known_of(self.id)
     }
 
     /// Counts, from 1, the clusters that this member was: an answer to a request that began in another

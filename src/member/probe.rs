@@ -2,14 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{Request, StatusCode, Uri};
+use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     member::Member,
-    upstream::{Failure, Health, UpstreamError, cause::Cause, collect, health::Input},
+    upstream::{Failure, Health, Outgoing, OutgoingError, UpstreamError, cause::Cause, collect, health::Input},
 };
-use kubefold_wire::body::empty;
 
 /// Between two probes of a member that is not ready, at most: its return is what everybody waits for.
 const RECOVERY_PACE_MAX: Duration = Duration::from_millis(500);
@@ -106,8 +105,9 @@ fn failed(member: &Member, error: &UpstreamError) -> (Input, Option<Cause>) {
 
 /// `None` if it says yes, otherwise what it says.
 async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, UpstreamError> {
-    let mut request = Request::new(empty());
-    *request.uri_mut() = Uri::from_static("/readyz");
+    let request = Outgoing::document("/readyz");
+    let unfit = |error: OutgoingError| UpstreamError::new(&member.name, Failure::Request(error.to_string().into()));
+    let request = request.map_err(unfit)?;
     let asked = Instant::now();
     let response = member.upstream.probe(request).await?;
     member.probe_state.answered_after(asked.elapsed());

@@ -17,7 +17,7 @@ use kubefold_serving::caller::Caller;
 use kubefold_wire::{path::ApiPath, resource::Gvr};
 
 /// Something that somebody wants to do, in a member's terms: the attributes of a `SubjectAccessReview`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct Action {
     /// `list`.
     pub verb: String,
@@ -35,6 +35,10 @@ pub struct Action {
     pub name: String,
     /// The path of what is no resource; empty for resources.
     pub path: String,
+    /// The field selector of a list or watch, in the member's terms; empty for none.
+    pub fields: String,
+    /// The label selector, likewise.
+    pub labels: String,
 }
 
 /// Questions to one member at once; others wait for their turn.
@@ -55,15 +59,24 @@ impl Action {
     /// The same with all names, where it names one. `None`: it names nothing, or whom somebody wants to be.
     pub fn of_all_names(&self) -> Option<Self> {
         let has_name = !self.name.is_empty() && self.verb != "impersonate";
-        has_name.then(|| Self { name: String::new(), ..self.clone() })
+        let all = Self { name: String::new(), fields: String::new(), labels: String::new(), ..self.clone() };
+        has_name.then_some(all)
     }
 
     fn review(&self) -> Value {
+        let mut resource = json!({
+            "verb": self.verb, "group": self.group, "version": self.version, "resource": self.resource,
+            "subresource": self.subresource, "namespace": self.namespace, "name": self.name,
+        });
+        // The member reads them as it reads those of a list, and gives its authorizers the requirements in them.
+        // Source: kubernetes/kubernetes `pkg/registry/authorization/util/helpers.go` (KEP-4601).
+        for (what, selector) in [("fieldSelector", &self.fields), ("labelSelector", &self.labels)] {
+            if !selector.is_empty() {
+                resource[what] = json!({"rawSelector": selector});
+            }
+        }
         let spec = match self.path.as_str() {
-            "" => json!({"resourceAttributes": {
-                "verb": self.verb, "group": self.group, "version": self.version, "resource": self.resource,
-                "subresource": self.subresource, "namespace": self.namespace, "name": self.name,
-            }}),
+            "" => json!({"resourceAttributes": resource}),
             path => json!({"nonResourceAttributes": {"verb": self.verb, "path": path}}),
         };
         json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})

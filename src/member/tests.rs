@@ -15,7 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt, channel::mpsc, future::pending};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Incoming;
@@ -29,7 +29,10 @@ use super::{
 };
 use crate::upstream::{Blame, collect};
 use kubefold_serving::caller::Caller;
-use kubefold_wire::body::{Body, BodyError, empty, full};
+use kubefold_wire::{
+    body::{Body, BodyError, empty, full},
+    path::ApiPath,
+};
 
 type Sender = mpsc::Sender<Result<Frame<Bytes>, BodyError>>;
 
@@ -49,6 +52,12 @@ fn get(path: &str) -> Request<Body> {
 
 fn jane() -> Caller {
     Caller { user: "jane".into(), groups: vec!["dev".into()], ..Caller::default() }
+}
+
+/// A request of kubefold's own, to a path that a fake member alone knows.
+fn own(path: &str) -> Outgoing {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    Outgoing::own(Method::GET, ApiPath::default().then(path.trim_start_matches('/')), query, empty()).unwrap()
 }
 
 async fn text(response: Response<Body>) -> String {
@@ -244,7 +253,7 @@ async fn a_client_that_goes_away_takes_the_members_work_with_it() {
 /// Stops the clock once the connection stands: from here on, time passes only while everybody waits for it.
 /// (Deadlines in such a test lie before the first ping, which a stopped clock would not let return.)
 async fn connect_and_stop_the_clock(member: &Member) {
-    let ready = member.upstream().send(get("/readyz"), Class::Read).await.unwrap();
+    let ready = member.upstream().send(Outgoing::document("/readyz").unwrap(), Class::Read).await.unwrap();
     collect(ready.into_body(), 1000).await.unwrap();
     tokio::time::pause();
 }
@@ -257,7 +266,7 @@ async fn silence_ends_at_the_deadline_of_its_class() {
     config.deadlines.write = Duration::from_secs(4);
     let member = fake::member(&config);
     connect_and_stop_the_clock(&member).await;
-    let read = member.send(get("/x"), Class::Read).await.err().unwrap();
+    let read = member.send(own("/x"), Class::Read).await.err().unwrap();
     assert!(matches!(read.failure, Failure::HeadTimeout(max) if max == config.deadlines.read), "{read:?}");
     let write = Request::post("/").body(full("{}")).unwrap();
     let answer = pass_body(&member, &jane(), write, "/x").await;
@@ -272,8 +281,8 @@ async fn a_stalled_answer_is_an_error_only_for_who_waits_for_its_end() {
     let mut config = fake.config("east");
     config.deadlines.read = Duration::from_secs(3);
     let member = fake::member(&config);
-    let list = member.send(get("/x"), Class::Read).await.unwrap();
-    let mut watch = member.send(get("/x"), Class::Watch).await.unwrap().into_body();
+    let list = member.send(own("/x"), Class::Read).await.unwrap();
+    let mut watch = member.send(own("/x"), Class::Watch).await.unwrap().into_body();
     tokio::time::pause();
     let stalled = collect(list.into_body(), 1000).await.unwrap_err();
     assert!(matches!(stalled.failure, Failure::BodyTimeout(_)), "{stalled:?}");
@@ -287,15 +296,15 @@ async fn the_in_flight_limit_is_a_429_that_may_be_repeated() {
     let mut config = fake.config("east");
     config.in_flight_max = 2;
     let member = fake::member(&config);
-    let first = member.send(get("/x"), Class::Read).await.unwrap();
-    let _second = member.send(get("/x"), Class::Write).await.unwrap();
+    let first = member.send(own("/x"), Class::Read).await.unwrap();
+    let _second = member.send(own("/x"), Class::Write).await.unwrap();
     let refused = pass_body(&member, &jane(), get("/"), "/x").await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.headers()["retry-after"], "1");
     assert!(text(refused).await.contains("2 concurrent requests are in progress"));
-    let _watches_count_apart = member.send(get("/x"), Class::Watch).await.unwrap();
+    let _watches_count_apart = member.send(own("/x"), Class::Watch).await.unwrap();
     drop(first);
-    assert!(member.send(get("/x"), Class::Read).await.is_ok());
+    assert!(member.send(own("/x"), Class::Read).await.is_ok());
 }
 
 /// The attack: requests whose answers nobody reads hold all places, and everybody else gets 429.
@@ -317,7 +326,7 @@ async fn a_caller_that_reads_no_answer_leaves_places_for_others_and_for_kubefold
     assert!(text(refused).await.contains("concurrent requests are the same user's, which is its share"));
     let bob = Caller { user: "bob".into(), ..jane() };
     assert_eq!(pass_body(&member, &bob, get("/"), "/x").await.status(), StatusCode::OK);
-    assert!(member.send(get("/x"), Class::Read).await.is_ok());
+    assert!(member.send(own("/x"), Class::Read).await.is_ok());
 }
 
 /// The attack: watches that nobody reads take the places of those that fill the stores.
@@ -330,7 +339,7 @@ async fn watches_of_callers_take_no_place_of_a_reflectors() {
     let held = futures::future::join_all(open).await;
     assert!(held.iter().all(|answer| answer.status() == StatusCode::OK));
     assert_eq!(member.upstream().connections(), (0, 0), "they have connections of their own");
-    let _own = member.send(get("/x?watch=1"), Class::Watch).await.unwrap();
+    let _own = member.send(own("/x?watch=1"), Class::Watch).await.unwrap();
     assert_eq!(member.upstream().connections(), (0, 1));
 }
 
@@ -371,14 +380,14 @@ async fn a_page_of_a_pod_has_an_origin_of_its_own_and_leaves_nothing_behind() {
 async fn watches_spread_over_connections_and_requests_have_their_own() {
     let fake = Fake::http2(watch()).await;
     let member = fake.member();
-    let open = (0..250).map(|_| member.send(get("/x?watch=1"), Class::Watch));
+    let open = (0..250).map(|_| member.send(own("/x?watch=1"), Class::Watch));
     let watches = futures::future::try_join_all(open).await.unwrap();
     assert_eq!(member.upstream().connections(), (0, 3), "250 streams, 90 each");
     assert_eq!(fake.state.accepted.load(Ordering::Relaxed), 3, "none was opened in vain");
-    let _read = member.send(get("/x"), Class::Read).await.unwrap();
+    let _read = member.send(own("/x"), Class::Read).await.unwrap();
     assert_eq!(member.upstream().connections(), (1, 3));
     drop(watches);
-    let again = (0..90).map(|_| member.send(get("/x?watch=1"), Class::Watch));
+    let again = (0..90).map(|_| member.send(own("/x?watch=1"), Class::Watch));
     let _watches = futures::future::try_join_all(again).await.unwrap();
     assert_eq!(fake.state.accepted.load(Ordering::Relaxed), 4, "free places are used again");
 }
@@ -389,7 +398,7 @@ async fn a_member_that_allows_fewer_streams_is_believed() {
     let member = fake.member();
     let mut watches = Vec::new();
     for _ in 0..25 {
-        watches.push(member.send(get("/x?watch=1"), Class::Watch).await.unwrap());
+        watches.push(member.send(own("/x?watch=1"), Class::Watch).await.unwrap());
     }
     assert_eq!(member.upstream().connections(), (0, 3));
 }
@@ -430,11 +439,11 @@ async fn http1_takes_a_connection_per_request_and_keeps_it() {
     let fake = Fake::http1(mirror()).await;
     let member = fake.member();
     for _ in 0..3 {
-        let response = member.send(get("/x"), Class::Read).await.unwrap();
+        let response = member.send(own("/x"), Class::Read).await.unwrap();
         collect(response.into_body(), 10_000).await.unwrap();
     }
     assert_eq!(fake.state.accepted.load(Ordering::Relaxed), 1);
-    let both = futures::future::join_all((0..2).map(|_| member.send(get("/x"), Class::Read))).await;
+    let both = futures::future::join_all((0..2).map(|_| member.send(own("/x"), Class::Read))).await;
     assert!(both.iter().all(Result::is_ok));
     assert_eq!(fake.state.accepted.load(Ordering::Relaxed), 2);
 }
@@ -443,10 +452,10 @@ async fn http1_takes_a_connection_per_request_and_keeps_it() {
 async fn a_body_beyond_the_limit_is_refused() {
     let fake = Fake::http2(handler(|_| async { Ok(Response::new(full(vec![0; 2000]))) })).await;
     let member = fake.member();
-    let large = member.send(get("/x"), Class::Read).await.unwrap();
+    let large = member.send(own("/x"), Class::Read).await.unwrap();
     let error = collect(large.into_body(), 1000).await.unwrap_err();
     assert!(matches!(error.failure, Failure::BodyTooLarge { bytes_max: 1000 }), "{error:?}");
-    let fits = member.send(get("/x"), Class::Read).await.unwrap();
+    let fits = member.send(own("/x"), Class::Read).await.unwrap();
     assert_eq!(collect(fits.into_body(), 2000).await.unwrap().len(), 2000);
 }
 
@@ -458,14 +467,14 @@ async fn failures_say_whether_the_request_may_have_arrived() {
     let mut access = fake.access("");
     access.server = format!("https://{}", listener.local_addr().unwrap());
     drop(listener);
-    let refused = fake::member(&fake::config("west", access)).send(get("/x"), Class::Write).await.err().unwrap();
+    let refused = fake::member(&fake::config("west", access)).send(own("/x"), Class::Write).await.err().unwrap();
     assert!(matches!(refused.failure, Failure::Refused(_)), "{refused:?}");
     assert_eq!((refused.may_have_arrived(), refused.cause().as_str()), (false, "connection refused"));
     assert_eq!(refused.to_string(), "member west: connection refused");
 
     let mut stranger = fake.access("");
     stranger.certificate_authority = Fake::http2(silence()).await.access("").certificate_authority;
-    let untrusted = fake::member(&fake::config("west", stranger)).send(get("/x"), Class::Write).await.err().unwrap();
+    let untrusted = fake::member(&fake::config("west", stranger)).send(own("/x"), Class::Write).await.err().unwrap();
     assert_eq!(untrusted.cause(), "certificate signed by unknown authority");
     assert!(!untrusted.may_have_arrived());
 
@@ -473,11 +482,11 @@ async fn failures_say_whether_the_request_may_have_arrived() {
         "west",
         crate::config::ServerAccess { server: "https://no-such-host.invalid".into(), ..fake.access("") },
     ));
-    let unknown = unknown.send(get("/x"), Class::Write).await.err().unwrap();
+    let unknown = unknown.send(own("/x"), Class::Write).await.err().unwrap();
     assert!(matches!(unknown.failure, Failure::Resolve { .. }), "{unknown:?}");
 
     for cutting in [Fake::http2(cut()).await, Fake::http1(cut()).await] {
-        let cut = cutting.member().send(get("/x"), Class::Write).await.err().unwrap();
+        let cut = cutting.member().send(own("/x"), Class::Write).await.err().unwrap();
         assert!(matches!(cut.failure, Failure::Send { .. }), "{cut:?}");
         assert!(cut.may_have_arrived());
         assert_eq!(kubefold_wire::status::Status::from(cut).code, StatusCode::BAD_GATEWAY);
@@ -498,7 +507,7 @@ async fn a_token_file_is_followed() {
     let access = crate::config::ServerAccess { token: None, token_file: Some(file.clone()), ..fake.access("") };
     let member = fake::member(&fake::config("east", access));
     let seen = async || {
-        let response = member.send(get("/x"), Class::Read).await.unwrap();
+        let response = member.send(own("/x"), Class::Read).await.unwrap();
         let body = collect(response.into_body(), 10_000).await.unwrap();
         String::from_utf8(body.to_vec()).unwrap()
     };
@@ -526,8 +535,7 @@ async fn a_connection_that_closed_while_idle_costs_nobody_a_request() {
     .await;
     let member = fake.member();
     for _ in 0..5 {
-        let mut request = get("/x");
-        *request.method_mut() = Method::POST;
+        let request = Outgoing::own(Method::POST, ApiPath::default().then("x"), "", empty()).unwrap();
         let response = member.send(request, Class::Write).await.unwrap();
         collect(response.into_body(), 10).await.unwrap();
     }

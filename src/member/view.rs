@@ -15,8 +15,8 @@ use crate::{
     member::Member,
     respond::ViewError,
     upstream::{
-        Class, Upgrade,
-        impersonate::{impersonate, strip_hop_by_hop},
+        Class, Outgoing, Upgrade,
+        impersonate::strip_hop_by_hop,
         permits::{Kind, Permit},
         tunnel::{End, join},
     },
@@ -71,15 +71,15 @@ async fn forward(
     *request.method_mut() = parts.method;
     *request.uri_mut() = uri;
     *request.headers_mut() = parts.headers;
-    impersonate(request.headers_mut(), caller, member.name())?;
     // kubefold's own server has answered it when the body is read.
     request.headers_mut().remove(header::EXPECT);
+    let request = Outgoing::of_caller(request, caller, member.name())?;
     let kind = kind.or_else(|| asked.is_some().then_some(Kind::OTHER));
     let permit = kind.map(|kind| member.permits.take(member.name(), &caller.user, kind)).transpose()?;
     let response = match asked {
         None => member.send(request, class).await?,
         // Its bytes would be taken for the other protocol's by whoever did not expect them.
-        Some(_) if !request.body().is_end_stream() => {
+        Some(_) if !request.request().body().is_end_stream() => {
             return Err(ViewError::UpgradeWithBody);
         }
         Some(asked) => {

@@ -20,7 +20,7 @@ use crate::{
         Patience, Ready, Scope, Stores, Target,
         names::{Named, not_found, resolve},
     },
-    upstream::{Class, Failure, UpstreamError, cause::Cause, collect, impersonate},
+    upstream::{Class, Failure, Outgoing, UpstreamError, cause::Cause, collect},
     view::Mode,
 };
 use kubefold_serving::caller::Caller;
@@ -323,7 +323,8 @@ impl Question {
             request.headers_mut().insert(header::USER_AGENT, agent.clone());
         }
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        impersonate(request.headers_mut(), &self.caller, member.name()).map_err(|error| fault(error.to_string()))?;
+        let request = Outgoing::of_caller(request, &self.caller, member.name());
+        let request = request.map_err(|error| fault(error.to_string()))?;
         let (head, body) = member.send(request, Class::Read).await?.into_parts();
         Ok((head.status, head.headers, collect(body, OBJECT_BYTES_MAX).await?))
     }

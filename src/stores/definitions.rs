@@ -19,7 +19,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
-use http::{Request, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,11 +30,11 @@ use crate::{
     member::Member,
     store::{Entry, FleetStore, Revision, key},
     stores::{Running, Stores, ready::SILENCE_MAX},
-    upstream::{Class, collect},
+    upstream::{Class, Outgoing, collect},
     view::Mode,
 };
 use kubefold_table::{Definition as Columns, Printer};
-use kubefold_wire::{body::empty, resource::Gvr};
+use kubefold_wire::resource::Gvr;
 
 /// How long discovery waits for a kind whose definition says that it is served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
@@ -313,7 +313,8 @@ async fn published_document(member: &Member, path: &str) -> Option<Bytes> {
 
 /// `None`: the member did not give it, or has another one by now.
 async fn document(member: &Member, path: &str) -> Option<Bytes> {
-    let request = Request::get(path).header(header::ACCEPT, "application/json").body(empty()).ok()?;
+    let json = HeaderValue::from_static("application/json");
+    let request = Outgoing::document(path).ok()?.with(header::ACCEPT, json);
     let response = member.send(request, Class::Read).await.ok()?;
     let is_given = response.status() == StatusCode::OK;
     let body = collect(response.into_body(), DOCUMENT_BYTES_MAX).await.ok()?;

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Response};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     catalog::{CatalogError, FetchError, Fetcher},
     member::Member,
     stores::{Polled, Stores},
-    upstream::{Class, collect},
+    upstream::{Class, Outgoing, collect},
 };
-use kubefold_wire::body::empty;
 
 /// Largest discovery document that is read.
 const DISCOVERY_BYTES_MAX: usize = 64 << 20;
@@ -22,8 +21,7 @@ struct DiscoveryFetcher(Arc<Member>);
 
 impl Fetcher for DiscoveryFetcher {
     async fn get(&self, path: &str, headers: HeaderMap) -> Result<Response<Bytes>, FetchError> {
-        let mut request = Request::builder().method(Method::GET).uri(path).body(empty())?;
-        request.headers_mut().extend(headers);
+        let request = Outgoing::document(path)?.with_all(headers);
         let (head, body) = self.0.send(request, Class::Read).await?.into_parts();
         Ok(Response::from_parts(head, collect(body, DISCOVERY_BYTES_MAX).await?))
     }

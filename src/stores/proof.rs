@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, future::join_all, stream};
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     member::{Member, reflector::METADATA_LIST},
     store::{FleetStore, HeldVersion, TooManyGone, key},
     stores::{Running, Stores, marks::Place},
-    upstream::{Class, Failure, UpstreamError, collect},
+    upstream::{Class, Failure, Outgoing, UpstreamError, collect},
     view::FleetSelector,
 };
 use kubefold_wire::{body::empty, golang::Quoted, list::split, path::ApiPath};
@@ -317,9 +317,9 @@ impl Proof<'_> {
         let name = self.member.name();
         let get = |own_key: &String| {
             let (namespace, own) = own_key.split_once('/').unwrap_or(("", own_key));
-            let path = format!("{}?pretty=0", self.collection(namespace).then(own));
+            let path = self.collection(namespace).then(own);
             let own_key = own_key.clone();
-            async move { Ok::<_, ProofError>((own_key, self.ask(&path, "application/json").await?)) }
+            async move { Ok::<_, ProofError>((own_key, self.ask(path, "pretty=0", "application/json").await?)) }
         };
         let mut answers = stream::iter(own_keys.iter().map(get)).buffer_unordered(FETCH_AT_ONCE);
         while let Some(answer) = answers.next().await {
@@ -336,17 +336,17 @@ impl Proof<'_> {
         Ok(missing)
     }
 
-    async fn page(&self, accept: &str, items: usize, token: &str) -> Result<Bytes, ProofError> {
-        let mut path = format!("{}?limit={items}", self.collection(&self.scope.namespace));
+    async fn page(&self, accept: &'static str, items: usize, token: &str) -> Result<Bytes, ProofError> {
+        let mut query = format!("limit={items}");
         let mut add = |name: &str, value: &str| {
             if !value.is_empty() {
-                path += &format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+                query += &format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
             }
         };
         add("labelSelector", &self.scope.labels.upstream());
         add("fieldSelector", &self.scope.name.as_ref().map(|own| format!("metadata.name={own}")).unwrap_or_default());
         add("continue", token);
-        match self.ask(&path, accept).await? {
+        match self.ask(self.collection(&self.scope.namespace), &query, accept).await? {
             (StatusCode::OK, body) => Ok(body),
             (other, _) => Err(ProofError::Status(other)),
         }
@@ -356,14 +356,12 @@ impl Proof<'_> {
         ApiPath::within(&self.store.spec().gvr, namespace)
     }
 
-    async fn ask(&self, path: &str, accept: &str) -> Result<(StatusCode, Bytes), ProofError> {
-        let request = Request::builder()
-            .method(Method::GET)
-            .uri(path)
-            .header(header::ACCEPT, accept)
-            .header(header::USER_AGENT, concat!("kubefold/", env!("CARGO_PKG_VERSION"), " proof"))
-            .body(empty())
-            .map_err(|error| UpstreamError::new(self.member.name(), Failure::Request(error.to_string().into())))?;
+    async fn ask(&self, path: ApiPath, query: &str, accept: &'static str) -> Result<(StatusCode, Bytes), ProofError> {
+        let agent = concat!("kubefold/", env!("CARGO_PKG_VERSION"), " proof");
+        let request = Outgoing::own(Method::GET, path, query, empty())
+            .map_err(|error| UpstreamError::new(self.member.name(), Failure::Request(error.to_string().into())))?
+            .with(header::ACCEPT, HeaderValue::from_static(accept))
+            .with(header::USER_AGENT, HeaderValue::from_static(agent));
         let (head, body) = self.member.send(request, Class::Read).await?.into_parts();
         Ok((head.status, collect(body, PAGE_BYTES_MAX).await?))
     }

@@ -61,9 +61,15 @@ pub(crate) fn stores(names: &[&str]) -> Arc<Stores> {
 
 /// Stores over members of that configuration.
 pub(crate) fn stores_of(members: Vec<MemberConfig>) -> Arc<Stores> {
+    stores_that_know(members, BTreeMap::new())
+}
+
+/// The same, where an earlier process knew which cluster each member is.
+pub(crate) fn stores_that_know(members: Vec<MemberConfig>, clusters: BTreeMap<String, String>) -> Arc<Stores> {
     let _again = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
     let (registry, config) = (Registry::new(tasks.clone(), cancel.clone()), config_of(members));
+    registry.restore_clusters(clusters);
     registry.apply(&config).unwrap();
     let shared = Shared {
         naming: Arc::new(Naming::new(&config)),

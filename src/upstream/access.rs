@@ -10,7 +10,7 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, Uri, header};
+use http::{HeaderValue, Request, Response, Uri, header};
 use http_body_util::Empty;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
@@ -22,10 +22,7 @@ use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{
     config::{Access, PemSource, ServerAccess},
-    upstream::{
-        error::{Failure, find},
-        impersonate::IMPERSONATE_USER,
-    },
+    upstream::error::{Failure, find},
 };
 use kubefold_wire::golang::Quoted;
 
@@ -66,13 +63,6 @@ pub(crate) enum On {
     OwnBehalf,
     /// A caller.
     CallersBehalf,
-}
-
-impl On {
-    /// Whom a request names.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        if headers.contains_key(IMPERSONATE_USER) { Self::CallersBehalf } else { Self::OwnBehalf }
-    }
 }
 
 impl Credentials {

@@ -19,12 +19,13 @@ use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName},
     observe::RequestClass,
     upstream::{
-        access::{Credentials, Fingerprint, On},
+        access::{Credentials, Fingerprint},
         answer::{Held, UpResponseBody},
         cause::Cause,
         dial::{CALLER_WINDOW_BYTES, Dialer, STREAM_WINDOW_BYTES},
         error::{Failure, UpstreamError},
         metrics::Meter,
+        outgoing::Outgoing,
         places::{self, CALLER_CONNECTIONS_MAX, Class, Place, Requests, WATCH_CONNECTIONS_MAX, Watches},
         pool::{Lease, Pool, STREAMS_MAX},
         probe_state::ProbeState,
@@ -124,27 +125,24 @@ impl Upstream {
         self.settings.load().deadlines
     }
 
-    /// Sends one request as it is, with kubefold's own credential, and waits for the head of the answer.
+    /// Sends one request, with the credential of whom it is made for, and waits for the head of the answer.
     ///
     /// The URI is a path and query; the server's path prefix is put before it, its bytes are kept. Prefer
     /// [`crate::member::Member::send`], which does not ask a member that is down.
     ///
     /// Errors: say how far the request came. Cancel: safe; a request under way is reset.
-    pub async fn send(
-        &self,
-        request: Request<UpBody>,
-        class: Class,
-    ) -> Result<Response<UpResponseBody>, UpstreamError> {
-        let class_of = RequestClass::of(request.method(), request.uri().path(), request.uri().query());
+    pub async fn send(&self, asked: Outgoing, class: Class) -> Result<Response<UpResponseBody>, UpstreamError> {
+        let uri = asked.request().uri();
+        let class_of = RequestClass::of(asked.request().method(), uri.path(), uri.query());
         let began = Instant::now();
-        let mut request = request;
-        if let Some(id) = audit::current() {
-            request.headers_mut().insert(audit::AUDIT_ID, id);
-        }
+        let asked = match audit::current() {
+            Some(id) => asked.with(audit::AUDIT_ID, id),
+            None => asked,
+        };
         let settings = self.settings.load_full();
-        let place = places::take(&settings.requests, &self.watches, class, places::caller(request.headers()));
+        let place = places::take(&settings.requests, &self.watches, class, asked.caller());
         let place = place.map_err(|failure| self.fail(failure))?;
-        let answered = self.exchange(request, class, head_max(&settings.deadlines, class)).await;
+        let answered = self.exchange(asked, class, head_max(&settings.deadlines, class)).await;
         let (response, lease) = answered.map_err(|failure| self.fail(failure))?;
         self.probe_state.answered();
         if let Some(cause) = Cause::of_anybodys(response.status()) {
@@ -156,9 +154,9 @@ impl Upstream {
 
     /// As [`Self::send`], for probes: without a permit, so that a busy member is not taken for a dead one, and
     /// without a word to health, which judges probes itself.
-    pub(crate) async fn probe(&self, request: Request<UpBody>) -> Result<Response<UpResponseBody>, UpstreamError> {
+    pub(crate) async fn probe(&self, asked: Outgoing) -> Result<Response<UpResponseBody>, UpstreamError> {
         let head_max = self.settings.load().deadlines.connect;
-        let answered = self.exchange(request, Class::Read, Some(head_max)).await;
+        let answered = self.exchange(asked, Class::Read, Some(head_max)).await;
         let (response, lease) = answered.map_err(|failure| UpstreamError::new(&self.name, failure))?;
         Ok(self.answer(response, lease, Class::Read, None))
     }
@@ -187,21 +185,22 @@ impl Upstream {
 
     async fn exchange(
         &self,
-        mut request: Request<UpBody>,
+        asked: Outgoing,
         class: Class,
         head_max: Option<Duration>,
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let session = self.session().await?;
         // A plugin may have to run for it.
-        let authorization =
-            timeout(CREDENTIALS_MAX, session.credentials.authorization(On::of(request.headers()))).await;
+        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization(asked.on())).await;
+        let is_callers = asked.caller().is_some();
+        let mut request = asked.into_request();
         if let Some(authorization) = authorization.map_err(|_| late_credential())?? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
         let uri = target(&session.credentials.base, request.uri())?;
         let pool = match class {
             Class::Read | Class::Write | Class::Review => &session.requests,
-            Class::Watch | Class::Stream if places::caller(request.headers()).is_some() => &session.caller_watches,
+            Class::Watch | Class::Stream if is_callers => &session.caller_watches,
             Class::Watch | Class::Stream => &session.watches,
         };
         for _ in 0..STALE_CONNECTIONS_MAX {

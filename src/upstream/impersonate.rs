@@ -69,7 +69,11 @@ pub enum ImpersonateError {
 /// Makes `headers` say to a member that `caller` asks, and nobody else.
 ///
 /// Errors: an identity that is empty or no header value, or that another member made; the headers must not be used then.
-pub fn impersonate(headers: &mut HeaderMap, caller: &Caller, member: &MemberName) -> Result<(), ImpersonateError> {
+pub(super) fn impersonate(
+    headers: &mut HeaderMap,
+    caller: &Caller,
+    member: &MemberName,
+) -> Result<(), ImpersonateError> {
     strip(headers);
     if caller.user.is_empty() {
         return Err(ImpersonateError::NoUser);
@@ -94,8 +98,8 @@ pub fn impersonate(headers: &mut HeaderMap, caller: &Caller, member: &MemberName
 }
 
 /// Removes what must not pass: hop-by-hop headers and those that `Connection` names, then every header
-/// that speaks about identity. For kubefold's own requests that is all; they impersonate nobody.
-pub fn strip(headers: &mut HeaderMap) {
+/// that speaks about identity.
+fn strip(headers: &mut HeaderMap) {
     strip_hop_by_hop(headers);
     headers.remove(header::AUTHORIZATION);
     let about_identity = |name: &&HeaderName| {

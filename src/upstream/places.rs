@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::upstream::{error::Failure, impersonate::IMPERSONATE_USER, pool::STREAMS_MAX};
+use crate::upstream::{error::Failure, pool::STREAMS_MAX};
 use kubefold_serving::shares::{Full, Share, Shares};
 
 /// Connections for kubefold's own watches.
@@ -54,11 +53,6 @@ pub(super) struct Watches {
 #[derive(Debug)]
 #[allow(dead_code, reason = "held, not read")]
 pub(super) struct Place(Option<OwnedSemaphorePermit>, Option<Share>);
-
-/// In whose name a request is sent; `None` if it is kubefold's own.
-pub(super) fn caller(headers: &HeaderMap) -> Option<&str> {
-    headers.get(IMPERSONATE_USER).map(|user| user.to_str().unwrap_or_default())
-}
 
 impl Requests {
     pub(super) fn new(max: usize) -> Self {

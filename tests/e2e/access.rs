@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use futures::future::join_all;
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -135,6 +136,14 @@ async fn answers(jane: &Api) -> Vec<String> {
         (format!("{maps}/unseen?resourceVersion=0"), "application/json"),
         ("/api/v1/namespaces/crew/pods/unseen/log".to_owned(), "application/json"),
         ("/apis/apps/v1/namespaces/crew/deployments/unseen".to_owned(), "application/json"),
+        ("/apis/apps/v1/namespaces/crew/deployments/unseen/scale".to_owned(), "application/json"),
+        ("/apis/apps/v1/namespaces/crew/deployments".to_owned(), table),
+        (format!("{maps}?continue=unseen"), "application/json"),
+        (format!("{maps}?resourceVersion=1"), "application/json"),
+        (format!("/views/lenient{maps}"), table),
+        (format!("/views/strict{maps}"), "application/json"),
+        ("/api/v1/configmaps".to_owned(), "application/json"),
+        ("/kubefold/v1/status".to_owned(), "application/json"),
     ] {
         let request = Request::get(&path).header(header::ACCEPT, accept).body("".into()).unwrap();
         let answer = jane.send(request).await.unwrap();
@@ -146,7 +155,40 @@ async fn answers(jane: &Api) -> Vec<String> {
         rows.for_each(|row| drop(row["cells"].as_array_mut().unwrap().pop()));
         all.push(format!("{path} {} {body} {:?}", answer.status, answer.warnings()));
     }
-    all
+    // Writes, of which nothing is done: what they say of conflicts and of what is not there.
+    let unseen = config_map("unseen", json!({})).to_string();
+    let pinned = config_map("unseen@north", json!({})).to_string();
+    for (method, path, body) in [
+        (Method::POST, maps.to_owned(), &unseen),
+        (Method::POST, maps.to_owned(), &pinned),
+        (Method::PUT, format!("{maps}/unseen@east"), &unseen),
+        (Method::PUT, format!("{maps}/unseen@north"), &pinned),
+        (Method::DELETE, format!("{maps}/unseen"), &String::new()),
+        (Method::DELETE, format!("{maps}/unseen@north"), &String::new()),
+        (Method::DELETE, "/apis/apps/v1/namespaces/crew/deployments/unseen".to_owned(), &String::new()),
+    ] {
+        let answer = jane.request(method.clone(), &format!("{path}?dryRun=All"), body.clone()).await;
+        let mut body = answer.json();
+        // What is made anew each time.
+        for minted in ["uid", "creationTimestamp", "resourceVersion", "annotations", "managedFields"] {
+            body["metadata"][minted].take();
+        }
+        all.push(format!("{method} {path} {} {body} {:?}", answer.status, answer.warnings()));
+    }
+    // All that a watch begins with.
+    let mut watch = jane
+        .watch(&format!(
+            "{maps}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        ))
+        .await;
+    loop {
+        let mut event = watch.next(SOON).await.expect("the initial events");
+        if event["type"] == "BOOKMARK" {
+            return all;
+        }
+        event["object"]["metadata"]["resourceVersion"].take();
+        all.push(event.to_string());
+    }
 }
 
 /// Two fleets that differ in what one may not read are the same to one.
@@ -157,7 +199,9 @@ async fn what_is_not_seen_changes_no_answer(jane: &Api, north: &Member) {
     in_north.create(&format!("{crew}/configmaps"), &config_map("unseen", json!({"of": "north"}))).await;
     in_north.create(&format!("{crew}/pods"), &controlled_pod("unseen", "unseen")).await;
     in_north.create("/apis/apps/v1/namespaces/crew/deployments", &deployment("unseen", 1)).await;
-    for (now, before) in answers(jane).await.iter().zip(&before) {
+    let now = answers(jane).await;
+    assert_eq!(now.len(), before.len());
+    for (now, before) in now.iter().zip(&before) {
         assert_eq!(now, before);
     }
     for what in ["configmap", "pod", "deployment"] {
@@ -457,22 +501,48 @@ impl Dice {
     }
 }
 
-const USERS: [&str; 4] = ["dice-0", "dice-1", "dice-2", "dice-3"];
+/// The last two are accounts.
+const USERS: [&str; 6] =
+    ["dice-0", "dice-1", "dice-2", "dice-3", "system:serviceaccount:dice-a:x", "system:serviceaccount:dice-b:y"];
 const PLACES: [&str; 2] = ["dice-a", "dice-b"];
-const KINDS: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
+const KINDS: [&str; 4] = ["configmaps", "secrets", "serviceaccounts", "deployments"];
 const NAMES: [&str; 3] = ["x", "y", "z"];
+/// What a rule may be about, beside the kinds.
+const SUBRESOURCES: [&str; 3] = ["deployments/scale", "deployments/status", "*"];
+const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+/// Rules in a member.
+const RULES: usize = 48;
+
+/// The path of a kind in a namespace, or in all.
+fn collection(kind: &str, place: Option<&str>) -> String {
+    let group = if kind == "deployments" { "/apis/apps/v1" } else { "/api/v1" };
+    place.map_or_else(|| format!("{group}/{kind}"), |place| format!("{group}/namespaces/{place}/{kind}"))
+}
+
+fn subject(user: &str) -> Value {
+    match user.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':')) {
+        Some((namespace, name)) => json!([{"kind": "ServiceAccount", "namespace": namespace, "name": name}]),
+        None => json!([{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}]),
+    }
+}
+
+fn sample(kind: &str, name: &str) -> Value {
+    if kind == "deployments" { deployment(name, 1) } else { json!({"metadata": {"name": name}}) }
+}
 
 /// Rights at random in one member: roles, cluster roles bound in a namespace and everywhere, single names, aggregation.
 async fn throw_rights(api: &Api, dice: &mut Dice) {
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
-    for at in 0..24 {
-        let mut rule = json!({"apiGroups": [""], "resources": [dice.pick(&KINDS)]});
-        rule["verbs"] = json!(["get", "list", "watch"][..=dice.roll(3)].to_vec());
+    for at in 0..RULES {
+        let what = if dice.roll(3) == 0 { dice.pick(&SUBRESOURCES) } else { dice.pick(&KINDS) };
+        let mut rule = json!({"apiGroups": ["", "apps"], "resources": [what]});
+        let first = dice.roll(VERBS.len());
+        rule["verbs"] = json!(VERBS[if dice.roll(2) == 0 { 0 } else { first }..].to_vec());
         if dice.roll(3) == 0 {
             rule["resourceNames"] = json!([dice.pick(&NAMES)]);
         }
         let name = format!("dice-{at}");
-        let subject = json!([{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": dice.pick(&USERS)}]);
+        let subject = subject(dice.pick(&USERS));
         let place = dice.pick(&PLACES);
         let [roles, bindings] = ["roles", "rolebindings"].map(|what| format!("{rbac}/namespaces/{place}/{what}"));
         let how = dice.roll(4);
@@ -496,10 +566,22 @@ async fn throw_rights(api: &Api, dice: &mut Dice) {
 
 /// What a member itself answers that user.
 async fn of_member(api: &Api, user: &str, path: &str) -> Answer {
-    let groups = [("Impersonate-User", user), ("Impersonate-Group", "system:authenticated")];
-    let request = groups.iter().fold(Request::get(path), |request, (name, value)| request.header(*name, *value));
-    api.send(request.body("".into()).unwrap()).await.unwrap()
+    as_user(api, user, Method::GET, path, "").await
 }
+
+async fn as_user(api: &Api, user: &str, method: Method, path: &str, body: &str) -> Answer {
+    let groups = [("Impersonate-User", user), ("Impersonate-Group", "system:authenticated")];
+    let request = typed(method, path, body);
+    let request = groups.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    api.send(request.body(body.to_owned().into()).unwrap()).await.unwrap()
+}
+
+fn typed(method: Method, path: &str, body: &str) -> http::request::Builder {
+    let request = Request::builder().method(method).uri(path);
+    if body.is_empty() { request } else { request.header(header::CONTENT_TYPE, MERGE_PATCH) }
+}
+
+const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The fleet shows each user the union of what the members show him, and refuses what all refuse.
 #[tokio::test(flavor = "multi_thread")]
@@ -513,8 +595,7 @@ async fn the_fleet_shows_what_the_members_show_whatever_the_rights_are() {
             namespace(member, place).await;
             for kind in KINDS {
                 for name in &NAMES[..=dice.roll(3)] {
-                    api.create(&format!("/api/v1/namespaces/{place}/{kind}"), &json!({"metadata": {"name": name}}))
-                        .await;
+                    api.create(&collection(kind, Some(place)), &sample(kind, name)).await;
                 }
             }
         }
@@ -523,15 +604,15 @@ async fn the_fleet_shows_what_the_members_show_whatever_the_rights_are() {
         apis.push(api);
     }
     let fleet = Kubefold::start(&file).await;
-    let mut outcomes = [0; 3];
+    let (mut outcomes, mut asked) = ([0; 3], 0);
     for user in USERS {
         let jane = fleet_api(&fleet, user).await;
         for kind in KINDS {
             for place in [Some(PLACES[0]), Some(PLACES[1]), None] {
-                let path = place
-                    .map_or_else(|| format!("/api/v1/{kind}"), |place| format!("/api/v1/namespaces/{place}/{kind}"));
+                let path = collection(kind, place);
                 let one = format!("{path}?fieldSelector=metadata.name%3Dx");
                 outcomes[compare_list(&apis, &members, &jane, user, &path).await] += 1;
+                compare_watch(&apis, &members, &jane, user, &path).await;
                 if place.is_none() {
                     continue;
                 }
@@ -544,6 +625,7 @@ async fn the_fleet_shows_what_the_members_show_whatever_the_rights_are() {
                             "{user} {path}/{name} in member {at}: {ours} and {theirs}"
                         );
                     }
+                    asked += compare_one(api, member, &jane, user, kind, &path).await;
                     let named = format!("{one}%40{}", member.name());
                     let (theirs, ours) = (of_member(api, user, &one).await, get(&jane, &named).await);
                     assert_eq!(ours.status, theirs.status, "{user} {named}: {ours} and {theirs}");
@@ -552,6 +634,41 @@ async fn the_fleet_shows_what_the_members_show_whatever_the_rights_are() {
         }
     }
     assert!(outcomes.iter().all(|count| *count > 1), "refused, some and all: {outcomes:?}");
+    assert!(asked > 1_000, "{asked} questions beside lists");
+}
+
+/// Asks the fleet and a member for the same of single objects, and says how often.
+async fn compare_one(api: &Api, member: &Member, fleet: &Api, user: &str, kind: &str, path: &str) -> usize {
+    let (dry, patch) = ("?dryRun=All", r#"{"metadata":{"labels":{"dice":"1"}}}"#);
+    let mut all = Vec::new();
+    for name in NAMES {
+        all.push((Method::PATCH, format!("/{name}"), dry, patch.to_owned()));
+        all.push((Method::DELETE, format!("/{name}"), dry, String::new()));
+        if kind == "deployments" {
+            all.push((Method::GET, format!("/{name}"), "/scale", String::new()));
+            all.push((Method::GET, format!("/{name}"), "/status", String::new()));
+        }
+    }
+    for (method, name, rest, body) in &all {
+        let theirs = as_user(api, user, method.clone(), &format!("{path}{name}{rest}"), body).await;
+        let of_fleet = format!("{path}{name}@{}{rest}", member.name());
+        let request = typed(method.clone(), &of_fleet, body);
+        let ours = fleet.send(request.body(body.clone().into()).unwrap()).await.unwrap();
+        assert_eq!(ours.status, theirs.status, "{user} {method} {of_fleet}: {ours} and {theirs}");
+    }
+    let made = |name: &str| sample(kind, name).to_string();
+    let theirs = api.send(created(user, path, made("new"))).await.unwrap();
+    let pinned = made(&format!("new@{}", member.name()));
+    let ours = fleet.request(Method::POST, &format!("{path}{dry}"), pinned).await;
+    assert_eq!(ours.status, theirs.status, "{user} creates {path} in {}: {ours} and {theirs}", member.name());
+    all.len() + 1
+}
+
+/// A create of which nothing is done, by a user of a member.
+fn created(user: &str, path: &str, body: String) -> Request<bytes::Bytes> {
+    let request = Request::post(format!("{path}?dryRun=All")).header(header::CONTENT_TYPE, "application/json");
+    let request = request.header("Impersonate-User", user).header("Impersonate-Group", "system:authenticated");
+    request.body(body.into()).unwrap()
 }
 
 /// Says whether none, some or all of the members let the user list that.
@@ -588,6 +705,34 @@ async fn compare_list(apis: &[Api], members: &[&Member], fleet: &Api, user: &str
     let shown: BTreeSet<String> = keys(&ours.ok()).into_iter().filter(is_ours).collect();
     assert_eq!(shown, wanted, "{user} {path}");
     if allowing == members.len() { 2 } else { 1 }
+}
+
+/// A watch is refused where all members refuse it, and begins with what they let the user watch.
+async fn compare_watch(apis: &[Api], members: &[&Member], fleet: &Api, user: &str, path: &str) {
+    let allowed = join_all(apis.iter().map(async |api| {
+        let request = Request::get(format!("{path}?watch=true&resourceVersion=0")).header("Impersonate-User", user);
+        let request = request.header("Impersonate-Group", "system:authenticated").body("".into()).unwrap();
+        api.open(request).await.unwrap().status() == StatusCode::OK
+    }))
+    .await;
+    let query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    if !allowed.contains(&true) {
+        let ours = get(fleet, &format!("{path}?{query}")).await;
+        assert_eq!(ours.status, StatusCode::FORBIDDEN, "{user} {path}: {ours}");
+        return;
+    }
+    let mut watch = fleet.watch(&format!("{path}?{query}")).await;
+    let mut shown = BTreeSet::new();
+    loop {
+        let event = watch.next(SOON).await.expect("the initial events");
+        if event["type"] == "BOOKMARK" {
+            break;
+        }
+        shown.insert(name(&event["object"]).rsplit('@').next().unwrap().to_owned());
+    }
+    for (member, allowed) in members.iter().zip(allowed) {
+        assert!(allowed || !shown.contains(member.name()), "{user} {path}: {shown:?}");
+    }
 }
 
 /// An informer of client-go holds what its user may see, by pages and by a streaming list, and goes on by itself when his

@@ -5,7 +5,14 @@
 //!
 //! The faults of an embedded member are fewer: these lies are bytes that a test writes out, and endless bodies.
 
-use std::{convert::Infallible, path::PathBuf, sync::Arc};
+use std::{
+    convert::Infallible,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -68,6 +75,8 @@ pub struct Saboteur {
 struct Inner {
     name: String,
     api: Api,
+    /// Nobody is impersonated any more.
+    strips: AtomicBool,
     lie: Mutex<Option<(Option<Kind>, Lie)>>,
     /// The next watch is told that its history is gone.
     expired: Mutex<bool>,
@@ -79,11 +88,27 @@ struct Inner {
 impl Saboteur {
     /// Stands before a member, truthful so far.
     pub async fn before(member: &Member, name: &str) -> Self {
+        Self::with_api(member, name, member.api().await).await
+    }
+
+    /// The same, without a credential of its own: whoever comes through it needs a token.
+    pub async fn for_tokens(member: &Member, name: &str) -> Self {
+        let with = std::fs::read_to_string(member.kubeconfig()).unwrap();
+        let without = |line: &str| {
+            if line.trim_start().starts_with("user: {client") { "    user: {}".into() } else { line.to_owned() }
+        };
+        let path = member.dir().join(format!("{name}-nobody.kubeconfig"));
+        std::fs::write(&path, with.lines().map(without).collect::<Vec<_>>().join("\n")).unwrap();
+        Self::with_api(member, name, Api::from_kubeconfig(&path, None).await).await
+    }
+
+    async fn with_api(member: &Member, name: &str, api: Api) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let inner = Arc::new(Inner {
             name: name.to_owned(),
-            api: member.api().await,
+            api,
+            strips: AtomicBool::new(false),
             lie: Mutex::default(),
             expired: Mutex::default(),
             watches: Mutex::default(),
@@ -135,6 +160,11 @@ impl Saboteur {
     /// Lies from now on about every request for config maps.
     pub fn lie_always(&self, lie: Lie) {
         *self.inner.lie.lock() = Some((None, lie));
+    }
+
+    /// Takes off the headers that say for whom a request is made.
+    pub fn strip_impersonation(&self) {
+        self.inner.strips.store(true, Ordering::Relaxed);
     }
 
     /// Says the truth again.
@@ -233,6 +263,12 @@ async fn truth(inner: &Inner, request: Request<Incoming>, kind: Option<Kind>) ->
     let (mut parts, body) = request.into_parts();
     for own in [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         parts.headers.remove(own);
+    }
+    if inner.strips.load(Ordering::Relaxed) {
+        let named = parts.headers.keys().filter(|name| name.as_str().starts_with("impersonate-"));
+        for name in named.cloned().collect::<Vec<_>>() {
+            parts.headers.remove(name);
+        }
     }
     parts.version = http::Version::HTTP_11;
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();

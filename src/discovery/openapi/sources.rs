@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::FuturesUnordered};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use sha2::{Digest, Sha512};
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     member::{Member, MemberId},
     stores::{Patience, Stores},
-    upstream::{Class, UpstreamError, collect},
+    upstream::{Class, Outgoing, OutgoingError, OwnPath, UpstreamError, collect},
 };
 use kubefold_wire::body::empty;
 
@@ -84,7 +84,7 @@ enum AskError {
     #[error("no answer in {}s", .0.as_secs())]
     Late(Duration),
     #[error(transparent)]
-    Request(#[from] http::Error),
+    Request(#[from] OutgoingError),
     #[error("{}", .0.cause())]
     Upstream(#[from] UpstreamError),
     #[error("it answered {0}")]
@@ -422,7 +422,8 @@ async fn send(
     accept: &'static str,
     bytes_max: usize,
 ) -> Result<(HeaderMap, Bytes), AskError> {
-    let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept).body(empty())?;
+    let request = Outgoing::own(method, OwnPath::of_document(path)?, "", empty())?;
+    let request = request.with(header::ACCEPT, HeaderValue::from_static(accept));
     let (head, body) = member.send(request, Class::Read).await?.into_parts();
     if head.status != StatusCode::OK {
         return Err(AskError::Code(head.status));

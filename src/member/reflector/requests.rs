@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
         reflector::{Reflector, error::SessionError, progress::Progress},
     },
     placement::marker::MARKER_KEY,
-    upstream::{Class, Failure, UpResponseBody, UpstreamError, collect},
+    upstream::{Class, Failure, Outgoing, UpResponseBody, UpstreamError, collect},
 };
 use kubefold_wire::{body::empty, list::split, path::ApiPath, resource::Gvr};
 
@@ -47,11 +47,9 @@ impl Reflector {
             return None;
         }
         let definitions = Gvr::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
-        let request = Request::builder()
-            .uri(ApiPath::of(&definitions).then(&format!("{}.{}", gvr.resource, gvr.group)).as_str())
-            .header(header::ACCEPT, METADATA)
-            .body(empty())
-            .ok()?;
+        let path = ApiPath::of(&definitions).then(&format!("{}.{}", gvr.resource, gvr.group));
+        let request = Outgoing::own(Method::GET, path, "", empty()).ok()?;
+        let request = request.with(header::ACCEPT, HeaderValue::from_static(METADATA));
         let response =
             self.member.send(request, Class::Read).await.ok().filter(|answer| answer.status().is_success())?;
         let body = collect(response.into_body(), DEFINITION_BYTES_MAX).await.ok()?;
@@ -107,13 +105,12 @@ impl Reflector {
             (true, false) => METADATA_LIST,
             (true, true) => METADATA,
         };
-        let request = Request::builder()
-            .method(Method::GET)
-            .uri(format!("{}{query}{}", ApiPath::of(&spec.gvr), selected.unwrap_or_default()))
-            .header(header::ACCEPT, accept)
-            .header(header::USER_AGENT, concat!("kubefold/", env!("CARGO_PKG_VERSION"), " reflector"))
-            .body(empty())
-            .map_err(|error| UpstreamError::new(self.member.name(), Failure::Request(error.to_string().into())))?;
+        let query = format!("{query}{}", selected.unwrap_or_default());
+        let agent = concat!("kubefold/", env!("CARGO_PKG_VERSION"), " reflector");
+        let request = Outgoing::own(Method::GET, ApiPath::of(&spec.gvr), &query, empty())
+            .map_err(|error| UpstreamError::new(self.member.name(), Failure::Request(error.to_string().into())))?
+            .with(header::ACCEPT, HeaderValue::from_static(accept))
+            .with(header::USER_AGENT, HeaderValue::from_static(agent));
         Ok(self.member.send(request, class).await?)
     }
 }
@@ -132,7 +129,7 @@ pub(super) async fn ok(
 ) -> Result<UpResponseBody, SessionError> {
     let (head, body) = response.into_parts();
     let code = head.status;
-    let text = |name| head.headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if code.is_success() {
         let content = text(header::CONTENT_TYPE).filter(|content| !content.contains("json"));
         // kubefold asks for no encoding: what comes encoded all the same was not made by a kube-apiserver.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 async fn seen(member: &Member) -> Result<String, UpstreamError> {
-    let response = member.send(get("/x"), Class::Read).await?;
+    let response = member.send(own("/x"), Class::Read).await?;
     let body = collect(response.into_body(), 10_000).await?;
     Ok(String::from_utf8(body.to_vec()).unwrap())
 }
@@ -189,7 +189,7 @@ async fn a_server_that_accepts_and_says_nothing_is_told_from_one_that_is_away() 
     silent.deadlines.connect = Duration::from_millis(300);
     let member = fake::member(&silent);
     // All that wait for one connection share its failure: nobody waits a turn each.
-    let all = futures::future::join_all((0..20).map(|_| member.send(get("/x"), Class::Write))).await;
+    let all = futures::future::join_all((0..20).map(|_| member.send(own("/x"), Class::Write))).await;
     for error in all.into_iter().map(|answer| answer.err().unwrap()) {
         assert!(matches!(error.failure, Failure::HandshakeTimeout(_)), "{error:?}");
         assert!(!error.may_have_arrived());

@@ -41,7 +41,7 @@ async fn a_member_becomes_ready_degrades_and_goes_down() {
     fake.state.ready.store(500, Ordering::Relaxed);
     let degraded = until(&member, |health| matches!(health, Health::Degraded { .. })).await;
     assert_eq!(degraded.cause().unwrap().as_ref(), "not ready (500): etcd");
-    assert!(member.send(get("/x"), Class::Read).await.is_ok(), "it is still asked");
+    assert!(member.send(own("/x"), Class::Read).await.is_ok(), "it is still asked");
 
     drop(fake);
     let down = until(&member, Health::is_down).await;
@@ -81,7 +81,7 @@ async fn the_second_of_two_members_that_are_one_cluster_is_not_served() {
     assert_eq!(down.cause().unwrap().as_ref(), "same cluster as east");
     until(&first, |health| *health == Health::Ready).await;
     assert!(first.usable() && !second.usable());
-    assert!(second.send(get("/x"), Class::Read).await.is_err());
+    assert!(second.send(own("/x"), Class::Read).await.is_err());
 
     registry.apply(&fleet(both[1..].to_vec())).unwrap();
     until(&second, |health| *health == Health::Ready).await;
@@ -112,7 +112,7 @@ async fn a_reload_keeps_what_it_does_not_change() {
 
     // Somewhere else now: the same member, but nothing that was read counts.
     let third = Fake::http2(mirror()).await;
-    let mut ended = east.send(get("/x"), Class::Watch).await.unwrap().into_body();
+    let mut ended = east.send(own("/x"), Class::Watch).await.unwrap().into_body();
     registry.apply(&fleet(vec![eager(third.config("east"))])).unwrap();
     while ended.frame().await.is_some_and(|frame| frame.is_ok()) {}
     let mut incarnations = east.incarnations();
@@ -131,7 +131,7 @@ async fn a_watch_over_http1_ends_with_its_members_health() {
     registry.apply(&fleet(vec![config])).unwrap();
     let member = registry.get("east").unwrap();
     until(&member, |health| *health == Health::Ready).await;
-    let mut watch = member.send(get("/x?watch=1"), Class::Watch).await.unwrap().into_body();
+    let mut watch = member.send(own("/x?watch=1"), Class::Watch).await.unwrap().into_body();
     fake.state.ready.store(0, Ordering::Relaxed);
     let end = watch.frame().await.unwrap();
     assert!(end.is_err(), "{end:?}");

@@ -5,6 +5,8 @@
 
 mod translate;
 
+pub use translate::fields;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -22,7 +24,7 @@ use crate::{
     respond::ReadError,
     store::{BadObject, Entry, KindSpec, Naming, Shared, unstored},
     stores::{Target, names::names},
-    upstream::{Class, ImpersonateError, UpstreamError, collect, impersonate},
+    upstream::{Class, ImpersonateError, Outgoing, UpstreamError, collect},
     view::{ListOptions, Mode, list_options},
 };
 use kubefold_wire::{
@@ -307,7 +309,7 @@ impl<'a> Live<'a> {
             headers.insert(header::USER_AGENT, agent.clone());
         }
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        impersonate(headers, self.asked.caller, member.name())
+        let request = Outgoing::of_caller(request, self.asked.caller, member.name())
             .map_err(|source| Silence::Caller { member: name(), source })?;
         let (head, body) = member.send(request, Class::Read).await?.into_parts();
         Ok((head.status, head.headers, collect(body, ANSWER_BYTES_MAX).await?))

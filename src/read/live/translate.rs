@@ -3,7 +3,7 @@
 use crate::{config::MemberName, store::Naming};
 
 /// A field selector, which was parsed before, for one member. `None`: nothing in that member can match.
-pub(super) fn fields(selector: &str, naming: &Naming, member: &MemberName) -> Option<String> {
+pub fn fields(selector: &str, naming: &Naming, member: &MemberName) -> Option<String> {
     let mut kept = Vec::new();
     for term in terms(selector) {
         let (field, operator, value) = split_field(term);

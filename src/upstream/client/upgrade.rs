@@ -5,21 +5,20 @@
 
 use std::{sync::Weak, time::Duration};
 
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use hyper::upgrade::{self, Upgraded};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::upstream::{
-    access::On,
     answer::UpResponseBody,
     client::{CREDENTIALS_MAX, Upstream, address, broken, late_credential, target},
     error::{Failure, UpstreamError},
+    outgoing::Outgoing,
     places::Class,
     pool::Lease,
 };
 use kubefold_serving::{audit, upgrade::UpgradeAsked};
-use kubefold_wire::body::Body;
 
 /// For the answer to an upgrade: a kube-apiserver dials the kubelet first, and that its runtime.
 const HEAD_MAX: Duration = Duration::from_secs(60);
@@ -44,7 +43,7 @@ impl Upstream {
     ///
     /// Errors: say how far the request came; also an answer 101 that names a protocol that was not asked for.
     /// Cancel: safe; the connection is closed.
-    pub async fn upgrade(&self, request: Request<Body>, asked: &UpgradeAsked) -> Result<Upgrade, UpstreamError> {
+    pub async fn upgrade(&self, request: Outgoing, asked: &UpgradeAsked) -> Result<Upgrade, UpstreamError> {
         let answered = match timeout(HEAD_MAX, self.ask_upgrade(request, asked)).await {
             Ok(answered) => answered,
             Err(_) => Err(Failure::HeadTimeout(HEAD_MAX)),
@@ -54,10 +53,10 @@ impl Upstream {
         Ok(upgrade)
     }
 
-    async fn ask_upgrade(&self, mut request: Request<Body>, asked: &UpgradeAsked) -> Result<Upgrade, Failure> {
+    async fn ask_upgrade(&self, request: Outgoing, asked: &UpgradeAsked) -> Result<Upgrade, Failure> {
         let session = self.session().await?;
-        let authorization =
-            timeout(CREDENTIALS_MAX, session.credentials.authorization(On::of(request.headers()))).await;
+        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization(request.on())).await;
+        let mut request = request.into_request();
         if let Some(authorization) = authorization.map_err(|_| late_credential())?? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
