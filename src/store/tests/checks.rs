@@ -18,7 +18,10 @@ fn check_parts(store: &FleetStore, entry: &Arc<Entry>) {
         let part =
             store.parts(std::str::from_utf8(entry.key()).unwrap()).into_iter().find(|part| part.member == *member);
         let (Some(held), Some(part)) = (&seen.parts, part) else { continue };
-        assert!(entry.holders.len() == 1 || held.list[0].document.text() == part.document.text(), "{held:?} {part:?}");
+        assert!(
+            entry.holders.len() == 1 || held.list.first().unwrap().document.text() == part.document.text(),
+            "{held:?} {part:?}"
+        );
     }
     assert!(store.seen_by(&Audience::of([]), entry).is_none());
 }
