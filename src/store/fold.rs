@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Fold {
     /// In configuration order.
     pub(super) parts: Vec<Arc<Part>>,
-    /// Where each member's is among them.
+    /// Where each member's is among them, as long as that is so; empty otherwise.
     places: HashMap<MemberName, usize>,
     /// How many writers ask that nothing be shown yet.
     pub(super) held: u32,
@@ -86,9 +86,19 @@ impl Fold {
         self.parts.get_mut(at).map(Arc::make_mut)
     }
 
-    /// Where a member's part is.
+    /// Where a member's part is. Constant time while a shape holds.
     pub(super) fn place(&self, member: &MemberName) -> Option<usize> {
+        if self.places.is_empty() {
+            return self.parts.iter().position(|part| part.member == *member);
+        }
         self.places.get(member).copied()
+    }
+
+    /// Takes the shape that the parts have now.
+    pub(super) fn take_shape(&mut self, shape: &Arc<Shape>) {
+        self.places = self.parts.iter().enumerate().map(|(at, part)| (part.member.clone(), at)).collect();
+        self.shape = Some(Arc::clone(shape));
+        self.shown = None;
     }
 
     /// Says whether a part of a placed object is not in a member that its marker names.
@@ -152,7 +162,7 @@ impl Fold {
     }
 
     fn parts_moved(&mut self) {
-        self.places = self.parts.iter().enumerate().map(|(at, part)| (part.member.clone(), at)).collect();
+        self.places.clear();
         self.shape = None;
     }
 

@@ -211,8 +211,7 @@ impl Sequencer {
         // Also while it is held: what refers to a part shall know who that is from the first.
         self.identify(key, &chosen, &losers);
         let Some(fold) = self.folds.get_mut(key) else { return };
-        fold.shape = Some(Arc::clone(&shape));
-        fold.shown = None;
+        fold.take_shape(&shape);
         if held {
             return;
         }
