@@ -25,8 +25,9 @@ const LEGACY_IN_FLIGHT_MAX: usize = 8;
 /// After how many polls with an unchanged `/apis` the group-versions are asked for again, in the older way. Such a
 /// member has no ETags, so that a new resource in an old group-version is noticed only then.
 const LEGACY_POLLS: u32 = 30;
-/// After how many polls `/version` is asked for again: a member is upgraded seldom.
-const VERSION_POLLS: u32 = 30;
+/// After how many polls with an unchanged `/apis` the core group and `/version` are asked for again: both change when a member
+/// is upgraded, and then `/apis` most often does, too.
+const UPGRADE_POLLS: u32 = 30;
 
 /// What a [`Fetcher`] fails with: no answer at all.
 pub type FetchError = Box<dyn std::error::Error + Send + Sync>;
@@ -94,7 +95,8 @@ pub struct Fetched {
     core: Document,
     named: Document,
     server: Option<Arc<ServerVersion>>,
-    version_age_polls: u32,
+    /// Polls since the core group and the version were asked for.
+    age_polls: u32,
 }
 
 /// One of the two roots, `/api` or `/apis`.
@@ -112,23 +114,22 @@ impl Fetched {
     /// Errors: any but a missing `/version`; `self` is still good then.
     /// Cancel: safe.
     pub async fn fetch(&self, fetcher: &impl Fetcher) -> Result<Self, CatalogError> {
-        let core = self.core.fetch(fetcher, "/api").await?;
         let named = self.named.fetch(fetcher, "/apis").await?;
-        let unchanged = core.is(&self.core) && named.is(&self.named);
-        let version_age_polls = self.version_age_polls + 1;
-        if self.server.is_some() && unchanged && version_age_polls < VERSION_POLLS {
-            return Ok(Self { core, named, server: self.server.clone(), version_age_polls });
+        let age_polls = self.age_polls + 1;
+        if self.server.is_some() && named.is(&self.named) && age_polls < UPGRADE_POLLS {
+            return Ok(Self { named, age_polls, ..self.clone() });
         }
+        let core = self.core.fetch(fetcher, "/api").await?;
         let server = fetch_version(fetcher).await.map(Arc::new);
         let server = server.filter(|server| self.server.as_ref() != Some(server)).or_else(|| self.server.clone());
-        Ok(Self { core, named, server, version_age_polls: 0 })
+        Ok(Self { core, named, server, age_polls: 0 })
     }
 
     /// Forgets the ETags, so that the next fetch reads everything.
     #[must_use]
     pub fn without_etags(&self) -> Self {
         let bare = |document: &Document| Document { etag: None, legacy: None, groups: document.groups.clone() };
-        Self { core: bare(&self.core), named: bare(&self.named), ..self.clone() }
+        Self { core: bare(&self.core), named: bare(&self.named), age_polls: UPGRADE_POLLS, ..self.clone() }
     }
 
     /// Whether it says what another says: nothing in it was read anew.

@@ -24,7 +24,7 @@ use super::{
 use crate::config::MemberName;
 
 /// Between two polls of a member, at least: a CRD created in it is to be served within 2 s. A poll of an unchanged member is
-/// two answers without a body.
+/// one answer without a body.
 const POLL_PERIOD_MIN: Duration = Duration::from_secs(1);
 /// Between two polls of any members: many members are polled less often each. Who asks for a kind that is not known, or has
 /// seen its definition, waits for no poll.

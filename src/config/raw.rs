@@ -181,7 +181,7 @@ pub(super) struct RawDeadlines {
     /// outcomes. Default `40s`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) write: Option<Spanned<String>>,
-    /// The interval between two health probes. Default `2s`. With more than 80 members it is at least 25 ms for each member.
+    /// The interval between two health probes. Default `2s`. With more than 50 members it is at least 40 ms for each member.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) probe: Option<Spanned<String>>,
 }

@@ -16,7 +16,7 @@ const RECOVERY_PACE_MAX: Duration = Duration::from_millis(500);
 const PROBE_GAP: Duration = Duration::from_millis(200);
 /// Between two probes of any members that are ready: many members are probed less often each. A request that fails has its
 /// member probed at once.
-const PROBE_SPACING: Duration = Duration::from_millis(25);
+const PROBE_SPACING: Duration = Duration::from_millis(40);
 /// A failing `/readyz` lists its checks.
 const READYZ_BYTES_MAX: usize = 64 << 10;
 
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn many_members_are_probed_less_often_each_unless_their_return_is_waited_for() {
         let configured = Duration::from_secs(2);
-        assert_eq!([3, 80, 200].map(|members| pace(configured, members, true).as_millis()), [2000, 2000, 5000]);
+        assert_eq!([3, 50, 200].map(|members| pace(configured, members, true).as_millis()), [2000, 2000, 8000]);
         assert_eq!(pace(configured, 200, false), RECOVERY_PACE_MAX);
     }
 

@@ -8,20 +8,22 @@ mod hide;
 mod kind;
 mod quota;
 mod status;
+mod sums;
 #[cfg(test)]
 mod tests;
 
-use std::sync::LazyLock;
+use std::{ops::Range, sync::LazyLock};
 
-use serde::de::Error as _;
+use smallvec::SmallVec;
 
 pub use kind::FoldKind;
+pub use sums::{Summands, Sums};
 
 use crate::config::MemberName;
 use hide::{hide_fields, hide_label};
 use kubefold_wire::{
-    locate::{Found, Member, NotAnObject, Paths, entries, validate},
-    splice::{Edit, ObjectEdits, string},
+    locate::{Member, NotAnObject, Paths, entries, validate},
+    splice::{Edit, string},
 };
 
 /// One part's document, as its member sent it.
@@ -35,12 +37,57 @@ pub struct PartView<'a> {
 
 /// The logical object of parts whose documents are at hand, none of which is behind.
 ///
-/// Errors: as [`Summand::fold`], and a part's document is no object.
+/// Shape: the home's part first -> edits to the home's document, none overlapping.
+///
+/// Errors: a part's document is no object.
 pub fn fold(parts: &[PartView<'_>], kind: FoldKind, uid: &str) -> Result<Vec<Edit<'static>>, NotAnObject> {
     let Some(home) = parts.first() else { return Ok(Vec::new()) };
     let summand = |part: &PartView<'_>| validate(part.json).and_then(|()| Summand::of(part.json, kind));
     let summands: Vec<Summand> = parts.iter().map(summand).collect::<Result<_, _>>()?;
-    Summand::fold(home.json, &summands.iter().collect::<Vec<_>>(), kind, uid, 0)
+    let mut edits = hide(home.json, uid)?;
+    edits.extend(Sums::of(&summands).edits(home.json, &Numbers::of(home.json)?, &summands, kind, 0));
+    Ok(edits)
+}
+
+/// The edits that hide in a home's document that it is a part: its own UID, and the marker.
+///
+/// Errors: it is no object.
+pub fn hide(home: &str, uid: &str) -> Result<Vec<Edit<'static>>, NotAnObject> {
+    let mut found = Vec::new();
+    HIDDEN.locate_valid(home, &mut found)?;
+    let mut edits = Vec::new();
+    for place in &found {
+        match place.id {
+            UID => edits.push(Edit::new(place.range.clone(), string(uid))),
+            LABELS => edits.extend(hide_label(home, place)?),
+            FIELDS => edits.extend(hide_fields(home, place)?),
+            _ => {}
+        }
+    }
+    Ok(edits)
+}
+
+/// Where the values of a document lie that a fold adds up.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// `metadata.generation`.
+    pub generation: Option<Range<usize>>,
+    /// `spec`.
+    pub spec: Option<Range<usize>>,
+    /// `status`.
+    pub status: Option<Range<usize>>,
+}
+
+impl Numbers {
+    /// Finds them in a document, which a JSON parser has accepted.
+    ///
+    /// Errors: it is no object.
+    pub fn of(json: &str) -> Result<Self, NotAnObject> {
+        let mut found = Vec::new();
+        NUMBERS.locate_valid(json, &mut found)?;
+        let place = |id: u16| found.iter().find(|place| place.id == id).map(|place| place.range.clone());
+        Ok(Self { generation: place(GENERATION), spec: place(SPEC), status: place(STATUS) })
+    }
 }
 
 /// What a fold needs of one part, read once when the part comes in: an event of one part reads no other part's document.
@@ -48,7 +95,7 @@ pub fn fold(parts: &[PartView<'_>], kind: FoldKind, uid: &str) -> Result<Vec<Edi
 pub struct Summand {
     generation: i64,
     /// The divided fields of the kind, in its order; `None` if the spec is no object.
-    spec: Option<Vec<Divided>>,
+    spec: Option<SmallVec<[Divided; 2]>>,
     /// `None` if the status is no object.
     status: Option<status::Summand>,
 }
@@ -67,13 +114,13 @@ impl Summand {
     ///
     /// Errors: it is no object.
     pub fn of(json: &str, kind: FoldKind) -> Result<Self, NotAnObject> {
-        let mut found = Vec::new();
-        NUMBERS.locate_valid(json, &mut found)?;
-        let value = |id: u16| {
-            let place = found.iter().find(|place| place.id == id)?;
-            json.get(place.range.clone())
-        };
-        let spec = entries(value(SPEC).unwrap_or("{}"));
+        Ok(Self::at(json, &Numbers::of(json)?, kind))
+    }
+
+    /// The same where it is known already where the values lie.
+    pub fn at(json: &str, numbers: &Numbers, kind: FoldKind) -> Self {
+        let value = |place: &Option<Range<usize>>| json.get(place.clone()?);
+        let object = |place: &Option<Range<usize>>| entries(value(place).unwrap_or("{}")).ok();
         let divided = |spec: Vec<Member<'_>>| {
             let field = |key: &&str| match spec.iter().find(|entry| entry.name == **key) {
                 None => Divided::Absent,
@@ -81,67 +128,21 @@ impl Summand {
             };
             kind.divided().iter().map(field).collect()
         };
-        Ok(Self {
-            generation: value(GENERATION).and_then(integer).unwrap_or(0),
-            spec: spec.ok().map(divided),
-            status: status::Summand::of(value(STATUS).unwrap_or("{}"), kind).ok(),
-        })
+        let spec = match kind.divided() {
+            [] => Some(SmallVec::new()),
+            _ => object(&numbers.spec).map(divided),
+        };
+        Self {
+            generation: value(&numbers.generation).and_then(integer).unwrap_or(0),
+            spec,
+            status: object(&numbers.status).map(|status| status::Summand::of(&status, kind)),
+        }
     }
 
     /// The part's `metadata.generation`, which a kube-apiserver raises with every change of what is not status or metadata; 0 if
     /// it has none.
     pub fn generation(&self) -> i64 {
         self.generation
-    }
-
-    /// The edits to the home's document that make it the logical object. Each of `behind` parts that an unfinished write has
-    /// not reached counts one in `generation`, so that caught up is exactly equal.
-    ///
-    /// Shape: the parts' summands, the home's first -> edits to one document, none overlapping. It costs one reading of the
-    /// home's document, which its summand was read from, and additions.
-    ///
-    /// Errors: a document, a spec or a status is no object.
-    pub fn fold(
-        home: &str,
-        parts: &[&Self],
-        kind: FoldKind,
-        uid: &str,
-        behind: usize,
-    ) -> Result<Vec<Edit<'static>>, NotAnObject> {
-        let mut found = Vec::new();
-        HOME.locate_valid(home, &mut found)?;
-        let mut edits = Vec::new();
-        for place in &found {
-            match place.id {
-                UID => edits.push(Edit::new(place.range.clone(), string(uid))),
-                LABELS => edits.extend(hide_label(home, place)?),
-                FIELDS => edits.extend(hide_fields(home, place)?),
-                _ => {}
-            }
-        }
-        if parts.len() < 2 && behind == 0 {
-            return Ok(edits);
-        }
-        for place in &found {
-            let text = home.get(place.range.clone()).unwrap_or_default();
-            match place.id {
-                GENERATION => {
-                    let sum: i64 = parts.iter().fold(0, |sum, part| sum.saturating_add(part.generation));
-                    let sum = sum.saturating_add(i64::try_from(behind).unwrap_or(i64::MAX));
-                    edits.extend(number_edit(place, text, sum));
-                }
-                SPEC => edits.extend(sum_spec(text, place, kind, parts)?),
-                STATUS => {
-                    let statuses: Option<Vec<&status::Summand>> =
-                        parts.iter().map(|part| part.status.as_ref()).collect();
-                    let mut object = ObjectEdits::new(text, place.range.start)?;
-                    status::fold(&mut object, &statuses.ok_or_else(not_an_object)?, kind);
-                    edits.extend(object.finish());
-                }
-                _ => {}
-            }
-        }
-        Ok(edits)
     }
 }
 
@@ -152,14 +153,11 @@ const GENERATION: u16 = 3;
 const SPEC: u16 = 4;
 const STATUS: u16 = 5;
 
-static HOME: LazyLock<Paths> = LazyLock::new(|| {
+static HIDDEN: LazyLock<Paths> = LazyLock::new(|| {
     Paths::new([
         (UID, ["metadata", "uid"].as_slice()),
         (LABELS, &["metadata", "labels"]),
         (FIELDS, &["metadata", "managedFields", "*", "fieldsV1"]),
-        (GENERATION, &["metadata", "generation"]),
-        (SPEC, &["spec"]),
-        (STATUS, &["status"]),
     ])
 });
 
@@ -167,37 +165,6 @@ static NUMBERS: LazyLock<Paths> = LazyLock::new(|| {
     Paths::new([(GENERATION, ["metadata", "generation"].as_slice()), (SPEC, &["spec"]), (STATUS, &["status"])])
 });
 
-fn not_an_object() -> NotAnObject {
-    serde_json::Error::custom("the spec or the status of a part is no object").into()
-}
-
 fn integer(raw: &str) -> Option<i64> {
     raw.parse().ok()
-}
-
-fn number_edit(place: &Found, now: &str, sum: i64) -> Option<Edit<'static>> {
-    let wanted = sum.to_string();
-    (now != wanted).then(|| Edit::new(place.range.clone(), wanted.into_bytes()))
-}
-
-/// The sums of the divided fields. One that is not a whole number everywhere (a percentage) is each part's own.
-fn sum_spec(home: &str, place: &Found, kind: FoldKind, parts: &[&Summand]) -> Result<Vec<Edit<'static>>, NotAnObject> {
-    if kind.divided().is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut spec = ObjectEdits::new(home, place.range.start)?;
-    let all: Vec<&Vec<Divided>> =
-        parts.iter().map(|part| part.spec.as_ref()).collect::<Option<_>>().ok_or_else(not_an_object)?;
-    for (at, key) in kind.divided().iter().enumerate() {
-        let Some(now) = spec.member(key).map(|member| member.raw.to_owned()) else { continue };
-        let sum = all.iter().try_fold(0_i64, |sum, part| match part.get(at) {
-            None | Some(Divided::Absent) => Some(sum),
-            Some(Divided::Number(number)) => Some(sum.saturating_add(*number)),
-            Some(Divided::Other) => None,
-        });
-        if let Some(sum) = sum.map(|sum| sum.to_string()).filter(|sum| *sum != now) {
-            spec.set(key, sum.into_bytes());
-        }
-    }
-    Ok(spec.finish())
 }

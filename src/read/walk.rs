@@ -1,6 +1,12 @@
 //! A walk over the objects that a reader asks for, in bounded steps, so that no reader keeps a thread to itself.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, LazyLock},
+    thread,
+};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     read::filter::Filter,
@@ -9,6 +15,22 @@ use crate::{
 
 /// Objects that one step looks at. With selectors each may cost a search through its bytes: about a microsecond.
 const STEP_ITEMS_MAX: usize = 512;
+
+/// Walks that go on at the same time: however many readers search through large kinds, one thread is free for who asks for
+/// little.
+static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(turns() as usize));
+
+fn turns() -> u32 {
+    let threads = thread::available_parallelism().map_or(1, |threads| u32::try_from(threads.get()).unwrap_or(u32::MAX));
+    // More than a machine has cores, and less than a semaphore has permits.
+    threads.saturating_sub(1).clamp(1, 4096)
+}
+
+/// Lets others have their turn, and waits for one, in the order in which it was asked for. It is held for one step.
+pub(super) async fn turn() -> Option<SemaphorePermit<'static>> {
+    tokio::task::yield_now().await;
+    TURNS.acquire().await.ok()
+}
 
 /// Where a walk is.
 #[derive(Debug)]
@@ -87,11 +109,15 @@ impl Walk {
     /// The same, with others getting their turn in between, until `take` breaks or there are no more objects. Says whether
     /// there may be more.
     pub(super) async fn run(&mut self, mut take: impl FnMut(&Arc<Entry>) -> ControlFlow<()>) -> bool {
+        // The first step waits for nobody: it may be all that there is to do.
+        let mut held = None;
         loop {
-            match self.step(&mut take) {
+            let step = self.step(&mut take);
+            drop(held.take());
+            match step {
                 Step::Stopped => return true,
                 Step::Done => return false,
-                Step::Paused => tokio::task::yield_now().await,
+                Step::Paused => held = turn().await,
             }
         }
     }
@@ -185,6 +211,26 @@ mod tests {
             steps.push(walk.step(|_| panic!("nothing matches")));
         }
         assert_eq!(steps, [Step::Paused, Step::Paused, Step::Done]);
+    }
+
+    #[tokio::test]
+    async fn a_long_walk_waits_for_its_turn_and_a_short_one_does_not() {
+        let pods = snapshot((0..3 * STEP_ITEMS_MAX).map(|at| ("a".to_owned(), format!("p{at:06}"))));
+        let others = TURNS.acquire_many(turns()).await.unwrap();
+        let mut long = Walk::new(pods.clone(), filter("", "status.phase=none"), "");
+        let mut long = std::pin::pin!(long.run(|_| panic!("nothing matches")));
+        for _ in 0..3 {
+            assert!(futures::poll!(long.as_mut()).is_pending());
+        }
+        let mut found = 0;
+        let mut short = Walk::new(pods, filter("", "metadata.name=p000300"), "");
+        let take = |_: &Arc<Entry>| {
+            found += 1;
+            ControlFlow::Continue(())
+        };
+        assert!(!short.run(take).await && found == 1);
+        drop(others);
+        assert!(!long.await);
     }
 
     #[test]

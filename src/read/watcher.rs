@@ -16,7 +16,7 @@ use crate::{
         differences::{Difference, Differences},
         filter::Filter,
         list::{CHUNK_BYTES, has_room},
-        walk::{Step, Walk},
+        walk::{Step, Walk, turn},
     },
     respond::ReadError,
     store::{
@@ -140,6 +140,7 @@ impl Watcher {
 
     /// The next bytes; `None` is a clean end.
     pub(super) async fn next_chunk(&mut self) -> Option<Bytes> {
+        let mut held = None;
         loop {
             if self.over {
                 return None;
@@ -148,10 +149,12 @@ impl Watcher {
                 return Some(end);
             }
             if !matches!(self.phase, Phase::Following) {
-                if let Some(chunk) = self.begin() {
-                    return Some(chunk);
+                let chunk = self.begin();
+                drop(held.take());
+                if chunk.is_some() {
+                    return chunk;
                 }
-                tokio::task::yield_now().await;
+                held = turn().await;
                 continue;
             }
             if Instant::now() >= self.watched.deadline {

@@ -2,15 +2,17 @@
 
 use std::{
     borrow::Cow,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    hash::{BuildHasher, Hash, Hasher},
+    sync::{Arc, LazyLock},
 };
+
+use hashbrown::DefaultHashBuilder;
 
 use crate::{
     config::MemberName,
     placement::{
         fingerprint::Fingerprint,
-        fold::{FoldKind, Summand},
+        fold::{FoldKind, Numbers, Summand},
         marker::{Controller, MARKER_KEY, Marker},
     },
     store::{
@@ -45,7 +47,9 @@ impl Header {
     fn of(incoming: &Incoming<'_>, found: &[Found]) -> Option<Self> {
         let annotations = incoming.facts.annotations(incoming.text)?;
         memchr::memmem::find(annotations.as_bytes(), MARKER_KEY.as_bytes())?;
-        let mut hasher = DefaultHasher::new();
+        // A marker names all members of its object: it is long, and each event of a part has it.
+        static HASHES: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+        let mut hasher = HASHES.build_hasher();
         (annotations, incoming.facts.labels(incoming.text)).hash(&mut hasher);
         let owners = found.iter().filter(|item| item.id == id::OWNER);
         owners.for_each(|item| incoming.text.get(item.range.clone()).hash(&mut hasher));
@@ -131,7 +135,8 @@ impl Dressing {
             Class::MemberLocal => Dressed::Entry(self.member_local(&incoming, references, scratch)),
             Class::Folded(marker) => {
                 let header = header.map_or(0, |header| header.hash);
-                Dressed::Part(Box::new(self.part(&incoming, marker.clone(), header, before.as_deref())))
+                let numbers = numbers(&scratch.found);
+                Dressed::Part(Box::new(self.part(&incoming, &numbers, marker.clone(), header, before.as_deref())))
             }
         };
         Ok(Prepared { incoming, class, dressed, epoch: self.epoch })
@@ -150,12 +155,15 @@ impl Dressing {
             let marker = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text));
             marker.or_else(|| self.child_marker(incoming, found)).map(Arc::new)
         };
-        let marker = before.and_then(|before| before.marker.clone()).or_else(read);
+        // It was ours in that state, which is of the same life of the member.
+        if let Some(marker) = before.and_then(|before| before.marker.clone()) {
+            return Class::Folded(Some(marker));
+        }
         let is_ours = |marker: &Arc<Marker>| {
             let (namespace, name) = (&facts.namespace, &facts.name);
             marker.belongs_to(&gvk.group, &gvk.kind, namespace, name, &self.member, &self.cluster_uid)
         };
-        marker.filter(is_ours).map_or(Class::MemberLocal, |marker| Class::Folded(Some(marker)))
+        read().filter(is_ours).map_or(Class::MemberLocal, |marker| Class::Folded(Some(marker)))
     }
 
     /// The marker of what the controller of a placed object made. Where names are plain there is nothing to fold.
@@ -190,14 +198,24 @@ impl Dressing {
     }
 
     /// A member's part. Which life of the member it is of, and which list saw it, is noted as it enters.
-    fn part(&self, incoming: &Incoming<'_>, marker: Option<Arc<Marker>>, header: u64, before: Option<&Part>) -> Part {
+    fn part(
+        &self,
+        incoming: &Incoming<'_>,
+        numbers: &Numbers,
+        marker: Option<Arc<Marker>>,
+        header: u64,
+        before: Option<&Part>,
+    ) -> Part {
         let facts = &incoming.facts;
         let gvr = &self.spec.gvr;
         // What a controller made is no author's.
         let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1 && !marker.is_child);
         let kind = FoldKind::of(&gvr.group, &gvr.resource);
-        let document = if self.parts_only { incoming.identity() } else { incoming.whole() };
-        let summand = marker.as_ref().and_then(|_| Summand::of(&document, kind).ok()).map(Arc::new);
+        let (document, numbers) = match self.parts_only {
+            true => (incoming.identity(), &Numbers::default()),
+            false => (incoming.whole(), numbers),
+        };
+        let summand = marker.as_ref().map(|_| Arc::new(Summand::at(incoming.text, numbers, kind)));
         let print = || Fingerprint::of(incoming.text, &gvr.group, &gvr.resource, self.naming.mask()).map(Arc::new);
         // Its author has changed nothing: the same labels and annotations, and the same generation where there is one.
         let generation = |summand: &Option<Arc<Summand>>| summand.as_ref().map_or(0, |summand| summand.generation());
@@ -262,4 +280,10 @@ impl Dressing {
         };
         draft.build(edits)
     }
+}
+
+/// Where the numbers lie that a fold adds up.
+fn numbers(found: &[Found]) -> Numbers {
+    let place = |number: u16| found.iter().find(|item| item.id == number).map(|item| item.range.clone());
+    Numbers { generation: place(id::GENERATION), spec: place(id::SPEC), status: place(id::STATUS) }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     config::MemberName,
-    store::{part::Part, revision::Revision},
+    store::{parts::Parts, revision::Revision},
 };
 use kubefold_wire::splice::Edit;
 
@@ -23,8 +23,8 @@ pub type Key = Arc<str>;
 
 /// A visible object.
 ///
-/// One buffer holds the final JSON, what was replaced in it, so that the member's own bytes can be had again without
-/// keeping them twice, and the hashes of what the object refers to.
+/// One buffer holds the final JSON; of a member-local object what was replaced in it, so that the member's own bytes can be
+/// had again without keeping them twice; and the hashes of what the object refers to.
 #[derive(Debug)]
 pub struct Entry {
     key: Key,
@@ -52,31 +52,10 @@ pub struct Entry {
     pub(super) provenance: Provenance,
 }
 
-/// What a folded object is made of, so that it can be made of some of its parts alone.
-#[derive(Clone, Debug)]
-pub(super) struct Parts {
-    /// Its body's first.
-    pub(super) list: Box<[Arc<Part>]>,
-    /// Members that an unfinished write has not reached.
-    pub(super) behind: Vec<MemberName>,
-    /// Members whose part somebody changed.
-    pub(super) differs: Vec<MemberName>,
-    /// Since when they are so: what all of them make may be older.
-    pub(super) revision: Revision,
-}
-
-impl Parts {
-    /// Says whether nothing is different in any part.
-    pub(super) fn are(&self, others: &Self) -> bool {
-        let same = |(one, other): (&Arc<Part>, &Arc<Part>)| Arc::ptr_eq(one, other) || one.shows_as(other);
-        self.list.len() == others.list.len()
-            && self.list.iter().zip(&others.list).all(same)
-            && (&self.behind, &self.differs) == (&others.behind, &others.differs)
-    }
-}
-
 /// Bytes of one hash in a buffer.
 const HASH_LEN: usize = size_of::<u64>();
+/// Bytes in front of what an edit replaced: where that was, how long its successor is, and how long it was.
+const UNDO_LEN: usize = 3 * size_of::<u32>();
 
 /// Where the bytes came from. Changed under the sequencer's lock only; readers never look.
 #[derive(Debug, Default)]
@@ -159,7 +138,7 @@ impl Entry {
 
     /// Bytes that the object costs to hold.
     pub fn size(&self) -> usize {
-        let parts = self.parts.as_ref().map_or(0, |parts| size_of::<Parts>() + size_of_val(&*parts.list));
+        let parts = self.parts.as_ref().map_or(0, |parts| parts.size());
         self.buffer.len() + self.key.len() + size_of::<Self>() + parts
     }
 
@@ -177,6 +156,30 @@ impl Entry {
             parts: Some(Arc::new(parts)),
             provenance: Provenance::default(),
             ..*self
+        }
+    }
+
+    /// What another entry is made from that is this one with edits to its JSON.
+    pub(super) fn draft<'a>(&'a self, referents: &'a [u64]) -> Draft<'a> {
+        let place = |at: &Range<u32>| at.start as usize..at.end as usize;
+        let place_of_some = |at: &Range<u32>| Some(place(at)).filter(|at| !at.is_empty());
+        Draft {
+            namespace: self.namespace(),
+            name: self.name(),
+            suffix: ["", ""],
+            document: text(self.json()),
+            lead: "",
+            type_meta_len: self.type_meta_len as usize,
+            labels: place_of_some(&self.labels),
+            resource_version: place(&self.resource_version),
+            uid: place(&self.uid),
+            metadata: place(&self.metadata),
+            node: place_of_some(&self.node),
+            revision: self.revision,
+            holders: Arc::clone(&self.holders),
+            folded: self.folded,
+            deleting: self.deleting,
+            referents,
         }
     }
 
@@ -311,7 +314,7 @@ impl Entry {
         let mut state = Some((undo, 0));
         std::iter::from_fn(move || {
             let (undo, copied) = state?;
-            let Some((head, rest)) = undo.split_at_checked(12) else {
+            let Some((head, rest)) = undo.split_at_checked(UNDO_LEN) else {
                 state = None;
                 return Some([json.get(copied..).unwrap_or_default(), &[]]);
             };
@@ -424,8 +427,10 @@ impl Draft<'_> {
         let grown: usize = edits.list.iter().map(|(_, text)| text.len()).sum();
         let replaced: usize = edits.list.iter().map(|(at, _)| at.len()).sum();
         let json_len = document.len() + self.lead.len() + grown - replaced;
+        // A folded object's documents are its parts' to keep.
+        let undo = if self.folded { 0 } else { replaced + UNDO_LEN * edits.list.len() };
         let hashes = HASH_LEN * self.referents.len();
-        let mut buffer = Vec::with_capacity(json_len + replaced + 12 * edits.list.len() + hashes);
+        let mut buffer = Vec::with_capacity(json_len + undo + hashes);
 
         let mut places = Places::new(&self);
         let mut copied = 0;
@@ -445,7 +450,9 @@ impl Draft<'_> {
         }
         buffer.extend_from_slice(document.get(copied..).unwrap_or_default());
         let json_len = buffer.len();
-        push_undo(document, self.lead.len(), edits, &mut buffer);
+        if !self.folded {
+            push_undo(document, self.lead.len(), edits, &mut buffer);
+        }
         self.referents.iter().for_each(|hash| buffer.extend_from_slice(&hash.to_le_bytes()));
 
         Entry {

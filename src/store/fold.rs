@@ -8,9 +8,10 @@ use crate::{
     config::MemberName,
     placement::{
         fingerprint::{Fingerprint, Mask},
+        fold::Sums,
         marker::Marker,
     },
-    store::{entry::Holders, identities::Identity, part::Part},
+    store::{entry::Holders, identities::Identity, part::Part, parts::Parts, revision::Revision, template::Template},
 };
 
 /// All parts under one key.
@@ -18,6 +19,8 @@ use crate::{
 pub(super) struct Fold {
     /// In configuration order.
     pub(super) parts: Vec<Arc<Part>>,
+    /// Where each member's is among them, as long as that is so; empty otherwise.
+    places: HashMap<MemberName, usize>,
     /// How many writers ask that nothing be shown yet.
     pub(super) held: u32,
     /// Members whose part is shown as a member-local object: those of a second placement under this key, and while a writer holds the
@@ -31,6 +34,8 @@ pub(super) struct Fold {
     pub(super) is_mixed: bool,
     /// Which parts are shown, as long as nothing that decides it has changed.
     pub(super) shape: Option<Arc<Shape>>,
+    /// What they were shown as, in that shape.
+    pub(super) shown: Option<Shown>,
 }
 
 /// Which parts are shown, and what is said of them: whatever a new status of one part leaves as it is.
@@ -48,17 +53,52 @@ pub(super) struct Shape {
     pub(super) differs: Vec<MemberName>,
 }
 
+/// What the parts of a shape were last shown as, so that a new state of one of them costs as much as that part.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) parts: Parts,
+    pub(super) sums: Sums,
+    /// Of a placed object.
+    pub(super) template: Option<Template>,
+}
+
+impl Shown {
+    /// Puts a new state of a part in.
+    pub(super) fn put(&mut self, at: usize, part: Arc<Part>, revision: Revision) {
+        let before = self.parts.list.put(at, Arc::clone(&part));
+        let before = before.as_ref().and_then(|before| before.summand.as_deref());
+        self.sums.put(at, before, part.summand.as_deref());
+        self.parts.revision = revision;
+    }
+}
+
 impl Fold {
     pub(super) fn parts(&self) -> &[Arc<Part>] {
         &self.parts
     }
 
     pub(super) fn part(&self, member: &MemberName) -> Option<&Arc<Part>> {
-        self.parts.iter().find(|part| part.member == *member)
+        self.parts.get(self.place(member)?)
     }
 
     pub(super) fn part_mut(&mut self, member: &MemberName) -> Option<&mut Part> {
-        self.parts.iter_mut().find(|part| part.member == *member).map(Arc::make_mut)
+        let at = self.place(member)?;
+        self.parts.get_mut(at).map(Arc::make_mut)
+    }
+
+    /// Where a member's part is. Constant time while a shape holds.
+    pub(super) fn place(&self, member: &MemberName) -> Option<usize> {
+        if self.places.is_empty() {
+            return self.parts.iter().position(|part| part.member == *member);
+        }
+        self.places.get(member).copied()
+    }
+
+    /// Takes the shape that the parts have now.
+    pub(super) fn take_shape(&mut self, shape: &Arc<Shape>) {
+        self.places = self.parts.iter().enumerate().map(|(at, part)| (part.member.clone(), at)).collect();
+        self.shape = Some(Arc::clone(shape));
+        self.shown = None;
     }
 
     /// Says whether a part of a placed object is not in a member that its marker names.
@@ -72,7 +112,8 @@ impl Fold {
     /// Puts a part in the place of an earlier state of it, which it gives, or among the others.
     pub(super) fn put(&mut self, part: Arc<Part>, order: &[MemberName]) -> Option<Arc<Part>> {
         let part = self.sharing_members(part);
-        if let Some(held) = self.parts.iter_mut().find(|held| held.member == part.member) {
+        let held = self.place(&part.member);
+        if let Some(held) = held.and_then(|at| self.parts.get_mut(at)) {
             self.is_mixed |= held.placement != part.placement;
             return Some(std::mem::replace(held, part));
         }
@@ -117,6 +158,11 @@ impl Fold {
     pub(super) fn sort(&mut self, order: &[MemberName]) {
         let places: HashMap<&MemberName, usize> = order.iter().enumerate().map(|(at, name)| (name, at)).collect();
         self.parts.sort_by_key(|part| places.get(&part.member).copied().unwrap_or(usize::MAX));
+        self.parts_moved();
+    }
+
+    fn parts_moved(&mut self) {
+        self.places.clear();
         self.shape = None;
     }
 
@@ -136,10 +182,10 @@ impl Fold {
     }
 
     pub(super) fn take(&mut self, member: &MemberName) -> Option<Arc<Part>> {
-        let at = self.parts.iter().position(|part| part.member == *member)?;
-        self.shape = None;
+        let part = self.parts.remove(self.place(member)?);
+        self.parts_moved();
         self.identified.remove(member);
-        Some(self.parts.remove(at))
+        Some(part)
     }
 
     pub(super) fn unexpose(&mut self, member: &MemberName) -> bool {

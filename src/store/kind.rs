@@ -35,6 +35,10 @@ pub(super) mod id {
     /// The service account of a token Secret, and its UID.
     pub(in crate::store) const ACCOUNT: u16 = 22;
     pub(in crate::store) const ACCOUNT_UID: u16 = 23;
+    /// What a fold adds up.
+    pub(in crate::store) const GENERATION: u16 = 25;
+    pub(in crate::store) const SPEC: u16 = 26;
+    pub(in crate::store) const STATUS: u16 = 27;
 }
 
 /// A path of keys; `*` is every element of an array.
@@ -202,6 +206,9 @@ fn paths(gvr: &Gvr) -> Paths {
             }
         }
     }
+    let numbers: [(u16, Path); 3] =
+        [(id::GENERATION, &["metadata", "generation"]), (id::SPEC, &["spec"]), (id::STATUS, &["status"])];
+    numbers.iter().for_each(|(number, path)| paths.note(*number, path));
     paths
 }
 

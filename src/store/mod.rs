@@ -26,6 +26,7 @@ mod naming;
 mod nodes;
 mod notices;
 mod part;
+mod parts;
 mod places;
 mod project;
 mod proof;
@@ -40,6 +41,7 @@ mod rewrite;
 mod sequencer;
 mod snapshot;
 mod tally;
+mod template;
 #[cfg(test)]
 mod tests;
 mod unstored;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::store::{
     audience::{Audience, Sight},
-    entry::{Entry, Parts},
+    entry::{Entry, Holders},
     fleet_store::FleetStore,
     incoming::Scratch,
+    parts::{PartList, Parts},
     sequencer::Sequencer,
 };
 
@@ -35,10 +36,14 @@ impl Sequencer {
         if let Some(front) = body.and_then(|body| list.get_mut(..=body)) {
             front.rotate_right(1);
         }
-        let holders = list.iter().map(|part| part.member.clone()).collect();
+        let holders: Holders = list.iter().map(|part| part.member.clone()).collect();
         let seen = |members: &[_]| members.iter().filter(|name| audience.sees_member(name)).cloned().collect();
-        let parts =
-            Parts { list: list.into(), behind: seen(&all.behind), differs: seen(&all.differs), revision: all.revision };
-        self.folded(parts, holders, Some(entry.uid()), &mut Scratch::default())
+        let parts = Parts {
+            list: PartList::of(&list),
+            behind: seen(&all.behind),
+            differs: seen(&all.differs),
+            revision: all.revision,
+        };
+        self.folded(parts, &holders, Some(entry.uid()), &mut Scratch::default())
     }
 }

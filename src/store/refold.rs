@@ -6,18 +6,23 @@ use smallvec::SmallVec;
 
 use crate::{
     config::MemberName,
-    placement::{fold::Summand, marker::Marker},
+    placement::{
+        fold::{Sums, hide},
+        marker::Marker,
+    },
     store::{
-        entry::{Draft, Edits, Entry, Holders, Key, Parts},
-        fold::{Fold, Shape},
+        entry::{Draft, Edits, Entry, Holders, Key},
+        fold::{Fold, Shape, Shown},
         identities::{Identity, Referent},
         incoming::{Incoming, Scratch, push_revision},
         notices::{BEHIND, DIFFERS, Notices},
         part::Part,
+        parts::{PartList, Parts},
         references::References,
         revision::Revision,
         rewrite::{Facts, Note, Rewriter},
         sequencer::Sequencer,
+        template::Template,
     },
 };
 
@@ -36,7 +41,7 @@ impl Sequencer {
         let Some(fold) = self.folds.get_mut(key) else { return };
         let members = self.members_epoch;
         if before.is_some_and(|before| before.stands_as(&part)) && fold.shape(members).is_some() {
-            self.part_goes_on(key, &part);
+            self.part_goes_on(key, part);
             return;
         }
         fold.shape = None;
@@ -51,15 +56,48 @@ impl Sequencer {
     }
 
     /// Shows what a new state of a part makes that stands among the others as the earlier one did.
-    fn part_goes_on(&mut self, key: &str, part: &Part) {
-        let Some(fold) = self.folds.get(key) else { return };
+    fn part_goes_on(&mut self, key: &str, part: Arc<Part>) {
+        let Some(fold) = self.folds.get_mut(key) else { return };
         let Some(shape) = fold.shape(self.members_epoch).cloned().filter(|_| fold.held == 0) else { return };
-        let is_it = |at: &usize| fold.parts.get(*at).is_some_and(|held| held.member == part.member);
-        if shape.losers.iter().any(is_it) {
+        let place = fold.place(&part.member);
+        let at = shape.chosen.iter().position(|chosen| Some(*chosen) == place);
+        let Some((at, mut shown)) = at.zip(fold.shown.take()) else {
             self.refold(key);
             return;
+        };
+        let (deletion, revision) = (self.shared.revisions.next(), self.shared.revisions.next());
+        shown.put(at, part, revision);
+        let Some(made) = self.shown_after(key, at, &mut shown, &shape.holders) else {
+            self.refold(key);
+            return;
+        };
+        self.show(key, made, shown.parts.clone(), deletion);
+        if let Some(fold) = self.folds.get_mut(key) {
+            fold.shown = Some(shown);
         }
-        self.show_fold(key, &shape);
+    }
+
+    /// What is shown after the part at `at` was put in.
+    fn shown_after(&mut self, key: &str, at: usize, shown: &mut Shown, holders: &Holders) -> Option<Made> {
+        let Shown { parts, sums, template } = shown;
+        let uid = self.uid_of(key, parts.list.first()?.marker.as_deref());
+        let is_of_now = |shown: &str| at > 0 && uid.as_deref().is_none_or(|uid| uid == shown);
+        match template {
+            Some(template) if is_of_now(template.uid()) => {
+                return Some(Made::New(template.with(sums, parts, self.fold_kind(), &mut self.scratch.edits)));
+            }
+            // Of a shared object the body alone is shown.
+            None if self.objects.get(key).is_some_and(|held| held.folded && is_of_now(held.uid())) => {
+                return Some(Made::AsBefore);
+            }
+            Some(_) | None => {}
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let made = self.made(parts, sums, holders, uid.as_deref(), &mut scratch);
+        self.scratch = scratch;
+        let (entry, made) = made?;
+        *template = made;
+        Some(Made::New(entry))
     }
 
     /// Shows up to `max` objects whose parts came in while the store filled. Says whether there are more.
@@ -173,7 +211,7 @@ impl Sequencer {
         // Also while it is held: what refers to a part shall know who that is from the first.
         self.identify(key, &chosen, &losers);
         let Some(fold) = self.folds.get_mut(key) else { return };
-        fold.shape = Some(Arc::clone(&shape));
+        fold.take_shape(&shape);
         if held {
             return;
         }
@@ -246,33 +284,53 @@ impl Sequencer {
     }
 
     fn show_fold(&mut self, key: &str, shape: &Shape) {
-        let held = self.objects.get(key).cloned().filter(|entry| entry.folded);
         if shape.chosen.is_empty() {
-            if held.is_some() {
+            if self.objects.get(key).is_some_and(|entry| entry.folded) {
                 self.remove_visible(key);
                 self.end_life(key);
             }
             return;
         }
         // Should another object's deletion come first, its revision does.
-        let deletion = self.shared.revisions.next();
-        let revision = self.shared.revisions.next();
-        let Some(entry) = self.rewrite_fold(key, shape, revision) else { return };
-        match held {
-            Some(held) if held.is_same_but_for_revision(&entry) => {
+        let (deletion, revision) = (self.shared.revisions.next(), self.shared.revisions.next());
+        let Some(fold) = self.folds.get(key) else { return };
+        let list: Vec<Arc<Part>> = shape.chosen.iter().filter_map(|at| fold.parts.get(*at)).map(Arc::clone).collect();
+        let Notices { behind, differs, .. } = self.notices(key);
+        let parts = Parts { list: PartList::of(&list), behind: behind.into(), differs: differs.into(), revision };
+        let sums = Sums::of(&parts.list);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let uid = self.uid_of(key, list.first().and_then(|body| body.marker.as_deref()));
+        let made = self.made(&parts, &sums, &shape.holders, uid.as_deref(), &mut scratch);
+        self.scratch = scratch;
+        let Some((entry, template)) = made else { return };
+        self.show(key, Made::New(entry), parts.clone(), deletion);
+        if let Some(fold) = self.folds.get_mut(key) {
+            fold.shown = Some(Shown { parts, sums, template });
+        }
+    }
+
+    /// Shows what these parts make.
+    fn show(&mut self, key: &str, made: Made, parts: Parts, deletion: Revision) {
+        let held = self.objects.get(key).cloned().filter(|entry| entry.folded);
+        let made = match (&held, made) {
+            (Some(held), Made::New(entry)) if held.is_same_but_for_revision(&entry) => Made::AsBefore,
+            (_, made) => made,
+        };
+        match (held, made) {
+            (Some(held), Made::AsBefore) => {
                 // Who sees some of the parts alone may see something else.
-                if let (Some(before), Some(now)) = (&held.parts, entry.parts)
-                    && now.list.len() > 1
-                    && !now.are(before)
-                {
-                    self.put_parts(&held, Parts::clone(&now));
+                if parts.list.len() > 1 && held.parts.as_ref().is_some_and(|before| !parts.are(before)) {
+                    self.put_parts(&held, parts);
                 }
             }
-            Some(held) if held.uid() != entry.uid() => {
-                self.remove_visible_at(key, deletion);
+            (None, Made::AsBefore) => {}
+            (held, Made::New(mut entry)) => {
+                if held.is_some_and(|held| held.uid() != entry.uid()) {
+                    self.remove_visible_at(key, deletion);
+                }
+                entry.parts = Some(Arc::new(parts));
                 drop(self.put(entry));
             }
-            Some(_) | None => drop(self.put(entry)),
         }
     }
 
@@ -328,18 +386,6 @@ impl Sequencer {
         format!("{}/{}/{key}", self.spec.gvr.group, self.spec.gvr.resource)
     }
 
-    fn rewrite_fold(&mut self, key: &str, shape: &Shape, revision: Revision) -> Option<Entry> {
-        let held = &self.folds.get(key)?.parts;
-        let list = shape.chosen.iter().filter_map(|at| held.get(*at)).map(Arc::clone).collect();
-        let Notices { behind, differs, .. } = self.notices(key);
-        let parts = Parts { list, behind, differs, revision };
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let uid = self.uid_of(key, parts.list.first().and_then(|body| body.marker.as_deref()));
-        let entry = self.folded(parts, Arc::clone(&shape.holders), uid.as_deref(), &mut scratch);
-        self.scratch = scratch;
-        entry
-    }
-
     /// The UID that is shown of an object with several parts; `None`: its body's own.
     fn uid_of(&self, key: &str, marker: Option<&Marker>) -> Option<String> {
         if let Some(marker) = marker {
@@ -353,10 +399,36 @@ impl Sequencer {
     pub(super) fn folded(
         &self,
         parts: Parts,
-        holders: Holders,
+        holders: &Holders,
         uid: Option<&str>,
         scratch: &mut Scratch,
     ) -> Option<Entry> {
+        let sums = Sums::of(&parts.list);
+        let (mut entry, _) = self.made(&parts, &sums, holders, uid, scratch)?;
+        entry.parts = Some(Arc::new(parts));
+        Some(entry)
+    }
+
+    /// The same, and of a placed object the template that it was made from.
+    fn made(
+        &self,
+        parts: &Parts,
+        sums: &Sums,
+        holders: &Holders,
+        uid: Option<&str>,
+        scratch: &mut Scratch,
+    ) -> Option<(Entry, Option<Template>)> {
+        let body = self.body(parts, holders, uid, scratch)?;
+        if parts.list.first()?.marker.is_none() {
+            return Some((body, None));
+        }
+        let template = Template::of(body)?;
+        let entry = template.with(sums, parts, self.fold_kind(), &mut scratch.edits);
+        Some((entry, Some(template)))
+    }
+
+    /// The first part's document as it is shown, but for what is the sum of all.
+    fn body(&self, parts: &Parts, holders: &Holders, uid: Option<&str>, scratch: &mut Scratch) -> Option<Entry> {
         let body = parts.list.first()?;
         let text = body.document.text();
         let document: &str = &text;
@@ -364,7 +436,7 @@ impl Sequencer {
         let incoming = Incoming::read(&self.spec, document, found).ok()?;
         let facts = &incoming.facts;
         edits.clear();
-        note(&parts, document, facts, &holders, edits);
+        note(parts, document, facts, holders, edits);
         let mut references = References::new(&self.kinds, &body.member);
         let mut rewriter = Rewriter {
             naming: &self.shared.naming,
@@ -377,13 +449,9 @@ impl Sequencer {
         edits.put(facts.resource_version_at.clone(), |out| push_revision(parts.revision, out));
         match (body.marker.is_some(), uid) {
             (true, uid) => {
-                let summands: Vec<&Summand> = parts.list.iter().filter_map(|part| part.summand.as_deref()).collect();
-                let (kind, behind) = (self.fold_kind(), parts.behind.len());
-                // A body that was read a line above is an object.
-                let sum = Summand::fold(document, &summands, kind, uid.unwrap_or_default(), behind);
-                for edit in sum.unwrap_or_default() {
-                    edits.add(&edit);
-                }
+                // A body that was read a few lines above is an object.
+                let hidden = hide(document, uid.unwrap_or_default()).unwrap_or_default();
+                hidden.iter().for_each(|edit| edits.add(edit));
             }
             (false, Some(uid)) => edits.put(facts.uid_at.clone(), |out| kubefold_wire::splice::push_string(uid, out)),
             (false, None) => {}
@@ -393,11 +461,9 @@ impl Sequencer {
             revision: parts.revision,
             folded: true,
             referents: &references.hashes,
-            ..facts.draft(document, holders)
+            ..facts.draft(document, Arc::clone(holders))
         };
-        let mut entry = draft.build(edits);
-        entry.parts = Some(Arc::new(parts));
-        Some(entry)
+        Some(draft.build(edits))
     }
 
     /// Shows a part of a younger placement as the member-local object that it is in its member.
@@ -434,6 +500,13 @@ impl Sequencer {
         }
         self.refold(key);
     }
+}
+
+/// What parts make.
+enum Made {
+    /// Nothing else than is shown.
+    AsBefore,
+    New(Entry),
 }
 
 /// Notes on an object who holds it, who is behind and who differs.

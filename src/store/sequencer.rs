@@ -15,7 +15,7 @@ use crate::{
     store::{
         dependents::Dependents,
         dress::{Dressing, Epoch},
-        entry::{Entry, Key, Parts},
+        entry::{Entry, Key},
         fold::Fold,
         identities::{Identities, Referent},
         incoming::Scratch,
@@ -23,6 +23,7 @@ use crate::{
         log::{Log, LogLimits},
         naming::{Naming, key},
         nodes::Nodes,
+        parts::Parts,
         published::{MemberView, MemberViews, Published},
         references::ReferredKinds,
         revision::{Revision, Revisions},

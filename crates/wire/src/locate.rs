@@ -67,6 +67,15 @@ impl Paths {
         }
     }
 
+    /// Finds the value of a path whether or not the walk also looks into it. Paths that lead into it come first.
+    pub fn note(&mut self, id: u16, path: &[&str]) {
+        let at = self.at(path);
+        if let Some(node) = self.nodes.get_mut(at) {
+            let is_looked_into = !node.children.is_empty() || node.elements.is_some();
+            *(if is_looked_into { &mut node.mark } else { &mut node.id }) = Some(id);
+        }
+    }
+
     fn at(&mut self, path: &[&str]) -> usize {
         let mut at = 0;
         for key in path {

@@ -140,7 +140,8 @@ fn nested_end(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// Bytes of a string that are looked at one by one, before a search for its end is called: most strings are shorter.
+/// Bytes of a string that are looked at word by word, before a search for its end is called: most strings are shorter, and
+/// a text within a text has an escape every few bytes.
 const NEAR: usize = 32;
 
 /// The end of the string at `start`, behind its closing quote; `None`: it does not end.
@@ -148,14 +149,27 @@ pub fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     let mut near = at + NEAR;
     loop {
+        at += match bytes.get(at..)?.first_chunk() {
+            Some(word) if at < near => plain_bytes(u64::from_le_bytes(*word)),
+            _ => memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?,
+        };
         match bytes.get(at)? {
             b'"' => return Some(at + 1),
             b'\\' => {
                 at += 2;
                 near = at + NEAR;
             }
-            _ if at < near => at += 1,
-            _ => at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?,
+            _ => {}
         }
     }
+}
+
+/// How many of the eight bytes of a word, the lowest first, come before the first quote or backslash.
+fn plain_bytes(word: u64) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    // The lowest byte that is 0 gets its high bit; bytes above it may get theirs wrongly.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let special = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
+    special.trailing_zeros() as usize / 8
 }

@@ -10,9 +10,10 @@ use crate::placement::fold::{
     integer,
     kind::{FoldKind, Polarity},
     quota,
+    sums::Summands,
 };
 use kubefold_wire::{
-    locate::{Member, NotAnObject, entries},
+    locate::{Member, entries},
     splice::ObjectEdits,
 };
 
@@ -23,10 +24,10 @@ const CONDITIONS: &str = "conditions";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Summand {
     /// The kind's counters, in its order, and then the observed generation. What is absent counts nothing.
-    counters: Vec<i64>,
+    pub(super) counters: Vec<i64>,
     conditions: Vec<Condition>,
     /// A number that stands for what the conditions say, apart from times and messages.
-    said: u64,
+    pub(super) said: u64,
     special: Special,
 }
 
@@ -55,21 +56,18 @@ const UNCOUNTED_LISTS: [&str; 2] = ["succeeded", "failed"];
 
 impl Summand {
     /// Reads a status.
-    ///
-    /// Errors: it is no object.
-    pub(super) fn of(json: &str, kind: FoldKind) -> Result<Self, NotAnObject> {
-        let status = entries(json)?;
-        let number = |key: &str| raw(&status, key).and_then(integer).unwrap_or(0);
+    pub(super) fn of(status: &[Member<'_>], kind: FoldKind) -> Self {
+        let number = |key: &str| raw(status, key).and_then(integer).unwrap_or(0);
         let special = match kind {
             FoldKind::Job => Special::Job(JobTimes {
-                start: text(&status, "startTime"),
-                completion: text(&status, "completionTime"),
-                uncounted: uncounted(&status),
+                start: text(status, "startTime"),
+                completion: text(status, "completionTime"),
+                uncounted: uncounted(status),
             }),
-            FoldKind::StatefulSet => text(&status, "currentRevision")
-                .zip(text(&status, "updateRevision"))
+            FoldKind::StatefulSet => text(status, "currentRevision")
+                .zip(text(status, "updateRevision"))
                 .map_or(Special::Nothing, |(current, update)| Special::Revisions(current, update)),
-            FoldKind::ResourceQuota => raw(&status, "used")
+            FoldKind::ResourceQuota => raw(status, "used")
                 .and_then(|used| serde_json::from_str(used).ok())
                 .map_or(Special::Nothing, Special::Used),
             FoldKind::Deployment
@@ -81,10 +79,10 @@ impl Summand {
             | FoldKind::Other => Special::Nothing,
         };
         let counters = kind.counters().iter().copied().chain([OBSERVED]).map(number).collect();
-        let conditions = conditions_of(&status);
+        let conditions = conditions_of(status);
         let mut hasher = DefaultHasher::new();
         conditions.iter().for_each(|condition| condition.about.hash(&mut hasher));
-        Ok(Self { counters, conditions, said: hasher.finish(), special })
+        Self { counters, conditions, said: hasher.finish(), special }
     }
 }
 
@@ -96,19 +94,25 @@ fn uncounted(status: &[Member<'_>]) -> [Vec<String>; 2] {
     })
 }
 
-/// Makes the home's status, whose edits these are, that of all; the home's summand is the first.
-pub(super) fn fold(home: &mut ObjectEdits<'_>, parts: &[&Summand], kind: FoldKind) {
+/// Makes the home's status, whose edits these are, that of all. `sum` gives the sums in the order of the counters; of parts
+/// whose conditions say the same `firsts` has the first, so that the home is first in it.
+pub(super) fn fold(
+    home: &mut ObjectEdits<'_>,
+    sum: impl Fn(usize) -> i64,
+    firsts: &[&Summand],
+    parts: &dyn Summands,
+    kind: FoldKind,
+) {
     // A kind has a status before its controllers have written one: `{}`; one without any is left without.
     for (at, key) in kind.counters().iter().copied().chain([OBSERVED]).enumerate() {
-        let sum =
-            parts.iter().filter_map(|part| part.counters.get(at)).fold(0_i64, |sum, one| sum.saturating_add(*one));
+        let sum = sum(at);
         // Go omits most of these when they are 0; where the home shows a 0 it stays.
         let wanted = sum.to_string();
         if home.member(key).map_or(sum != 0, |now| now.raw != wanted) {
             home.set(key, wanted.into_bytes());
         }
     }
-    if let Some(conditions) = conditions(parts, kind) {
+    if let Some(conditions) = conditions(firsts, parts, kind) {
         if conditions.is_empty() {
             home.remove(|key| key == CONDITIONS);
         } else {
@@ -119,7 +123,7 @@ pub(super) fn fold(home: &mut ObjectEdits<'_>, parts: &[&Summand], kind: FoldKin
         FoldKind::Job => job(home, parts),
         FoldKind::StatefulSet => revisions(home, parts),
         FoldKind::ResourceQuota => {
-            let used = parts.iter().filter_map(|part| match &part.special {
+            let used = all(parts).filter_map(|part| match &part.special {
                 Special::Used(used) => Some(used),
                 _ => None,
             });
@@ -135,6 +139,10 @@ pub(super) fn fold(home: &mut ObjectEdits<'_>, parts: &[&Summand], kind: FoldKin
         | FoldKind::HorizontalPodAutoscaler
         | FoldKind::Other => {}
     }
+}
+
+fn all(parts: &dyn Summands) -> impl Iterator<Item = &Summand> {
+    (0..parts.count()).filter_map(|at| parts.get(at)?.status.as_ref())
 }
 
 fn raw<'a>(part: &[Member<'a>], key: &str) -> Option<&'a str> {
@@ -183,15 +191,14 @@ fn conditions_of(part: &[Member<'_>]) -> Vec<Condition> {
 }
 
 /// The folded conditions, in the home's order; `None` where they are the home's own bytes.
-fn conditions(parts: &[&Summand], kind: FoldKind) -> Option<Vec<String>> {
-    let home = &parts.first()?.conditions;
-    let (all, parts) = (parts, first_of_each(parts));
+fn conditions(firsts: &[&Summand], parts: &dyn Summands, kind: FoldKind) -> Option<Vec<String>> {
+    let home = &firsts.first()?.conditions;
     let mut out = Vec::new();
     for condition in home {
         let name = &condition.about.r#type;
         // `None`: a part has not said it yet.
         let said: Vec<Option<&Condition>> =
-            parts.iter().map(|part| part.conditions.iter().find(|other| other.about.r#type == *name)).collect();
+            firsts.iter().map(|part| part.conditions.iter().find(|other| other.about.r#type == *name)).collect();
         let shown = match kind.polarity(name) {
             Polarity::Home => Some(condition),
             Polarity::Any => {
@@ -203,11 +210,11 @@ fn conditions(parts: &[&Summand], kind: FoldKind) -> Option<Vec<String>> {
                 worst.filter(|worst| worst.rank() < 2 || said.iter().all(Option::is_some))
             }
         };
-        out.extend(shown.map(|shown| observed(shown, all)));
+        out.extend(shown.map(|shown| observed(shown, parts)));
     }
     // What holds somewhere and the home does not speak of.
     let mut known: Vec<&str> = home.iter().map(|condition| &*condition.about.r#type).collect();
-    for other in parts.iter().skip(1).flat_map(|part| &part.conditions) {
+    for other in firsts.iter().skip(1).flat_map(|part| &part.conditions) {
         let name = &*other.about.r#type;
         if kind.polarity(name) == Polarity::Any && other.about.status == "True" && !known.contains(&name) {
             known.push(name);
@@ -218,21 +225,10 @@ fn conditions(parts: &[&Summand], kind: FoldKind) -> Option<Vec<String>> {
     (!same).then_some(out)
 }
 
-/// Of parts whose conditions say the same, the first. Most often all say the same.
-fn first_of_each<'a>(parts: &[&'a Summand]) -> Vec<&'a Summand> {
-    let mut firsts: Vec<&Summand> = Vec::new();
-    for part in parts {
-        if !firsts.iter().any(|first| first.said == part.said) {
-            firsts.push(part);
-        }
-    }
-    firsts
-}
-
 /// A condition that says which generation it is of says so of all parts: `kubectl wait` compares it with the object's.
-fn observed(shown: &Condition, parts: &[&Summand]) -> String {
+fn observed(shown: &Condition, parts: &dyn Summands) -> String {
     let About { r#type: name, observed_generation: Some(now), .. } = &shown.about else { return shown.raw.to_string() };
-    let said = parts.iter().filter_map(|part| part.conditions.iter().find(|other| other.about.r#type == *name));
+    let said = all(parts).filter_map(|part| part.conditions.iter().find(|other| other.about.r#type == *name));
     let sum = said.filter_map(|part| part.about.observed_generation).fold(0_i64, i64::saturating_add);
     let Ok(mut object) = ObjectEdits::new(&shown.raw, 0) else { return shown.raw.to_string() };
     if sum != *now {
@@ -242,9 +238,8 @@ fn observed(shown: &Condition, parts: &[&Summand]) -> String {
 }
 
 /// A Job is complete when its last part is, and accounts for the pods of all.
-fn job(home: &mut ObjectEdits<'_>, parts: &[&Summand]) {
-    let jobs: Vec<&JobTimes> = parts
-        .iter()
+fn job(home: &mut ObjectEdits<'_>, parts: &dyn Summands) {
+    let jobs: Vec<&JobTimes> = all(parts)
         .filter_map(|part| match &part.special {
             Special::Job(job) => Some(job),
             _ => None,
@@ -256,18 +251,18 @@ fn job(home: &mut ObjectEdits<'_>, parts: &[&Summand]) {
     }
     let ends: Vec<&String> = jobs.iter().filter_map(|job| job.completion.as_ref()).collect();
     match ends.iter().max() {
-        Some(end) if ends.len() == parts.len() => set_text(home, "completionTime", end),
+        Some(end) if ends.len() == parts.count() => set_text(home, "completionTime", end),
         _ if home.member("completionTime").is_some() => home.remove(|key| key == "completionTime"),
         _ => {}
     }
-    let all = |at: usize| {
+    let listed = |at: usize| {
         let pods = jobs.iter().filter_map(|job| job.uncounted.get(at)).flatten();
         pods.map(String::as_str).collect::<Vec<_>>()
     };
     let said: Vec<String> = UNCOUNTED_LISTS
         .iter()
         .enumerate()
-        .map(|(at, key)| (key, all(at)))
+        .map(|(at, key)| (key, listed(at)))
         .filter(|(_, pods)| !pods.is_empty())
         .map(|(key, pods)| format!("\"{key}\":[{}]", pods.join(",")))
         .collect();
@@ -277,15 +272,15 @@ fn job(home: &mut ObjectEdits<'_>, parts: &[&Summand]) {
 }
 
 /// A StatefulSet is at its revision when every part is at its own.
-fn revisions(home: &mut ObjectEdits<'_>, parts: &[&Summand]) {
-    let pair = |part: &&&Summand| match &part.special {
+fn revisions(home: &mut ObjectEdits<'_>, parts: &dyn Summands) {
+    let pair = |part: &Summand| match &part.special {
         Special::Revisions(current, update) if current != update => Some((current.clone(), update.clone())),
         _ => None,
     };
-    if parts.first().as_ref().and_then(pair).is_some() {
+    if all(parts).next().and_then(pair).is_some() {
         return;
     }
-    if let Some((current, update)) = parts.iter().find_map(|part| pair(&part)) {
+    if let Some((current, update)) = all(parts).find_map(pair) {
         set_text(home, "currentRevision", &current);
         set_text(home, "updateRevision", &update);
     }

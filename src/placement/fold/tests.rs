@@ -109,9 +109,8 @@ fn object(spec: Value, status: Value) -> Value {
 #[test]
 fn a_part_that_is_behind_counts_one_generation_until_it_has_caught_up() {
     let east = r#"{"metadata":{"uid":"e","generation":2},"status":{"observedGeneration":2}}"#;
-    let edits =
-        Summand::fold(east, &[&Summand::of(east, FoldKind::Deployment).unwrap()], FoldKind::Deployment, UID_MINTED, 1)
-            .unwrap();
+    let parts = vec![Summand::of(east, FoldKind::Deployment).unwrap()];
+    let edits = Sums::of(&parts).edits(east, &Numbers::of(east).unwrap(), &parts, FoldKind::Deployment, 1);
     assert!(edits.iter().any(|edit| edit.with.as_ref() == b"3"), "{edits:?}");
     let west = east.replace("eneration\":2", "eneration\":1");
     let caught_up =

@@ -2,9 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::store::{
-    Audience, Entry, FleetStore, Interest, Record, Revision,
-    tests::{model::KINDS, watcher::objects, world::World},
+use crate::{
+    placement::fold::Sums,
+    store::{
+        Audience, Entry, FleetStore, Interest, Notices, Record, Revision,
+        incoming::Scratch,
+        parts::{PartList, Parts},
+        tests::{model::KINDS, watcher::objects, world::World},
+    },
 };
 
 /// Whoever may see some members alone sees their parts as they are, and hears nothing of the others.
@@ -18,9 +23,30 @@ fn check_parts(store: &FleetStore, entry: &Arc<Entry>) {
         let part =
             store.parts(std::str::from_utf8(entry.key()).unwrap()).into_iter().find(|part| part.member == *member);
         let (Some(held), Some(part)) = (&seen.parts, part) else { continue };
-        assert!(entry.holders.len() == 1 || held.list[0].document.text() == part.document.text(), "{held:?} {part:?}");
+        assert!(
+            entry.holders.len() == 1 || held.list.first().unwrap().document.text() == part.document.text(),
+            "{held:?} {part:?}"
+        );
     }
     assert!(store.seen_by(&Audience::of([]), entry).is_none());
+}
+
+/// What was kept of a fold's parts as they changed makes what the parts make from scratch.
+fn check_shown(store: &FleetStore) {
+    store.peek(|inner| {
+        for (key, fold) in &inner.folds {
+            // A change of the members is shown slice by slice.
+            let is_current = fold.held == 0 && fold.shape(inner.members_epoch).is_some();
+            let Some(shown) = fold.shown.as_ref().filter(|_| is_current) else { continue };
+            let entry = &inner.objects[key];
+            let list = PartList::of(&fold.chosen().into_iter().cloned().collect::<Vec<_>>());
+            assert_eq!(shown.sums, Sums::of(&list), "{key}");
+            let Notices { behind, differs, .. } = inner.notices(key);
+            let parts = Parts { list, behind: behind.into(), differs: differs.into(), revision: entry.revision };
+            let made = inner.folded(parts, &entry.holders, Some(entry.uid()), &mut Scratch::default()).unwrap();
+            assert_eq!(std::str::from_utf8(made.json()).unwrap(), std::str::from_utf8(entry.json()).unwrap(), "{key}");
+        }
+    });
 }
 
 impl World {
@@ -48,6 +74,7 @@ impl World {
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();
             now.objects.values().for_each(|entry| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
             now.objects.values().for_each(|entry| check_parts(store, entry));
+            check_shown(store);
             for namespace in ["a", "b", "none"] {
                 assert_eq!(now.count(namespace), counts.get(namespace).copied().unwrap_or_default());
             }
