@@ -9,9 +9,9 @@ use crate::{access::Who, config::OwnRights};
 /// Whoever may do everything in every member.
 pub const MASTERS: &str = "system:masters";
 /// Whoever may see what kubefold tells of itself. Only its own authority and its token file name groups that begin so.
-pub const VIEWERS: &str = "kubefold:viewers";
+const VIEWERS: &str = "kubefold:viewers";
 /// Whoever may use what kubefold does by itself.
-pub const ADMINS: &str = "kubefold:admins";
+const ADMINS: &str = "kubefold:admins";
 
 /// What of kubefold's own somebody wants to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

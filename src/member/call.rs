@@ -5,6 +5,8 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, header::InvalidHeaderValue};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{
     config::MemberName,
@@ -14,7 +16,9 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     body::{empty, full},
+    list::{self, ListError},
     path::ApiPath,
+    resource::Gvk,
     status::Status,
 };
 
@@ -82,6 +86,33 @@ impl Member {
         self.call_in(class, caller, call).await
     }
 
+    /// Reads one object as kubefold itself, whose login may list and not get: the list of that name. What there is not is a
+    /// 404.
+    ///
+    /// Cancel: safe.
+    pub async fn look(&self, collection: ApiPath, gvk: &Gvk, name: &str) -> Answer {
+        let selector = format!("metadata.name={}", escaped(name));
+        let call = Call {
+            method: Method::GET,
+            path: collection,
+            query: format!("fieldSelector={}", utf8_percent_encode(&selector, NON_ALPHANUMERIC)),
+            body: Bytes::new(),
+            content_type: String::new(),
+            user_agent: None,
+        };
+        match self.call(None, call).await {
+            Answer::Answered { code: StatusCode::OK, warnings, body: Document { bytes, incarnation } } => {
+                let (code, bytes) = match item(&bytes, gvk, name) {
+                    Ok(Some(item)) => (StatusCode::OK, item),
+                    Ok(None) => (StatusCode::NOT_FOUND, Status::not_found(&gvk.group, &gvk.kind, name).to_json()),
+                    Err(error) => return Answer::Unknown(error.to_string()),
+                };
+                Answer::Answered { code, warnings, body: Document { bytes, incarnation } }
+            }
+            other => other,
+        }
+    }
+
     /// Asks about a token that the member made, as kubefold itself.
     ///
     /// Cancel: safe; nothing is stored.
@@ -122,6 +153,42 @@ impl Member {
     }
 }
 
+/// As a field selector has it.
+///
+/// Source: kubernetes/apimachinery `pkg/fields/selector.go`, `EscapeValue`.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=")
+}
+
+/// The object of that name in a list, as a get gives it: items of built-in kinds do not say what they are.
+///
+/// Errors: it is no list.
+fn item(list: &[u8], gvk: &Gvk, name: &str) -> Result<Option<Bytes>, ListError> {
+    #[derive(Deserialize)]
+    struct Item {
+        kind: Option<IgnoredAny>,
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        name: String,
+    }
+    let (_, items) = list::split(list)?;
+    for text in items {
+        let Item { kind, metadata } = serde_json::from_str(text)?;
+        // It may be a server that knows no selector.
+        if metadata.name != name {
+            continue;
+        }
+        let own = text.trim_start().strip_prefix('{').unwrap_or_default();
+        return Ok(Some(match kind {
+            Some(_) => text.to_owned().into(),
+            None => format!(r#"{{"kind":"{}","apiVersion":"{}",{own}"#, gvk.kind, gvk.api_version()).into(),
+        }));
+    }
+    Ok(None)
+}
+
 /// Why a call is no request.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -152,4 +219,24 @@ fn request(call: Call, caller: Option<&Caller>, member: &MemberName) -> Result<O
     let mut request = Request::builder().method(method).uri(uri).body(body)?;
     *request.headers_mut() = headers;
     Ok(Outgoing::of_caller(request, caller, member)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_of_that_name_is_as_a_get_gives_it() {
+        let pod = Gvk::new("", "v1", "Pod");
+        let list = br#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[
+            {"metadata":{"name":"other"}}, {"metadata":{"name":"web","uid":"u"},"spec":{}}]}"#;
+        let found = item(list, &pod, "web").unwrap().unwrap();
+        assert_eq!(found, r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","uid":"u"},"spec":{}}"#);
+        assert_eq!(item(list, &pod, "none").unwrap(), None);
+        let custom = br#"{"items":[{"apiVersion":"a.b/v1","kind":"T","metadata":{"name":"web"}}]}"#;
+        let found = item(custom, &Gvk::new("a.b", "v1", "T"), "web").unwrap().unwrap();
+        assert_eq!(found, r#"{"apiVersion":"a.b/v1","kind":"T","metadata":{"name":"web"}}"#);
+        assert!(item(b"{}", &pod, "web").is_err() && item(b"<html>", &pod, "web").is_err());
+        assert_eq!(escaped("a=b,c\\d"), "a\\=b\\,c\\\\d");
+    }
 }

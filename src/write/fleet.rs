@@ -166,9 +166,11 @@ pub trait Fleet: Send + Sync + 'static {
     /// Keeps a key for one writer, and its fold unemitted. Dropping it lets go as [`Fleet::release`] does, without waiting.
     type Hold: Send + 'static;
 
-    /// Sends one request to one member, as `caller`; as kubefold itself where `None`. The member's own deadline for writes
-    /// holds. Never sent twice.
-    fn call(&self, member: &MemberName, caller: Option<&Caller>, call: Call) -> impl Future<Output = Answer> + Send;
+    /// Sends one request to one member, as `caller`. The member's own deadline for writes holds. Never sent twice.
+    fn call(&self, member: &MemberName, caller: &Caller, call: Call) -> impl Future<Output = Answer> + Send;
+
+    /// Reads an object in one member as kubefold itself: what it sees goes to nobody.
+    fn look(&self, member: &MemberName, key: &Key) -> impl Future<Output = Answer> + Send;
 
     /// The configured members, in order.
     fn members(&self) -> Vec<MemberName>;

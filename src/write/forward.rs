@@ -103,7 +103,7 @@ impl<F: Fleet> To<'_, F> {
         };
         let shown = request.key(&request.name);
         let mut warnings = Warnings::default();
-        match self.fleet.call(self.member, Some(&request.caller), call).await {
+        match self.fleet.call(self.member, &request.caller, call).await {
             Answer::Answered { code, warnings: said, body } => {
                 said.iter().for_each(|header| warnings.add(&warning_text(header)));
                 if code.is_success() {
@@ -187,15 +187,7 @@ impl<F: Fleet> To<'_, F> {
     /// Brings the object into the store after a write whose answer is not it. kubefold itself asks: what it sees goes to
     /// nobody.
     async fn take_in(&self, warnings: &mut Warnings) {
-        let call = Call {
-            method: Method::GET,
-            path: self.key.object(),
-            query: String::new(),
-            body: Bytes::new(),
-            content_type: String::new(),
-            user_agent: None,
-        };
-        match self.fleet.call(self.member, None, call).await {
+        match self.fleet.look(self.member, &self.key).await {
             Answer::Answered { code: StatusCode::OK, body, .. } => {
                 self.fleet.ingest(&self.key, self.member, &body).await;
             }

@@ -87,11 +87,18 @@ impl LiveFleet {
 impl Fleet for LiveFleet {
     type Hold = LiveHold;
 
-    async fn call(&self, name: &MemberName, caller: Option<&Caller>, call: Call) -> Answer {
-        let Some(member) = self.member(name) else {
-            return Answer::NotSent(format!("member {name} is not in the configuration"));
-        };
-        member.call(caller, call).await
+    async fn call(&self, name: &MemberName, caller: &Caller, call: Call) -> Answer {
+        match self.member(name) {
+            Some(member) => member.call(Some(caller), call).await,
+            None => unconfigured(name),
+        }
+    }
+
+    async fn look(&self, name: &MemberName, key: &Key) -> Answer {
+        match self.member(name) {
+            Some(member) => member.look(key.collection(), &key.gvk, &key.name).await,
+            None => unconfigured(name),
+        }
     }
 
     fn members(&self) -> Vec<MemberName> {
@@ -330,4 +337,8 @@ fn without_revision(document: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(document.len());
     splice(document.as_bytes(), &mut metadata.finish(), &mut out);
     Some(out)
+}
+
+fn unconfigured(name: &MemberName) -> Answer {
+    Answer::NotSent(format!("member {name} is not in the configuration"))
 }

@@ -48,7 +48,7 @@ pub(super) async fn create<F: Fleet>(
         user_agent: request.user_agent.clone(),
     };
     let mut warnings = Warnings::default();
-    let (code, body) = match fleet.call(member, Some(&request.caller), call).await {
+    let (code, body) = match fleet.call(member, &request.caller, call).await {
         Answer::Answered { code, warnings: said, body } => {
             said.iter().for_each(|header| warnings.add(&warning_text(header)));
             (code, body)

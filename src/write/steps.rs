@@ -217,7 +217,7 @@ impl<F: Fleet> Writer<F> {
             content_type: if entry.applied { APPLY_PATCH.to_owned() } else { String::new() },
             user_agent: entry.user_agent.clone(),
         };
-        let answer = self.fleet.call(&target.member, Some(&entry.caller), call).await;
+        let answer = self.fleet.call(&target.member, &entry.caller, call).await;
         // An apply takes whatever has the name; a create must not.
         if dry && entry.applied && matches!(answer, Answer::Answered { code: StatusCode::OK, .. }) {
             let holders = String::new();
@@ -237,7 +237,7 @@ impl<F: Fleet> Writer<F> {
         dry: bool,
         warnings: &mut Warnings,
     ) -> Outcome {
-        let answer = self.fleet.call(member, Some(caller), call).await;
+        let answer = self.fleet.call(member, caller, call).await;
         if dry { Outcome::of_dry_run(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 
@@ -258,7 +258,7 @@ impl<F: Fleet> Writer<F> {
             content_type: String::new(),
             user_agent: entry.user_agent.clone(),
         };
-        let answer = self.fleet.call(member, Some(&entry.caller), call).await;
+        let answer = self.fleet.call(member, &entry.caller, call).await;
         if dry { Outcome::of_dry_run(answer, warnings) } else { Outcome::of(answer, warnings) }
     }
 
@@ -284,15 +284,7 @@ impl<F: Fleet> Writer<F> {
             }
             Some(_) | None => return Found::Elsewhere,
         }
-        let call = Call {
-            method: Method::GET,
-            path: entry.key.object(),
-            query: String::new(),
-            body: Bytes::new(),
-            content_type: String::new(),
-            user_agent: None,
-        };
-        match self.fleet.call(&target.member, None, call).await {
+        match self.fleet.look(&target.member, &entry.key).await {
             Answer::Answered { code: StatusCode::OK, body, .. } => found(entry, target, body),
             Answer::Answered { code: StatusCode::NOT_FOUND, .. } => Found::Absent,
             Answer::Answered { code, body, .. } => {

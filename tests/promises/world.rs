@@ -89,6 +89,8 @@ impl World {
             names: Vec::new(),
             external_url: None,
             freshness: Freshness::default(),
+            audit: None,
+            metrics_listen: None,
         });
         let app = Box::pin(app).await.expect("kubefold starts");
         let authority = Authority::read(&state_dir);

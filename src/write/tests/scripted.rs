@@ -318,7 +318,19 @@ impl World {
 impl Fleet for Scripted {
     type Hold = Held;
 
-    async fn call(&self, member: &MemberName, _caller: Option<&Caller>, call: Call) -> Answer {
+    async fn look(&self, member: &MemberName, key: &Key) -> Answer {
+        let call = Call {
+            method: Method::GET,
+            path: key.object(),
+            query: String::new(),
+            body: Bytes::new(),
+            content_type: String::new(),
+            user_agent: None,
+        };
+        self.call(member, &Caller::default(), call).await
+    }
+
+    async fn call(&self, member: &MemberName, _caller: &Caller, call: Call) -> Answer {
         let answer = {
             let mut world = self.world.lock();
             world.land();

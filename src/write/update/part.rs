@@ -358,15 +358,7 @@ impl<F: Fleet> Writer<F> {
         if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
             return Ok(None);
         }
-        let call = Call {
-            method: Method::GET,
-            path: key.object(),
-            query: String::new(),
-            content_type: String::new(),
-            body: Bytes::new(),
-            user_agent: None,
-        };
-        match self.fleet.call(&part.member, None, call).await {
+        match self.fleet.look(&part.member, key).await {
             Answer::Answered { code: StatusCode::OK, body, .. } => {
                 let is_it = Seen::of(&body).uid.as_ref() == Some(&part.uid);
                 Ok(is_it.then_some(body))

@@ -35,7 +35,7 @@ impl<F: Fleet> Work<'_, F> {
             user_agent: self.request.user_agent.clone(),
         };
         let home = &self.home.member;
-        match self.writer.fleet.call(home, Some(&self.request.caller), call).await {
+        match self.writer.fleet.call(home, &self.request.caller, call).await {
             Answer::Answered { code, body, .. } if code.is_success() => Ok(self.scaled(code, &body, None)?),
             Answer::Answered { code, body, .. } => Err(refusal(home, code, &body, "")),
             Answer::NotSent(cause) | Answer::Unknown(cause) => {
