@@ -4,9 +4,11 @@
 //! `gate -> Handler`.
 
 pub mod authority;
+pub mod expiry;
 mod gate;
 pub mod login;
 mod published;
+pub mod revoked;
 mod state;
 #[cfg(test)]
 mod tests;

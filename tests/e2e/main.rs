@@ -13,6 +13,7 @@
 mod absence;
 mod access;
 mod accounts;
+mod authentication;
 mod cli;
 mod clients;
 mod clusters;

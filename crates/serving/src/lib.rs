@@ -6,13 +6,17 @@
 pub mod audit;
 pub mod authenticate;
 pub mod caller;
+pub mod credential;
 pub mod delivery;
 pub mod encode;
+pub mod fingerprint;
+pub mod front_proxy;
 pub mod headers;
 pub mod health;
 pub mod impersonation;
 mod indent;
 mod listener;
+pub mod peer;
 pub mod request;
 pub mod shares;
 pub mod tls;
