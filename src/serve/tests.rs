@@ -34,6 +34,7 @@ use kubefold_serving::{
     front_proxy::ProxyHeaders,
     health::Check,
     tls::{Believed, ClientAuthority, Tls, TlsFiles},
+    upgrade::OnceUpgraded,
 };
 use kubefold_wire::body::{Body, BodyError, full};
 
@@ -50,12 +51,29 @@ impl Handler for Stage {
             "/panic" => panic!("as asked"),
             "/watch" => Response::new(endless(Some(self.draining.clone()), &self)),
             "/stuck" => Response::new(endless(None, &self)),
+            "/tunnel" => tunnel(),
             "/headers" => {
                 Response::new(full(request.headers().keys().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")))
             }
             _ => Response::new(full(format!("{} {}", caller.user, caller.groups.join(",")))),
         }
     }
+}
+
+/// A connection that is held until it is taken away.
+fn tunnel() -> Response<Body> {
+    let held = OnceUpgraded::new(|connection| {
+        Box::pin(async move {
+            let _connection = connection;
+            std::future::pending().await
+        })
+    });
+    let mut response = Response::new(full(""));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert("connection", http::HeaderValue::from_static("upgrade"));
+    response.headers_mut().insert("upgrade", http::HeaderValue::from_static("held"));
+    response.extensions_mut().insert(held);
+    response
 }
 
 /// One event, then silence until the token.
@@ -223,6 +241,27 @@ async fn a_revoked_certificate_logs_nobody_in_on_open_connections_and_ends_what_
     edge.tls.store(std::sync::Arc::new(Tls { revoked, ..Tls::clone(&edge.tls.load()) }));
     assert_eq!(ask("/api").await.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(watch.into_body().collect().await.unwrap().to_bytes(), "", "a clean end");
+}
+
+#[tokio::test]
+async fn a_tunnel_ends_when_its_certificate_is_revoked() {
+    let edge = edge(Limits::default()).await;
+    let io = TokioIo::new(edge.connect(true, b"http/1.1").await.unwrap());
+    let (mut sender, connection) = http1::handshake(io).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { drop(connection.with_upgrades().await) });
+    let request = Request::get("/tunnel").header("host", "localhost");
+    let request = request.header("connection", "upgrade").header("upgrade", "held");
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let mut tunnel = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    let mut read = [0];
+    let silent = tokio::time::timeout(Duration::from_millis(20), tokio::io::AsyncReadExt::read(&mut tunnel, &mut read));
+    assert!(silent.await.is_err(), "it is open");
+    let revoked = std::sync::Arc::new([admin_digest(&edge)].into());
+    edge.tls.store(std::sync::Arc::new(Tls { revoked, ..Tls::clone(&edge.tls.load()) }));
+    // Whether it is closed or cut, no byte comes any more.
+    assert_eq!(tokio::io::AsyncReadExt::read(&mut tunnel, &mut read).await.unwrap_or(0), 0);
 }
 
 /// The headers of a front proxy that is none: its certificate is a client's.
