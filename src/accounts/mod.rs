@@ -5,7 +5,6 @@
 //!
 //! May name: `authn`, `config`, `member`, `upstream`.
 
-mod known;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +19,10 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    authn::{Bearer, Reviewer, ends_s},
+    authn::{
+        Bearer, By, Reviewed, Reviewer, claims, ends_s,
+        known::{AGAIN_AFTER, GRACE, Known, Slot, TOKEN_BYTES_MAX},
+    },
     config::{AccountRule, MemberName},
     member::{
         Member,
@@ -32,18 +34,38 @@ use crate::{
 use kubefold_serving::{authenticate::AUTHENTICATED, caller::Caller};
 use kubefold_wire::{path::ApiPath, resource::Gvr};
 
-use self::known::{Known, Slot};
-
 /// A member that takes longer has not said.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// No token is longer.
-const TOKEN_BYTES_MAX: usize = 64 << 10;
+/// What a member has said of a token holds for so long. That no member has signed one, too: each may have new keys.
+const GOOD_FOR: Duration = Duration::from_secs(10);
+/// What the tokens of ServiceAccounts say of themselves begins so.
+const ACCOUNT: &str = "system:serviceaccount:";
 
 /// Knows whose tokens of service accounts are.
 pub struct Accounts {
     registry: Arc<Registry>,
     rules: ArcSwap<Vec<AccountRule>>,
-    known: Known,
+    known: Known<Whose>,
+}
+
+/// Whose a token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Whose {
+    Account(Caller),
+    /// A member has signed it, and knows it no more.
+    Nobodys,
+    /// No member has signed it.
+    Foreign,
+}
+
+impl Whose {
+    /// Whose word it is. While that member is down, it stands.
+    fn member(&self) -> Option<&str> {
+        match self {
+            Self::Account(caller) => caller.domain.as_deref(),
+            Self::Nobodys | Self::Foreign => None,
+        }
+    }
 }
 
 /// What one member says of a token.
@@ -88,12 +110,12 @@ impl Accounts {
         self.rules.store(Arc::new(rules.to_vec()));
     }
 
-    async fn bearer(&self, token: &str) -> Option<Bearer> {
+    async fn bearer(&self, token: &str) -> Reviewed {
         if token.len() > TOKEN_BYTES_MAX {
-            return None;
+            return Reviewed::Refused;
         }
         let slot = self.known.slot(token);
-        let said = match slot.fresh() {
+        let word = match slot.fresh() {
             Some(known) => known,
             None => {
                 let _turn = slot.turn().await;
@@ -103,12 +125,20 @@ impl Accounts {
                 }
             }
         };
-        let caller = said?;
-        Some(Bearer { caller: self.in_fleet(caller), ends_s: ends_s(token) })
+        match word {
+            Some(Whose::Account(caller)) => {
+                Reviewed::Known(Bearer { caller: self.in_fleet(caller), ends_s: ends_s(token), by: By::Member })
+            }
+            Some(Whose::Nobodys) => Reviewed::Refused,
+            Some(Whose::Foreign) => Reviewed::Foreign,
+            // A member that cannot say may have signed it, if it is of a kind that members sign.
+            None if is_of_account(token) => Reviewed::Refused,
+            None => Reviewed::Foreign,
+        }
     }
 
-    /// Whom the member says it is, as of now; kept in its slot.
-    async fn ask(&self, token: &str, slot: &Slot) -> Option<Caller> {
+    /// Whose the members say it is, as of now; kept in its slot.
+    async fn ask(&self, token: &str, slot: &Slot<Whose>) -> Option<Whose> {
         let members = self.registry.members();
         let is_present = |member: &&Arc<Member>| !member.config().absent && member.twin_of().is_none();
         let members: Vec<Arc<Member>> = members.iter().filter(is_present).cloned().collect();
@@ -124,16 +154,19 @@ impl Accounts {
                 Said::Unknown(cause) => silent.push(cause),
             }
         }
-        match (good.len(), silent.is_empty()) {
-            (1, _) => slot.is(good.pop(), asked),
-            (0, false) => {
+        match (good.pop(), good.is_empty(), silent.is_empty()) {
+            (Some(caller), true, _) => Some(slot.is(Whose::Account(caller), asked, GOOD_FOR)),
+            (None, _, false) => {
                 tracing::info!(causes = silent.join("; "), "members cannot say whose a token is");
-                slot.is_unknown(asked, |member| self.is_down(member))
+                slot.is_unknown(|word, at| {
+                    asked < at + GRACE || word.member().is_some_and(|member| self.is_down(member))
+                })
             }
-            (0, true) => slot.is(None, asked),
-            (_, _) => {
+            (None, _, true) if signers.members.is_empty() => Some(slot.is(Whose::Foreign, asked, GOOD_FOR)),
+            (None, _, true) => Some(slot.is(Whose::Nobodys, asked, AGAIN_AFTER)),
+            (Some(_), false, _) => {
                 tracing::warn!("several members with the same keys know a token: it is nobody's");
-                slot.is(None, asked)
+                Some(slot.is(Whose::Nobodys, asked, AGAIN_AFTER))
             }
         }
     }
@@ -146,7 +179,7 @@ impl Accounts {
     fn in_fleet(&self, caller: Caller) -> Caller {
         let rules = self.rules.load();
         let is_of = |rule: &&AccountRule| {
-            let user = format!("system:serviceaccount:{}:{}", rule.namespace, rule.name);
+            let user = format!("{ACCOUNT}{}:{}", rule.namespace, rule.name);
             caller.domain.as_deref() == Some(rule.member.as_str()) && caller.user == user
         };
         let Some(rule) = rules.iter().find(is_of) else { return caller };
@@ -156,9 +189,18 @@ impl Accounts {
 }
 
 impl Reviewer for Accounts {
-    fn review<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<Bearer>> {
+    fn review<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Reviewed> {
         self.bearer(token).boxed()
     }
+}
+
+/// Says whether a token says of itself that it is one of a ServiceAccount.
+fn is_of_account(token: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Subject {
+        sub: String,
+    }
+    claims::<Subject>(token).is_some_and(|subject| subject.sub.starts_with(ACCOUNT))
 }
 
 /// Asks a member whose a token is that it made.

@@ -1,5 +1,7 @@
 //! The bearer token of a request, and whom it says.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, header};
 
@@ -17,6 +19,25 @@ pub struct Bearer {
     pub caller: Caller,
     /// The token's end, in Unix seconds; a token of a file has none.
     pub ends_s: Option<u64>,
+    /// Who says so.
+    pub by: By,
+}
+
+/// Who says whose a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The file, for the token of this digest.
+    File([u8; 32]),
+    /// The issuer or webhook of this number.
+    Source(u64),
+    /// A member.
+    Member,
+}
+
+/// A number of an issuer or webhook, which no other one has that is configured later.
+pub(super) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The token among a request's headers.

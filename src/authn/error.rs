@@ -14,4 +14,10 @@ pub enum AuthnError {
     Form { flag: &'static str, source: Box<serde_saphyr::Error> },
     #[error("{flag}: {field} {cause}")]
     Field { flag: &'static str, field: String, cause: String },
+    #[error("{flag} {}: it is no kubeconfig with the webhook's server as its current context ({source})", .path.display())]
+    Kubeconfig { flag: &'static str, path: PathBuf, source: Box<kube::config::KubeconfigError> },
+    #[error("{flag} {}: a client cannot be made of it ({source})", .path.display())]
+    Client { flag: &'static str, path: PathBuf, source: Box<kube::Error> },
+    #[error("{flag} {}: the server {url} is not https, and whoever sees a token may use it", .path.display())]
+    Plain { flag: &'static str, path: PathBuf, url: String },
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::authn::{
-    Bearer,
+    bearer::{Bearer, By, next_number},
     jwt::ALGORITHMS,
     keys::{Keys, KeysError},
 };
@@ -76,6 +76,7 @@ pub(super) enum TokenError {
 pub(super) struct Issuer {
     rules: Rules,
     keys: Keys,
+    number: u64,
 }
 
 impl Issuer {
@@ -83,7 +84,11 @@ impl Issuer {
         let discovery = rules.discovery_url.clone();
         let discovery = discovery
             .unwrap_or_else(|| format!("{}/.well-known/openid-configuration", rules.url.trim_end_matches('/')));
-        Self { keys: Keys::new(rules.url.clone(), discovery, rules.authority.clone()), rules }
+        Self { keys: Keys::new(rules.url.clone(), discovery, rules.authority.clone()), rules, number: next_number() }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(super) fn rules(&self) -> &Rules {
@@ -144,7 +149,8 @@ impl Issuer {
         groups.retain(|group| !is_reserved(group));
         groups.push(AUTHENTICATED.to_owned());
         let uid = self.rules.uid.as_deref().map(text).transpose()?.map(str::to_owned);
-        Ok(Bearer { caller: Caller { user, groups, uid, ..Caller::default() }, ends_s: number("exp") })
+        let caller = Caller { user, groups, uid, ..Caller::default() };
+        Ok(Bearer { caller, ends_s: number("exp"), by: By::Source(self.number) })
     }
 }
 

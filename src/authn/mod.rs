@@ -1,6 +1,8 @@
-//! Who asks, by a bearer token: tokens of a file, tokens of OpenID Connect issuers, and those that a [`Reviewer`] knows.
+//! Who asks, by a bearer token: tokens of a file, tokens of OpenID Connect issuers, those that a [`Reviewer`] knows, and all
+//! others, if there is a webhook that may know them.
 //!
 //! A token is shown to nobody but who made it: not to another member, not to a log. What it says is believed until it ends.
+//! A webhook is shown only what is nobody else's.
 //!
 //! May name: what is in `kubefold_serving` and `kubefold_wire`.
 
@@ -10,21 +12,29 @@ mod error;
 mod issuer;
 mod jwt;
 mod keys;
+pub mod known;
 mod tokens;
+mod webhook;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use http::HeaderMap;
+use serde::de::IgnoredAny;
 
-use self::{bearer::token_of, issuer::Issuer, tokens::Tokens};
+use self::{bearer::token_of, issuer::Issuer, tokens::Tokens, webhook::Webhook};
 
 pub use {
-    bearer::Bearer,
+    bearer::{Bearer, By},
     error::AuthnError,
     issuer::{claims, ends_s},
     jwt::SigningKeys,
+    webhook::WebhookSource,
 };
 
 /// Whoever knows tokens that are neither in a file nor an issuer's.
@@ -32,7 +42,18 @@ pub trait Reviewer: Send + Sync {
     /// Whose token it is.
     ///
     /// Cancel: safe.
-    fn review<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<Bearer>>;
+    fn review<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Reviewed>;
+}
+
+/// What a [`Reviewer`] says of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reviewed {
+    /// Somebody's.
+    Known(Bearer),
+    /// It is one that he knows, and counts no more; or it may be one, and he cannot say.
+    Refused,
+    /// None that he knows.
+    Foreign,
 }
 
 /// Which files say whose tokens count.
@@ -42,6 +63,8 @@ pub struct Sources {
     pub tokens: Option<PathBuf>,
     /// As a kube-apiserver's `--authentication-config`.
     pub configuration: Option<PathBuf>,
+    /// A webhook for tokens that nobody else knows.
+    pub webhook: Option<WebhookSource>,
 }
 
 /// Knows whose token is whose. The files are followed.
@@ -53,9 +76,10 @@ pub struct Authentication {
 
 #[derive(Default)]
 struct Known {
-    texts: [Option<String>; 2],
+    texts: [Option<String>; 3],
     tokens: Tokens,
     issuers: Vec<Arc<Issuer>>,
+    webhook: Option<Arc<Webhook>>,
 }
 
 impl Authentication {
@@ -87,19 +111,27 @@ impl Authentication {
             };
             path.as_ref().map(read).transpose()
         };
-        let texts =
-            [text(tokens::FLAG, &self.sources.tokens)?, text(configuration::FLAG, &self.sources.configuration)?];
+        let of_webhook = self.sources.webhook.as_ref();
+        let texts = [
+            text(tokens::FLAG, &self.sources.tokens)?,
+            text(configuration::FLAG, &self.sources.configuration)?,
+            of_webhook.map(|source| webhook::text(&source.path)).transpose()?,
+        ];
         let before = self.known.load();
         if before.texts == texts {
             return Ok(false);
         }
-        let [of_tokens, of_issuers] = &texts;
+        let [of_tokens, of_issuers, kubeconfig] = &texts;
         let tokens = of_tokens.as_deref().map(Tokens::parse).transpose()?.unwrap_or_default();
         let rules = of_issuers.as_deref().map(configuration::parse).transpose()?.unwrap_or_default();
         let kept = |rules: &issuer::Rules| before.issuers.iter().find(|issuer| *issuer.rules() == *rules).cloned();
         let issuers =
             rules.into_iter().map(|rules| kept(&rules).unwrap_or_else(|| Arc::new(Issuer::new(rules)))).collect();
-        self.known.store(Arc::new(Known { texts, tokens, issuers }));
+        let webhook = match (of_webhook, &before.webhook) {
+            (Some(_), Some(webhook)) if before.texts.last() == Some(kubeconfig) => Some(Arc::clone(webhook)),
+            (source, _) => source.map(Webhook::new).transpose()?.map(Arc::new),
+        };
+        self.known.store(Arc::new(Known { texts, tokens, issuers, webhook }));
         Ok(true)
     }
 
@@ -109,21 +141,52 @@ impl Authentication {
     pub async fn bearer(&self, headers: &HeaderMap) -> Option<Bearer> {
         let token = token_of(headers)?;
         let known = self.known.load_full();
-        if let Some(caller) = known.tokens.caller(&token) {
-            return Some(Bearer { caller, ends_s: None });
+        if let Some((caller, digest)) = known.tokens.caller(&token) {
+            return Some(Bearer { caller, ends_s: None, by: By::File(digest) });
         }
-        let named = issuer::named_in(&token)?;
-        let Some(issuer) = known.issuers.iter().find(|issuer| issuer.rules().url == named) else {
-            return self.reviewer.as_ref()?.review(&token).await;
-        };
-        match Box::pin(issuer.bearer(&token)).await {
-            Ok(bearer) => Some(bearer),
-            Err(error) => {
-                tracing::info!(issuer = named, %error, "a token was not accepted");
-                None
+        let (named, ends_s) = (issuer::named_in(&token), ends_s(&token));
+        let issuer = known.issuers.iter().find(|issuer| named.as_ref() == Some(&issuer.rules().url));
+        if let Some(issuer) = issuer {
+            return match Box::pin(issuer.bearer(&token)).await {
+                Ok(bearer) => Some(bearer),
+                Err(error) => {
+                    tracing::info!(issuer = named, %error, "a token was not accepted");
+                    None
+                }
+            };
+        }
+        // Whatever is remembered of it.
+        if ends_s.is_some_and(|ends_s| ends_s <= now_s()) {
+            return None;
+        }
+        if let Some(reviewer) = self.reviewer.as_ref().filter(|_| claims::<IgnoredAny>(&token).is_some()) {
+            match reviewer.review(&token).await {
+                Reviewed::Known(bearer) => return Some(bearer),
+                Reviewed::Refused => return None,
+                Reviewed::Foreign => {}
             }
         }
+        let webhook = known.webhook.as_ref()?;
+        let caller = Box::pin(webhook.caller(&token)).await?;
+        Some(Bearer { caller, ends_s, by: By::Source(webhook.number()) })
     }
+
+    /// Says whether whoever was found by a token would be found again: what said so is still there, and says the same.
+    pub fn counts(&self, bearer: &Bearer) -> bool {
+        let known = self.known.load();
+        match bearer.by {
+            By::File(digest) => known.tokens.of(&digest) == Some(&bearer.caller),
+            By::Source(number) => {
+                let issuers = known.issuers.iter().map(|issuer| issuer.number());
+                issuers.chain(known.webhook.iter().map(|webhook| webhook.number())).any(|one| one == number)
+            }
+            By::Member => true,
+        }
+    }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ fn configuration(provider: &Provider, more: &str) -> String {
 fn authentication(folder: &std::path::Path, text: &str) -> Authentication {
     let path = folder.join("authentication.yaml");
     std::fs::write(&path, text).unwrap();
-    Authentication::read(Sources { tokens: None, configuration: Some(path) }).unwrap()
+    Authentication::read(Sources { configuration: Some(path), ..Sources::default() }).unwrap()
 }
 
 #[tokio::test]
@@ -260,7 +260,7 @@ async fn tokens_of_a_file_are_a_kube_apiservers_and_are_followed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.csv");
     std::fs::write(&path, "abc,jane,u-1,\"dev,ops\"\n\ndef, bot ,,\n").unwrap();
-    let authentication = Authentication::read(Sources { tokens: Some(path.clone()), configuration: None }).unwrap();
+    let authentication = Authentication::read(Sources { tokens: Some(path.clone()), ..Sources::default() }).unwrap();
     let jane = authentication.bearer(&bearing("abc")).await.unwrap();
     assert_eq!((jane.caller.user.as_str(), jane.caller.uid.as_deref(), jane.ends_s), ("jane", Some("u-1"), None));
     assert_eq!(jane.caller.groups, ["dev", "ops", "system:authenticated"]);

@@ -42,11 +42,18 @@ impl Tokens {
         Ok(Self(known))
     }
 
-    pub(super) fn caller(&self, token: &str) -> Option<Caller> {
+    /// Whose a token is, with its digest.
+    pub(super) fn caller(&self, token: &str) -> Option<(Caller, [u8; 32])> {
         if self.0.is_empty() {
             return None;
         }
-        self.0.get(&digest(token)).cloned()
+        let digest = digest(token);
+        self.of(&digest).map(|caller| (caller.clone(), digest))
+    }
+
+    /// Whose the token of this digest is.
+    pub(super) fn of(&self, digest: &[u8; 32]) -> Option<&Caller> {
+        self.0.get(digest)
     }
 }
 

@@ -83,6 +83,14 @@ Examples:
 
 Contexts: fleet (all members as one API), fleet-lenient, fleet-strict, and fleet-MEMBER (that member's own API).";
 
+pub(super) const REVOKE: &str = "\
+Examples:
+  kubefold revoke --state-dir ./state jane.kubeconfig
+  kubefold revoke --state-dir ./state 1b4f0e9851971998e732078544c96b36c3d01cedf7caa332359d6f1d83567014
+
+A running kubefold takes it within 10 s: it refuses the certificate's requests, and ends its watches and tunnels. If the administrator's
+certificate in the state directory is revoked, kubefold makes a new one.";
+
 pub(super) const STATUS: &str = "\
 Examples:
   kubefold status --state-dir ./state

@@ -43,7 +43,7 @@ pub(super) struct Kubeconfig {
     /// A group of the user; may be repeated.
     #[arg(long, value_name = "GROUP", requires = "user", value_parser = NonEmptyStringValueParser::new())]
     group: Vec<String>,
-    /// How long the login is good, such as 8h. It cannot be withdrawn before.
+    /// How long the login is good, such as 8h. `kubefold revoke` withdraws it before.
     #[arg(long, value_name = "DURATION", requires = "user", default_value = "24h", value_parser = life)]
     expires: Duration,
     /// The output format.
@@ -228,7 +228,7 @@ mod tests {
     fn a_key_is_in_the_form_that_every_client_reads() {
         let folder = tempfile::tempdir().unwrap();
         let state = crate::serve::StateDir::open(&folder.path().join("state")).unwrap();
-        crate::serve::authority::ensure(&state, &[].into(), SystemTime::now()).unwrap();
+        crate::serve::authority::ensure(&state, &[].into(), &[].into(), SystemTime::now()).unwrap();
         let wanted = NewLogin { user: "jane".into(), groups: vec!["dev".into()], life: Duration::from_hours(8) };
         let login = issue(state.path(), &wanted, SystemTime::now()).unwrap();
         let key = sec1(&login.key).unwrap();

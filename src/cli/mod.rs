@@ -3,6 +3,7 @@
 //! May name: every room.
 
 mod audit;
+mod authentication;
 mod can_i;
 mod client;
 #[cfg(feature = "demo")]
@@ -17,6 +18,7 @@ mod plan;
 #[cfg(test)]
 mod reference;
 mod release;
+mod revoke;
 mod status;
 
 use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode};
@@ -25,9 +27,10 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use http::Uri;
 
+use self::authentication::{FrontProxyFlags, TokenFlags};
 use crate::{
     app,
-    authn::{AuthnError, Sources},
+    authn::AuthnError,
     config::ConfigError,
     observe::{self, LogFormat},
     read::Freshness,
@@ -54,10 +57,13 @@ enum Command {
     Demo(demo::Demo),
     /// Serve the fleet as one API.
     #[command(after_help = help::SERVE)]
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Print a kubeconfig for the kubefold that uses this state directory.
     #[command(after_help = help::KUBECONFIG)]
     Kubeconfig(kubeconfig::Kubeconfig),
+    /// Withdraw client certificates before they end.
+    #[command(after_help = help::REVOKE)]
+    Revoke(revoke::Revoke),
     /// Print the state of each member, unfinished writes, and objects that differ between members.
     #[command(after_help = help::STATUS)]
     Status(status::Status),
@@ -107,12 +113,10 @@ struct Serve {
     /// More authorities whose client certificates kubefold accepts (PEM), beside its own.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
-    /// Bearer tokens, as a kube-apiserver reads them: lines of token,user,uid,"group,group". Followed.
-    #[arg(long, value_name = "FILE")]
-    token_auth_file: Option<PathBuf>,
-    /// The OpenID Connect issuers whose tokens kubefold accepts: an AuthenticationConfiguration of a kube-apiserver. Followed.
-    #[arg(long, value_name = "FILE")]
-    authentication_config: Option<PathBuf>,
+    #[command(flatten)]
+    tokens: TokenFlags,
+    #[command(flatten)]
+    front_proxy: FrontProxyFlags,
     /// One more name or address in the serving certificate that kubefold makes; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     tls_san: Vec<String>,
@@ -173,8 +177,9 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         #[cfg(feature = "demo")]
         Command::Demo(flags) => demo::run(flags),
-        Command::Serve(flags) => serve(flags),
+        Command::Serve(flags) => serve(*flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags),
+        Command::Revoke(flags) => revoke::run(&flags),
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
         Command::CanI(flags) => can_i::print(&flags),
@@ -208,7 +213,8 @@ fn serve(flags: Serve) -> anyhow::Result<()> {
         state_dir: flags.state_dir,
         serving_certificate: flags.tls_cert_file.zip(flags.tls_key_file),
         client_ca: flags.client_ca_file,
-        tokens: Sources { tokens: flags.token_auth_file, configuration: flags.authentication_config },
+        front_proxy: flags.front_proxy.front_proxy(),
+        tokens: flags.tokens.sources(),
         names: flags.tls_san,
         external_url: flags.external_url,
         freshness: match flags.freshness {

@@ -7,6 +7,7 @@
 //! hold the methods of one type.
 
 mod admission;
+pub mod authority;
 pub mod call;
 mod identity;
 pub mod impersonation;
@@ -82,6 +83,7 @@ pub struct Member {
     /// Turns to ask it what callers may do.
     reviews: Semaphore,
     keys: keys::Keys,
+    client_authority: authority::ClientAuthority,
     cancel: CancellationToken,
 }
 
@@ -109,6 +111,7 @@ impl Member {
             admission: Arc::clone(&common.admission),
             reviews: Semaphore::new(review::REVIEWS_MAX),
             keys: keys::Keys::default(),
+            client_authority: authority::ClientAuthority::default(),
             cancel,
         })
     }

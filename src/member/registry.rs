@@ -33,6 +33,8 @@ pub enum RegistryError {
 pub struct Registry {
     members: ArcSwap<Arc<[Arc<Member>]>>,
     changes: watch::Sender<u64>,
+    /// Counts the changes of what members say of their clients' authorities.
+    authorities: watch::Sender<u64>,
     common: Common,
     tasks: TaskTracker,
     cancel: CancellationToken,
@@ -46,6 +48,7 @@ impl Registry {
         Self {
             members: ArcSwap::from_pointee(members),
             changes: watch::Sender::new(0),
+            authorities: watch::Sender::new(0),
             common: Common::default(),
             tasks,
             cancel,
@@ -97,6 +100,16 @@ impl Registry {
     /// Counts the applied configurations: whoever follows it looks at [`Self::members`] again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Follows what members say of the authorities of their clients: whoever does looks at
+    /// [`client_authorities`](crate::member::authority::client_authorities) again.
+    pub fn authority_changes(&self) -> watch::Receiver<u64> {
+        self.authorities.subscribe()
+    }
+
+    pub(super) fn authorities_changed(&self) {
+        self.authorities.send_modify(|count| *count += 1);
     }
 
     /// True when every member was probed once: kubefold's own `/readyz`.

@@ -31,6 +31,12 @@ struct OfStream {
     kind: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCredential {
+    member: String,
+    credential: &'static str,
+}
+
 /// Registers what is counted about members.
 pub fn register(registry: &Arc<Registry>, exported: &mut Exported) {
     registry.metrics().register(exported);
@@ -64,6 +70,15 @@ impl Collector for States {
         let mut gauges = encoder.encode_descriptor("probe_latency", help, seconds, MetricType::Gauge)?;
         for (member, latency) in members.iter().filter_map(|member| Some((member, member.latency()?))) {
             gauges.encode_family(&of(member))?.encode_gauge(&latency.as_secs_f64())?;
+        }
+        let help = "When a credential ends with which kubefold logs in to a member, in Unix time";
+        let mut gauges = encoder.encode_descriptor("credential_expiry", help, seconds, MetricType::Gauge)?;
+        let of_members = members.iter().flat_map(|member| {
+            member.upstream().expiries().into_iter().map(move |(credential, end)| (member, credential, end))
+        });
+        for (member, credential, end) in of_members {
+            let labels = OfCredential { member: member.name().to_string(), credential };
+            gauges.encode_family(&labels)?.encode_gauge(&i64::try_from(end).unwrap_or(i64::MAX))?;
         }
         let help = "Streams of clients in a member that are under way";
         let mut gauges = encoder.encode_descriptor("streams", help, None, MetricType::Gauge)?;

@@ -23,7 +23,10 @@ use x509_parser::{
     nom,
 };
 
-use kubefold_serving::tls::{TlsError, client_verifier};
+use kubefold_serving::{
+    fingerprint::{self, Fingerprint},
+    tls::{TlsError, client_verifier},
+};
 
 use crate::serve::state::{StateDir, StateError};
 use kubefold_wire::names::is_dns_subdomain;
@@ -89,6 +92,8 @@ enum LeafError {
     Names,
     #[error("another authority issued it")]
     Issuer,
+    #[error("it is revoked")]
+    Revoked,
     #[error(transparent)]
     Pair(#[from] PairError),
     #[error(transparent)]
@@ -101,10 +106,15 @@ enum LeafError {
     Refused(#[from] rustls::Error),
 }
 
-/// Reads the authority and its certificates, and makes what is missing, broken, nearly expired or for other names.
+/// Reads the authority and its certificates, and makes what is missing, broken, nearly expired, revoked or for other names.
 ///
 /// The authority itself is never replaced while it is usable: every kubeconfig out there trusts it.
-pub fn ensure(state: &StateDir, names: &BTreeSet<String>, now: SystemTime) -> Result<Credentials, AuthorityError> {
+pub fn ensure(
+    state: &StateDir,
+    names: &BTreeSet<String>,
+    revoked: &BTreeSet<Fingerprint>,
+    now: SystemTime,
+) -> Result<Credentials, AuthorityError> {
     let (ca_certificate, ca_key) = ensure_ca(state, now)?;
     let broken = |cause: String| AuthorityError::Broken { dir: state.path().display().to_string(), cause };
     let key = KeyPair::from_pem(&ca_key).map_err(|error| broken(error.to_string()))?;
@@ -115,6 +125,7 @@ pub fn ensure(state: &StateDir, names: &BTreeSet<String>, now: SystemTime) -> Re
         subject: "kubefold",
         group: None,
         names: names.clone(),
+        revoked,
     };
     let admin = Leaf {
         name: "admin",
@@ -122,6 +133,7 @@ pub fn ensure(state: &StateDir, names: &BTreeSet<String>, now: SystemTime) -> Re
         subject: ADMIN_USER,
         group: Some(ADMIN_GROUP),
         names: BTreeSet::new(),
+        revoked,
     };
     let (serving_certificate, serving_key) = serving.ensure(state, &issuer, &ca_certificate, now)?;
     admin.ensure(state, &issuer, &ca_certificate, now)?;
@@ -171,15 +183,16 @@ fn ensure_ca(state: &StateDir, now: SystemTime) -> Result<(String, String), Auth
 }
 
 /// A certificate that the authority issues, and what makes a stored one good.
-struct Leaf {
+struct Leaf<'a> {
     name: &'static str,
     usage: ExtendedKeyUsagePurpose,
     subject: &'static str,
     group: Option<&'static str>,
     names: BTreeSet<String>,
+    revoked: &'a BTreeSet<Fingerprint>,
 }
 
-impl Leaf {
+impl Leaf<'_> {
     fn ensure(
         &self,
         state: &StateDir,
@@ -213,6 +226,9 @@ impl Leaf {
     /// Whether a stored certificate serves; if not, why.
     fn judge(&self, certificate: &str, key: &str, ca: &str, now: SystemTime) -> Result<(), LeafError> {
         let leaf = pair(certificate, key)?;
+        if fingerprint::all(&leaf).iter().any(|digest| self.revoked.contains(digest)) {
+            return Err(LeafError::Revoked);
+        }
         let (_, parsed) = x509_parser::parse_x509_certificate(&leaf)?;
         let late = i64::try_from(unix(now + RENEW_BEFORE)).unwrap_or(i64::MAX);
         if parsed.validity().not_after.timestamp() < late {
@@ -311,9 +327,9 @@ mod tests {
     fn a_second_start_finds_everything_as_it_was() {
         let (_parent, state) = state();
         let now = SystemTime::now();
-        let first = ensure(&state, &names("a.example"), now).unwrap();
+        let first = ensure(&state, &names("a.example"), &BTreeSet::new(), now).unwrap();
         let admin = state.read("admin.crt").unwrap();
-        let second = ensure(&state, &names("a.example"), now + DAY).unwrap();
+        let second = ensure(&state, &names("a.example"), &BTreeSet::new(), now + DAY).unwrap();
         assert_eq!(first.ca_certificate, second.ca_certificate);
         assert_eq!(first.serving_certificate, second.serving_certificate);
         assert_eq!(admin, state.read("admin.crt").unwrap());
@@ -323,12 +339,24 @@ mod tests {
     fn other_names_or_age_make_a_new_leaf_of_the_same_authority() {
         let (_parent, state) = state();
         let now = SystemTime::now();
-        let first = ensure(&state, &names("a.example"), now).unwrap();
-        let renamed = ensure(&state, &names("b.example"), now).unwrap();
+        let first = ensure(&state, &names("a.example"), &BTreeSet::new(), now).unwrap();
+        let renamed = ensure(&state, &names("b.example"), &BTreeSet::new(), now).unwrap();
         assert_ne!(first.serving_certificate, renamed.serving_certificate);
-        let aged = ensure(&state, &names("b.example"), now + LEAF_LIFE - RENEW_BEFORE + DAY).unwrap();
+        let aged = ensure(&state, &names("b.example"), &BTreeSet::new(), now + LEAF_LIFE - RENEW_BEFORE + DAY).unwrap();
         assert_ne!(renamed.serving_certificate, aged.serving_certificate);
         assert_eq!(first.ca_certificate, aged.ca_certificate);
+    }
+
+    #[test]
+    fn a_login_that_is_revoked_is_made_anew() {
+        let (_parent, state) = state();
+        let now = SystemTime::now();
+        let first = ensure(&state, &names("a.example"), &BTreeSet::new(), now).unwrap();
+        let admin = state.read("admin.crt").unwrap().unwrap();
+        let revoked = [fingerprint::fingerprint(&CertificateDer::from_pem_slice(admin.as_bytes()).unwrap())].into();
+        let second = ensure(&state, &names("a.example"), &revoked, now).unwrap();
+        assert_ne!(Some(admin), state.read("admin.crt").unwrap());
+        assert_eq!(first.serving_certificate, second.serving_certificate);
     }
 
     #[test]
@@ -336,36 +364,36 @@ mod tests {
         let (_parent, state) = state();
         let now = SystemTime::now();
         state.write("ca.key", "half", false).unwrap();
-        let made = ensure(&state, &names("a.example"), now).unwrap();
+        let made = ensure(&state, &names("a.example"), &BTreeSet::new(), now).unwrap();
 
         state.write("serving.key", "half", false).unwrap();
         std::fs::remove_file(state.path().join("admin.key")).unwrap();
-        let repaired = ensure(&state, &names("a.example"), now).unwrap();
+        let repaired = ensure(&state, &names("a.example"), &BTreeSet::new(), now).unwrap();
         assert_eq!(made.ca_certificate, repaired.ca_certificate);
         assert_ne!(made.serving_certificate, repaired.serving_certificate);
         assert!(state.read("admin.key").unwrap().is_some());
 
         let key = state.read("ca.key").unwrap().unwrap();
         state.write("ca.key", &repaired.serving_key, false).unwrap();
-        let Err(error) = ensure(&state, &names("a.example"), now) else { panic!("a foreign key") };
+        let Err(error) = ensure(&state, &names("a.example"), &BTreeSet::new(), now) else { panic!("a foreign key") };
         assert!(matches!(error, AuthorityError::Broken { .. }), "{error}");
         std::fs::remove_file(state.path().join("ca.key")).unwrap();
-        let Err(error) = ensure(&state, &names("a.example"), now) else { panic!("no key") };
+        let Err(error) = ensure(&state, &names("a.example"), &BTreeSet::new(), now) else { panic!("no key") };
         assert!(error.to_string().contains("has ca.crt but no ca.key"), "{error}");
         state.write("ca.key", &key, false).unwrap();
-        ensure(&state, &names("a.example"), now).unwrap();
+        ensure(&state, &names("a.example"), &BTreeSet::new(), now).unwrap();
     }
 
     #[test]
     fn another_authority_reissues_its_leaves() {
         let (_parent, state) = state();
         let now = SystemTime::now();
-        let first = ensure(&state, &names("a.example"), now).unwrap();
+        let first = ensure(&state, &names("a.example"), &BTreeSet::new(), now).unwrap();
         for file in ["ca.crt", "ca.key"] {
             std::fs::remove_file(state.path().join(file)).unwrap();
         }
         let admin = state.read("admin.crt").unwrap();
-        let second = ensure(&state, &names("a.example"), now).unwrap();
+        let second = ensure(&state, &names("a.example"), &BTreeSet::new(), now).unwrap();
         assert_ne!(first.serving_certificate, second.serving_certificate);
         assert_ne!(admin, state.read("admin.crt").unwrap());
     }
@@ -373,7 +401,9 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_refused() {
         let (_parent, state) = state();
-        let Err(error) = ensure(&state, &names("n\u{f6}"), SystemTime::now()) else { panic!("a bad name") };
+        let Err(error) = ensure(&state, &names("n\u{f6}"), &BTreeSet::new(), SystemTime::now()) else {
+            panic!("a bad name")
+        };
         assert!(error.to_string().contains("--tls-san"), "{error}");
     }
 }

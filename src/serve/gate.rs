@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    authn::Authentication,
+    authn::{Authentication, Bearer},
     respond::GateError,
     serve::{
         monitor::Health,
@@ -19,14 +19,16 @@ use crate::{
     view::Mode,
 };
 use kubefold_serving::{
-    Answer, Closed, Peer, Seat,
+    Answer, Closed, PeerAddress, Seat,
     audit::{self, Arrival, AuditLog, Full, Trail},
-    authenticate::Identity,
     caller::Caller,
+    credential::{Counts, Credential},
     delivery::Deliveries,
+    front_proxy::ProxyHeaders,
     headers,
     health::HealthPath,
     impersonation::Impersonation,
+    peer::Peer,
     upgrade::{OnceUpgraded, UpgradeAsked, WebSocketAsked, is_of_another_site},
 };
 use kubefold_wire::{
@@ -57,12 +59,13 @@ pub struct Gate<H> {
     deliveries: Arc<Deliveries>,
     authentication: Option<Arc<Authentication>>,
     audit: Option<Arc<AuditLog>>,
+    proxy_headers: Option<ProxyHeaders>,
 }
 
-/// Who asks, and until when that is known.
+/// Who asks, and as long as what that is known.
 struct Login {
     caller: Caller,
-    ends: Instant,
+    credential: Credential,
     /// By what he is known.
     by: &'static str,
 }
@@ -78,6 +81,7 @@ impl<H: Handler> Gate<H> {
             deliveries: Arc::default(),
             authentication: None,
             audit: None,
+            proxy_headers: None,
         }
     }
 
@@ -115,7 +119,7 @@ impl<H: Handler> Gate<H> {
             uri: request.uri(),
             path: Came::path(request.uri().path()),
             headers: request.headers(),
-            peer: request.extensions().get::<Peer>().map(|Peer(peer)| peer.ip()),
+            peer: request.extensions().get::<PeerAddress>().map(|PeerAddress(peer)| peer.ip()),
         };
         let trail = log.begin(arrival, caller, acting.as_ref())?;
         if let (Some(trail), Some(login)) = (&trail, login) {
@@ -127,22 +131,36 @@ impl<H: Handler> Gate<H> {
         Ok(trail)
     }
 
-    /// Who sends a request: by the certificate of its connection, else by a token in it.
-    async fn login(&self, request: &Request<Incoming>, identity: &Identity) -> Option<Login> {
-        let now = UnixTime::now();
-        let until = |left: Duration| Instant::now() + left;
-        if let Some(caller) = identity.caller_at(now) {
-            let ends = until(identity.ends_in(now).unwrap_or(LIFE_MAX));
-            return Some(Login { caller: caller.clone(), ends, by: "certificate" });
+    /// Has callers known by these headers of front proxies, too. They pass the gate from nobody.
+    pub fn behind(self, proxy_headers: Option<ProxyHeaders>) -> Self {
+        Self { proxy_headers, ..self }
+    }
+
+    /// Who sends a request: by the word of a front proxy, else by the certificate of its connection, else by a token in it.
+    async fn login(&self, request: &Request<Incoming>, peer: &Arc<Peer>) -> Option<Login> {
+        if let Some(login) = self.proxied(request, peer).or_else(|| certified(peer)) {
+            return Some(login);
         }
-        let bearer = self.authentication.as_ref()?.bearer(request.headers()).await?;
-        let left = bearer.ends_s.map(|ends_s| Duration::from_secs(ends_s.saturating_sub(now.as_secs())));
+        let authentication = self.authentication.as_ref()?;
+        let bearer = authentication.bearer(request.headers()).await?;
         if let Some(seat) = request.extensions().get::<Seat>()
             && let Err(full) = seat.taken_by(&bearer.caller.user)
         {
             tracing::warn!(%full, "a connection stays one of nobody: its user has too many");
         }
-        Some(Login { caller: bearer.caller, ends: until(left.unwrap_or(LIFE_MAX).min(LIFE_MAX)), by: "token" })
+        Some(borne(authentication, bearer))
+    }
+
+    /// Whom a front proxy names. Its certificate is judged before any header is read.
+    fn proxied(&self, request: &Request<Incoming>, peer: &Arc<Peer>) -> Option<Login> {
+        let (headers, now) = (self.proxy_headers.as_ref()?, UnixTime::now());
+        let client = peer.client();
+        let proxy = client.front_proxy_at(now)?;
+        let caller = headers.caller(request.headers())?;
+        let (peer, name) = (Arc::clone(peer), proxy.name.clone());
+        let counts = move || peer.client().front_proxy_at(UnixTime::now()).is_some_and(|proxy| proxy.name == name);
+        let credential = until(Some(proxy.not_after_s + 1), now, Arc::new(counts));
+        Some(Login { caller, credential, by: "front proxy" })
     }
 
     /// What has to run besides: it lets go of answers that their clients do not take.
@@ -199,18 +217,21 @@ impl<H: Handler> Gate<H> {
             Err(error) => return Status::from(GateError::from(error)).into_response_to(request.headers()),
         }
         headers::clean(request.headers_mut());
+        if let Some(headers) = &self.proxy_headers {
+            headers.strip(request.headers_mut());
+        }
         Arc::clone(&self.handler).handle(request).await
     }
 }
 
 impl<H: Handler> Answer for Gate<H> {
     /// Never fails and never panics.
-    async fn answer(&self, mut request: Request<Incoming>, identity: &Identity) -> Result<Response<Body>, Closed> {
+    async fn answer(&self, mut request: Request<Incoming>, peer: &Arc<Peer>) -> Result<Response<Body>, Closed> {
         let started = Instant::now();
         let audit_id = headers::audit_id(request.headers_mut());
         let (method, class) = (request.method().clone(), path_class(request.uri().path()));
         let came = Came::of(request.method(), request.uri().path(), request.uri().query());
-        let login = Box::pin(self.login(&request, identity)).await;
+        let login = Box::pin(self.login(&request, peer)).await;
         let (trail, refused) = match self.trail(&request, &audit_id, login.as_ref()) {
             Ok(trail) => (trail, None),
             Err(Full) => (None, Some(Status::from(GateError::Unaudited).into_response())),
@@ -233,15 +254,39 @@ impl<H: Handler> Answer for Gate<H> {
             tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
         }
         response.headers_mut().insert(audit::AUDIT_ID, audit_id);
-        let ends = login.map(|login| login.ends);
-        if let (Some(ends), Some(tunnel)) = (ends, response.extensions_mut().remove::<OnceUpgraded>()) {
-            response.extensions_mut().insert(tunnel.until(ends));
+        let credential = login.map(|login| login.credential);
+        if let (Some(credential), Some(tunnel)) = (&credential, response.extensions_mut().remove::<OnceUpgraded>()) {
+            response.extensions_mut().insert(tunnel.with(credential.clone()));
         }
-        let response = self.deliveries.bounded(response, ends);
+        let response = self.deliveries.bounded(response, credential);
         let response = self.served.answered(&came, started.elapsed(), response);
         // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
         Ok(if method == http::Method::HEAD { response.map(|_| empty()) } else { response })
     }
+}
+
+/// Whose the certificate of a connection is.
+fn certified(peer: &Arc<Peer>) -> Option<Login> {
+    let (client, now) = (peer.client(), UnixTime::now());
+    let caller = client.identity.caller_at(now)?.clone();
+    let (peer, whose) = (Arc::clone(peer), caller.clone());
+    let counts = move || peer.client().identity.caller_at(UnixTime::now()) == Some(&whose);
+    let ends = Instant::now() + client.identity.ends_in(now).unwrap_or(LIFE_MAX);
+    Some(Login { caller, credential: Credential::new(ends, Arc::new(counts)), by: "certificate" })
+}
+
+/// Whose a token is.
+fn borne(authentication: &Arc<Authentication>, bearer: Bearer) -> Login {
+    let (caller, ends_s) = (bearer.caller.clone(), bearer.ends_s);
+    let authentication = Arc::clone(authentication);
+    let counts = move || authentication.counts(&bearer);
+    Login { caller, credential: until(ends_s, UnixTime::now(), Arc::new(counts)), by: "token" }
+}
+
+/// A credential that ends at a Unix time, if it does.
+fn until(ends_s: Option<u64>, now: UnixTime, counts: Counts) -> Credential {
+    let left = ends_s.map(|ends_s| Duration::from_secs(ends_s.saturating_sub(now.as_secs())));
+    Credential::new(Instant::now() + left.unwrap_or(LIFE_MAX).min(LIFE_MAX), counts)
 }
 
 /// A path without the names in it: what the log is read by.

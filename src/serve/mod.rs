@@ -5,10 +5,12 @@
 
 mod audit;
 pub mod authority;
+pub mod expiry;
 mod gate;
 pub mod login;
 mod monitor;
 mod published;
+pub mod revoked;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -23,15 +23,18 @@ use rustls::{
 };
 use tokio::{net::TcpStream, task::JoinSet};
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::authn::{Authentication, Sources};
 use kubefold_serving::{
     Limits, Listener, Shutdown,
     caller::Caller,
+    fingerprint::fingerprint,
+    front_proxy::ProxyHeaders,
     health::Check,
     tls::{Believed, ClientAuthority, Tls, TlsFiles},
+    upgrade::OnceUpgraded,
 };
 use kubefold_wire::body::{Body, BodyError, full};
 
@@ -48,9 +51,29 @@ impl Handler for Stage {
             "/panic" => panic!("as asked"),
             "/watch" => Response::new(endless(Some(self.draining.clone()), &self)),
             "/stuck" => Response::new(endless(None, &self)),
+            "/tunnel" => tunnel(),
+            "/headers" => {
+                Response::new(full(request.headers().keys().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")))
+            }
             _ => Response::new(full(format!("{} {}", caller.user, caller.groups.join(",")))),
         }
     }
+}
+
+/// A connection that is held until it is taken away.
+fn tunnel() -> Response<Body> {
+    let held = OnceUpgraded::new(|connection| {
+        Box::pin(async move {
+            let _connection = connection;
+            std::future::pending().await
+        })
+    });
+    let mut response = Response::new(full(""));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert("connection", http::HeaderValue::from_static("upgrade"));
+    response.headers_mut().insert("upgrade", http::HeaderValue::from_static("held"));
+    response.extensions_mut().insert(held);
+    response
 }
 
 /// One event, then silence until the token.
@@ -88,10 +111,11 @@ async fn edge(limits: Limits) -> Edge {
     let folder = tempfile::tempdir().unwrap();
     let state = StateDir::open(&folder.path().join("state")).unwrap();
     let names = authority::serving_names([127, 0, 0, 1].into(), &[]);
-    let own = authority::ensure(&state, &names, SystemTime::now()).unwrap();
+    let own = authority::ensure(&state, &names, &BTreeSet::new(), SystemTime::now()).unwrap();
     let authority = ClientAuthority { bundle: own.ca_certificate, believed: Believed::Everything };
     let client_authorities = vec![authority];
-    let files = TlsFiles { certificate: own.serving_certificate, key: own.serving_key, client_authorities };
+    let (certificate, key) = (own.serving_certificate, own.serving_key);
+    let files = TlsFiles { certificate, key, client_authorities, ..TlsFiles::default() };
     let tls = std::sync::Arc::new(ArcSwap::from_pointee(Tls::new(&files).unwrap()));
     let shared = std::sync::Arc::clone(&tls);
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), shared, limits).await.unwrap();
@@ -101,13 +125,18 @@ async fn edge(limits: Limits) -> Edge {
     let checks = || vec![Check { name: "east".into(), ready: true, note: String::new() }];
     let tokens = folder.path().join("tokens.csv");
     std::fs::write(&tokens, "abc,robot,,bots\n").unwrap();
-    let sources = Sources { tokens: Some(tokens), configuration: None };
+    let sources = Sources { tokens: Some(tokens), ..Sources::default() };
     let gate = Gate::new(
         std::sync::Arc::new(stage),
         Health::new(std::sync::Arc::new(checks), draining.clone()),
         draining.clone(),
     );
     let gate = gate.authenticating(std::sync::Arc::new(Authentication::read(sources).unwrap()));
+    let [user, groups] = ["x-user", "x-group"].map(|name| vec![http::HeaderName::from_static(name)]);
+    let gate =
+        gate.behind(Some(ProxyHeaders { user, groups, uid: Vec::new(), extra_prefixes: vec!["x-more-".into()] }));
+    let tasks = TaskTracker::new();
+    tasks.spawn(gate.sweep());
     let mut tasks = JoinSet::new();
     tasks.spawn(listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() }));
     Edge { address, state, tls, draining, dropped, tasks, _folder: folder }
@@ -191,6 +220,69 @@ async fn an_authority_that_is_trusted_no_longer_logs_nobody_in_on_open_connectio
     assert_eq!(ask().await, StatusCode::UNAUTHORIZED);
     edge.tls.store(before);
     assert_eq!(ask().await, StatusCode::OK);
+}
+
+/// The digest of the login's certificate, as an administrator revokes it.
+fn admin_digest(edge: &Edge) -> [u8; 32] {
+    let admin = edge.state.read("admin.crt").unwrap().unwrap();
+    fingerprint(&CertificateDer::from_pem_slice(admin.as_bytes()).unwrap())
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_logs_nobody_in_on_open_connections_and_ends_what_is_open() {
+    let edge = edge(Limits::default()).await;
+    let io = TokioIo::new(edge.connect(true, b"h2").await.unwrap());
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { drop(connection.await) });
+    let mut ask = async |path: &str| {
+        let request = Request::get(format!("https://localhost{path}")).body(Empty::<Bytes>::new()).unwrap();
+        sender.send_request(request).await.unwrap()
+    };
+    let mut watch = ask("/watch").await;
+    assert_eq!(watch.body_mut().frame().await.unwrap().unwrap().into_data().unwrap(), "event\n");
+    let revoked = std::sync::Arc::new([admin_digest(&edge)].into());
+    edge.tls.store(std::sync::Arc::new(Tls { revoked, ..Tls::clone(&edge.tls.load()) }));
+    assert_eq!(ask("/api").await.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(watch.into_body().collect().await.unwrap().to_bytes(), "", "a clean end");
+}
+
+#[tokio::test]
+async fn a_tunnel_ends_when_its_certificate_is_revoked() {
+    let edge = edge(Limits::default()).await;
+    let io = TokioIo::new(edge.connect(true, b"http/1.1").await.unwrap());
+    let (mut sender, connection) = http1::handshake(io).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { drop(connection.with_upgrades().await) });
+    let request = Request::get("/tunnel").header("host", "localhost");
+    let request = request.header("connection", "upgrade").header("upgrade", "held");
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let mut tunnel = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    let mut read = [0];
+    let silent = tokio::time::timeout(Duration::from_millis(20), tokio::io::AsyncReadExt::read(&mut tunnel, &mut read));
+    assert!(silent.await.is_err(), "it is open");
+    let revoked = std::sync::Arc::new([admin_digest(&edge)].into());
+    edge.tls.store(std::sync::Arc::new(Tls { revoked, ..Tls::clone(&edge.tls.load()) }));
+    // Whether it is closed or cut, no byte comes any more.
+    assert_eq!(tokio::io::AsyncReadExt::read(&mut tunnel, &mut read).await.unwrap_or(0), 0);
+}
+
+/// The headers of a front proxy that is none: its certificate is a client's.
+#[tokio::test]
+async fn headers_of_a_front_proxy_say_nothing_of_others_and_go_no_further() {
+    let edge = edge(Limits::default()).await;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(edge.connect(true, b"http/1.1").await.unwrap())).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { drop(connection.await) });
+    let mut ask = async |path: &str| {
+        let request = Request::get(path).header("host", "localhost").header("x-user", "jane").header("x-group", "dev");
+        let request = request.header("x-more-a", "b").header("x-remote-user", "jane").header("x-mine", "c");
+        text(sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()).await.1
+    };
+    assert_eq!(ask("/api").await, "kubefold-admin system:masters,system:authenticated");
+    assert_eq!(ask("/headers").await, "host audit-id x-mine");
 }
 
 #[tokio::test]

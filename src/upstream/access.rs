@@ -18,9 +18,11 @@ use kube::{
     config::{Config, KubeConfigOptions, Kubeconfig},
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject};
+use secrecy::ExposeSecret;
 use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{
+    authn::ends_s,
     config::{Access, PemSource, ServerAccess},
     upstream::error::{Failure, find},
 };
@@ -54,6 +56,8 @@ pub(crate) struct Credentials {
     authorizer: Option<Authorizer>,
     /// The `Authorization` of requests that are made for a caller, where it is another.
     impersonator: Option<HeaderValue>,
+    /// When what is read here ends, in Unix seconds, as far as that is known.
+    expiries: Vec<(&'static str, u64)>,
 }
 
 /// For whom a request is made.
@@ -92,6 +96,7 @@ impl Credentials {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut tls_http1 = tls.clone();
         tls_http1.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let expiries = expiries(&config, impersonator.as_ref());
         let layer = config.auth_layer().map_err(|error| untold(&error))?;
         let authorizer = layer.map(|layer| {
             // kube's layer wraps a whole client; here the client only hands back the header.
@@ -110,7 +115,13 @@ impl Credentials {
             proxy: config.proxy_url,
             authorizer,
             impersonator,
+            expiries,
         })
+    }
+
+    /// When they end, in Unix seconds, each by what it is called; those of a program are not known.
+    pub(crate) fn expiries(&self) -> &[(&'static str, u64)] {
+        &self.expiries
     }
 
     /// Whether callers' requests have a credential of their own.
@@ -128,6 +139,29 @@ impl Credentials {
         let answered = authorizer.clone().oneshot(request).await;
         answered.map(Response::into_body).map_err(|error| untold(&*error))
     }
+}
+
+/// The ends of what a member is logged in to with. A token that is no JSON Web Token may have one, but does not say so.
+fn expiries(config: &Config, impersonator: Option<&HeaderValue>) -> Vec<(&'static str, u64)> {
+    let login = &config.auth_info;
+    let token = login.token.as_ref().map(|token| token.expose_secret().to_owned());
+    let impersonator = impersonator.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer ").map(str::to_owned));
+    let of_data = login.client_certificate_data.as_ref().and_then(|data| BASE64.decode(data).ok());
+    let chain = of_data.or_else(|| fs::read(login.client_certificate.as_ref()?).ok());
+    [
+        ("token", token.as_deref().and_then(ends_s)),
+        ("impersonator_token", impersonator.as_deref().and_then(ends_s)),
+        ("client_certificate", chain.as_deref().and_then(certificate_ends_s)),
+    ]
+    .into_iter()
+    .filter_map(|(what, end)| Some((what, end?)))
+    .collect()
+}
+
+fn certificate_ends_s(pem: &[u8]) -> Option<u64> {
+    let certificate = CertificateDer::from_pem_slice(pem).ok()?;
+    let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).ok()?;
+    u64::try_from(parsed.validity().not_after.timestamp()).ok()
 }
 
 fn bearer(path: &Path) -> Result<HeaderValue, BoxError> {

@@ -161,6 +161,11 @@ impl Upstream {
         Ok(self.answer(response, lease, Class::Read, None))
     }
 
+    /// When the credentials end that are in use, in Unix seconds, as far as that is known.
+    pub(crate) fn expiries(&self) -> Vec<(&'static str, u64)> {
+        self.session.load().as_ref().as_ref().map(|session| session.credentials.expiries().to_vec()).unwrap_or_default()
+    }
+
     /// Counts failed requests to the member.
     pub(crate) fn meter(&self) -> &Meter {
         self.probe_state.meter()

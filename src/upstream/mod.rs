@@ -3,7 +3,7 @@
 //! [`Upstream`] sends; an [`Outgoing`] request is kubefold's own or a caller's, whom `impersonate` writes into its headers; [`error`] and [`cause`] sort what failed;
 //! [`health`] is the state machine that traffic and probes feed. Whose way it is, `member` knows.
 //!
-//! May name: `config`, `observe`. One cycle of files: `client` and `client/upgrade`, which hold the methods of one type.
+//! May name: `authn`, `config`, `observe`. One cycle of files: `client` and `client/upgrade`, which hold the methods of one type.
 
 pub(crate) mod access;
 mod answer;

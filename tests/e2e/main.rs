@@ -15,6 +15,7 @@ mod access;
 mod access_proofs;
 mod accounts;
 mod audit;
+mod authentication;
 mod cli;
 mod clients;
 mod clusters;

@@ -1,6 +1,9 @@
 //! What an operator watches: metrics, the dashboard and the alerts over them, logs, and the id that joins them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -88,6 +91,14 @@ async fn every_metric_is_documented_and_every_panel_and_alert_has_one() {
     assert!((has("kubefold_store_watchers", &["resource=\"configmaps\""]) - 1.0).abs() < 0.1);
     assert!(has("kubefold_member_probe_latency_seconds", &["member=\"east\""]) > 0.0);
     assert!(has("kubefold_member_lag_seconds", &["member=\"west\""]) < 60.0);
+    for (name, label) in [
+        ("kubefold_certificate_expiry_seconds", "certificate=\"serving\""),
+        ("kubefold_certificate_expiry_seconds", "certificate=\"own_ca\""),
+        ("kubefold_member_credential_expiry_seconds", "credential=\"client_certificate\""),
+    ] {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        assert!(has(name, &[label]) > now, "{name}");
+    }
     bed["west"].kill();
     eventually(SOON, async || {
         let text = scrape(&fleet).await;

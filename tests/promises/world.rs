@@ -85,6 +85,7 @@ impl World {
             state_dir: state_dir.clone(),
             serving_certificate: None,
             client_ca: None,
+            front_proxy: None,
             tokens: kubefold::authn::Sources::default(),
             names: Vec::new(),
             external_url: None,

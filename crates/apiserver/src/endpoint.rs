@@ -20,9 +20,7 @@ use rustls::{
 use tokio_util::task::TaskTracker;
 
 use crate::{Service, faults::Faults};
-use kubefold_serving::{
-    Answer, Closed, Limits, ListenError, Listener, Shutdown, authenticate::Identity, caller::Caller, tls::Tls,
-};
+use kubefold_serving::{Answer, Closed, Limits, ListenError, Listener, Shutdown, caller::Caller, peer::Peer, tls::Tls};
 use kubefold_wire::{
     body::{Body, BodyError},
     status::{Reason, Status},
@@ -185,7 +183,7 @@ impl Endpoint {
 struct Edge(Arc<Shared>);
 
 impl Answer for Edge {
-    async fn answer(&self, request: Request<Incoming>, _: &Identity) -> Result<Response<Body>, Closed> {
+    async fn answer(&self, request: Request<Incoming>, _: &Arc<Peer>) -> Result<Response<Body>, Closed> {
         self.0.answer(request).await
     }
 }
@@ -250,7 +248,7 @@ fn certified(
         .with_no_client_auth()
         .with_single_cert(vec![made.der().clone()], private)?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((made.pem(), Tls { config: Arc::new(tls), judges: Vec::new() }))
+    Ok((made.pem(), Tls::without_certificates(Arc::new(tls))))
 }
 
 #[cfg(test)]

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use rustls::{
-    pki_types::{CertificateDer, UnixTime},
-    server::danger::ClientCertVerifier,
-};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::der_parser::{Oid, oid};
 
 use crate::caller::Caller;
@@ -20,12 +17,26 @@ pub const SYSTEM: &str = "system:";
 pub const OWN: &str = "kubefold:";
 /// Those groups of Kubernetes' own that people are in.
 const PEOPLES: [&str; 2] = [AUTHENTICATED, "system:masters"];
+/// The extras in which Kubernetes' own servers say by which credential somebody was known.
+const OF_CREDENTIALS: &str = "authentication.kubernetes.io/";
 /// The group of everybody who is somebody.
 pub const AUTHENTICATED: &str = "system:authenticated";
 
 /// Says whether only the server's own authority may name a group: it is Kubernetes' own, or the server's.
 pub fn is_reserved(group: &str) -> bool {
     group.starts_with(SYSTEM) || group.starts_with(OWN)
+}
+
+/// Somebody, without what only a cluster's own components are: such a user is nobody, and such a group is left out. So is what
+/// another cluster says of the credential that it was shown: it differs from one credential of the same user to the next.
+pub fn of_people(mut caller: Caller) -> Option<Caller> {
+    if caller.user.starts_with(SYSTEM) {
+        return None;
+    }
+    caller.extra.retain(|key, _| !key.starts_with(OF_CREDENTIALS));
+    // An empty group names nothing, and no header can carry it.
+    caller.groups.retain(|group| !group.is_empty() && (!is_reserved(group) || PEOPLES.contains(&group.as_str())));
+    Some(caller)
 }
 
 /// What a connection proved about its client, once for all its requests.
@@ -43,23 +54,16 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Judges the certificates that a client showed. The handshake proved that it holds the first one's key.
-    pub fn of(chain: Option<&[CertificateDer<'_>]>, verifier: &dyn ClientCertVerifier, now: UnixTime) -> Self {
-        let Some((leaf, intermediates)) = chain.and_then(<[_]>::split_first) else { return Self::Anonymous };
-        if let Err(error) = verifier.verify_client_cert(leaf, intermediates, now) {
-            tracing::debug!(%error, "a client certificate was not accepted");
-            return Self::Anonymous;
-        }
+    /// Whose certificate it is, of an authority that was found to have signed it.
+    pub(crate) fn of(leaf: &CertificateDer<'_>) -> Self {
         caller(leaf).unwrap_or(Self::Anonymous)
     }
 
-    /// The same without what only a cluster's own components are: such a user is nobody, and such a group is left out.
-    pub(crate) fn of_people(self) -> Self {
+    /// The same of somebody else, or of nobody.
+    pub(crate) fn of_whom(self, of: impl FnOnce(Caller) -> Option<Caller>) -> Self {
         match self {
-            Self::Certificate { caller, .. } if caller.user.starts_with(SYSTEM) => Self::Anonymous,
-            Self::Certificate { mut caller, not_after_s } => {
-                caller.groups.retain(|group| !is_reserved(group) || PEOPLES.contains(&group.as_str()));
-                Self::Certificate { caller, not_after_s }
+            Self::Certificate { caller, not_after_s } => {
+                of(caller).map_or(Self::Anonymous, |caller| Self::Certificate { caller, not_after_s })
             }
             Self::Anonymous => Self::Anonymous,
         }
@@ -85,12 +89,18 @@ impl Identity {
     }
 }
 
+/// The common name of a subject, and the certificate's end in Unix seconds. As Go's `pkix.Name`: of several the last counts.
+pub(crate) fn common_name(leaf: &CertificateDer<'_>) -> Option<(String, u64)> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(leaf).ok()?;
+    let name = parsed.subject().iter_common_name().last()?.as_str().ok()?.to_owned();
+    Some((name, u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0)))
+}
+
 /// Reads user, groups and UID out of a subject. An empty user is nobody.
 fn caller(leaf: &CertificateDer<'_>) -> Option<Identity> {
+    let (user, not_after_s) = common_name(leaf)?;
     let (_, parsed) = x509_parser::parse_x509_certificate(leaf).ok()?;
     let subject = parsed.subject();
-    // As Go's `pkix.Name`: of several common names the last counts.
-    let user = subject.iter_common_name().last()?.as_str().ok()?.to_owned();
     if user.is_empty() {
         return None;
     }
@@ -108,7 +118,6 @@ fn caller(leaf: &CertificateDer<'_>) -> Option<Identity> {
     if !groups.iter().any(|group| group == AUTHENTICATED) {
         groups.push(AUTHENTICATED.to_owned());
     }
-    let not_after_s = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
     Some(Identity::Certificate { caller: Caller { user, groups, uid, ..Caller::default() }, not_after_s })
 }
 
@@ -119,7 +128,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::tls::{Believed, ClientAuthority, Judge};
+    use crate::tls::{Believed, ClientAuthority, Judge, Tls};
 
     struct Authority {
         issuer: Issuer<'static, KeyPair>,
@@ -149,6 +158,13 @@ mod tests {
         Judge::new(&ClientAuthority { bundle: authority.pem.clone(), believed }).unwrap()
     }
 
+    /// Whom these authorities together, the first one first, take a certificate for.
+    fn by_all(authorities: &[(&Authority, Believed)], chain: &[CertificateDer<'_>]) -> Option<Caller> {
+        let judges: Vec<_> = authorities.iter().map(|(authority, of)| believed(authority, of.clone())).collect();
+        let identity = Tls::identity(&judges, chain, UnixTime::now());
+        identity.caller_at(UnixTime::now()).cloned()
+    }
+
     /// The attack: a node of the cluster whose authority is given is a node of every other cluster.
     #[test]
     fn another_authority_makes_no_users_of_kubernetes_own() {
@@ -156,7 +172,7 @@ mod tests {
         let judge = believed(&authority, Believed::PeopleOnly);
         let caller = |user, group| {
             let subject = [(DnType::CommonName, user), (DnType::OrganizationName, group)];
-            let identity = judge.identity(Some(&[leaf(&authority, &subject)]), UnixTime::now());
+            let identity = judge.identity(&[leaf(&authority, &subject)], UnixTime::now()).unwrap();
             identity.caller_at(UnixTime::now()).cloned()
         };
         assert_eq!(caller("system:node:n1", "system:nodes"), None);
@@ -169,8 +185,41 @@ mod tests {
     }
 
     fn judge(trusted: &Authority, chain: &[CertificateDer<'_>]) -> Option<Caller> {
-        let identity = believed(trusted, Believed::Everything).identity(Some(chain), UnixTime::now());
-        identity.caller_at(UnixTime::now()).cloned()
+        by_all(&[(trusted, Believed::Everything)], chain)
+    }
+
+    /// A member's users are somebody in that member; nodes and administrators of it are nobody else's.
+    #[test]
+    fn what_a_member_signed_counts_in_that_member_alone() {
+        let [own, east, west] = [(); 3].map(|()| authority());
+        let authorities = [
+            (&own, Believed::Everything),
+            (&east, Believed::InDomain("east".into())),
+            (&west, Believed::InDomain("west".into())),
+        ];
+        let of = |authority| {
+            let subject = [(DnType::CommonName, "system:node:n1"), (DnType::OrganizationName, "system:masters")];
+            by_all(&authorities, &[leaf(authority, &subject)]).unwrap()
+        };
+        let node = of(&east);
+        assert_eq!((node.user.as_str(), node.domain.as_deref()), ("system:node:n1", Some("east")));
+        assert!(node.groups.contains(&"system:masters".to_owned()) && !node.is_in("system:masters"));
+        assert_eq!(of(&west).domain.as_deref(), Some("west"));
+        assert_eq!(of(&own).domain, None);
+    }
+
+    /// The attack: a member that says another one's authority is its own, or that of the whole fleet.
+    #[test]
+    fn an_authority_of_two_members_is_nobodys_and_the_fleets_own_come_first() {
+        let shared = authority();
+        let jane = || [leaf(&shared, &[(DnType::CommonName, "jane")])];
+        let [east, west] = ["east", "west"].map(|member| (&shared, Believed::InDomain(member.into())));
+        assert_eq!(by_all(&[east.clone(), west.clone()], &jane()), None);
+        let given = (&shared, Believed::PeopleOnly);
+        let of_fleet = by_all(&[given.clone(), east.clone(), west.clone()], &jane()).unwrap();
+        assert_eq!((of_fleet.user.as_str(), of_fleet.domain), ("jane", None));
+        let node = [leaf(&shared, &[(DnType::CommonName, "system:node:n1")])];
+        assert_eq!(by_all(&[given, east], &node), None, "whom the fleet's own authority may not name is nobody");
     }
 
     #[test]
@@ -203,7 +252,7 @@ mod tests {
     fn a_certificate_ends_while_its_connection_goes_on() {
         let authority = authority();
         let chain = [leaf(&authority, &[(DnType::CommonName, "jane")])];
-        let identity = believed(&authority, Believed::Everything).identity(Some(&chain), UnixTime::now());
+        let identity = believed(&authority, Believed::Everything).identity(&chain, UnixTime::now()).unwrap();
         let left = identity.ends_in(UnixTime::since_unix_epoch(Duration::from_secs(4_102_444_790)));
         assert_eq!(left, Some(Duration::from_secs(11)), "to the end of 2099 and the second that still counts");
         assert!(identity.caller_at(UnixTime::now()).is_some());

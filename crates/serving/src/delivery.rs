@@ -4,7 +4,7 @@
 use std::{
     pin::Pin,
     sync::{Arc, Weak},
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -16,13 +16,14 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
+use crate::credential::{Credential, LOOK_EVERY};
 use kubefold_wire::body::{Body, BodyError};
 
 /// A client that does not take the next bytes for so long is given none any more. As long as a kube-apiserver works on a
 /// request (kubernetes/apiserver `pkg/server/config.go`, `RequestTimeout`).
 const STALLED_MAX: Duration = Duration::from_mins(1);
-/// How often stalled deliveries are looked for.
-const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often stalled deliveries are looked for, and those whose credential counts no more.
+const SWEEP_EVERY: Duration = LOOK_EVERY;
 
 /// In an answer's extensions: it is delivered within this time, or broken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,22 +54,29 @@ struct State {
     given: Option<Instant>,
     /// An answer that is not whole by then is broken off.
     until: Option<Instant>,
-    /// A watch ends then, as if its time were up.
-    ends: Option<Instant>,
+    /// A watch ends with it, as if its time were up.
+    credential: Option<Credential>,
+    /// Who waits for more, which a body that was given up does not wake.
+    waker: Option<Waker>,
 }
 
 impl State {
     fn is_late(&self) -> bool {
         let now = Instant::now();
         let stalled = self.given.is_some_and(|given| now.duration_since(given) >= STALLED_MAX);
-        stalled || [self.until, self.ends].into_iter().flatten().any(|end| now >= end)
+        stalled || self.until.is_some_and(|until| now >= until) || self.is_over()
+    }
+
+    /// The credential is no more.
+    fn is_over(&self) -> bool {
+        self.credential.as_ref().is_some_and(|credential| !credential.counts())
     }
 }
 
 impl Deliveries {
-    /// The same answer, whose body ends with an error when its client is too slow, and ends well at `ends`, when the
-    /// credential ends with which it was asked for. What it holds is let go of even if the client never asks for more.
-    pub fn bounded(&self, response: Response<Body>, ends: Option<Instant>) -> Response<Body> {
+    /// The same answer, whose body ends with an error when its client is too slow, and ends well when the credential ends
+    /// or counts no more with which it was asked for. What it holds is let go of even if the client never asks for more.
+    pub fn bounded(&self, response: Response<Body>, credential: Option<Credential>) -> Response<Body> {
         let (mut head, body) = response.into_parts();
         let within = take::<DeliverWithin>(&mut head.extensions);
         let is_here = take::<Streamed>(&mut head.extensions).is_none() && body.size_hint().exact().is_some();
@@ -77,10 +85,10 @@ impl Deliveries {
         }
         let now = Instant::now();
         let until = within.map(|DeliverWithin(within)| now + within);
-        let state = State { body: Some(body), given: Some(now), until, ends };
+        let wakes = credential.as_ref().map(|credential| Box::pin(tokio::time::sleep_until(credential.ends())));
+        let state = State { body: Some(body), given: Some(now), until, credential, waker: None };
         let delivery = Arc::new(Delivery(Mutex::new(state)));
         self.0.lock().push(Arc::downgrade(&delivery));
-        let wakes = ends.map(|ends| Box::pin(tokio::time::sleep_until(ends)));
         Response::from_parts(head, Delivered { delivery, wakes }.boxed_unsync())
     }
 
@@ -100,7 +108,9 @@ impl Deliveries {
         for delivery in looked_at {
             let mut state = delivery.0.lock();
             let late = if state.is_late() { state.body.take() } else { None };
+            let waker = state.waker.take_if(|_| late.is_some());
             drop(state);
+            waker.into_iter().for_each(Waker::wake);
             // It may hold much, and is freed without a lock.
             drop(late);
         }
@@ -130,7 +140,8 @@ impl http_body::Body for Delivered {
             state.body = None;
         }
         state.given = None;
-        if this.wakes.as_mut().is_some_and(|wakes| wakes.as_mut().poll(cx).is_ready()) {
+        let is_ended = this.wakes.as_mut().is_some_and(|wakes| wakes.as_mut().poll(cx).is_ready());
+        if is_ended || (state.body.is_none() && state.is_over()) {
             state.body = None;
             // A watch ends at any time; a list that is not whole must not look so.
             let is_watch = state.until.is_none();
@@ -138,6 +149,7 @@ impl http_body::Body for Delivered {
         }
         let Some(body) = &mut state.body else { return Poll::Ready(Some(Err(TooSlow.into()))) };
         let polled = Pin::new(body).poll_frame(cx);
+        state.waker = polled.is_pending().then(|| cx.waker().clone());
         if let Poll::Ready(Some(Ok(_))) = &polled {
             state.given = Some(Instant::now());
         }
@@ -249,12 +261,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_ends_well_when_the_credential_of_its_client_does() {
         let ends = Instant::now() + Duration::from_hours(1);
-        let mut body = deliveries().bounded(quiet(), Some(ends)).into_body();
+        let until = |ends| Some(Credential::new(ends, Arc::new(|| true)));
+        let mut body = deliveries().bounded(quiet(), until(ends)).into_body();
         assert!(body.frame().await.is_none());
         assert_eq!(Instant::now().duration_since(ends).as_secs(), 0);
         let mut list = quiet();
         list.extensions_mut().insert(DeliverWithin(Duration::from_hours(2)));
         let ends = Instant::now() + Duration::from_hours(1);
-        assert!(deliveries().bounded(list, Some(ends)).into_body().frame().await.unwrap().is_err());
+        assert!(deliveries().bounded(list, until(ends)).into_body().frame().await.unwrap().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_watch_ends_well_soon_after_its_credential_was_withdrawn() {
+        let counts = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let read = Arc::clone(&counts);
+        let by = move || read.load(std::sync::atomic::Ordering::Relaxed);
+        let credential = Credential::new(Instant::now() + Duration::from_hours(9), Arc::new(by));
+        let deliveries = deliveries();
+        let mut body = deliveries.bounded(quiet(), Some(credential)).into_body();
+        let silent = tokio::time::timeout(Duration::from_hours(1), body.frame()).await;
+        assert!(silent.is_err(), "it waits on");
+        counts.store(false, std::sync::atomic::Ordering::Relaxed);
+        let withdrawn = Instant::now();
+        assert!(body.frame().await.is_none());
+        assert!(withdrawn.elapsed() <= SWEEP_EVERY);
     }
 }

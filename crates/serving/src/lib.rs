@@ -6,21 +6,25 @@
 pub mod audit;
 pub mod authenticate;
 pub mod caller;
+pub mod credential;
 pub mod delivery;
 pub mod encode;
+pub mod fingerprint;
+pub mod front_proxy;
 pub mod headers;
 pub mod health;
 pub mod impersonation;
 mod indent;
 mod listener;
 pub mod network;
+pub mod peer;
 pub mod plain;
 pub mod request;
 pub mod shares;
 pub mod tls;
 pub mod upgrade;
 
-pub use listener::{Answer, Closed, Limits, ListenError, Listener, Peer, Seat, Shutdown};
+pub use listener::{Answer, Closed, Limits, ListenError, Listener, PeerAddress, Seat, Shutdown};
 
 /// Runs the example of the README.
 #[cfg(doctest)]

@@ -18,7 +18,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use parking_lot::Mutex;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::UnixTime;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -28,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    authenticate::Identity,
+    peer::Peer,
     shares::{Full, Share, Shares},
     tls::Tls,
     upgrade::OnceUpgraded,
@@ -40,13 +40,13 @@ use kubefold_wire::{
 
 /// What answers the requests of a listener's connections.
 pub trait Answer: Send + Sync + 'static {
-    /// Answers one request of a connection whose client is `identity`.
+    /// Answers one request of a connection to `peer`.
     ///
     /// Errors: the connection is closed without an answer. Cancel: dropped when the client goes away.
     fn answer(
         &self,
         request: Request<Incoming>,
-        identity: &Identity,
+        peer: &Arc<Peer>,
     ) -> impl Future<Output = Result<Response<Body>, Closed>> + Send;
 }
 
@@ -246,30 +246,31 @@ impl<A: Answer> Server<A> {
             Err(_) => return tracing::debug!(%peer, "a TLS handshake took too long"),
         };
         let session = stream.get_ref().1;
-        let identity = tls.identity(session.peer_certificates(), UnixTime::now());
+        let peer_of = Arc::new(Peer::new(session.peer_certificates(), &self.tls));
         let http2 = session.alpn_protocol() == Some(b"h2");
         // Whoever has logged in makes room for another that has not.
-        let (place, refused) =
-            match identity.caller_at(UnixTime::now()).map(|caller| self.connections.take(&caller.user)) {
-                Some(Ok(place)) => (place, false),
-                Some(Err(full)) => {
-                    tracing::warn!(%peer, %full, "refuses a connection: too many are open");
-                    (place, true)
-                }
-                None => (place, false),
-            };
-        let anonymous = refused || identity == Identity::Anonymous;
-        let judged = Arc::new(Judged::new(session.peer_certificates(), tls, identity));
+        let client = peer_of.client();
+        let taken = client.name_at(UnixTime::now()).map(|name| self.connections.take(name));
+        let is_known = taken.is_some();
+        let (place, refused) = match taken {
+            Some(Ok(place)) => (place, false),
+            Some(Err(full)) => {
+                tracing::warn!(%peer, %full, "refuses a connection: too many are open");
+                (place, true)
+            }
+            None => (place, false),
+        };
+        let anonymous = refused || !is_known;
         let server = Arc::clone(&self);
         let seat = Seat::new(place, Arc::clone(&self.connections), !anonymous);
         let held = seat.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let (server, judged, seat) = (Arc::clone(&server), Arc::clone(&judged), held.clone());
-            request.extensions_mut().insert(Peer(peer));
+            let (server, client, seat) = (Arc::clone(&server), Arc::clone(&peer_of), held.clone());
+            request.extensions_mut().insert(PeerAddress(peer));
             async move {
                 match refused {
                     true => Ok(too_many_connections(OVER_LIMIT_RETRY)),
-                    false => server.answer(request, &judged.now(&server.tls), seat).await,
+                    false => server.answer(request, &client, seat).await,
                 }
             }
         });
@@ -300,12 +301,12 @@ impl<A: Answer> Server<A> {
     async fn answer(
         self: &Arc<Self>,
         mut request: Request<Incoming>,
-        identity: &Identity,
+        peer: &Arc<Peer>,
         seat: Seat,
     ) -> Result<Response<Body>, Closed> {
         let upgraded = upgrade::on(&mut request);
         request.extensions_mut().insert(seat.clone());
-        let mut response = self.answer.answer(request, identity).await?;
+        let mut response = self.answer.answer(request, peer).await?;
         let once = response.extensions_mut().remove::<OnceUpgraded>();
         if let Some(once) = once.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
             let cut = self.shutdown.cut.clone();
@@ -362,7 +363,7 @@ impl<A: Answer> Server<A> {
 
 /// In a request's extensions: the address that it was sent from.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
+pub struct PeerAddress(pub SocketAddr);
 
 /// In a request's extensions: the place of the connection that it came on.
 #[derive(Clone, Debug)]
@@ -396,30 +397,6 @@ impl Seat {
 
     fn is_somebodys(&self) -> bool {
         self.0.is_somebodys.load(Ordering::Acquire)
-    }
-}
-
-/// What a connection's client proved, by the authorities of a time.
-struct Judged {
-    chain: Vec<CertificateDer<'static>>,
-    last: ArcSwap<(Arc<Tls>, Arc<Identity>)>,
-}
-
-impl Judged {
-    fn new(chain: Option<&[CertificateDer<'_>]>, tls: Arc<Tls>, identity: Identity) -> Self {
-        let chain = chain.unwrap_or_default().iter().map(|certificate| certificate.clone().into_owned()).collect();
-        Self { chain, last: ArcSwap::from_pointee((tls, Arc::new(identity))) }
-    }
-
-    /// The same by the authorities of now: one that is trusted no longer logs nobody in, on connections that are open, too.
-    fn now(&self, tls: &ArcSwap<Tls>) -> Arc<Identity> {
-        let (last, tls) = (self.last.load(), tls.load_full());
-        if Arc::ptr_eq(&last.0, &tls) {
-            return Arc::clone(&last.1);
-        }
-        let identity = Arc::new(tls.identity(Some(&self.chain), UnixTime::now()));
-        self.last.store(Arc::new((tls, Arc::clone(&identity))));
-        identity
     }
 }
 

@@ -1,6 +1,7 @@
 //! TLS toward clients: always on, with HTTP/2 first, and a client certificate asked for but not demanded.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -16,17 +17,40 @@ use rustls::{
     },
 };
 
-use crate::authenticate::Identity;
+use crate::{
+    authenticate::{Identity, common_name, of_people},
+    caller::Caller,
+    fingerprint::{self, Fingerprint},
+    peer::{Client, FrontProxy},
+};
+
+/// Names of authorities that a client is told, in bytes: it takes a certificate of one of them. If there are more, it is told
+/// none, and takes what it has. A TLS extension holds 64 KiB.
+const HINT_BYTES_MAX: usize = 32 << 10;
 
 /// What the listener needs for TLS, from the state directory or given by the operator.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// PEM chain to serve with.
     pub certificate: String,
     /// PEM key of its first certificate.
     pub key: String,
-    /// The authorities whose client certificates log in.
+    /// The authorities whose client certificates log in. Of those that are not a domain's, the first one that has signed a
+    /// certificate says whose it is.
     pub client_authorities: Vec<ClientAuthority>,
+    /// Who may say whose requests it sends.
+    pub front_proxies: Option<FrontProxies>,
+    /// Digests of certificates that count no more.
+    pub revoked: BTreeSet<Fingerprint>,
+}
+
+/// The front proxies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrontProxies {
+    /// PEM bundle of the authority of their certificates.
+    pub bundle: String,
+    /// Their common names.
+    pub names: Vec<String>,
 }
 
 /// An authority whose client certificates log in.
@@ -39,7 +63,7 @@ pub struct ClientAuthority {
 }
 
 /// What is believed of an authority's certificates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Believed {
     /// Every user and group.
     Everything,
@@ -48,6 +72,8 @@ pub enum Believed {
     ///
     /// `system:masters` is the exception: whoever holds the authority's key may make administrators.
     PeopleOnly,
+    /// Every user and group, but in another server alone, which has this name.
+    InDomain(Arc<str>),
 }
 
 /// Judges the certificates of one authority.
@@ -60,17 +86,55 @@ pub struct Judge {
 impl Judge {
     /// Errors: a bundle that holds no certificate, or a broken one.
     pub fn new(authority: &ClientAuthority) -> Result<Self, TlsError> {
-        Ok(Self { verifier: client_verifier(authority.bundle.as_bytes())?, believed: authority.believed })
+        Ok(Self { verifier: client_verifier(authority.bundle.as_bytes())?, believed: authority.believed.clone() })
     }
 
-    /// Whose certificates they are.
-    pub fn identity(&self, chain: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Identity {
-        let identity = Identity::of(chain, self.verifier.as_ref(), now);
-        match self.believed {
+    /// Whose certificates they are; `None` if they are none of this authority.
+    pub fn identity(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<Identity> {
+        let leaf = verified(self.verifier.as_ref(), chain, now)?;
+        let identity = Identity::of(leaf);
+        Some(match &self.believed {
             Believed::Everything => identity,
-            Believed::PeopleOnly => identity.of_people(),
-        }
+            Believed::PeopleOnly => identity.of_whom(of_people),
+            Believed::InDomain(domain) => {
+                identity.of_whom(|caller| Some(Caller { domain: Some(domain.to_string()), ..caller }))
+            }
+        })
     }
+
+    fn is_of_domain(&self) -> bool {
+        matches!(self.believed, Believed::InDomain(_))
+    }
+}
+
+/// Judges the certificates of front proxies.
+#[derive(Clone)]
+pub struct ProxyJudge {
+    verifier: Arc<dyn ClientCertVerifier>,
+    names: Vec<String>,
+}
+
+impl ProxyJudge {
+    /// Errors: as [`Judge::new`].
+    fn new(proxies: &FrontProxies) -> Result<Self, TlsError> {
+        Ok(Self { verifier: client_verifier(proxies.bundle.as_bytes())?, names: proxies.names.clone() })
+    }
+
+    /// Both count: who signed the certificate, and whose it is.
+    fn front_proxy(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<FrontProxy> {
+        let (name, not_after_s) = common_name(verified(self.verifier.as_ref(), chain, now)?)?;
+        self.names.contains(&name).then_some(FrontProxy { name, not_after_s })
+    }
+}
+
+/// The first of some certificates, if the authority signed it.
+fn verified<'a, 'b>(
+    verifier: &dyn ClientCertVerifier,
+    chain: &'a [CertificateDer<'b>],
+    now: UnixTime,
+) -> Option<&'a CertificateDer<'b>> {
+    let (leaf, intermediates) = chain.split_first()?;
+    verifier.verify_client_cert(leaf, intermediates, now).is_ok().then_some(leaf)
 }
 
 /// TLS as configured, and the judge of client certificates.
@@ -80,6 +144,10 @@ pub struct Tls {
     pub config: Arc<ServerConfig>,
     /// Judge client certificates after the handshake; without any they count for nothing.
     pub judges: Vec<Judge>,
+    /// Judges those of front proxies.
+    pub front_proxies: Option<ProxyJudge>,
+    /// Digests of certificates that count no more.
+    pub revoked: Arc<BTreeSet<Fingerprint>>,
 }
 
 /// Why TLS cannot be set up.
@@ -113,8 +181,10 @@ impl Tls {
         }
         let key = PrivateKeyDer::from_pem_slice(files.key.as_bytes()).map_err(|error| serving(&error))?;
         let judges: Vec<Judge> = files.client_authorities.iter().map(Judge::new).collect::<Result<_, _>>()?;
-        let bundles: Vec<&str> = files.client_authorities.iter().map(|authority| authority.bundle.as_str()).collect();
-        let of_all = client_verifier(bundles.join("\n").as_bytes())?;
+        let front_proxies = files.front_proxies.as_ref().map(ProxyJudge::new).transpose()?;
+        let bundles = files.client_authorities.iter().map(|authority| authority.bundle.as_str());
+        let bundles = bundles.chain(files.front_proxies.iter().map(|proxies| proxies.bundle.as_str()));
+        let of_all = client_verifier(bundles.collect::<Vec<_>>().join("\n").as_bytes())?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| serving(&error))?
@@ -125,13 +195,50 @@ impl Tls {
         // A resumed session would bring back a certificate without the proof that its key is still held.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self { config: Arc::new(config), judges })
+        let revoked = Arc::new(files.revoked.clone());
+        Ok(Self { config: Arc::new(config), judges, front_proxies, revoked })
+    }
+
+    /// TLS of a server to which no certificate says who asks.
+    pub fn without_certificates(config: Arc<ServerConfig>) -> Self {
+        Self { config, judges: Vec::new(), front_proxies: None, revoked: Arc::default() }
     }
 
     /// What a connection proved about its client by the certificates that it showed.
-    pub fn identity(&self, chain: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Identity {
-        let mut judged = self.judges.iter().map(|judge| judge.identity(chain, now));
-        judged.find(|identity| *identity != Identity::Anonymous).unwrap_or(Identity::Anonymous)
+    pub fn client(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Client {
+        if chain.is_empty() {
+            return Client::NOBODY;
+        }
+        let is_revoked = |certificate: &CertificateDer<'_>| {
+            fingerprint::all(certificate).iter().any(|digest| self.revoked.contains(digest))
+        };
+        if !self.revoked.is_empty() && chain.iter().any(is_revoked) {
+            tracing::info!("a client showed a certificate that is revoked");
+            return Client::NOBODY;
+        }
+        let front_proxy = self.front_proxies.as_ref().and_then(|judge| judge.front_proxy(chain, now));
+        Client { identity: Self::identity(&self.judges, chain, now), front_proxy }
+    }
+
+    /// Whose certificates they are. The word of the first authority that is of no domain counts; of those of domains, only
+    /// one may have signed them.
+    pub(crate) fn identity(judges: &[Judge], chain: &[CertificateDer<'_>], now: UnixTime) -> Identity {
+        let (of_domains, own): (Vec<&Judge>, Vec<&Judge>) = judges.iter().partition(|judge| judge.is_of_domain());
+        if let Some(identity) = own.iter().find_map(|judge| judge.identity(chain, now)) {
+            return identity;
+        }
+        let mut signers = of_domains.iter().filter_map(|judge| judge.identity(chain, now));
+        match (signers.next(), signers.next()) {
+            (Some(identity), None) => identity,
+            (Some(_), Some(_)) => {
+                tracing::debug!("authorities of several members have signed a client certificate: it is nobody's");
+                Identity::Anonymous
+            }
+            (None, _) => {
+                tracing::debug!("no authority that counts has signed a client certificate");
+                Identity::Anonymous
+            }
+        }
     }
 }
 
@@ -157,7 +264,10 @@ struct AskOnly(Arc<dyn ClientCertVerifier>);
 
 impl ClientCertVerifier for AskOnly {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        let hints = self.0.root_hint_subjects();
+        // Each with its length.
+        let bytes: usize = hints.iter().map(|name| name.as_ref().len() + 2).sum();
+        if bytes <= HINT_BYTES_MAX { hints } else { &[] }
     }
 
     fn client_auth_mandatory(&self) -> bool {

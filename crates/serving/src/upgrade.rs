@@ -6,7 +6,8 @@ use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, header};
 use hyper::upgrade::Upgraded;
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout_at};
+
+use crate::credential::Credential;
 
 type Work = Box<dyn FnOnce(Upgraded) -> BoxFuture<'static, ()> + Send>;
 
@@ -73,9 +74,16 @@ impl OnceUpgraded {
         Self(Arc::new(Mutex::new(Some(Box::new(work)))))
     }
 
-    /// The same work, which ends at `end` if it has not before: when the credential does that it was asked for with.
-    pub fn until(self, end: Instant) -> Self {
-        Self::new(move |connection| Box::pin(async move { drop(timeout_at(end, self.run(connection)).await) }))
+    /// The same work, which ends when the credential does that it was asked for with, if it has not before.
+    pub fn with(self, credential: Credential) -> Self {
+        Self::new(move |connection| {
+            Box::pin(async move {
+                tokio::select! {
+                    () = self.run(connection) => {}
+                    () = credential.ended() => {}
+                }
+            })
+        })
     }
 
     /// The same work, which holds something until it ends, or is given up.

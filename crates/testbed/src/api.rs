@@ -105,7 +105,12 @@ impl Api {
 
     /// The same, in a form of the caller's choice.
     pub async fn watch_as(&self, path: &str, accept: &str) -> Watch {
-        let request = Request::get(path).header(header::ACCEPT, accept).body(Bytes::new()).unwrap();
+        self.watch_by(Request::get(path).header(header::ACCEPT, accept).body(Bytes::new()).unwrap()).await
+    }
+
+    /// The same, by a request with headers of the caller's choice.
+    pub async fn watch_by(&self, request: Request<Bytes>) -> Watch {
+        let path = request.uri().clone();
         let opened = tokio::time::timeout(ANSWER_TIMEOUT, self.open(request)).await.expect("the head of a watch");
         let (parts, body) = opened.unwrap_or_else(|error| panic!("watch {path}: {error}")).into_parts();
         Watch { status: parts.status, headers: parts.headers, body, buffer: Vec::new() }

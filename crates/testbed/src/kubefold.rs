@@ -159,6 +159,14 @@ impl Kubefold {
         path
     }
 
+    /// A kubeconfig of the fleet view for whoever has a certificate, whose authority it is that signed it.
+    pub fn kubeconfig_with(&self, name: &str, identity: &pki::Identity) -> PathBuf {
+        let ca = fs::read_to_string(self.state_dir().join("ca.crt")).expect("kubefold's authority");
+        let path = self.dir.path().join(format!("{name}.kubeconfig"));
+        kubeconfig::write(&path, "fleet", &format!("https://{}", self.addr()), &ca, identity);
+        path
+    }
+
     /// A kubeconfig of the fleet view without any credential.
     pub fn kubeconfig_of_nobody(&self) -> PathBuf {
         let with = fs::read_to_string(self.kubeconfig_for("nobody", None)).expect("a kubeconfig");

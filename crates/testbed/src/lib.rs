@@ -49,6 +49,7 @@ pub use kubectl::{Kubectl, Output};
 pub use kubefold::{FleetFile, Kubefold, program};
 pub use member::{Member, MemberOptions};
 pub use metrics::{Metrics, node_metrics, pod_metrics};
+pub use pki::{Authority, Identity};
 pub use port::Port;
 pub use process::Process;
 pub use relay::Relay;

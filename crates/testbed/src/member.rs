@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::{net::TcpStream, time::Instant};
 
 use super::{
-    Answer, Api, Kubectl, Output, Process, Relay, directory,
+    Answer, Api, Identity, Kubectl, Output, Process, Relay, directory, kubeconfig,
     servers::{self, Place},
 };
 
@@ -137,6 +137,18 @@ impl Member {
     /// kubectl as its administrator.
     pub fn as_admin(&self) -> Kubectl {
         Kubectl::new(&self.kubeconfig(), self.dir())
+    }
+
+    /// A kubeconfig for whoever has a certificate, whose authority it is that signed it.
+    pub fn kubeconfig_with(&self, name: &str, identity: &Identity) -> PathBuf {
+        let path = self.place.dir.join(format!("with-{name}.kubeconfig"));
+        kubeconfig::write(&path, self.name(), &self.server_url(), &self.ca_pem(), identity);
+        path
+    }
+
+    /// A client certificate of its authority.
+    pub fn identity_of(&self, user: &str, group: Option<&str>) -> Identity {
+        self.place.authority.client(user, group)
     }
 
     /// Runs kubectl as its administrator.

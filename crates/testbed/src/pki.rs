@@ -6,18 +6,18 @@ use rcgen::{
 };
 
 /// A certificate authority and its key.
-pub(crate) struct Authority {
+pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, in PEM.
-pub(crate) struct Identity {
-    pub(crate) cert_pem: String,
-    pub(crate) key_pem: String,
+pub struct Identity {
+    pub cert_pem: String,
+    pub key_pem: String,
 }
 
 impl Authority {
-    pub(crate) fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name = distinguished(name, None);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -27,7 +27,7 @@ impl Authority {
         Self { issuer }
     }
 
-    pub(crate) fn cert_pem(&self) -> String {
+    pub fn cert_pem(&self) -> String {
         self.issuer.pem()
     }
 
@@ -44,7 +44,7 @@ impl Authority {
     }
 
     /// A client certificate: Kubernetes takes the common name for the user and the organization for a group.
-    pub(crate) fn client(&self, user: &str, group: Option<&str>) -> Identity {
+    pub fn client(&self, user: &str, group: Option<&str>) -> Identity {
         let mut params = CertificateParams::default();
         params.distinguished_name = distinguished(user, group);
         self.sign(params, ExtendedKeyUsagePurpose::ClientAuth)

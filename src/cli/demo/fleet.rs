@@ -121,6 +121,7 @@ impl Fleet {
             state_dir: folder.state(),
             serving_certificate: None,
             client_ca: None,
+            front_proxy: None,
             tokens: Sources::default(),
             names: Vec::new(),
             external_url: None,

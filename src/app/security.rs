@@ -1,0 +1,240 @@
+//! Certificates to serve with, authorities that are believed, and the files that say so: all of it is followed.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use arc_swap::ArcSwap;
+use http::Uri;
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+use crate::{
+    app::options::Options,
+    authn::Authentication,
+    config::MemberName,
+    member::{authority::client_authorities, registry::Registry},
+    serve::{Auditing, Published, StateDir, authority, expiry::Expiries, revoked},
+};
+use kubefold_serving::tls::{Believed, ClientAuthority, FrontProxies, Tls, TlsFiles, read_given};
+
+/// How often it is looked whether certificates have changed, or are to be renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// Members that say at the same time whose certificates they accept are heard together.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+/// Certificates to serve with, and what a client must trust.
+#[derive(PartialEq, Eq)]
+pub(super) struct Security {
+    pub(super) files: TlsFiles,
+    pub(super) trust: String,
+    /// The own authority.
+    own: String,
+    /// Those of `--client-ca-file`.
+    given: Option<String>,
+}
+
+impl Security {
+    /// Takes the given certificates, and makes what is not given in the state directory.
+    ///
+    /// Of an authority that the fleet and a member have, the fleet's word counts.
+    pub(super) fn prepare(
+        options: &Options,
+        state: &StateDir,
+        members: &[(MemberName, Arc<str>)],
+    ) -> anyhow::Result<Self> {
+        let host =
+            options.external_url.as_ref().and_then(Uri::host).map(|host| host.trim_matches(['[', ']']).to_owned());
+        let extra: Vec<String> = options.names.iter().cloned().chain(host).collect();
+        let names: BTreeSet<String> = authority::serving_names(options.listen.ip(), &extra);
+        let revoked = revoked::read(state.path())?;
+        let own = authority::ensure(state, &names, &revoked, SystemTime::now())?;
+        let given = options.client_ca.as_ref().map(|path| read_given("--client-ca-file", path)).transpose()?;
+        let of_fleet = |bundle: &String, believed| ClientAuthority { bundle: bundle.clone(), believed };
+        let of_member = |(member, bundle): &(MemberName, Arc<str>)| ClientAuthority {
+            bundle: bundle.to_string(),
+            believed: Believed::InDomain(member.as_str().into()),
+        };
+        let client_authorities = std::iter::once(of_fleet(&own.ca_certificate, Believed::Everything))
+            .chain(given.as_ref().map(|bundle| of_fleet(bundle, Believed::PeopleOnly)))
+            .chain(members.iter().map(of_member))
+            .collect();
+        let front_proxies = options.front_proxy.as_ref().map(|proxy| {
+            let bundle = read_given("--requestheader-client-ca-file", &proxy.ca)?;
+            anyhow::Ok(FrontProxies { bundle, names: proxy.names.clone() })
+        });
+        let (certificate, key, trust) = match &options.serving_certificate {
+            Some((certificate, key)) => {
+                let chain = read_given("--tls-cert-file", certificate)?;
+                (chain.clone(), read_given("--tls-key-file", key)?, chain)
+            }
+            None => (own.serving_certificate, own.serving_key, own.ca_certificate.clone()),
+        };
+        let front_proxies = front_proxies.transpose()?;
+        let files = TlsFiles { certificate, key, client_authorities, front_proxies, revoked };
+        Ok(Self { files, trust, own: own.ca_certificate, given })
+    }
+
+    /// Says when they end.
+    pub(super) fn tell(&self, expiries: &Expiries) {
+        let given = self.given.as_deref().map(|bundle| ("client_ca", bundle));
+        let proxies = self.files.front_proxies.as_ref().map(|proxies| ("front_proxy_ca", proxies.bundle.as_str()));
+        let bundles: Vec<_> = [Some(("own_ca", self.own.as_str())), given, proxies].into_iter().flatten().collect();
+        expiries.set(&self.files.certificate, &bundles);
+    }
+}
+
+/// What was last said to be wrong with files. They are read again and again, and one fault is logged once.
+#[derive(Default)]
+struct Complaint(Option<String>);
+
+impl Complaint {
+    /// The value, or `None` and a line in the log: a file that is half written is whole a moment later.
+    fn unless_good<T>(&mut self, read: anyhow::Result<T>, consequence: &str) -> Option<T> {
+        let fault = read.as_ref().err().map(|error| format!("{error:#}"));
+        if let Some(error) = fault.as_ref().filter(|_| fault != self.0) {
+            tracing::warn!(error, "{consequence}");
+        }
+        self.0 = fault;
+        read.ok()
+    }
+}
+
+/// Serves with every later good set of certificates: those of files that have changed, those that members accept by now, and
+/// the own when they come to their end. Connections that are open keep theirs; who logs in on them is judged by what is in
+/// force now.
+pub(super) struct Renewal {
+    pub(super) options: Options,
+    pub(super) security: Security,
+    pub(super) tls: Arc<ArcSwap<Tls>>,
+    pub(super) published: Arc<Mutex<Published>>,
+    pub(super) authentication: Arc<Authentication>,
+    pub(super) auditing: Option<Auditing>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) expiries: Expiries,
+    pub(super) state: Arc<StateDir>,
+}
+
+impl Renewal {
+    /// Until cancelled.
+    pub(super) async fn run(mut self) {
+        let [mut of_tokens, mut of_certificates, mut of_audit] = [(); 3].map(|()| Complaint::default());
+        let mut authorities = self.registry.authority_changes();
+        loop {
+            tokio::select! {
+                () = sleep(RENEW_EVERY) => {}
+                Ok(()) = authorities.changed() => sleep(TOGETHER).await,
+            }
+            authorities.mark_unchanged();
+            let reloaded = self.authentication.reload().map_err(anyhow::Error::from);
+            if of_tokens.unless_good(reloaded, "keeps the bearer tokens that it accepts") == Some(true) {
+                tracing::info!("accepts other bearer tokens");
+            }
+            let reloaded = self.auditing.as_ref().map_or(Ok(false), Auditing::reload).map_err(anyhow::Error::from);
+            if of_audit.unless_good(reloaded, "keeps the audit policy that it has") == Some(true) {
+                tracing::info!("audits by another policy");
+            }
+            let prepared = self.prepared();
+            let consequence = "keeps the certificates that it has, and those that are revoked";
+            if let Some(Some((tls, now))) = of_certificates.unless_good(prepared, consequence) {
+                self.take(tls, now);
+            }
+        }
+    }
+
+    /// What is in force from now on, if that is something else.
+    fn prepared(&self) -> anyhow::Result<Option<(Tls, Security)>> {
+        let now = Security::prepare(&self.options, &self.state, &client_authorities(&self.registry))?;
+        Ok(if now == self.security { None } else { Some((Tls::new(&now.files)?, now)) })
+    }
+
+    fn take(&mut self, tls: Tls, now: Security) {
+        self.tls.store(Arc::new(tls));
+        self.security = now;
+        self.security.tell(&self.expiries);
+        tracing::info!("serves with other certificates, client authorities or revoked certificates");
+        let mut published = self.published.lock();
+        if published.certificate_authority == self.security.trust {
+            return;
+        }
+        published.certificate_authority.clone_from(&self.security.trust);
+        if let Err(error) = published.write(&self.state) {
+            tracing::error!("cannot write serving.json, so new kubeconfigs trust the old certificate: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+    use super::*;
+    use crate::{authn, read::Freshness};
+
+    /// A certificate that is good, a file that is not whole yet, and a certificate that is revoked.
+    #[tokio::test(start_paused = true)]
+    async fn certificates_that_change_are_served_and_broken_ones_are_not() {
+        let (folder, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let given = folder.path().join("given.pem");
+        let options = Options {
+            config: folder.path().join("clusters.yaml"),
+            listen: ([127, 0, 0, 1], 0).into(),
+            state_dir: folder.path().join("state"),
+            serving_certificate: None,
+            client_ca: Some(given.clone()),
+            front_proxy: None,
+            tokens: authn::Sources::default(),
+            names: Vec::new(),
+            external_url: None,
+            freshness: Freshness::default(),
+            audit: None,
+            metrics_listen: None,
+        };
+        let state = Arc::new(StateDir::open(&options.state_dir).unwrap());
+        let other = StateDir::open(others.path().join("state").as_path()).unwrap();
+        let names = authority::serving_names([127, 0, 0, 1].into(), &[]);
+        let ensure = |state: &StateDir| authority::ensure(state, &names, &BTreeSet::new(), SystemTime::now()).unwrap();
+        let [own, second] = [&*state, &other].map(|state| ensure(state).ca_certificate);
+        fs::write(&given, &own).unwrap();
+        let security = Security::prepare(&options, &state, &[]).unwrap();
+        let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files).unwrap()));
+        let published = Published { url: String::new(), members: Vec::new(), certificate_authority: String::new() };
+        let until = CancellationToken::new();
+        let renewal = Renewal {
+            options,
+            security,
+            tls: Arc::clone(&tls),
+            published: Arc::new(Mutex::new(published)),
+            authentication: Arc::new(Authentication::read(authn::Sources::default()).unwrap()),
+            auditing: None,
+            registry: Arc::new(Registry::new(TaskTracker::new(), until.clone())),
+            expiries: Expiries::default(),
+            state: Arc::clone(&state),
+        };
+        TaskTracker::new().spawn(until.clone().run_until_cancelled_owned(renewal.run()));
+        let [given, revoked] = [given, state.path().join(revoked::FILE)];
+        let digest = format!("{} jane\n", "0a".repeat(32));
+        // What is there, what a writer has half done, what is whole, again nothing new, and the same of the other file.
+        let writes: [(_, &str, bool); 7] = [
+            (&given, &own, false),
+            (&given, "-----BEGIN CERTIFICATE-----\nMII", false),
+            (&given, &second, true),
+            (&given, &second, false),
+            (&revoked, "0a0a", false),
+            (&revoked, &digest, true),
+            (&revoked, &digest, false),
+        ];
+        for (at, (path, text, is_other)) in writes.into_iter().enumerate() {
+            fs::write(path, text).unwrap();
+            let before = tls.load_full();
+            sleep(RENEW_EVERY + Duration::from_secs(1)).await;
+            assert_eq!(!Arc::ptr_eq(&before, &tls.load_full()), is_other, "{at}");
+        }
+        assert!(tls.load().revoked.contains(&[10; 32]));
+        until.cancel();
+    }
+}
