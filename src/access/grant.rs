@@ -51,8 +51,11 @@ pub struct Renewal {
     through: Option<Arc<Impersonator>>,
     only: Option<MemberName>,
     /// Members that allow it with the selectors alone, and what they say of that.
-    selected: Vec<(MemberName, Arc<Record>)>,
+    selected: Option<Arc<[Selected]>>,
 }
+
+/// A member, and what it says of the same with selectors.
+type Selected = (MemberName, Arc<Record>);
 
 /// What has become of a grant.
 pub enum Renewed {
@@ -166,12 +169,13 @@ impl Renewal {
         through: Option<Arc<Impersonator>>,
         only: Option<MemberName>,
     ) -> Self {
-        Self { access: Arc::clone(access), record, through, only, selected: Vec::new() }
+        Self { access: Arc::clone(access), record, through, only, selected: None }
     }
 
     /// The same, where a member is asked with the selectors.
     pub(super) fn selecting(mut self, member: MemberName, record: Arc<Record>) -> Self {
-        self.selected.push((member, record));
+        let before = self.selected.iter().flat_map(|selected| selected.iter().cloned());
+        self.selected = Some(before.chain([(member, record)]).collect());
         self
     }
 
@@ -180,7 +184,7 @@ impl Renewal {
         let Self { access, record, through, only, selected } = self;
         let (only, Question { caller, action }) = (only.as_ref(), &**record.question());
         let mut now = access.peek(record, only);
-        for (member, record) in selected {
+        for (member, record) in selected.iter().flat_map(|selected| selected.iter()) {
             now = Arc::new(now.selected(member, &access.peek(record, Some(member))));
         }
         if let Some(original) = through {

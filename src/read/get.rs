@@ -40,39 +40,50 @@ const OBJECT_BYTES_MAX: usize = 64 << 20;
 /// Answers a get. `form` makes what is asked for of the kind.
 pub(super) async fn get(
     stores: &Stores,
-    target: &Target,
+    of: &Of<'_>,
     asked: RequestContext<'_>,
     freshness: Freshness,
     form: impl FnOnce(&KindSpec) -> Result<Form, Status>,
 ) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
-    let split = naming.split(&target.name).map(|(own, member)| (own.to_owned(), member.clone()));
+    let split = naming.split(&of.target.name).map(|(own, member)| (own.to_owned(), member.clone()));
     let only = split.as_ref().map(|(_, member)| member);
-    let mut ready = stores.ready_for(&target.gvr, asked.reading(only)).await?;
+    let mut ready = stores.ready_for(&of.target.gvr, asked.reading(only)).await?;
     // One that does not fit is refused when there is an object that it does not fit.
     let form = form(ready.store().spec());
     if from_store(stores, asked)? && !wants_no_cache(asked.headers) {
         let mut warnings = Warnings::default();
         ready.warnings.iter().for_each(|warning| warnings.add(warning));
-        return match shown(stores, &ready, target, only, asked.audience())? {
+        return match shown(stores, &ready, of.target, only, asked.audience())? {
             Some(answer) => {
-                notice(stores, &ready, target, asked.audience(), &answer, &mut warnings);
-                Ok(answer.response(target, form?, ready.store().spec(), warnings))
+                notice(stores, &ready, of.target, asked.audience(), &answer, &mut warnings);
+                Ok(answer.response(of.target, form?, ready.store().spec(), warnings))
             }
-            None => Ok(missing(&ready, target, asked.audience(), &warnings)),
+            None => Ok(missing(&ready, of.target, asked.audience(), &warnings)),
         };
     }
     match split {
-        Some((own, member)) => pinned(stores, &ready, target, asked, form, &own, &member).await,
+        Some((own, member)) => pinned(stores, &ready, of, asked, form, &own, &member).await,
         None => {
             // Which members are to be asked the store says: it must know of what was made a moment ago.
-            let scope =
-                Scope { namespace: target.namespace.clone(), name: Some(target.name.clone()), ..Scope::default() };
+            let scope = Scope {
+                namespace: of.target.namespace.clone(),
+                name: Some(of.target.name.clone()),
+                ..Scope::default()
+            };
             let due = Due { need: Need::of_get(asked.headers, freshness), scope };
             Box::pin(prove(stores, &mut ready, due, None, asked)).await?;
-            plain(stores, &ready, target, asked, form).await
+            plain(stores, &ready, of, asked, form).await
         }
     }
+}
+
+/// What a get is about.
+#[derive(Clone, Copy)]
+pub(super) struct Of<'a> {
+    pub(super) target: &'a Target,
+    /// `status`; empty for none. Members answer with the whole object, to whoever may read that alone, too.
+    pub(super) subresource: &'a str,
 }
 
 /// Says whether the caller takes what is at hand: a revision is set.
@@ -91,29 +102,29 @@ fn from_store(stores: &Stores, asked: RequestContext<'_>) -> Result<bool, Status
 async fn pinned(
     stores: &Stores,
     ready: &Ready,
-    target: &Target,
+    of: &Of<'_>,
     asked: RequestContext<'_>,
     form: Result<Form, Status>,
     own: &str,
     name: &MemberName,
 ) -> Result<Response<Body>, Status> {
     let live = match stores.registry().get(name.as_str()) {
-        Some(member) => Question::new(ready, target, asked, own).ask(&member).await,
+        Some(member) => Question::new(ready, of, asked, own).ask(&member).await,
         None => leaving(name),
     };
     let mut warnings = Warnings::default();
     match live {
         Live::Taken => {}
-        Live::NotFound => return Err(not_found(ready.store(), target, asked.audience()).into()),
+        Live::NotFound => return Err(not_found(ready.store(), of.target, asked.audience()).into()),
         Live::Refused(response) => return Ok(*response),
         Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
     }
-    match shown(stores, ready, target, Some(name), asked.audience())? {
+    match shown(stores, ready, of.target, Some(name), asked.audience())? {
         Some(answer) => {
-            notice(stores, ready, target, asked.audience(), &answer, &mut warnings);
-            Ok(answer.response(target, form?, ready.store().spec(), warnings))
+            notice(stores, ready, of.target, asked.audience(), &answer, &mut warnings);
+            Ok(answer.response(of.target, form?, ready.store().spec(), warnings))
         }
-        None => Ok(missing(ready, target, asked.audience(), &warnings)),
+        None => Ok(missing(ready, of.target, asked.audience(), &warnings)),
     }
 }
 
@@ -129,41 +140,41 @@ fn missing(ready: &Ready, target: &Target, audience: &Audience, warnings: &Warni
 async fn plain(
     stores: &Stores,
     ready: &Ready,
-    target: &Target,
+    of: &Of<'_>,
     asked: RequestContext<'_>,
     form: Result<Form, Status>,
 ) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
     let audience = asked.audience();
-    let entry = match resolve(&naming, ready.store(), target, audience)? {
+    let entry = match resolve(&naming, ready.store(), of.target, audience)? {
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
-        Named::Nothing => return Err(not_found(ready.store(), target, audience).into()),
+        Named::Nothing => return Err(not_found(ready.store(), of.target, audience).into()),
     };
     let own = naming.own(entry.name()).to_owned();
     // Of a shared object the first holder supplies everything; a placed one is made of all its parts.
-    let parts = ready.store().shown_parts(&key(&target.namespace, &own));
+    let parts = ready.store().shown_parts(&key(&of.target.namespace, &own));
     let placed = parts.iter().any(|part| part.marker.is_some());
     let asked_of = if entry.folded && !placed { 1 } else { entry.holders.len() };
-    let question = Question::new(ready, target, asked, &own);
+    let question = Question::new(ready, of, asked, &own);
     let lives = question.ask_holders(stores, &entry.holders[..asked_of], entry.holders.len() == 1, asked).await;
     let mut warnings = Warnings::default();
     let only_one = entry.holders.len() == 1;
     for live in lives {
         match live {
             Live::Taken => {}
-            Live::NotFound if only_one => return Err(not_found(ready.store(), target, audience).into()),
+            Live::NotFound if only_one => return Err(not_found(ready.store(), of.target, audience).into()),
             // One part of several is gone: its member's watch will say so.
             Live::NotFound => {}
             Live::Refused(response) => return Ok(*response),
             Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
         }
     }
-    match shown(stores, ready, target, None, audience)? {
+    match shown(stores, ready, of.target, None, audience)? {
         Some(answer) => {
-            notice(stores, ready, target, audience, &answer, &mut warnings);
-            Ok(answer.response(target, form?, ready.store().spec(), warnings))
+            notice(stores, ready, of.target, audience, &answer, &mut warnings);
+            Ok(answer.response(of.target, form?, ready.store().spec(), warnings))
         }
-        None => Err(not_found(ready.store(), target, audience).into()),
+        None => Err(not_found(ready.store(), of.target, audience).into()),
     }
 }
 
@@ -222,6 +233,7 @@ fn leaving(name: &MemberName) -> Live {
 struct Question {
     store: Arc<FleetStore>,
     target: Target,
+    subresource: String,
     /// The members' own name of the object.
     own: String,
     caller: Caller,
@@ -229,10 +241,11 @@ struct Question {
 }
 
 impl Question {
-    fn new(ready: &Ready, target: &Target, asked: RequestContext<'_>, own: &str) -> Arc<Self> {
+    fn new(ready: &Ready, of: &Of<'_>, asked: RequestContext<'_>, own: &str) -> Arc<Self> {
         Arc::new(Self {
             store: Arc::clone(ready.store()),
-            target: target.clone(),
+            target: of.target.clone(),
+            subresource: of.subresource.to_owned(),
             own: own.to_owned(),
             caller: asked.caller.clone(),
             agent: asked.headers.get(header::USER_AGENT).cloned(),
@@ -311,7 +324,7 @@ impl Question {
 
     async fn fetch(&self, member: &Member) -> Result<(StatusCode, HeaderMap, Bytes), UpstreamError> {
         let Target { gvr, namespace, .. } = &self.target;
-        let path = ApiPath::within(gvr, namespace).then(&self.own);
+        let path = ApiPath::within(gvr, namespace).then(&self.own).then(&self.subresource);
         let fault = |text: String| UpstreamError::new(member.name(), Failure::Request(text.into()));
         let mut request = Request::builder()
             .method(Method::GET)

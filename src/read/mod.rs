@@ -25,6 +25,7 @@ use crate::{
     read::{
         filter::{Filter, Limit},
         fresh::{Due, Need, prove, scope_of},
+        get::Of,
         watch::Surroundings,
         watcher::Stale,
     },
@@ -65,14 +66,19 @@ impl Reader {
         Self { stores, freshness, drain }
     }
 
-    /// Answers a get.
+    /// Answers a get of an object, or of a subresource that is the whole object to a kube-apiserver; `""` is none.
     ///
     /// Errors: as a kube-apiserver, and 503 while a member that decides is unknown.
-    pub async fn get(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {
+    pub async fn get(
+        &self,
+        target: &Target,
+        subresource: &str,
+        asked: RequestContext<'_>,
+    ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted()?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
-        let response = get::get(&self.stores, target, asked, self.freshness, form).await?;
+        let response = get::get(&self.stores, &Of { target, subresource }, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
     }
 
@@ -117,7 +123,8 @@ impl Reader {
             let is_strict = asked.mode == Mode::Strict;
             let form = Form::of_object(wanted.transform, spec, &tables).ok();
             let known = self.known(&target.gvr, &options);
-            let (stale, renewal) = (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().cloned());
+            let (stale, renewal) =
+                (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().cloned().map(Box::new));
             let drain = self.drain.clone();
             let around = Surroundings { last, known, stale, is_strict, renewal, drain, form };
             watch::watch(ready.store(), &options, filter, around)

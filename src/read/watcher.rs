@@ -65,7 +65,7 @@ pub(super) struct Watched {
     /// Ends the watch when a member is not current any more.
     pub(super) is_strict: bool,
     /// What becomes of the caller's rights; absent where none are asked for.
-    pub(super) renewal: Option<Renewal>,
+    pub(super) renewal: Option<Box<Renewal>>,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
 }

@@ -19,7 +19,7 @@ use crate::{
     config::{Access, Deadlines, MemberConfig, MemberName},
     observe::RequestClass,
     upstream::{
-        access::{Credentials, Fingerprint},
+        access::{Credentials, Fingerprint, On},
         answer::{Held, UpResponseBody},
         cause::Cause,
         dial::{CALLER_WINDOW_BYTES, Dialer, STREAM_WINDOW_BYTES},
@@ -135,14 +135,12 @@ impl Upstream {
         let uri = asked.request().uri();
         let class_of = RequestClass::of(asked.request().method(), uri.path(), uri.query());
         let began = Instant::now();
-        let asked = match audit::current() {
-            Some(id) => asked.with(audit::AUDIT_ID, id),
-            None => asked,
-        };
         let settings = self.settings.load_full();
         let place = places::take(&settings.requests, &self.watches, class, asked.caller());
         let place = place.map_err(|failure| self.fail(failure))?;
-        let answered = self.exchange(asked, class, head_max(&settings.deadlines, class)).await;
+        let (mut request, on) = asked.into_parts();
+        request.headers_mut().extend(audit::current().map(|id| (audit::AUDIT_ID, id)));
+        let answered = self.exchange(request, on, class, head_max(&settings.deadlines, class)).await;
         let (response, lease) = answered.map_err(|failure| self.fail(failure))?;
         self.probe_state.answered();
         if let Some(cause) = Cause::of_anybodys(response.status()) {
@@ -156,7 +154,8 @@ impl Upstream {
     /// without a word to health, which judges probes itself.
     pub(crate) async fn probe(&self, asked: Outgoing) -> Result<Response<UpResponseBody>, UpstreamError> {
         let head_max = self.settings.load().deadlines.connect;
-        let answered = self.exchange(asked, Class::Read, Some(head_max)).await;
+        let (request, on) = asked.into_parts();
+        let answered = self.exchange(request, on, Class::Read, Some(head_max)).await;
         let (response, lease) = answered.map_err(|failure| UpstreamError::new(&self.name, failure))?;
         Ok(self.answer(response, lease, Class::Read, None))
     }
@@ -190,22 +189,21 @@ impl Upstream {
 
     async fn exchange(
         &self,
-        asked: Outgoing,
+        mut request: Request<UpBody>,
+        on: On,
         class: Class,
         head_max: Option<Duration>,
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let session = self.session().await?;
         // A plugin may have to run for it.
-        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization(asked.on())).await;
-        let is_callers = asked.caller().is_some();
-        let mut request = asked.into_request();
+        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization(on)).await;
         if let Some(authorization) = authorization.map_err(|_| late_credential())?? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
         let uri = target(&session.credentials.base, request.uri())?;
         let pool = match class {
             Class::Read | Class::Write | Class::Review => &session.requests,
-            Class::Watch | Class::Stream if is_callers => &session.caller_watches,
+            Class::Watch | Class::Stream if on == On::CallersBehalf => &session.caller_watches,
             Class::Watch | Class::Stream => &session.watches,
         };
         for _ in 0..STALE_CONNECTIONS_MAX {

@@ -10,12 +10,14 @@ use crate::{
     config::MemberName,
     upstream::{
         access::On,
-        client::UpBody,
         impersonate::{IMPERSONATE_USER, ImpersonateError, impersonate},
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{body::empty, path::ApiPath};
+use kubefold_wire::{
+    body::{Body, empty},
+    path::ApiPath,
+};
 
 /// What a member tells of itself, and not of its objects.
 const DOCUMENTS: [&str; 5] = ["/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"];
@@ -25,7 +27,7 @@ const DISCOVERY_SEGMENTS_MAX: usize = 2;
 /// A request to a member.
 #[derive(Debug)]
 pub struct Outgoing {
-    request: Request<UpBody>,
+    request: Request<Body>,
     on: On,
 }
 
@@ -79,7 +81,7 @@ impl OwnPath {
 
 impl Outgoing {
     /// One that kubefold makes as itself. `query` is encoded; it may be empty.
-    pub fn own(method: Method, path: impl Into<OwnPath>, query: &str, body: UpBody) -> Result<Self, OutgoingError> {
+    pub fn own(method: Method, path: impl Into<OwnPath>, query: &str, body: Body) -> Result<Self, OutgoingError> {
         let request = Request::builder().method(method).uri(path.into().with_query(query)).body(body)?;
         Ok(Self { request, on: On::OwnBehalf })
     }
@@ -95,7 +97,7 @@ impl Outgoing {
     ///
     /// Errors: the caller is no header, or nobody in that member.
     pub fn of_caller(
-        mut request: Request<UpBody>,
+        mut request: Request<Body>,
         caller: &Caller,
         member: &MemberName,
     ) -> Result<Self, ImpersonateError> {
@@ -118,13 +120,8 @@ impl Outgoing {
     }
 
     /// The request itself.
-    pub fn request(&self) -> &Request<UpBody> {
+    pub fn request(&self) -> &Request<Body> {
         &self.request
-    }
-
-    /// By whose credential it goes.
-    pub(super) fn on(&self) -> On {
-        self.on
     }
 
     /// In whose name it is sent; `None` if it is kubefold's own.
@@ -133,9 +130,9 @@ impl Outgoing {
         named.map(|user| user.to_str().unwrap_or_default())
     }
 
-    /// To be sent.
-    pub(super) fn into_request(self) -> Request<UpBody> {
-        self.request
+    /// To be sent, and by whose credential.
+    pub(super) fn into_parts(self) -> (Request<Body>, On) {
+        (self.request, self.on)
     }
 }
 
@@ -158,7 +155,7 @@ mod tests {
         let pods = ApiPath::within(&Gvr::new("", "v1", "pods"), "a/../b");
         let own = Outgoing::own(Method::GET, pods, "?limit=1", empty()).unwrap();
         assert_eq!(own.request().uri(), "/api/v1/namespaces/a%2F..%2Fb/pods?limit=1");
-        assert_eq!((own.on(), own.caller()), (On::OwnBehalf, None));
+        assert_eq!((own.on, own.caller()), (On::OwnBehalf, None));
     }
 
     #[test]
@@ -167,10 +164,10 @@ mod tests {
         let jane = Caller { user: "jane".into(), ..Caller::default() };
         let request = || Request::get("/api/v1/pods").header("impersonate-user", "eve").body(empty()).unwrap();
         let asked = Outgoing::of_caller(request(), &jane, &east).unwrap();
-        assert_eq!((asked.on(), asked.caller()), (On::CallersBehalf, Some("jane")));
+        assert_eq!((asked.on, asked.caller()), (On::CallersBehalf, Some("jane")));
         // Not even without the header that names him.
         let without = Outgoing { request: Request::get("/api/v1/pods").body(empty()).unwrap(), ..asked };
-        assert_eq!(without.on(), On::CallersBehalf);
+        assert_eq!(without.on, On::CallersBehalf);
         assert!(Outgoing::of_caller(request(), &Caller::default(), &east).is_err());
     }
 }

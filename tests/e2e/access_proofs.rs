@@ -183,13 +183,13 @@ async fn no_answer_names_what_may_not_be_read() {
     let (admin, jane) = (fleet.api().await, fleet_api(&fleet, "jane", None).await);
     // A placed object of which jane may read no part.
     let hidden = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "veiled-whole",
-        "annotations": {"kubefold.io/clusters": "west,north"}}, "data": {"secret": "veiled-value"}});
+        "annotations": {"kubefold.io/place-on": "west,north"}}, "data": {"secret": "veiled-value"}});
     admin.request(Method::POST, maps, hidden.to_string()).await;
     shows(&jane, maps, &["hush/common-2@east", "hush/common@east"]).await;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let (body, empty) = (config_map("common", json!({})).to_string(), String::new());
     let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new",
-        "annotations": {"kubefold.io/clusters": "nowhere"}}})
+        "annotations": {"kubefold.io/place-on": "nowhere"}}})
     .to_string();
     let cases = [
         (Method::GET, maps.to_owned(), &empty),

@@ -55,8 +55,8 @@ impl Upstream {
 
     async fn ask_upgrade(&self, request: Outgoing, asked: &UpgradeAsked) -> Result<Upgrade, Failure> {
         let session = self.session().await?;
-        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization(request.on())).await;
-        let mut request = request.into_request();
+        let (mut request, on) = request.into_parts();
+        let authorization = timeout(CREDENTIALS_MAX, session.credentials.authorization(on)).await;
         if let Some(authorization) = authorization.map_err(|_| late_credential())?? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
         }
