@@ -39,10 +39,12 @@ mod membership;
 mod observe;
 mod openapi;
 mod paths;
+mod provider;
 mod query;
 mod read;
 mod restarts;
 mod shared_objects;
+mod sso;
 mod streams;
 mod table;
 
