@@ -38,6 +38,7 @@ mod member_view;
 mod membership;
 mod observe;
 mod openapi;
+mod partial;
 mod paths;
 mod provider;
 mod query;
