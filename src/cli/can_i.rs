@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{
-        client::{Ask, Connection, Output},
+        client::{Ask, Connection, Output, Refused},
         print as print_text,
         status::table,
     },
@@ -22,12 +22,22 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CanI {
+    #[command(flatten)]
+    question: Question,
+    /// Print the answers for programs.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// What may somebody do?
+#[derive(Debug, clap::Args)]
+pub(super) struct Question {
     /// The verb, such as `list`.
-    verb: String,
+    pub(super) verb: String,
     /// The resource, such as `pods`, `deployments.apps` or `pods/log`.
     resource: String,
     /// The name of one object, as the member knows it.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// The namespace. Default: the context's.
     #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
     namespace: Option<String>,
@@ -36,77 +46,109 @@ pub(super) struct CanI {
     all_namespaces: bool,
     /// Ask about this user, as whom the member must let you act.
     #[arg(long = "as", value_name = "USER")]
-    user: Option<String>,
+    pub(super) user: Option<String>,
     /// A group of that user; may be repeated.
     #[arg(long = "as-group", value_name = "NAME", requires = "user")]
-    groups: Vec<String>,
+    pub(super) groups: Vec<String>,
     #[command(flatten)]
-    connection: Connection,
-    /// Print the answers for programs.
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    pub(super) connection: Connection,
+}
+
+/// What the members answered.
+pub(super) struct Answers {
+    pub(super) resource: Resource,
+    /// Empty: in all, or in none.
+    pub(super) namespace: String,
+    /// In configuration order.
+    pub(super) said: Vec<Said>,
 }
 
 /// What one member says.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Said {
-    member: String,
+pub(super) struct Said {
+    pub(super) member: String,
     /// Absent where the member did not say.
     #[serde(skip_serializing_if = "Option::is_none")]
-    allowed: Option<bool>,
+    pub(super) allowed: Option<bool>,
     /// Why: the rule, where the member names it.
-    why: String,
+    pub(super) why: String,
 }
 
 /// A resource, as members are asked about it.
 #[derive(Debug, PartialEq, Eq)]
-struct Resource {
-    group: String,
+pub(super) struct Resource {
+    pub(super) group: String,
     version: String,
-    resource: String,
-    subresource: String,
+    pub(super) resource: String,
+    pub(super) subresource: String,
     namespaced: bool,
 }
 
 /// Prints it on standard output.
 pub(super) fn print(flags: &CanI) -> anyhow::Result<()> {
-    let connection = &flags.connection;
-    let status = connection.ask(Method::GET, STATUS_PATH, Vec::new()).context("cannot read who the members are")?;
-    let status: FleetStatus = serde_json::from_str(&status).context("the server is not a kubefold of this version")?;
-    let resource = find(connection, &flags.resource)?;
-    let namespace = match &flags.namespace {
-        _ if flags.all_namespaces || !resource.namespaced => String::new(),
-        Some(namespace) => namespace.clone(),
-        None => connection.namespace()?,
-    };
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {
-            "verb": flags.verb, "group": resource.group, "version": resource.version, "resource": resource.resource,
-            "subresource": resource.subresource, "namespace": namespace, "name": flags.name.as_deref().unwrap_or_default(),
-        }},
-    });
-    let headers: Vec<(&str, &str)> = flags
-        .user
-        .iter()
-        .map(|user| ("Impersonate-User", user.as_str()))
-        .chain(flags.groups.iter().map(|group| ("Impersonate-Group", group.as_str())))
-        .collect();
-    let said: Vec<Said> = status
-        .members
-        .iter()
-        .map(|member| {
-            let path = format!("/clusters/{}/{REVIEWS}", member.name);
-            let ask =
-                Ask { method: Method::POST, path: &path, headers: &headers, body: review.to_string().into_bytes() };
-            said(member.name.to_string(), connection.ask_with(ask))
-        })
-        .collect();
+    let Answers { said, .. } = flags.question.ask()?;
     print_text(&match flags.output {
         None => render(&said),
         Some(output) => output.text(&said)?,
     })
+}
+
+impl Question {
+    /// Asks each member.
+    ///
+    /// Errors: kubefold cannot be asked, or no member serves the resource.
+    pub(super) fn ask(&self) -> anyhow::Result<Answers> {
+        let members = self.members()?;
+        let resource = find(&self.connection, &self.resource)?;
+        let namespace = match &self.namespace {
+            _ if self.all_namespaces || !resource.namespaced => String::new(),
+            Some(namespace) => namespace.clone(),
+            None => self.connection.namespace()?,
+        };
+        let Resource { group, version, resource: plural, subresource, .. } = &resource;
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "verb": self.verb, "group": group, "version": version, "resource": plural, "subresource": subresource,
+                "namespace": namespace, "name": self.name.as_deref().unwrap_or_default(),
+            }},
+        });
+        let headers: Vec<(&str, &str)> = self
+            .user
+            .iter()
+            .map(|user| ("Impersonate-User", user.as_str()))
+            .chain(self.groups.iter().map(|group| ("Impersonate-Group", group.as_str())))
+            .collect();
+        let ask = |member: String| {
+            let path = format!("/clusters/{member}/{REVIEWS}");
+            let ask =
+                Ask { method: Method::POST, path: &path, headers: &headers, body: review.to_string().into_bytes() };
+            said(member, self.connection.ask_with(ask))
+        };
+        let said = members.into_iter().map(ask).collect();
+        Ok(Answers { resource, namespace, said })
+    }
+
+    /// Who the members are. kubefold tells that to those who operate it; others have a kubeconfig with a context for each.
+    fn members(&self) -> anyhow::Result<Vec<String>> {
+        match self.connection.ask(Method::GET, STATUS_PATH, Vec::new()) {
+            Ok(status) => {
+                let status: FleetStatus =
+                    serde_json::from_str(&status).context("the server is not a kubefold of this version")?;
+                Ok(status.members.into_iter().map(|member| member.name).collect())
+            }
+            Err(error) if error.downcast_ref::<Refused>().is_some_and(Refused::is_forbidden) => {
+                let members = self.connection.members()?;
+                if members.is_empty() {
+                    Err(error.context("the kubeconfig has no context of a member"))
+                } else {
+                    Ok(members)
+                }
+            }
+            Err(error) => Err(error.context("cannot read who the members are")),
+        }
+    }
 }
 
 fn said(member: String, answer: anyhow::Result<String>) -> Said {
@@ -119,7 +161,7 @@ fn said(member: String, answer: anyhow::Result<String>) -> Said {
     Said { member, allowed: review["status"]["allowed"].as_bool(), why: why.join("; ") }
 }
 
-fn render(said: &[Said]) -> String {
+pub(super) fn render(said: &[Said]) -> String {
     let head = ["MEMBER", "ALLOWED", "WHY"].map(str::to_owned);
     let row = |one: &Said| {
         let allowed = match one.allowed {

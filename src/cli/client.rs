@@ -95,7 +95,9 @@ impl Connection {
                 "kubefold at {url} answered 401: it does not know this login, which may have expired or be another \
                  kubefold's; {PRINT_AGAIN}"
             ),
-            Err(kube::Error::Api(status)) => bail!("kubefold at {url} answered {}: {}", status.code, status.message),
+            Err(kube::Error::Api(status)) => {
+                Err(Refused { url: url.to_owned(), code: status.code, message: status.message }.into())
+            }
             Err(error) => {
                 let cause = cause(&error);
                 Err(Unreached { url: url.to_owned(), to_do: what_to_do(&cause), cause }.into())
@@ -111,13 +113,33 @@ impl Connection {
         Ok(runtime.block_on(Box::pin(self.config()))?.default_namespace)
     }
 
+    /// The members that the kubeconfig has contexts for, in its order.
+    ///
+    /// Errors: the kubeconfig cannot be used.
+    pub(super) fn members(&self) -> anyhow::Result<Vec<String>> {
+        if let Some(state_dir) = &self.state_dir {
+            return Ok(Published::read(state_dir)?.members);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let fleet = runtime.block_on(Box::pin(self.config()))?.cluster_url.to_string();
+        let begin = format!("{}/clusters/", fleet.trim_end_matches('/'));
+        let read = self.read()?;
+        let servers = read.clusters.iter().filter_map(|named| named.cluster.as_ref()?.server.as_deref());
+        let member = |server: &str| Some(server.strip_prefix(&begin)?.trim_end_matches('/').to_owned());
+        Ok(servers.filter_map(member).filter(|member| !member.contains('/')).collect())
+    }
+
+    fn read(&self) -> anyhow::Result<Kubeconfig> {
+        match (&self.state_dir, &self.kubeconfig) {
+            (Some(state_dir), _) => own_kubeconfig(state_dir),
+            (None, Some(file)) => Kubeconfig::read_from(file).map_err(|error| unread(&error, Some(file))),
+            (None, None) => Kubeconfig::read().map_err(|error| unread(&error, None)),
+        }
+    }
+
     async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        let read = match (&self.state_dir, &self.kubeconfig) {
-            (Some(state_dir), _) => own_kubeconfig(state_dir)?,
-            (None, Some(file)) => Kubeconfig::read_from(file).map_err(|error| unread(&error, Some(file)))?,
-            (None, None) => Kubeconfig::read().map_err(|error| unread(&error, None))?,
-        };
+        let read = self.read()?;
         let known: Vec<&str> = read.contexts.iter().map(|context| context.name.as_str()).collect();
         if let Some(wanted) = self.context.as_deref().filter(|wanted| !known.contains(wanted)) {
             bail!("the kubeconfig has no context {}; its contexts are {}", Quoted(wanted), known.join(", "));
@@ -150,6 +172,21 @@ fn own_kubeconfig(state_dir: &Path) -> anyhow::Result<Kubeconfig> {
 
 /// What to do where a kubeconfig is an old one.
 const PRINT_AGAIN: &str = "print its kubeconfig again with kubefold kubeconfig";
+
+/// kubefold answered with an error.
+#[derive(Debug, thiserror::Error)]
+#[error("kubefold at {url} answered {code}: {message}")]
+pub(super) struct Refused {
+    url: String,
+    code: u16,
+    message: String,
+}
+
+impl Refused {
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.code == 403
+    }
+}
 
 /// Nobody answered.
 #[derive(Debug, thiserror::Error)]

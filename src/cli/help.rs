@@ -81,6 +81,9 @@ Examples:
   # A login for a colleague, for a working day
   kubefold kubeconfig --state-dir ./state --user jane --group dev --expires 8h > jane.kubeconfig
 
+  # One file without a secret for everybody, who then logs in at your issuer
+  kubefold kubeconfig --state-dir ./state --oidc-issuer-url https://login.example.com --oidc-client-id kubefold > fleet.kubeconfig
+
 Contexts: fleet (all members as one API), fleet-lenient, fleet-strict, and fleet-MEMBER (that member's own API).";
 
 pub(super) const REVOKE: &str = "\
@@ -90,6 +93,24 @@ Examples:
 
 A running kubefold takes it within 10 s: it refuses the certificate's requests, and ends its watches and tunnels. If the administrator's
 certificate in the state directory is revoked, kubefold makes a new one.";
+
+pub(super) const LOGIN: &str = "\
+Examples:
+  # What a kubeconfig has that kubefold kubeconfig --oidc-issuer-url made; kubectl runs it
+  kubefold login --issuer-url=https://login.example.com --client-id=kubefold
+
+  # On a machine without a browser
+  kubefold login --issuer-url=https://login.example.com --client-id=kubefold --flow=device
+
+Tokens are kept in $XDG_CACHE_HOME/kubefold/login (~/.cache/kubefold/login), for the user alone. While the issuer renews them, nobody has to
+log in again. A login waits for 5 minutes.";
+
+pub(super) const LOGOUT: &str = "\
+Examples:
+  kubefold logout
+  kubefold logout --issuer-url https://login.example.com
+
+A token that a program holds already counts until it ends. To end the session at the issuer, log out there.";
 
 pub(super) const STATUS: &str = "\
 Examples:
@@ -117,6 +138,15 @@ pub(super) const CAN_I: &str = "\
 Examples:
   kubefold can-i list pods -n shop --as jane --as-group dev --state-dir ./state
   kubefold can-i create deployments.apps -A --kubeconfig fleet.kubeconfig";
+
+pub(super) const EXPLAIN: &str = "\
+Examples:
+  kubefold auth explain create deployments -n shop --as jane --as-group dev --state-dir ./state
+
+  # Of yourself
+  kubefold auth explain list pods -n shop --kubeconfig fleet.kubeconfig
+
+The commands to allow it are for an administrator of the member, with the kubeconfig that kubefold kubeconfig prints.";
 
 pub(super) const RELEASE: &str = "\
 Examples:

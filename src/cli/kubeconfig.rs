@@ -15,7 +15,12 @@ use http::Uri;
 use serde::Serialize;
 
 use crate::{
-    cli::{client::Output, https_url, print as print_text},
+    cli::{
+        client::Output,
+        https_url,
+        login::{Exec, ForKubeconfig},
+        print as print_text,
+    },
     serve::{
         Login, Published,
         authority::ADMIN_USER,
@@ -28,6 +33,8 @@ use kubefold_apiserver::endpoint::Endpoint;
 use kubefold_wire::duration::{self, DurationError};
 
 const FLEET: &str = "fleet";
+/// Whoever logs in by an issuer: the file is everybody's.
+const LOGIN_USER: &str = "login";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Kubeconfig {
@@ -46,6 +53,8 @@ pub(super) struct Kubeconfig {
     /// How long the login is good, such as 8h. `kubefold revoke` withdraws it before.
     #[arg(long, value_name = "DURATION", requires = "user", default_value = "24h", value_parser = life)]
     expires: Duration,
+    #[command(flatten)]
+    issuer: ForKubeconfig,
     /// The output format.
     #[arg(short, long, value_enum, default_value = "yaml")]
     output: Output,
@@ -72,16 +81,17 @@ enum LifeError {
 /// Prints it on standard output.
 pub(super) fn print(flags: &Kubeconfig) -> anyhow::Result<()> {
     let published = Published::read(&flags.state_dir)?;
-    let login = match &flags.user {
-        None => Published::read_admin(&flags.state_dir)?,
-        Some(user) => {
+    let (name, user) = match (flags.issuer.exec()?, &flags.user) {
+        (Some(exec), _) => (LOGIN_USER, User::Exec { exec }),
+        (None, None) => (ADMIN_USER, User::of(&Published::read_admin(&flags.state_dir)?)),
+        (None, Some(user)) => {
             let login = NewLogin { user: user.clone(), groups: flags.group.clone(), life: flags.expires };
-            issue(&flags.state_dir, &login, SystemTime::now())?
+            (&**user, User::of(&issue(&flags.state_dir, &login, SystemTime::now())?))
         }
     };
     let server = flags.server.as_ref();
     let url = server.map_or_else(|| published.url.clone(), |url| url.to_string().trim_end_matches('/').to_owned());
-    let file = file(&published, &url, flags.user.as_deref().unwrap_or(ADMIN_USER), &login);
+    let file = file(&published, &url, name, user);
     let text = match flags.output {
         Output::Json => flags.output.text(&file)?,
         Output::Yaml => yaml(&file)?,
@@ -89,7 +99,7 @@ pub(super) fn print(flags: &Kubeconfig) -> anyhow::Result<()> {
     print_text(&text)
 }
 
-fn file(published: &Published, url: &str, user: &str, login: &Login) -> File {
+fn file(published: &Published, url: &str, user_name: &str, user: User) -> File {
     let view = |(name, _): (&str, Mode)| (format!("{FLEET}-{name}"), format!("{url}/views/{name}"));
     let views = std::iter::once((FLEET.to_owned(), url.to_owned())).chain(Mode::PREFIXED.map(view)).chain(
         published.members.iter().map(|member| (format!("{FLEET}-{member}"), format!("{url}/clusters/{member}"))),
@@ -99,19 +109,15 @@ fn file(published: &Published, url: &str, user: &str, login: &Login) -> File {
     for (name, server) in views {
         let cluster = Cluster { certificate_authority_data: authority.clone(), server };
         clusters.push(NamedCluster { cluster, name: name.clone() });
-        contexts.push(NamedContext { context: ContextOf { cluster: name.clone(), user: user.to_owned() }, name });
+        contexts.push(NamedContext { context: ContextOf { cluster: name.clone(), user: user_name.to_owned() }, name });
     }
-    let certificate = User::Certificate {
-        client_certificate_data: STANDARD.encode(&login.certificate),
-        client_key_data: STANDARD.encode(sec1(&login.key).as_deref().unwrap_or(&login.key)),
-    };
     File {
         api_version: "v1",
         kind: "Config",
         current_context: FLEET,
         clusters,
         contexts,
-        users: vec![NamedUser { name: user.to_owned(), user: certificate }],
+        users: vec![NamedUser { name: user_name.to_owned(), user }],
     }
 }
 
@@ -151,7 +157,7 @@ pub(super) fn with_endpoint(
     name: &'static str,
     endpoint: &Endpoint,
 ) -> anyhow::Result<String> {
-    let mut file = file(published, &published.url, ADMIN_USER, admin);
+    let mut file = file(published, &published.url, ADMIN_USER, User::of(admin));
     file.add(name, endpoint);
     yaml(&file)
 }
@@ -212,9 +218,26 @@ struct NamedUser {
 #[serde(untagged)]
 enum User {
     #[serde(rename_all = "kebab-case")]
-    Certificate { client_certificate_data: String, client_key_data: String },
+    Certificate {
+        client_certificate_data: String,
+        client_key_data: String,
+    },
+    Exec {
+        exec: Exec,
+    },
     #[cfg(feature = "demo")]
-    Token { token: String },
+    Token {
+        token: String,
+    },
+}
+
+impl User {
+    fn of(login: &Login) -> Self {
+        Self::Certificate {
+            client_certificate_data: STANDARD.encode(&login.certificate),
+            client_key_data: STANDARD.encode(sec1(&login.key).as_deref().unwrap_or(&login.key)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -249,7 +272,7 @@ mod tests {
             certificate_authority: "CA".into(),
         };
         let admin = Login { certificate: "CERT".into(), key: "KEY".repeat(99) };
-        let made = file(&published, &published.url, "jane", &admin);
+        let made = file(&published, &published.url, "jane", User::of(&admin));
         let text = yaml(&made).unwrap();
         let read = Kubeconfig::from_yaml(&text).unwrap();
         assert_eq!(read.current_context.as_deref(), Some("fleet"));

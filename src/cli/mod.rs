@@ -9,10 +9,12 @@ mod client;
 #[cfg(feature = "demo")]
 mod demo;
 mod doctor;
+mod explain;
 mod help;
 mod init;
 mod join;
 mod kubeconfig;
+mod login;
 mod paint;
 mod plan;
 #[cfg(test)]
@@ -64,6 +66,12 @@ enum Command {
     /// Withdraw client certificates before they end.
     #[command(after_help = help::REVOKE)]
     Revoke(revoke::Revoke),
+    /// Log in at an OpenID Connect issuer, and print the credential: the plugin that kubectl runs.
+    #[command(after_help = help::LOGIN)]
+    Login(login::Login),
+    /// Forget the logins that kubefold login keeps.
+    #[command(after_help = help::LOGOUT)]
+    Logout(login::Logout),
     /// Print the state of each member, unfinished writes, and objects that differ between members.
     #[command(after_help = help::STATUS)]
     Status(status::Status),
@@ -76,6 +84,8 @@ enum Command {
     /// Print what each member says of what somebody may do, and by which rule.
     #[command(after_help = help::CAN_I)]
     CanI(can_i::CanI),
+    /// Explain what members allow and deny.
+    Auth(explain::Auth),
     /// Remove the placement marker from every object in the members, to stop using kubefold.
     #[command(after_help = help::RELEASE)]
     Release(release::Release),
@@ -180,9 +190,12 @@ pub fn main() -> ExitCode {
         Command::Serve(flags) => serve(*flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags),
         Command::Revoke(flags) => revoke::run(&flags),
+        Command::Login(flags) => login::run(&flags),
+        Command::Logout(flags) => flags.run(),
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
         Command::CanI(flags) => can_i::print(&flags),
+        Command::Auth(flags) => explain::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Release(flags) => release::run(&flags),
         Command::Join(flags) => join::join(&flags),

@@ -25,11 +25,23 @@ fn page() -> String {
     root.build();
     let mut out = HEAD.to_owned();
     for command in root.get_subcommands_mut() {
-        let help = command.render_help().to_string();
-        let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-        out.push_str(&format!("\n## {}\n\n```text\n{}\n```\n", command.get_name(), help.join("\n").trim_end()));
+        let name = command.get_name().to_owned();
+        // One that does nothing by itself stands for its commands.
+        if command.is_subcommand_required_set() {
+            for command in command.get_subcommands_mut() {
+                write(&mut out, &format!("{name} {}", command.get_name()), command);
+            }
+        } else {
+            write(&mut out, &name, command);
+        }
     }
     out
+}
+
+fn write(out: &mut String, name: &str, command: &mut clap::Command) {
+    let help = command.render_help().to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    out.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Reviews: questions about who somebody is and what he may do, posted and never stored.
 //!
-//! The fleet allows what every member allows that is asked: a client that reads *yes* must not meet a *no*. A question about
-//! `x@east` is for that member alone. What members answer differently is said to be incomplete.
+//! The fleet allows what every member allows that is asked: a client that reads *yes* must not meet a *no*. Nor must one that reads *no* be
+//! kept from what it would get: a list is answered with the objects of the members that allow it, so one of them suffices, but not in the
+//! strict view. A question about `x@east` is for that member alone. What members answer differently is said to be incomplete.
 //!
 //! May name: `answer`, `stores`, `catalog`, `member` and what is below them; not its peers.
 
@@ -29,6 +30,7 @@ use crate::{
     },
     respond::ReviewError,
     stores::{Stores, Target},
+    view::Mode,
 };
 use kubefold_serving::request::read_json;
 use kubefold_wire::{
@@ -130,6 +132,9 @@ async fn ask(question: Question<'_>, members: &[MemberName], body: Bytes) -> Res
         "selfsubjectrulesreviews" => rules_review(&round),
         "tokenreviews" => token_review(&round, stores.registry().members().len()),
         "selfsubjectreviews" => first(&round),
+        "selfsubjectaccessreviews" if question.asked.mode != Mode::Strict && is_of_collection(&body) => {
+            partial_review(&round)
+        }
         resource => access_review(&round, resource == "selfsubjectaccessreviews"),
     };
     if let (Some(_), Some(visible)) = (&split, &visible) {
@@ -195,6 +200,32 @@ async fn all(question: Question<'_>, targets: &[MemberName], body: &Bytes) -> Re
 /// The first member's answer, in configuration order.
 fn first(round: &Round) -> Value {
     round.said.first().map(|said| said.review.clone()).unwrap_or_default()
+}
+
+/// Whether it is about what is answered with a part: a list or a watch.
+fn is_of_collection(body: &Bytes) -> bool {
+    let review: Value = serde_json::from_slice(body).unwrap_or_default();
+    ["list", "watch"].iter().any(|verb| review["spec"]["resourceAttributes"]["verb"] == *verb)
+}
+
+/// Allowed if one allows; the others are named.
+fn partial_review(round: &Round) -> Value {
+    let (allow, deny): (Vec<_>, Vec<_>) =
+        round.said.iter().partition(|said| said.review["status"]["allowed"].as_bool().unwrap_or_default());
+    if allow.is_empty() || deny.is_empty() {
+        return access_review(round, true);
+    }
+    let said = allow.into_iter().map(|said| MemberReview { member: said.member.clone(), review: said.review.clone() });
+    let mut review =
+        access_review(&Round { said: said.collect(), silent: round.silent.clone(), ..Round::default() }, true);
+    let deny: Vec<&str> = deny.iter().map(|said| said.member.as_str()).collect();
+    let why = format!("the answer is without {}, which do not allow it", deny.join(", "));
+    let reason = match review["status"]["reason"].as_str() {
+        Some(reason) => format!("{reason}; {why}"),
+        None => why,
+    };
+    set(&mut review, &["status", "reason"], json!(reason));
+    review
 }
 
 /// Allowed if all allow. Of the caller himself the members that answer decide, as each will judge again what he does; a
@@ -336,6 +367,20 @@ mod tests {
         assert_eq!(of(&down, false)["evaluationError"], json!("member west: down"));
         let denied = round(&[("east", json!({"allowed": false, "denied": true, "reason": "webhook"}))], &[]);
         assert_eq!(of(&denied, false), json!({"allowed": false, "denied": true, "reason": "member east: webhook"}));
+    }
+
+    #[test]
+    fn a_list_is_allowed_where_one_member_allows_it() {
+        let (yes, no) = (json!({"allowed": true, "reason": "RBAC"}), json!({"allowed": false}));
+        let of = |all: &[(&str, Value)], silent: &[&str]| partial_review(&round(all, silent))["status"].clone();
+        let some = of(&[("east", no.clone()), ("west", yes.clone()), ("north", no.clone())], &["member south: down"]);
+        let reason = "RBAC; the answer is without east, north, which do not allow it";
+        assert_eq!(some, json!({"allowed": true, "reason": reason, "evaluationError": "member south: down"}));
+        assert_eq!(of(&[("east", yes.clone()), ("west", yes)], &[]), json!({"allowed": true, "reason": "RBAC"}));
+        let none = of(&[("east", no.clone()), ("west", no)], &[]);
+        assert_eq!(none, json!({"allowed": false, "reason": "member east does not allow it"}));
+        let body = |verb: &str| Bytes::from(json!({"spec": {"resourceAttributes": {"verb": verb}}}).to_string());
+        assert!(is_of_collection(&body("list")) && is_of_collection(&body("watch")) && !is_of_collection(&body("get")));
     }
 
     #[test]

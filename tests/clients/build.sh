@@ -3,8 +3,9 @@
 #
 # They live outside the checkout, beside the testbed, in
 #   ${KUBEFOLD_TESTBED_CACHE:-${XDG_CACHE_HOME:-~/.cache}/kubefold}/clients/
-# Each part has a directory named by the digest of what it is made of; a directory of all is bin/. Cold, this takes 6 to
-# 9 minutes on two cores when Go's build cache holds nothing, warm 0.1 s. It needs Go, Rust, node and python on the PATH.
+# Each part has a directory named by the digest of what it is made of; a directory of all is bin/. Cold, this takes 9 to
+# 12 minutes on two cores when Go's build cache holds nothing, warm 0.1 s. It needs Go, Rust, node and python on the PATH, and a
+# JDK of 17 or later with Maven; where Debian's packages can be installed, it installs these two itself.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -16,8 +17,8 @@ digest() { cat "$@" | sha256sum | cut -c1-16; }
 
 versions=$(go version; rustc --version; node --version; python3 --version) || { say "needs go, rustc, node and python3"; exit 1; }
 sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} helm3/go.{mod,sum}
-  kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock}
-  kube-rs/src/*.rs node/package-lock.json node/*.mjs python/requirements.txt python/main.py)
+  kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock} k9s/go.{mod,sum}
+  kube-rs/src/*.rs node/package-lock.json node/*.mjs python/requirements.txt python/main.py java/pom.xml java/*.java)
 all=$root/all-$(digest "${sources[@]}" <(echo "$versions"))
 
 # part NAME FILE... builds what is not there yet with build_NAME, which is given an empty directory, and sets $part.
@@ -36,6 +37,8 @@ part() {
 build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/events ./cmd/informer ./cmd/leader ./cmd/operator); }
 build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v4/cmd/helm); }
 build_helm3() { (cd helm3 && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v3/cmd/helm); }
+# Of all that it brings, its scanner of images alone is half of the work; k9s has no build without it.
+build_k9s() { (cd k9s && go build -trimpath -ldflags "-s -w" -o "$1/k9s" github.com/derailed/k9s); }
 build_kubectl_newest() { kubectl go "$1" ./cmd/kubectl; }
 build_kubectl_oldest() { kubectl kubectl-oldest "$1" .; }
 kubectl() {
@@ -59,6 +62,16 @@ build_python() {
   python3 -m venv "$1"
   "$1/bin/pip" --quiet --disable-pip-version-check install --only-binary :all: --no-deps -r python/requirements.txt
 }
+build_java() {
+  if ! { command -v mvn && command -v javac; } >/dev/null; then
+    say "mvn or javac is not on the PATH; installing Debian's packages maven and default-jdk-headless"
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends maven default-jdk-headless
+  fi
+  # Away from the checkout, in which Maven leaves files.
+  cp java/pom.xml "$1/"
+  mvn --quiet --batch-mode --file "$1/pom.xml" dependency:copy-dependencies -DoutputDirectory="$1/lib"
+  javac --release 17 -Xlint:all -Werror -proc:none -cp "$1/lib/*" -d "$1/classes" java/*.java
+}
 
 # Two callers must not build twice; the kernel drops the lock with its holder.
 mkdir -p "$root"
@@ -76,6 +89,8 @@ if [[ ! -d $all ]]; then
   ln -s "$part/helm" "$new/bin/helm"
   part helm3 helm3/go.mod helm3/go.sum
   ln -s "$part/helm" "$new/bin/helm3"
+  part k9s k9s/go.mod k9s/go.sum
+  ln -s "$part/k9s" "$new/bin/k9s"
   part kubectl_newest go/go.mod go/go.sum go/cmd/kubectl/main.go
   ln -s "$part/kubectl" "$new/bin/kubectl-newest"
   part kubectl_oldest kubectl-oldest/*
@@ -92,7 +107,12 @@ if [[ ! -d $all ]]; then
   printf '#!/bin/sh\nexec "%s" "$(dirname "$0")/../main.py" "$@"\n' "$part/bin/python3" >"$new/bin/python"
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../main.mjs" "$@"\n' >"$new/bin/node"
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../oidc.mjs" "$@"\n' >"$new/bin/oidc"
-  chmod +x "$new/bin/python" "$new/bin/node" "$new/bin/oidc"
+  printf '#!/bin/sh\nexec node "$(dirname "$0")/../browser.mjs" "$@"\n' >"$new/bin/oidc-browser"
+  part java java/pom.xml java/*.java
+  # It ends soon, so a fast start is worth more than fast code.
+  printf '#!/bin/sh\nexec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx256m -cp "%s/classes:%s/lib/*" Main "$@"\n' \
+    "$part" "$part" >"$new/bin/java"
+  chmod +x "$new/bin/python" "$new/bin/node" "$new/bin/oidc" "$new/bin/oidc-browser" "$new/bin/java"
   # Last, since its presence means that all is there.
   mv "$new" "$all"
   say "built in $all"

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use testbed::{
     FleetFile, Informer, Kubectl, Kubefold, Member, MemberOptions, Relay, Testbed, client, eventually, figure,
-    objects::{CONFIG_MAPS, Objects, create, create_many, delete, held, objects, same, union, update},
+    objects::{CONFIG_MAPS, Objects, config_map, create, create_many, delete, held, objects, same, union, update},
+    samples::namespace,
 };
 
 /// Eleven clients and two clusters on few cores.
@@ -226,6 +227,48 @@ async fn kubefold_restarts_while_a_member_is_down(
         assert_eq!(rest, ["DELETE default/item-00003@east"], "{}: {}", client.way.name, client.informer.errors());
         figure(&format!("{}: {} objects listed again after kubefold's restart", client.way.name, relisted.len()));
     }
+}
+
+/// fabric8's client for Java reads the kubeconfig as kubefold prints it, and has its key of an elliptic curve.
+#[tokio::test(flavor = "multi_thread")]
+async fn fabric8_lists_watches_and_creates() {
+    let bed = Testbed::shared(&["east", "west"]).await;
+    let maps = "/api/v1/namespaces/fabric8/configmaps";
+    let mut file = FleetFile::default();
+    for member in [&bed["east"], &bed["west"]] {
+        namespace(member, "fabric8").await;
+        member.api().await.create(maps, &config_map("own", "there")).await;
+        file = file.member(member, 1);
+    }
+    let fleet = Kubefold::start(&file).await;
+    assert!(std::fs::read_to_string(fleet.kubeconfig()).unwrap().contains("client-key-data: "));
+    let mut java = Informer::of("java", &fleet.kubeconfig(), &["--namespace=fabric8"]);
+    java.synced(SOON).await;
+    let keys = async |java: &mut Informer| held(&java.dump().await).into_keys().collect::<Vec<_>>();
+    assert_eq!(keys(&mut java).await, ["fabric8/own@east", "fabric8/own@west"], "{}", java.errors());
+    let list = java.list(Some(1)).await;
+    assert_eq!(list["revisions"].as_array().unwrap().len(), 2, "{list}");
+
+    // What it makes is in both members, and comes back to it by its watch.
+    let made = java.create("made").await;
+    assert_eq!(made["key"], "fabric8/made");
+    let shown = async |java: &Informer, kind: &str, key: &str| {
+        eventually(SOON, async || {
+            let is_there = java.events_of(kind).iter().any(|event| event["key"] == key);
+            is_there.then_some(()).ok_or_else(|| format!("no {kind} of {key}: {:?}\n{}", java.events(), java.errors()))
+        })
+        .await;
+    };
+    shown(&java, "ADD", "fabric8/made").await;
+    for member in [&bed["east"], &bed["west"]] {
+        assert_eq!(member.api().await.get(&format!("{maps}/made")).await["data"]["by"], "fabric8", "{}", member.name());
+    }
+    let changed = config_map("own", "changed").to_string();
+    bed["west"].request(Method::PUT, &format!("{maps}/own"), changed).await.ok();
+    shown(&java, "UPDATE", "fabric8/own@west").await;
+    bed["east"].request(Method::DELETE, &format!("{maps}/own"), "").await.ok();
+    shown(&java, "DELETE", "fabric8/own@east").await;
+    assert_eq!(keys(&mut java).await, ["fabric8/made", "fabric8/own@west"]);
 }
 
 /// kubectl as it was six years ago and as it is now.

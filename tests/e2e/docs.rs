@@ -14,6 +14,8 @@ use std::{
 
 use testbed::{MemberOptions, Port, Process, Testbed, binary, eventually, program};
 
+use crate::provider::{Desk, Provider};
+
 /// Commands that are not run, by page and beginning, and why.
 const NOT_RUN: [(&str, &str, &str); 7] = [
     ("README.md", "cargo run", "builds; tests/e2e/demo.rs runs what it built"),
@@ -150,6 +152,33 @@ impl Shell {
         if said.status.success() { Ok(out.into_owned()) } else { Err(format!("{}\n{out}{error}", said.status)) }
     }
 
+    /// Does what a page says, and gives the number of commands.
+    async fn follow(&mut self, page: &str, text: &str, excused: &mut Vec<(&str, &str, &str)>) -> usize {
+        let mut count = 0;
+        for step in steps(page, text) {
+            let (command, expected) = match step {
+                Step::File(name, text) => {
+                    fs::write(self.folder.join(name), text).unwrap();
+                    continue;
+                }
+                Step::Command(command, expected) => (command, expected),
+            };
+            if let Some(excuse) = NOT_RUN.iter().find(|(of, begin, _)| *of == page && command.starts_with(begin)) {
+                excused.push(*excuse);
+                continue;
+            }
+            count += 1;
+            let said = match self.run(&command).await {
+                Ok(said) => said,
+                Err(said) => panic!("{page}: $ {command}\n{said}"),
+            };
+            let got: Vec<&str> = said.lines().collect();
+            let like = expected.is_empty() || is_like(&expected, &got);
+            assert!(like, "{page}: $ {command}\nprints\n{said}\nand not\n{}", expected.join("\n"));
+        }
+        count
+    }
+
     async fn serve(&mut self, flags: &str) -> Result<String, String> {
         let mut flags: Vec<String> = flags.split_whitespace().filter(|flag| *flag != "\\").map(str::to_owned).collect();
         if !flags.iter().any(|flag| flag == "--listen") {
@@ -206,32 +235,44 @@ async fn every_command_of_the_docs_works() {
     let mut excused = Vec::new();
     let mut count = 0;
     for page in std::iter::once(FIRST).chain(pages.keys().map(String::as_str).filter(|page| *page != FIRST)) {
-        for step in steps(page, &pages[page]) {
-            let (command, expected) = match step {
-                Step::File(name, text) => {
-                    fs::write(folder.path().join(name), text).unwrap();
-                    continue;
-                }
-                Step::Command(command, expected) => (command, expected),
-            };
-            if let Some(excuse) = NOT_RUN.iter().find(|(of, begin, _)| *of == page && command.starts_with(begin)) {
-                excused.push(*excuse);
-                continue;
-            }
-            count += 1;
-            let said = match shell.run(&command).await {
-                Ok(said) => said,
-                Err(said) => panic!("{page}: $ {command}\n{said}"),
-            };
-            let got: Vec<&str> = said.lines().collect();
-            let like = expected.is_empty() || is_like(&expected, &got);
-            assert!(like, "{page}: $ {command}\nprints\n{said}\nand not\n{}", expected.join("\n"));
-        }
+        count += shell.follow(page, &pages[page], &mut excused).await;
     }
     assert!(count > 25, "{count} commands");
     for excuse in NOT_RUN {
         assert!(excused.contains(&excuse), "not in the docs any more: {excuse:?}");
     }
+}
+
+/// The page about single sign-on, with a provider in the place of the issuer, and a browser with a person before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_to_single_sign_on_works() {
+    const PAGE: &str = "docs/security/README.md";
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE)).unwrap();
+    let links = dead_links(PAGE, &text);
+    assert!(links.is_empty(), "links that lead nowhere: {links:?}");
+    let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;
+    let east = &bed["east"];
+    let mut provider = Provider::start(east).await;
+    provider.account("jane", "dev").await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell = Shell::new(&bed, folder.path());
+    Desk::of("jane", folder.path(), east);
+    fs::write(folder.path().join(".env"), "export DISPLAY=:0\n").unwrap();
+    fs::copy(east.dir().join("ca.crt"), folder.path().join("ca.crt")).unwrap();
+    shell.run("kubefold init --from-kubeconfig .kube/config").await.unwrap();
+    // This issuer has an authority of its own, and gives refresh tokens to those who agreed.
+    let authority = east.ca_pem().lines().map(|line| format!("\n      {line}")).collect::<String>();
+    let comment = text.lines().find(|line| line.starts_with("    # certificateAuthority: ")).unwrap();
+    let text = text
+        .replace("https://login.example.com", &provider.url)
+        .replace(comment, &format!("    certificateAuthority: |{authority}"))
+        .replace(
+            "--oidc-client-id kubefold",
+            "--oidc-client-id kubefold --oidc-certificate-authority ca.crt --oidc-auth-param prompt=consent",
+        );
+    let count = shell.follow(PAGE, &text, &mut Vec::new()).await;
+    assert!(count > 9, "{count} commands");
+    assert_eq!(provider.grants("authorization_code").await, 1, "one login for the whole page");
 }
 
 /// Links to other files of the repository, and to headings in pages, that are not there.

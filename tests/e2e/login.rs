@@ -1,76 +1,18 @@
 //! Who logs in to a fleet with a token, and what he may do there: what members allow him.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{path::Path, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::json;
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
-};
 
 use testbed::{
-    Api, FleetFile, Kubectl, Kubefold, Member, Port, Testbed, client, eventually,
+    Api, FleetFile, Kubectl, Kubefold, Testbed, eventually,
     samples::{config_map, namespace},
 };
 
+use crate::provider::Provider;
+
 const SOON: Duration = Duration::from_secs(60);
-
-/// A provider of OpenID Connect, at whose login form a person sits.
-struct Provider {
-    url: String,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-    /// Ends with the test.
-    _process: Child,
-}
-
-impl Provider {
-    /// Its certificate is one of a member's authority.
-    async fn start(member: &Member) -> Self {
-        let port = Port::reserve();
-        let file = |name: &str| member.dir().join(name);
-        let mut command = Command::new(client("oidc"));
-        command.arg(port.number().to_string()).args(["server.crt", "server.key", "ca.crt"].map(file));
-        let mut process =
-            command.kill_on_drop(true).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the provider");
-        let output = BufReader::new(process.stdout.take().unwrap()).lines();
-        let url = format!("https://localhost:{}", port.number());
-        let mut provider = Self { url, input: process.stdin.take().unwrap(), output, _process: process };
-        provider.line("ready").await;
-        provider
-    }
-
-    /// The first line that begins so; it says other things, too.
-    async fn line(&mut self, beginning: &str) -> String {
-        let found = async {
-            loop {
-                let line = self.output.next_line().await.unwrap().expect("the provider goes on");
-                if line.starts_with(beginning) {
-                    return line;
-                }
-            }
-        };
-        tokio::time::timeout(SOON, found).await.expect("a line of the provider")
-    }
-
-    /// Logs a user in, and gives the ID token.
-    async fn token(&mut self, user: &str, groups: &str) -> String {
-        self.input.write_all(format!("{user} {groups}\n").as_bytes()).await.unwrap();
-        // As every JSON Web Token begins.
-        self.line("eyJ").await
-    }
-
-    fn configuration(&self, member: &Member) -> String {
-        let ca = member.ca_pem().lines().map(|line| format!("      {line}\n")).collect::<String>();
-        format!(
-            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: {}\n    \
-             audiences: [kubefold]\n    certificateAuthority: |\n{ca}  claimMappings:\n    \
-             username: {{claim: sub, prefix: 'oidc:'}}\n    groups: {{claim: groups, prefix: 'oidc:'}}\n",
-            self.url
-        )
-    }
-}
 
 fn as_token(fleet: &Kubefold, home: &Path) -> Kubectl {
     Kubectl::new(&fleet.kubeconfig_of_nobody(), home)

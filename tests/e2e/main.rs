@@ -41,11 +41,14 @@ mod member_view;
 mod membership;
 mod observe;
 mod openapi;
+mod partial;
 mod paths;
+mod provider;
 mod query;
 mod read;
 mod restarts;
 mod shared_objects;
+mod sso;
 mod streams;
 mod table;
 

@@ -79,6 +79,13 @@ impl Informer {
         list
     }
 
+    /// Has it create a config map, and gives the answer, as an item of [`Self::list`]; only Java's does.
+    pub async fn create(&mut self, name: &str) -> Value {
+        let made = self.obey(&format!("create {name}"), "CREATE").await;
+        assert!(made["error"].is_null(), "create {name}: {}", made["error"]);
+        made
+    }
+
     async fn obey(&mut self, order: &str, answer: &str) -> Value {
         let before = self.events_of(answer).len();
         writeln!(self.stdin, "{order}").expect("a running informer");

@@ -36,6 +36,7 @@ mod saboteur;
 pub mod samples;
 mod servers;
 mod shared;
+mod terminal;
 
 use std::ops::Index;
 
@@ -55,6 +56,7 @@ pub use process::Process;
 pub use relay::Relay;
 pub use saboteur::{Kind, Lie, Saboteur};
 pub use shared::SharedMembers;
+pub use terminal::Terminal;
 
 /// Says what was measured, for whoever reads the output with `--nocapture`; nothing is asserted on it.
 #[expect(clippy::print_stdout, reason = "a test's output is for people")]

@@ -208,7 +208,7 @@ fn mode_of(path: &Path) -> u32 {
 }
 
 /// Whole or not at all.
-fn write(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
+pub(in crate::cli) fn write(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);

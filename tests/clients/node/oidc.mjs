@@ -1,68 +1,53 @@
 // A provider of OpenID Connect, with a person at its login form: node oidc.mjs PORT CERTIFICATE KEY AUTHORITY.
 //
-// Prints "ready" once it serves at https://localhost:PORT. For each line "USER GROUP,GROUP" on standard input it logs that
-// user in by the authorization code flow, as a browser does, and prints the ID token.
+// Prints "ready" once it serves at https://localhost:PORT. Each line on standard input is an order:
+//   USER GROUP,GROUP            logs that user in by the authorization code flow, as a browser does, and prints the ID token
+//   account USER GROUP,GROUP    makes an account for browser.mjs, and prints "account"
+//   life SECONDS                how long ID tokens are good from now on; prints "life"
+//   grants                      prints "grants" and, as JSON, how often the token endpoint gave tokens for each grant
+// It knows programs on a person's machine as the client kubefold, and the client office with the secret "of-the-office".
 
 import { readFileSync } from 'node:fs';
 import https from 'node:https';
 import { createInterface } from 'node:readline';
 import { createHash, randomBytes } from 'node:crypto';
 import Provider from 'oidc-provider';
+import { Browser } from './browser.mjs';
 
 const [port, certificate, key, authority] = process.argv.slice(2);
 const issuer = `https://localhost:${port}`;
-const redirect = 'https://localhost/callback';
+const redirect = 'http://127.0.0.1/callback';
 const groups = new Map();
+const grants = {};
+let life = 600;
 
+const device = 'urn:ietf:params:oauth:grant-type:device_code';
+// On a person's machine any port may be the one that is free.
+const program = {
+  application_type: 'native',
+  redirect_uris: [redirect, 'http://localhost/callback'],
+  grant_types: ['authorization_code', 'refresh_token', device],
+  response_types: ['code'],
+};
 const provider = new Provider(issuer, {
-  clients: [{ client_id: 'kubefold', redirect_uris: [redirect], token_endpoint_auth_method: 'none' }],
+  clients: [
+    { client_id: 'kubefold', token_endpoint_auth_method: 'none', ...program },
+    { client_id: 'office', client_secret: 'of-the-office', token_endpoint_auth_method: 'client_secret_basic', ...program },
+  ],
   claims: { openid: ['sub', 'groups'] },
   conformIdTokenClaims: false,
   cookies: { keys: [randomBytes(16).toString('hex')] },
-  ttl: { IdToken: 600 },
+  features: { deviceFlow: { enabled: true } },
+  ttl: { IdToken: () => life },
   findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id, groups: groups.get(id) }) }),
+});
+provider.on('grant.success', (context) => {
+  const { grant_type: type } = context.oidc.params;
+  grants[type] = (grants[type] ?? 0) + 1;
 });
 const server = https.createServer({ cert: readFileSync(certificate), key: readFileSync(key) }, provider.callback());
 await new Promise((resolve) => server.listen(Number(port), '127.0.0.1', resolve));
 console.log('ready');
-
-// A browser: it keeps cookies, and says where it is sent.
-class Browser {
-  cookies = new Map();
-
-  async go(url, form) {
-    const body = form && new URLSearchParams(form).toString();
-    const headers = { cookie: [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ') };
-    if (body) headers['content-type'] = 'application/x-www-form-urlencoded';
-    const options = { method: body ? 'POST' : 'GET', headers, ca: readFileSync(authority) };
-    const answer = await new Promise((resolve, reject) => {
-      const request = https.request(url, options, (response) => {
-        let text = '';
-        response.on('data', (chunk) => { text += chunk; });
-        response.on('end', () => resolve({ text, status: response.statusCode, headers: response.headers }));
-      });
-      request.on('error', reject);
-      request.end(body);
-    });
-    for (const cookie of answer.headers['set-cookie'] ?? []) {
-      const [, name, value] = /^([^=]+)=([^;]*)/.exec(cookie);
-      this.cookies.set(name, value);
-    }
-    return answer;
-  }
-
-  // Follows redirects to a page, or to the client's own address.
-  async follow(url, form) {
-    let answer = await this.go(url, form);
-    let at = url;
-    while (answer.headers.location) {
-      at = new URL(answer.headers.location, at).href;
-      if (at.startsWith(redirect)) break;
-      answer = await this.go(at);
-    }
-    return { at, answer };
-  }
-}
 
 async function login(user) {
   const verifier = randomBytes(32).toString('base64url');
@@ -71,13 +56,8 @@ async function login(user) {
     client_id: 'kubefold', response_type: 'code', scope: 'openid', redirect_uri: redirect,
     code_challenge: challenge, code_challenge_method: 'S256',
   });
-  const browser = new Browser();
-  let page = await browser.follow(`${issuer}/auth?${query}`);
-  // The forms of the provider: who one is, and whether the client may know.
-  for (const form of [{ prompt: 'login', login: user, password: 'any' }, { prompt: 'consent' }]) {
-    if (page.at.startsWith(redirect)) break;
-    page = await browser.follow(page.at, form);
-  }
+  const browser = new Browser(authority);
+  const page = await browser.browse(`${issuer}/auth?${query}`, user, (at) => at.startsWith(redirect));
   const code = new URL(page.at).searchParams.get('code');
   if (!code) throw new Error(`no code at ${page.at}: ${page.answer.status} ${page.answer.text}`);
   const tokens = await browser.go(`${issuer}/token`, {
@@ -86,8 +66,19 @@ async function login(user) {
   return JSON.parse(tokens.text).id_token;
 }
 
+const account = (user, names) => groups.set(user, (names ?? '').split(',').filter(Boolean));
 for await (const line of createInterface({ input: process.stdin })) {
-  const [user, names] = line.split(' ');
-  groups.set(user, (names ?? '').split(',').filter(Boolean));
-  console.log(await login(user));
+  const [order, ...rest] = line.split(' ');
+  if (order === 'account') {
+    account(...rest);
+    console.log('account');
+  } else if (order === 'life') {
+    life = Number(rest[0]);
+    console.log('life');
+  } else if (order === 'grants') {
+    console.log(`grants ${JSON.stringify(grants)}`);
+  } else {
+    account(order, rest[0]);
+    console.log(await login(order));
+  }
 }

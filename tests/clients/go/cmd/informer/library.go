@@ -37,58 +37,58 @@ type library struct {
 	page func(context.Context, metav1.ListOptions) (runtime.Object, error)
 }
 
-func newLibrary(config *rest.Config, mode, resource string) (*library, error) {
+func newLibrary(config *rest.Config, mode, resource, namespace string) (*library, error) {
 	switch mode {
 	case "typed":
-		return newTyped(config)
+		return newTyped(config, namespace)
 	case "controller-runtime":
-		return newControllerRuntime(config)
+		return newControllerRuntime(config, namespace)
 	case "dynamic", "metadata":
 		gvr, err := resolve(config, resource)
 		if err != nil {
 			return nil, err
 		}
 		if mode == "dynamic" {
-			return newDynamic(config, gvr)
+			return newDynamic(config, gvr, namespace)
 		}
-		return newMetadata(config, gvr)
+		return newMetadata(config, gvr, namespace)
 	}
 	return nil, fmt.Errorf("no such mode: %q", mode)
 }
 
 // newTyped speaks protobuf, as controllers do.
-func newTyped(config *rest.Config) (*library, error) {
+func newTyped(config *rest.Config, namespace string) (*library, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()
+	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)).Core().V1().ConfigMaps().Informer()
 	return shared(informer, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, options)
+		return client.CoreV1().ConfigMaps(namespace).List(ctx, options)
 	}), nil
 }
 
-func newDynamic(config *rest.Config, gvr schema.GroupVersionResource) (*library, error) {
+func newDynamic(config *rest.Config, gvr schema.GroupVersionResource, namespace string) (*library, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
+	informer := dynamicinformer.NewFilteredDynamicInformer(client, gvr, namespace, 0, cache.Indexers{}, nil)
 	return shared(informer.Informer(), func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.Resource(gvr).List(ctx, options)
+		return client.Resource(gvr).Namespace(namespace).List(ctx, options)
 	}), nil
 }
 
-func newMetadata(config *rest.Config, gvr schema.GroupVersionResource) (*library, error) {
+func newMetadata(config *rest.Config, gvr schema.GroupVersionResource, namespace string) (*library, error) {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	informer := metadatainformer.NewFilteredMetadataInformer(client, gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil)
+	informer := metadatainformer.NewFilteredMetadataInformer(client, gvr, namespace, 0, cache.Indexers{}, nil)
 	return shared(informer.Informer(), func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.Resource(gvr).List(ctx, options)
+		return client.Resource(gvr).Namespace(namespace).List(ctx, options)
 	}), nil
 }
 
@@ -97,8 +97,12 @@ func shared(informer cache.SharedIndexInformer, page func(context.Context, metav
 }
 
 // newControllerRuntime is the cache that managers read from, and the client that they read with beside it.
-func newControllerRuntime(config *rest.Config) (*library, error) {
-	objects, err := ctrlcache.New(config, ctrlcache.Options{})
+func newControllerRuntime(config *rest.Config, namespace string) (*library, error) {
+	options := ctrlcache.Options{}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]ctrlcache.Config{namespace: {}}
+	}
+	objects, err := ctrlcache.New(config, options)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +135,7 @@ func newControllerRuntime(config *rest.Config) (*library, error) {
 		},
 		page: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			page := &corev1.ConfigMapList{}
-			err := live.List(ctx, page, client.Limit(options.Limit), client.Continue(options.Continue))
+			err := live.List(ctx, page, client.InNamespace(namespace), client.Limit(options.Limit), client.Continue(options.Continue))
 			return page, err
 		},
 	}, nil

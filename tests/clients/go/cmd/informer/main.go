@@ -28,18 +28,19 @@ func main() {
 	flag.StringVar(&overrides.CurrentContext, "context", "", "context of the kubeconfig; empty: the current one")
 	mode := flag.String("mode", "typed", "whose informer: typed, dynamic, metadata or controller-runtime")
 	resource := flag.String("resource", "configmaps", "for dynamic and metadata, as kubectl would name it: configmaps, deployments.apps, widgets.v1.example.com")
+	namespace := flag.String("namespace", "", "only the objects of this namespace; empty: of all")
 	watchlist := flag.Bool("watchlist", true, "fill the cache by a streaming list (WatchList) instead of pages")
 	klog.InitFlags(nil)
 	flag.Parse()
 	ctrllog.SetLogger(klog.Background())
 
-	if err := run(*kubeconfig, overrides, *mode, *resource, *watchlist); err != nil {
+	if err := run(*kubeconfig, overrides, *mode, *resource, *namespace, *watchlist); err != nil {
 		fmt.Fprintln(os.Stderr, "informer:", err)
 		os.Exit(1)
 	}
 }
 
-func run(kubeconfig string, overrides *clientcmd.ConfigOverrides, mode, resource string, watchlist bool) error {
+func run(kubeconfig string, overrides *clientcmd.ConfigOverrides, mode, resource, namespace string, watchlist bool) error {
 	// client-go reads its feature gates from the environment, at the first use of one.
 	if err := os.Setenv("KUBE_FEATURE_WatchListClient", strconv.FormatBool(watchlist)); err != nil {
 		return err
@@ -49,7 +50,7 @@ func run(kubeconfig string, overrides *clientcmd.ConfigOverrides, mode, resource
 	if err != nil {
 		return err
 	}
-	library, err := newLibrary(config, mode, resource)
+	library, err := newLibrary(config, mode, resource, namespace)
 	if err != nil {
 		return err
 	}
