@@ -17,7 +17,7 @@ use std::{ops::Range, sync::LazyLock};
 use smallvec::SmallVec;
 
 pub use kind::FoldKind;
-pub use sums::{Summands, Sums};
+pub use sums::Sums;
 
 use crate::config::MemberName;
 use hide::{hide_fields, hide_label};
@@ -143,6 +143,25 @@ impl Summand {
     /// it has none.
     pub fn generation(&self) -> i64 {
         self.generation
+    }
+}
+
+/// The summands of all parts of an object, the home's first.
+pub trait Summands {
+    /// How many parts there are.
+    fn count(&self) -> usize;
+
+    /// That of one of them; `None`: it has none.
+    fn get(&self, at: usize) -> Option<&Summand>;
+}
+
+impl Summands for Vec<Summand> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn get(&self, at: usize) -> Option<&Summand> {
+        self.as_slice().get(at)
     }
 }
 

@@ -37,6 +37,9 @@ pub(super) enum Class {
     Folded(Option<Arc<Marker>>),
 }
 
+/// A marker names all members of its object: it is long, and each event of a part has it.
+static HASHES: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
+
 /// A number that stands for an object's labels, annotations and owners.
 struct Header {
     hash: u64,
@@ -47,8 +50,6 @@ impl Header {
     fn of(incoming: &Incoming<'_>, found: &[Found]) -> Option<Self> {
         let annotations = incoming.facts.annotations(incoming.text)?;
         memchr::memmem::find(annotations.as_bytes(), MARKER_KEY.as_bytes())?;
-        // A marker names all members of its object: it is long, and each event of a part has it.
-        static HASHES: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
         let mut hasher = HASHES.build_hasher();
         (annotations, incoming.facts.labels(incoming.text)).hash(&mut hasher);
         let owners = found.iter().filter(|item| item.id == id::OWNER);

@@ -58,7 +58,7 @@ pub(super) struct Shape {
 pub(super) struct Shown {
     pub(super) parts: Parts,
     pub(super) sums: Sums,
-    /// Of a placed object.
+    /// Of a placed object with several parts.
     pub(super) template: Option<Template>,
 }
 

@@ -36,10 +36,12 @@ impl Parts {
     }
 }
 
+type Piece = Arc<[Arc<Part>]>;
+
 /// Parts in order. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct PartList {
-    pieces: Box<[Arc<[Arc<Part>]>]>,
+    pieces: Box<[Piece]>,
     len: usize,
 }
 
@@ -73,9 +75,8 @@ impl PartList {
 
     fn shows_as(&self, other: &Self) -> bool {
         let is_same = |(one, other): (&Arc<Part>, &Arc<Part>)| Arc::ptr_eq(one, other) || one.shows_as(other);
-        let are_same = |(ones, others): (&Arc<[Arc<Part>]>, &Arc<[Arc<Part>]>)| {
-            Arc::ptr_eq(ones, others) || ones.iter().zip(others.iter()).all(is_same)
-        };
+        let are_same =
+            |(ones, others): (&Piece, &Piece)| Arc::ptr_eq(ones, others) || ones.iter().zip(others.iter()).all(is_same);
         self.len == other.len && self.pieces.iter().zip(&other.pieces).all(are_same)
     }
 }

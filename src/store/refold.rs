@@ -409,7 +409,8 @@ impl Sequencer {
         Some(entry)
     }
 
-    /// The same, and of a placed object the template that it was made from.
+    /// The same, and of a placed object with several parts the template that it was made from: an event of the only part
+    /// would make it anew.
     fn made(
         &self,
         parts: &Parts,
@@ -424,7 +425,7 @@ impl Sequencer {
         }
         let template = Template::of(body)?;
         let entry = template.with(sums, parts, self.fold_kind(), &mut scratch.edits);
-        Some((entry, Some(template)))
+        Some((entry, Some(template).filter(|_| parts.list.len() > 1)))
     }
 
     /// The first part's document as it is shown, but for what is the sum of all.

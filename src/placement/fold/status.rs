@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use crate::placement::fold::{
+    Summands,
     hide::spliced,
     integer,
     kind::{FoldKind, Polarity},
     quota,
-    sums::Summands,
 };
 use kubefold_wire::{
     locate::{Member, entries},

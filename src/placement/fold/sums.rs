@@ -2,27 +2,8 @@
 
 use std::ops::Range;
 
-use crate::placement::fold::{Divided, FoldKind, Numbers, Summand, integer, status};
+use crate::placement::fold::{Divided, FoldKind, Numbers, Summand, Summands, integer, status};
 use kubefold_wire::splice::{Edit, ObjectEdits};
-
-/// The summands of all parts of an object, the home's first.
-pub trait Summands {
-    /// How many parts there are.
-    fn count(&self) -> usize;
-
-    /// That of one of them; `None`: it has none.
-    fn get(&self, at: usize) -> Option<&Summand>;
-}
-
-impl Summands for Vec<Summand> {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn get(&self, at: usize) -> Option<&Summand> {
-        self.as_slice().get(at)
-    }
-}
 
 /// The sums over all parts of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
