@@ -59,7 +59,7 @@ impl Terminal {
         super::eventually(deadline, async || {
             let screen = self.screen();
             let missing = texts.iter().find(|text| !screen.contains(**text));
-            missing.map_or(Ok(screen.clone()), |text| Err(format!("no {text:?} on the screen:\n{screen}")))
+            missing.map_or_else(|| Ok(screen.clone()), |text| Err(format!("no {text:?} on the screen:\n{screen}")))
         })
         .await
     }

@@ -258,7 +258,8 @@ impl Output {
     /// Removes files set aside that are too many, or too old. What cannot be removed stays.
     fn prune(&self) {
         let (beginning, end) = self.around();
-        let folder = self.file.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder =
+            self.file.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         let Ok(entries) = fs::read_dir(folder) else { return };
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
         let time_of = |name: &String| name.strip_prefix(&beginning)?.strip_suffix(&end).map(str::len);
