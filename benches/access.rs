@@ -18,7 +18,7 @@ use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kubefold::{
     access::{Access, Who},
-    config::{self, Config, Deadlines, MemberConfig, MemberName, Names, ServerAccess, Weight},
+    config::{self, Config, Deadlines, MemberConfig, MemberName, Names, OwnRights, ServerAccess, Weight},
     member::{registry::Registry, review::Action},
     store::{Identities, LogLimits, Naming, Revisions, Shared},
     stores::Stores,
@@ -55,8 +55,14 @@ async fn known_caller(count: usize, passes: u32) {
         }
     }));
     let members: Vec<_> = (0..count).map(|at| member(&format!("m{at}"), &format!("http://{address}/m{at}"))).collect();
-    let config =
-        Config { members, names: Names::Suffixed, shared: Vec::new(), policies: Vec::new(), subjects: Vec::new() };
+    let config = Config {
+        members,
+        names: Names::Suffixed,
+        shared: Vec::new(),
+        policies: Vec::new(),
+        subjects: Vec::new(),
+        own: OwnRights::default(),
+    };
     let registry = Registry::new(tasks.clone(), cancel.clone());
     registry.apply(&config).unwrap();
     let shared = Shared {

@@ -219,7 +219,7 @@ fn partial_review(round: &Round) -> Value {
     let mut review =
         access_review(&Round { said: said.collect(), silent: round.silent.clone(), ..Round::default() }, true);
     let deny: Vec<&str> = deny.iter().map(|said| said.member.as_str()).collect();
-    let why = format!("the answer is without {}, which do not allow it", deny.join(", "));
+    let why = format!("the answer is without {}: not allowed there", deny.join(", "));
     let reason = match review["status"]["reason"].as_str() {
         Some(reason) => format!("{reason}; {why}"),
         None => why,
@@ -374,7 +374,7 @@ mod tests {
         let (yes, no) = (json!({"allowed": true, "reason": "RBAC"}), json!({"allowed": false}));
         let of = |all: &[(&str, Value)], silent: &[&str]| partial_review(&round(all, silent))["status"].clone();
         let some = of(&[("east", no.clone()), ("west", yes.clone()), ("north", no.clone())], &["member south: down"]);
-        let reason = "RBAC; the answer is without east, north, which do not allow it";
+        let reason = "RBAC; the answer is without east, north: not allowed there";
         assert_eq!(some, json!({"allowed": true, "reason": reason, "evaluationError": "member south: down"}));
         assert_eq!(of(&[("east", yes.clone()), ("west", yes)], &[]), json!({"allowed": true, "reason": "RBAC"}));
         let none = of(&[("east", no.clone()), ("west", no)], &[]);

@@ -1,6 +1,10 @@
 //! The audit log as the operator configures it: a file, a policy that is followed, and proxies that are believed.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -52,8 +56,8 @@ impl Auditing {
     /// Errors: the policy or the file cannot be used. Blocks.
     pub fn open(options: AuditOptions) -> Result<(Self, LogWriter), AuditError> {
         let AuditOptions { file, policy, proxies } = options;
-        let text = policy.as_ref().map(read).transpose()?;
-        let parsed = policy.as_ref().zip(text.as_ref()).map(|(path, text)| parse(path, text)).transpose()?;
+        let text = policy.as_deref().map(read).transpose()?;
+        let parsed = policy.as_deref().zip(text.as_ref()).map(|(path, text)| parse(path, text)).transpose()?;
         let (log, writer) = AuditLog::open(file, parsed.unwrap_or_default(), proxies)?;
         Ok((Self { log, policy, text: Arc::new(Mutex::new(text)) }, writer))
     }
@@ -83,12 +87,12 @@ impl Auditing {
     }
 }
 
-fn read(path: &PathBuf) -> Result<String, AuditError> {
-    fs::read_to_string(path).map_err(|source| AuditError::Unreadable { path: path.clone(), source })
+fn read(path: &Path) -> Result<String, AuditError> {
+    fs::read_to_string(path).map_err(|source| AuditError::Unreadable { path: path.to_path_buf(), source })
 }
 
-fn parse(path: &PathBuf, text: &str) -> Result<Policy, AuditError> {
-    Policy::parse(text).map_err(|source| AuditError::Policy { path: path.clone(), source })
+fn parse(path: &Path, text: &str) -> Result<Policy, AuditError> {
+    Policy::parse(text).map_err(|source| AuditError::Policy { path: path.to_path_buf(), source })
 }
 
 #[derive(Debug)]

@@ -41,6 +41,10 @@ impl World {
             member.kubectl(&["create", "rolebinding", "work", "-n", space, "--role=work", "--user=jane"]).await.ok();
         }
         let world = Self { fleet: Kubefold::start(&file).await, bed, space };
+        // As an administrator makes it for her.
+        let made = world.fleet.command(&["kubeconfig", "--user", "jane"]).await;
+        assert!(made.status.success(), "{made:?}");
+        std::fs::write(world.kubeconfig(), made.stdout).unwrap();
         let jane = world.jane();
         // Each member has said what she may do.
         eventually(SOON, async || jane.run(&["get", "cm", "-o", "name"]).await.holds("own@west")).await;
@@ -48,7 +52,7 @@ impl World {
     }
 
     fn kubeconfig(&self) -> PathBuf {
-        self.fleet.kubeconfig_for("jane", None)
+        self.fleet.kubeconfig().with_file_name("jane.kubeconfig")
     }
 
     fn jane(&self) -> Kubectl {

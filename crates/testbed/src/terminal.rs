@@ -20,7 +20,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a program that lists its own settings below an empty home.
+    /// Starts a program in an empty home.
     pub fn start(program: &Path, args: &[&str]) -> Self {
         let home = directory::temporary("terminal");
         let words = std::iter::once(program.to_str().expect("UTF-8")).chain(args.iter().copied());
@@ -58,13 +58,15 @@ impl Terminal {
     pub async fn shows(&mut self, deadline: std::time::Duration, texts: &[&str]) -> String {
         super::eventually(deadline, async || {
             let screen = self.screen();
-            let missing = texts.iter().find(|text| !screen.contains(**text));
-            missing.map_or_else(|| Ok(screen.clone()), |text| Err(format!("no {text:?} on the screen:\n{screen}")))
+            match texts.iter().find(|text| !screen.contains(**text)) {
+                None => Ok(screen),
+                Some(text) => Err(format!("no {text:?} on the screen:\n{screen}")),
+            }
         })
         .await
     }
 
-    /// Its process.
+    /// How it ended, or `None` while it runs.
     pub fn exited(&mut self) -> Option<std::process::ExitStatus> {
         self.process.exited()
     }

@@ -146,7 +146,7 @@ fn fleet_view(verb: &str, said: &[Said]) -> String {
         (_, true, _) if unknown.is_empty() => "403, in every view".to_owned(),
         (_, _, true) if unknown.is_empty() => "every member allows it: as in one cluster".to_owned(),
         (_, true, _) => "no member that answered allows it".to_owned(),
-        (_, _, true) => format!("{yes} allow it"),
+        (_, _, true) => format!("allowed in {yes}"),
         ("list" | "watch", ..) => {
             format!("the answer has the objects of {yes}, and a Warning names {no}; /views/strict/ answers 403")
         }
@@ -155,7 +155,7 @@ fn fleet_view(verb: &str, said: &[Said]) -> String {
         ("update" | "patch" | "delete", ..) => {
             format!("objects of {yes} can be changed; an object that has a part in {no}, too, is refused with 403")
         }
-        _ => format!("{yes} allow it for their own objects; {no} answer 403"),
+        _ => format!("allowed for what is in {yes}; 403 for what is in {no}"),
     };
     if !unknown.is_empty() {
         let _infallible =
@@ -197,9 +197,9 @@ mod tests {
             ("get", [no, yes], "objects of west are shown"),
             ("create", [yes, no], "objects are made in east only"),
             ("delete", [yes, no], "objects of east can be changed; an object that has a part in west"),
-            ("list", [yes, None], "east allow it; west did not say"),
+            ("list", [yes, None], "allowed in east; west did not say"),
             ("list", [no, None], "no member that answered allows it; west did not say"),
-            ("bind", [yes, no], "east allow it for their own objects; west answer 403"),
+            ("bind", [yes, no], "allowed for what is in east; 403 for what is in west"),
         ] {
             let all = said(&[("east", members[0]), ("west", members[1])]);
             let text = fleet_view(verb, &all);

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::cli::{join::write, login::say, print as print_text};
+use crate::cli::{join::write, login::machine::say, print as print_text};
 
 /// Whoever waits for another login looks this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::cli::login::{Parameter, cache::Kept, issuer::Issuer, say};
+use crate::cli::login::{cache::Kept, flags::Parameter, issuer::Issuer, machine::say};
 use kubefold_wire::golang::Quoted;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";

@@ -14,8 +14,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use super::{
-    Login,
     cache::Kept,
+    flags::Login,
     token::{Expected, accept},
 };
 use kubefold_wire::golang::Quoted;
@@ -126,9 +126,9 @@ impl Issuer {
     pub(super) async fn refresh(&self, old: &Kept) -> anyhow::Result<Option<Kept>> {
         let Some(refresh) = &old.refresh_token else { return Ok(None) };
         let given = self.token(&[("grant_type", "refresh_token"), ("refresh_token", refresh)]).await?;
-        // Whatever it has against the token, it has nothing against a new login. It may leave the ID token out.
-        let Ok(given @ Given { id_token: Some(_), .. }) = given else { return Ok(None) };
-        let mut new = self.kept(given, None, Some(&old.subject))?;
+        // Whatever it has against the refresh token, it has nothing against a new login. It may leave the ID token out, or give the old
+        // one.
+        let Ok(Ok(mut new)) = given.map(|given| self.kept(given, None, Some(&old.subject))) else { return Ok(None) };
         new.refresh_token = new.refresh_token.or_else(|| Some(refresh.clone()));
         Ok(Some(new))
     }

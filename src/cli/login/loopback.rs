@@ -19,7 +19,12 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::cli::login::{Listen, Login, Parameter, cache::Kept, issuer::Issuer, say, secret};
+use crate::cli::login::{
+    cache::Kept,
+    flags::{Listen, Login, Parameter},
+    issuer::Issuer,
+    machine::{say, secret},
+};
 use kubefold_wire::{
     body::{Body, full},
     golang::Quoted,

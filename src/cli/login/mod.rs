@@ -5,30 +5,29 @@
 
 mod cache;
 mod device;
+mod flags;
 mod issuer;
 mod loopback;
+mod machine;
 mod token;
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::timeout;
 
 use self::{
     cache::{Cache, Kept, Key},
+    flags::{Flow, Listen, Parameter, issuer_url},
     issuer::Issuer,
+    machine::now_s,
 };
-use crate::cli::{https_url, print as print_text};
+use crate::cli::print as print_text;
 use kubefold_wire::golang::Quoted;
 
-pub(super) use self::cache::Logout;
+pub(super) use self::{cache::Logout, flags::Login};
 
 /// A person has logged in by then.
 const LOGIN_MAX: Duration = Duration::from_mins(5);
@@ -38,124 +37,6 @@ const LEFT_MIN_S: u64 = 10;
 const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
 const EXEC_GROUP: &str = "client.authentication.k8s.io";
 const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-
-#[derive(Debug, clap::Args)]
-pub(super) struct Login {
-    /// The URL of the OpenID Connect issuer, exactly as kubefold serve knows it.
-    #[arg(long, value_name = "URL", value_parser = issuer_url)]
-    issuer_url: String,
-    /// The id that the issuer knows this program by; it is the audience of the tokens.
-    #[arg(long, value_name = "ID")]
-    client_id: String,
-    /// A file with the client's secret, where the issuer gave it one.
-    #[arg(long, value_name = "FILE")]
-    client_secret_file: Option<PathBuf>,
-    /// One more scope to ask for, such as groups; may be repeated. openid is asked for always, offline_access where the issuer has it.
-    #[arg(long, value_name = "SCOPE")]
-    scope: Vec<String>,
-    /// The authority that signed the issuer's certificate (PEM). Default: those that this machine trusts.
-    #[arg(long, value_name = "FILE", conflicts_with = "certificate_authority_data")]
-    certificate_authority: Option<PathBuf>,
-    /// The same as base64, as a kubeconfig has it.
-    #[arg(long, value_name = "BASE64")]
-    certificate_authority_data: Option<String>,
-    /// How to log in: loopback opens a browser on this machine; device shows a code to type in on any other one.
-    #[arg(long, value_enum, default_value_t = Flow::Loopback)]
-    flow: Flow,
-    /// Where the browser brings the answer, a loopback address or localhost; if repeated, the first that is free.
-    #[arg(long, value_name = "HOST:PORT", value_parser = Listen::parse, default_value = "127.0.0.1:0")]
-    listen: Vec<Listen>,
-    /// One more parameter of the login, such as prompt=consent; may be repeated. See docs/security/README.md.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = Parameter::parse)]
-    auth_param: Vec<Parameter>,
-    /// Open no browser: only say where to log in.
-    #[arg(long)]
-    no_browser: bool,
-}
-
-/// How a person logs in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Flow {
-    /// The authorization code flow with PKCE over a loopback redirect (RFC 8252, RFC 7636).
-    Loopback,
-    /// Device authorization (RFC 8628).
-    Device,
-}
-
-/// Where the browser brings the answer, and the name of that place in the redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listen {
-    host: String,
-    address: SocketAddr,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ListenError {
-    #[error("write it as 127.0.0.1:8000, or 127.0.0.1:0 for any free port")]
-    Form,
-    #[error("the answer of the login must reach no other machine: use localhost or a loopback address")]
-    NotLoopback,
-}
-
-impl Listen {
-    pub(super) fn parse(text: &str) -> Result<Self, ListenError> {
-        let (host, port) = text.rsplit_once(':').ok_or(ListenError::Form)?;
-        let port = port.parse().map_err(|_| ListenError::Form)?;
-        let ip = match host {
-            // Some issuers let only this name pass; browsers try both families.
-            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            _ => host.trim_matches(['[', ']']).parse().map_err(|_| ListenError::Form)?,
-        };
-        if !ip.is_loopback() {
-            return Err(ListenError::NotLoopback);
-        }
-        Ok(Self { host: host.to_owned(), address: SocketAddr::new(ip, port) })
-    }
-}
-
-/// A parameter of the login that the issuer wants beside the usual ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Parameter {
-    name: String,
-    value: String,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ParameterError {
-    #[error("write it as name=value, such as prompt=consent")]
-    Form,
-    #[error("{0} is set by kubefold login itself")]
-    Own(String),
-}
-
-impl Parameter {
-    /// What [`loopback`] sets, and what would send the answer elsewhere.
-    const OWN: [&str; 9] = [
-        "response_type",
-        "client_id",
-        "redirect_uri",
-        "scope",
-        "state",
-        "nonce",
-        "code_challenge",
-        "code_challenge_method",
-        "response_mode",
-    ];
-
-    pub(super) fn parse(text: &str) -> Result<Self, ParameterError> {
-        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(ParameterError::Form)?;
-        if Self::OWN.contains(&name) {
-            return Err(ParameterError::Own(name.to_owned()));
-        }
-        Ok(Self { name: name.to_owned(), value: value.to_owned() })
-    }
-}
-
-/// An issuer is compared letter by letter, so it stays as it was written.
-pub(super) fn issuer_url(text: &str) -> Result<String, anyhow::Error> {
-    https_url(text).map_err(|error| anyhow!("{error}"))?;
-    Ok(text.to_owned())
-}
 
 /// Logs in, and prints the credential.
 pub(super) fn run(flags: &Login) -> anyhow::Result<()> {
@@ -225,25 +106,6 @@ async fn obtain(flags: &Login) -> anyhow::Result<Kept> {
 
 fn lasts(kept: &Kept) -> bool {
     kept.ends_s > now_s() + LEFT_MIN_S
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-/// Says something to the person; standard output is the program's.
-fn say(text: &str) {
-    drop(writeln!(std::io::stderr(), "kubefold: {text}"));
-}
-
-/// A secret of 256 bits, in letters that a URL may have.
-fn secret() -> anyhow::Result<String> {
-    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-    let mut bytes = [0; 32];
-    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
-        bail!("this machine gives no random numbers");
-    }
-    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 impl Login {
@@ -350,21 +212,5 @@ mod tests {
         let made: serde_json::Value = serde_json::from_str(&credential(EXEC_VERSIONS[1], &kept).unwrap()).unwrap();
         let status = json!({"expirationTimestamp": "2001-09-09T01:46:40Z", "token": "e.y.J"});
         assert_eq!(made, json!({"apiVersion": EXEC_VERSIONS[1], "kind": "ExecCredential", "status": status}));
-    }
-
-    #[test]
-    fn the_answer_reaches_no_other_machine() {
-        for (text, host, address) in [
-            ("127.0.0.1:0", "127.0.0.1", "127.0.0.1:0"),
-            ("localhost:8000", "localhost", "127.0.0.1:8000"),
-            ("[::1]:8000", "[::1]", "[::1]:8000"),
-        ] {
-            let expected = Listen { host: host.to_owned(), address: address.parse().unwrap() };
-            assert_eq!(Listen::parse(text).unwrap(), expected);
-        }
-        assert!(Parameter::parse("redirect_uri=https://eve.example").is_err() && Parameter::parse("prompt").is_err());
-        for text in ["0.0.0.0:8000", "10.0.0.1:80", "login.example.com:80", "127.0.0.1", "8000", "127.0.0.1:x"] {
-            assert!(Listen::parse(text).is_err(), "{text}");
-        }
     }
 }

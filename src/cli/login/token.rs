@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use crate::{authn::claims, cli::login::now_s};
+use crate::{authn::claims, cli::login::machine::now_s};
 use kubefold_wire::golang::Quoted;
 
 /// What the token was asked for with.

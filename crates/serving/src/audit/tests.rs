@@ -30,7 +30,7 @@ fn log(path: &Path, policy: Policy, queue_max: usize) -> (Arc<AuditLog>, LogWrit
 /// Begins the trail of a request.
 fn begun(log: &Arc<AuditLog>, method: &Method, uri: &str, headers: &HeaderMap) -> Result<Option<Trail>, Full> {
     let (id, uri) = (HeaderValue::from_static("id-1"), uri.parse::<http::Uri>().unwrap());
-    let path = uri.path().strip_prefix("/clusters/east").unwrap_or(uri.path()).to_owned();
+    let path = uri.path().strip_prefix("/clusters/east").unwrap_or_else(|| uri.path()).to_owned();
     let peer = Some([10, 0, 0, 7].into());
     let arrival = Arrival { id: &id, method, uri: &uri, path: &path, headers, peer };
     log.begin(arrival, Some(&jane()), None)
