@@ -60,7 +60,7 @@ impl KeptWord {
 }
 
 impl Kept {
-    /// What was written by [`Self::write`] under this key; `None` where nothing was, or where it is damaged.
+    /// What was written by `write` under this key; `None` where nothing was, or where it is damaged.
     pub fn read(key: &[u8], text: Option<&str>) -> Option<Self> {
         let written: Written = text.map_or_else(|| Some(Written::new()), |text| serde_json::from_str(text).ok())?;
         let id = |text: &str| URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| Id::try_from(bytes).ok());
