@@ -13,6 +13,7 @@ use http::StatusCode;
 
 use crate::{
     answer::reply::Reply,
+    config::MemberName,
     placement::{
         divided::Division,
         plan::{Candidate, Plan, Standing},
@@ -23,7 +24,7 @@ use crate::{
         APPLY_PATCH, MINTS_MAX, Writer,
         create::{
             commit::commit,
-            dry_run::{dry_run, members},
+            dry_run::{Behind, dry_run, held_by, members},
             stop::Stop,
         },
         fleet::{Fleet, Key},
@@ -105,6 +106,9 @@ async fn place<F: Fleet>(
     for target in &entry.targets {
         writer.part_body(&entry, target).map_err(|error| request.invalid(&entry.key.name, error.into()))?;
     }
+    if !entry.shared {
+        is_free_later(writer, &entry, behind.as_ref())?;
+    }
     let dry_run_result = dry_run(writer, &mut entry, &mut behind, &mut warnings).await?;
     if dry {
         let rendered = fleet.render(&entry.key, &dry_run_result);
@@ -138,6 +142,19 @@ async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
         }
         None => Ok(()),
     }
+}
+
+/// That no member that gets its part later has an object of its own under that name, as far as the store knows.
+fn is_free_later<F: Fleet>(writer: &Writer<F>, entry: &Entry, behind: Option<&Behind>) -> Result<(), Stop> {
+    let key = &entry.key;
+    let has_own = |member: &&MemberName| writer.fleet.member_local(key, member).is_some();
+    let taken: Vec<String> =
+        behind.into_iter().flatten().map(|(member, _)| member).filter(has_own).map(ToString::to_string).collect();
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let error = WriteError::AlreadyExists { object: key.to_ref(), holders: held_by(entry, &taken) };
+    Err(Stop { reply: error.into(), name_taken: true })
 }
 
 /// Says whether members that are down get their parts when they are back.

@@ -110,7 +110,8 @@ impl<F: Fleet> Writer<F> {
         let landed = last_byte + LANDS_WITHIN;
         match entry.verb {
             Verb::Create => {
-                let found = self.find_landed(&entry, home, landed, wake, |found| !matches!(found, Found::Absent)).await;
+                let stands = |found: &Found| !matches!(found, Found::Absent | Found::Stranger { .. });
+                let found = self.find_landed(&entry, home, landed, wake, stands).await;
                 self.settle_create(&entry, home, others, found).await
             }
             Verb::Update => {
@@ -157,7 +158,7 @@ impl<F: Fleet> Writer<F> {
     async fn settle_delete(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
         match found {
             Found::Part { deleting: true, body, .. } => self.fleet.ingest(&entry.key, &home.member, &body).await,
-            Found::Absent => self.wait_gone(entry, home, home.own_uid.as_deref()).await,
+            Found::Absent | Found::Stranger { .. } => self.wait_gone(entry, home, home.own_uid.as_deref()).await,
             Found::Elsewhere => {
                 tracing::warn!(object = %entry.key, member = %home.member, "an unfinished delete is given up: \
                     its home is no longer in the configuration, or is another cluster; its remaining parts stay");
@@ -187,14 +188,14 @@ impl<F: Fleet> Writer<F> {
         // What an unfinished create sent there was sent before the delete began.
         let landed = self.journal.began(entry.id).is_none_or(|began| Instant::now() >= began + LANDS_WITHIN);
         let uid = match self.find(entry, target).await {
-            Found::Absent if target.own_uid.is_none() && !landed => return false,
+            Found::Absent | Found::Stranger { .. } if target.own_uid.is_none() && !landed => return false,
             Found::Part { .. } if self.is_made_anew(entry, target) => {
                 self.journal.step(entry.id, &target.member, Step::Done { uid: None }).await;
                 return true;
             }
             // A part that was made anew since is not the one that was deleted.
             Found::Part { uid, .. } if target.own_uid.as_ref().is_none_or(|own| *own == uid) => uid,
-            Found::Part { .. } | Found::Absent | Found::Elsewhere => {
+            Found::Part { .. } | Found::Stranger { .. } | Found::Absent | Found::Elsewhere => {
                 self.journal.step(entry.id, &target.member, Step::Done { uid: None }).await;
                 return true;
             }

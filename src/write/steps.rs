@@ -141,7 +141,9 @@ pub(super) struct Silent(pub(super) String);
 pub(super) enum Found {
     /// The part, with its own UID.
     Part { uid: String, deleting: bool, body: Document },
-    /// Not the part: nothing, or an object that is not of this placement.
+    /// An object of that name that is not of this placement: nothing is ever done to it.
+    Stranger { deleting: bool },
+    /// Nothing.
     Absent,
     /// The member is no longer configured, or another cluster.
     Elsewhere,
@@ -308,7 +310,8 @@ fn found(entry: &Entry, target: &EntryTarget, body: Document) -> Found {
         });
     match seen.uid {
         Some(uid) if mine => Found::Part { uid, deleting: seen.deleting, body },
-        Some(_) | None => Found::Absent,
+        Some(_) => Found::Stranger { deleting: seen.deleting },
+        None => Found::Unreachable("its answer is no object".to_owned()),
     }
 }
 

@@ -83,7 +83,7 @@ fn is_taken(outcome: &Outcome) -> bool {
 }
 
 /// Who has the name, and how it is found there.
-fn held_by(entry: &Entry, taken: &[String]) -> String {
+pub(super) fn held_by(entry: &Entry, taken: &[String]) -> String {
     if entry.shared {
         let others = taken.get(1..).unwrap_or_default();
         return if others.is_empty() { String::new() } else { format!("; so it does in {}", members(others)) };

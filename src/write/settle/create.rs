@@ -37,12 +37,12 @@ impl<F: Fleet> Writer<F> {
                     None => Settled::Open,
                 }
             }
-            Found::Absent if entry.is_committed() => {
+            Found::Absent | Found::Stranger { .. } if entry.is_committed() => {
                 tracing::warn!(object = %entry.key, member = %home.member, "kubefold does not make the missing parts of a create any more: \
                     its home was deleted in its member");
                 self.close(entry).await
             }
-            Found::Absent => self.undo_parts(entry, others).await,
+            Found::Absent | Found::Stranger { .. } => self.undo_parts(entry, others).await,
             Found::Elsewhere => self.without_home(entry, home, others).await,
             // Nobody's home is declared absent.
             Found::Unreachable(_) if self.fleet.is_absent(&home.member) => self.without_home(entry, home, others).await,
@@ -62,7 +62,7 @@ impl<F: Fleet> Writer<F> {
         }
         for (at, heir) in others.iter().enumerate() {
             match self.find(entry, heir).await {
-                Found::Elsewhere | Found::Absent => {}
+                Found::Elsewhere | Found::Absent | Found::Stranger { .. } => {}
                 Found::Unreachable(_) if self.fleet.is_absent(&heir.member) => {}
                 Found::Unreachable(_) => return Settled::Open,
                 Found::Part { deleting: true, .. } => return self.close(entry).await,
@@ -88,7 +88,8 @@ impl<F: Fleet> Writer<F> {
             match found {
                 Found::Part { deleting: true, .. } => return self.close(entry).await,
                 Found::Part { uid, body, .. } => stands.push((target, uid, body)),
-                Found::Absent => absent.push(target.clone()),
+                // Whatever has the name of a shared object is it.
+                Found::Absent | Found::Stranger { .. } => absent.push(target.clone()),
                 Found::Unreachable(_) => unreachable = true,
                 Found::Elsewhere => self.journal.step(entry.id, &target.member, Step::Undone).await,
             }
@@ -140,11 +141,23 @@ impl<F: Fleet> Writer<F> {
                 }
                 (matches!(outcome, Outcome::Done { .. }), outcome.step())
             }
+            Found::Stranger { deleting } => self.meet(entry, target, deleting),
             Found::Elsewhere => (true, Step::Undone),
             Found::Unreachable(cause) => (false, Step::Failed(cause)),
         };
         self.journal.step(entry.id, &target.member, step).await;
         there
+    }
+
+    /// What becomes of a part in whose place another object stands, which is left alone: unless that is on its way out, there
+    /// is none. Says whether nothing is left to do.
+    pub(in crate::write) fn meet(&self, entry: &Entry, target: &EntryTarget, deleting: bool) -> (bool, Step) {
+        if deleting {
+            return (false, Step::Failed("another object of that name is on its way out".to_owned()));
+        }
+        tracing::warn!(object = %entry.key, member = %target.member, "kubefold makes no part here: the member has an object of its \
+            own under that name, which is left alone");
+        (true, Step::Undone)
     }
 
     /// Takes a part in that stands. One of which nobody heard may have been made of an earlier body.
@@ -180,7 +193,7 @@ impl<F: Fleet> Writer<F> {
             Found::Part { uid, .. } if entry.shared && !target.made(&uid) => Removed::Gone,
             Found::Part { deleting: true, .. } => Removed::Requested,
             Found::Part { uid, .. } => self.undo(entry, target, &uid).await,
-            Found::Absent | Found::Elsewhere => Removed::Gone,
+            Found::Absent | Found::Stranger { .. } | Found::Elsewhere => Removed::Gone,
             Found::Unreachable(cause) => Removed::Left(cause),
         };
         match removed {

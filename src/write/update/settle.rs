@@ -92,6 +92,7 @@ impl<F: Fleet> Writer<F> {
                 let brought = self.bring_late(making, entry.amended.as_deref(), target, &body).await;
                 brought.map_or_else(|Silent(cause)| Step::Failed(cause), |()| Step::Done { uid: Some(uid) })
             }
+            Found::Stranger { deleting } => self.meet(making, target, deleting).1,
             Found::Elsewhere => Step::Undone,
             Found::Unreachable(cause) => Step::Failed(cause),
             Found::Absent => {

@@ -193,3 +193,58 @@ async fn what_one_member_refuses_of_a_whole_is_made_nowhere() {
     large["data"]["a"] = json!("x".repeat(3 << 20));
     refused(&stage.create(MAPS, &large).await, 413, "RequestEntityTooLarge", &[]);
 }
+
+/// What a member has of its own under the name of a part that is to be made there is not touched: not by a create, and not
+/// by an apply, which would take over whatever has the name.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_the_members_own_is_left_alone() {
+    let stage = Stage::set(MemberOptions::default()).await;
+    let (west, fleet) = (stage.bed["west"].api().await, stage.fleet.api().await);
+    let own = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"whose": "west"}});
+    let path = |name: &str| format!("{MAPS}/{name}");
+    let apply = async |name: &str| {
+        let request = http::Request::builder().method(Method::PATCH).uri(format!("{MAPS}/{name}?fieldManager=e2e"));
+        let request = request.header("content-type", "application/apply-patch+yaml");
+        fleet.send(request.body(config(name).to_string().into()).unwrap()).await.unwrap()
+    };
+    stage.create(MAPS, &config("before")).await.ok();
+    let known = west.create(MAPS, &own("known")).await;
+    eventually(SETTLED, async || {
+        let answer = fleet.request(Method::GET, &path("known@west"), "").await;
+        if answer.status.is_success() { Ok(()) } else { Err(answer) }
+    })
+    .await;
+    stage.west.cut().await;
+    stage.noticed("west", "down").await;
+    // What is known is refused, and nothing is made.
+    for refused in [stage.create(MAPS, &config("known")).await, apply("known").await] {
+        assert_eq!(refused.status, 409, "{refused}");
+        let message = refused.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains("already exists") && message.contains("known@west"), "{message}");
+    }
+    // What nobody can know is made elsewhere.
+    let unknown = [west.create(MAPS, &own("applied")).await, west.create(MAPS, &own("created")).await];
+    for made in [apply("applied").await, stage.create(MAPS, &config("created")).await] {
+        made.ok();
+        assert!(made.warnings().join("\n").contains("is behind: it is not in member west yet"), "{made}");
+    }
+    stage.west.restore().await;
+    stage.noticed("west", "ready").await;
+    eventually(SETTLED, async || {
+        let status = fleet.get("/kubefold/v1/status").await;
+        if status["unfinished"].as_array().is_some_and(Vec::is_empty) {
+            Ok(())
+        } else {
+            Err(status["unfinished"].clone())
+        }
+    })
+    .await;
+    for object in [&known, &unknown[0], &unknown[1]] {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        assert_eq!(west.get(&path(name)).await, *object, "{name}");
+    }
+    for name in ["applied", "created"] {
+        fleet.request(Method::DELETE, &path(name), "").await.ok();
+        stage.settles(&path(name), &["west"]).await;
+    }
+}
