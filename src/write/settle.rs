@@ -74,6 +74,13 @@ impl<F: Fleet> Writer<F> {
         });
     }
 
+    /// Has a write that is being settled tried again now.
+    pub(super) fn wake(&self, id: u64) {
+        if let Some(wake) = self.settling.lock().get(&id) {
+            wake.notify_one();
+        }
+    }
+
     async fn try_to_settle(&self, id: u64, mut hold: Option<F::Hold>, after: Duration, wake: &Notify) {
         let mut pause = if after.is_zero() { PAUSE_FIRST } else { after };
         if !after.is_zero() {

@@ -15,7 +15,7 @@ use crate::{
             draft::Plan,
             part::{Asking, Brought, Held, How, Manner, Rewrite, SCALE, is_stale},
             shares::{Missing, marker_of},
-            task::{PartTask, Task},
+            task::{PartTask, Task, applies_in},
             work::{DryRun, NOTHING_CHANGED, Stop, Work, unreachable},
         },
     },
@@ -193,6 +193,9 @@ impl<F: Fleet> Work<'_, F> {
             |((part, task), changes)| async move {
                 let mut said = Warnings::default();
                 let brought = match changes {
+                    Ok(changes) if this.waits_in(&part.member) && (task.apply.is_some() || !changes.is_empty()) => {
+                        Brought::Answered(Outcome::NotSent("an earlier apply has not reached it yet".to_owned()))
+                    }
                     Ok(changes) => this.write_other(part, task, changes, &mut said).await,
                     Err(Silent(cause)) => Brought::Answered(Outcome::NotSent(cause.clone())),
                 };
@@ -214,11 +217,18 @@ impl<F: Fleet> Work<'_, F> {
             };
             match self.warn_behind(&part.member, &step) {
                 true => behind = true,
+                // It was made without what waits there.
+                false if self.waits_in(&part.member) => {}
                 false => self.writer.finish_earlier(&self.earlier_in(&part.member), &part.member).await,
             }
             self.writer.journal.step(entry.id, &part.member, step).await;
         }
         behind
+    }
+
+    /// Says whether an earlier apply is still to be made in a member.
+    fn waits_in(&self, member: &MemberName) -> bool {
+        self.earlier_in(member).iter().any(|earlier| applies_in(earlier, member))
     }
 
     async fn write_other(&self, part: &Held, task: &PartTask, changes: &[Change], said: &mut Warnings) -> Brought {

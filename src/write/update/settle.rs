@@ -14,7 +14,7 @@ use crate::{
         update::{
             amend::Amendment,
             part::{Asking, Brought, Held, How, Manner, document},
-            task::{Pending, Task, holds},
+            task::{Pending, Task, applies_in, holds},
         },
     },
 };
@@ -116,6 +116,7 @@ impl<F: Fleet> Writer<F> {
             let mut unfinished = other.unfinished();
             other.key.gvr == entry.key.gvr && unfinished.any(|member| member == target.member)
         });
+        let Some(waiting) = in_order(waiting, entry, &target.member) else { return false };
         let changes = Pending::of(&waiting, &target.member).live(home);
         let mut part = held(target);
         let step = match self.read_part(&entry.key, &part).await {
@@ -145,8 +146,10 @@ impl<F: Fleet> Writer<F> {
         let done = matches!(step, Step::Done { .. });
         self.journal.step(entry.id, &target.member, step).await;
         if done {
-            waiting.retain(|other| other.id != entry.id);
-            self.finish_earlier(&waiting, &target.member).await;
+            let others: Vec<Entry> = waiting.into_iter().filter(|other| other.id != entry.id).collect();
+            self.finish_earlier(&others, &target.member).await;
+            // What waited for this one.
+            self.journal.open_updates(&entry.key, &entry.uid).iter().for_each(|other| self.wake(other.id));
         }
         done
     }
@@ -194,6 +197,19 @@ impl<F: Fleet> Writer<F> {
             }
         }
     }
+}
+
+/// Those of the updates that wait for a member that are brought with this one: all between two applies are one step, and
+/// an apply is one with those before it. `None`: an earlier apply comes first.
+fn in_order(waiting: Vec<Entry>, entry: &Entry, member: &MemberName) -> Option<Vec<Entry>> {
+    let applies: Vec<u64> = waiting.iter().filter(|one| applies_in(one, member)).map(|one| one.id).collect();
+    if applies.iter().any(|id| *id < entry.id) {
+        return None;
+    }
+    let is_apply = applies.contains(&entry.id);
+    let next = applies.into_iter().filter(|id| *id > entry.id).min().unwrap_or(u64::MAX);
+    let end = if is_apply { entry.id + 1 } else { next };
+    Some(waiting.into_iter().filter(|one| one.id < end).collect())
 }
 
 fn held(target: &EntryTarget) -> Held {

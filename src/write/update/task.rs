@@ -67,6 +67,14 @@ impl Task {
     }
 }
 
+/// Says whether a server-side apply is still to be made in a member that is not the home. What was written after it waits for
+/// it: each value is the latest writer's only if they are brought in their order.
+pub(super) fn applies_in(entry: &Entry, member: &MemberName) -> bool {
+    let at = entry.targets.iter().skip(1).position(|target| target.member == *member);
+    let part = at.zip(Task::of(entry)).and_then(|(at, task)| task.others.into_iter().nth(at));
+    part.is_some_and(|part| part.apply.is_some())
+}
+
 /// What is still to be done in one part, by one update or several of them, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending(Vec<Waiting>);

@@ -1,6 +1,8 @@
 //! Creates of whole parts and of shared objects while a member is away, or kubefold dies: in the end every member has its
 //! part, or none does.
 
+use std::collections::BTreeSet;
+
 use http::Method;
 use serde_json::json;
 
@@ -194,6 +196,12 @@ async fn what_one_member_refuses_of_a_whole_is_made_nowhere() {
     refused(&stage.create(MAPS, &large).await, 413, "RequestEntityTooLarge", &[]);
 }
 
+async fn applied(api: &Api, path: &str, manager: &str, object: &Value) -> Answer {
+    let request = http::Request::builder().method(Method::PATCH).uri(format!("{path}?fieldManager={manager}"));
+    let request = request.header("content-type", "application/apply-patch+yaml");
+    api.send(request.body(object.to_string().into()).unwrap()).await.unwrap()
+}
+
 /// What a member has of its own under the name of a part that is to be made there is not touched: not by a create, and not
 /// by an apply, which would take over whatever has the name.
 #[tokio::test(flavor = "multi_thread")]
@@ -202,11 +210,7 @@ async fn an_object_of_the_members_own_is_left_alone() {
     let (west, fleet) = (stage.bed["west"].api().await, stage.fleet.api().await);
     let own = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"whose": "west"}});
     let path = |name: &str| format!("{MAPS}/{name}");
-    let apply = async |name: &str| {
-        let request = http::Request::builder().method(Method::PATCH).uri(format!("{MAPS}/{name}?fieldManager=e2e"));
-        let request = request.header("content-type", "application/apply-patch+yaml");
-        fleet.send(request.body(config(name).to_string().into()).unwrap()).await.unwrap()
-    };
+    let apply = async |name: &str| applied(&fleet, &path(name), "e2e", &config(name)).await;
     stage.create(MAPS, &config("before")).await.ok();
     let known = west.create(MAPS, &own("known")).await;
     eventually(SETTLED, async || {
@@ -247,4 +251,63 @@ async fn an_object_of_the_members_own_is_left_alone() {
         fleet.request(Method::DELETE, &path(name), "").await.ok();
         stage.settles(&path(name), &["west"]).await;
     }
+}
+
+/// Writes of several managers that a member misses are brought to it in their order, and none is lost: neither an apply that
+/// another write follows, nor one of two applies.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_apply_is_lost_by_what_is_written_after_it() {
+    let stage = Stage::set(MemberOptions::default()).await;
+    let (west, fleet) = (stage.bed["west"].api().await, stage.fleet.api().await);
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let [map, web] = [format!("{MAPS}/shared"), format!("{deployments}/web")];
+    let patch = async |path: &str, patch: Value| {
+        let request = http::Request::builder().method(Method::PATCH).uri(path);
+        let request = request.header("content-type", "application/merge-patch+json").body(patch.to_string().into());
+        fleet.send(request.unwrap()).await.unwrap().ok()
+    };
+    let with =
+        |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": data});
+    let noted = |note: &str| {
+        let template = json!({"metadata": {"annotations": {"note": note}}});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"template": template}})
+    };
+    stage.create(MAPS, &with(json!({"base": "0"}))).await.ok();
+    stage.create(deployments, &deployment("web", 7)).await.ok();
+    let replicas_before = west.get(&web).await["spec"]["replicas"].clone();
+    stage.west.cut().await;
+    stage.noticed("west", "down").await;
+
+    applied(&fleet, &map, "one", &with(json!({"a": "1", "both": "1"}))).await.ok();
+    patch(&map, json!({"data": {"b": "2", "both": "2"}})).await;
+    applied(&fleet, &map, "two", &with(json!({"c": "3"}))).await.ok();
+    // An apply, and after it a change that comes to nothing in this member.
+    applied(&fleet, &web, "one", &noted("v2")).await.ok();
+    patch(&web, json!({"spec": {"replicas": 8}})).await;
+    stage.west.restore().await;
+    stage.noticed("west", "ready").await;
+
+    eventually(SETTLED, async || {
+        let status = fleet.get("/kubefold/v1/status").await;
+        if status["unfinished"].as_array().is_some_and(Vec::is_empty) {
+            Ok(())
+        } else {
+            Err(status["unfinished"].clone())
+        }
+    })
+    .await;
+    let data = json!({"base": "0", "a": "1", "b": "2", "c": "3", "both": "2"});
+    for member in ["east", "west", "north"] {
+        let api = stage.bed[member].api().await;
+        let object = api.get(&map).await;
+        assert_eq!(object["data"], data, "{member}");
+        let managers = object["metadata"]["managedFields"].as_array().unwrap();
+        let applies =
+            managers.iter().filter(|entry| entry["operation"] == "Apply").map(|entry| entry["manager"].as_str());
+        assert_eq!(applies.flatten().collect::<BTreeSet<_>>(), ["one", "two"].into(), "{member}");
+        let template = &api.get(&web).await["spec"]["template"];
+        assert_eq!(template["metadata"]["annotations"]["note"], "v2", "{member}");
+    }
+    assert_eq!(west.get(&web).await["spec"]["replicas"], replicas_before, "the change came to nothing there");
+    assert_eq!(fleet.get(&web).await["spec"]["replicas"], 8);
 }
