@@ -17,7 +17,10 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::options::{FrontProxy, Options};
@@ -274,12 +277,14 @@ fn checks(registry: &Registry) -> Vec<Check> {
     registry.members().iter().map(check).collect()
 }
 
+/// What a member refuses is tried again after so long.
+const RETRY_EVERY: Duration = Duration::from_mins(5);
 /// How often it is looked whether a member has recovered.
 const RECOVERY_EVERY: Duration = Duration::from_secs(1);
 
 /// Goes on with unfinished writes: once every member was tried, and whenever one that was down is not any more.
 async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: CancellationToken) {
-    let mut down_before: Option<BTreeSet<MemberName>> = None;
+    let mut retries = Retries::default();
     while until.run_until_cancelled(tokio::time::sleep(RECOVERY_EVERY)).await.is_some() {
         if !registry.all_tried() {
             continue;
@@ -290,10 +295,31 @@ async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: 
             .filter(|member| !member.health().is_reachable())
             .map(|member| member.name().clone())
             .collect();
-        if down_before.as_ref().is_none_or(|before| before.difference(&down).next().is_some()) {
+        if retries.are_due(down, Instant::now()) {
             writer.replay();
         }
-        down_before = Some(down);
+    }
+}
+
+/// When unfinished writes are tried again: at first, whenever a member is not down any more, and at a slow steady rate, since
+/// a quota may be raised and a webhook mended without a word.
+#[derive(Default)]
+struct Retries {
+    down_before: Option<BTreeSet<MemberName>>,
+    last: Option<Instant>,
+}
+
+impl Retries {
+    /// Says whether they are, with these members down now.
+    fn are_due(&mut self, down: BTreeSet<MemberName>, now: Instant) -> bool {
+        let has_recovered = self.down_before.as_ref().is_none_or(|before| before.difference(&down).next().is_some());
+        let is_long_ago = self.last.is_none_or(|last| now.duration_since(last) >= RETRY_EVERY);
+        self.down_before = Some(down);
+        let are_due = has_recovered || is_long_ago;
+        if are_due {
+            self.last = Some(now);
+        }
+        are_due
     }
 }
 
@@ -376,6 +402,20 @@ mod tests {
         fs::write(&options.config, "members: []\n").unwrap();
         assert!(App::start(options.clone()).await.is_err());
         assert!(!options.state_dir.exists());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unfinished_writes_are_tried_when_a_member_recovers_and_now_and_then() {
+        let mut retries = Retries::default();
+        let down = |names: &[&str]| names.iter().filter_map(|name| MemberName::new(name)).collect::<BTreeSet<_>>();
+        let mut are_due = |names: &[&str]| retries.are_due(down(names), Instant::now());
+        assert!(are_due(&["east"]), "at first");
+        assert!(!are_due(&["east"]) && !are_due(&["east", "west"]));
+        assert!(are_due(&["west"]) && !are_due(&["west"]));
+        tokio::time::sleep(RETRY_EVERY - Duration::from_secs(1)).await;
+        assert!(!are_due(&["west"]));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(are_due(&["west"]) && !are_due(&["west"]), "a refusal is tried again, however long it stands");
     }
 
     #[test]

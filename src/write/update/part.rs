@@ -353,9 +353,10 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
-    /// The same, as the member sent it.
+    /// The same, as the member sent it. In a member that is not configured any more, or is another cluster, there is none.
     pub(super) async fn look(&self, key: &Key, part: &Held) -> Result<Option<Document>, Silent> {
-        if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
+        let is_it = self.fleet.cluster_uid(&part.member).map(|uid| uid == part.cluster_uid);
+        if !is_it.unwrap_or_else(|| self.fleet.members().contains(&part.member)) {
             return Ok(None);
         }
         match self.fleet.look(&part.member, key).await {

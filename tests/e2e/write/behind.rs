@@ -311,3 +311,29 @@ async fn no_apply_is_lost_by_what_is_written_after_it() {
     assert_eq!(west.get(&web).await["spec"]["replicas"], replicas_before, "the change came to nothing there");
     assert_eq!(fleet.get(&web).await["spec"]["replicas"], 8);
 }
+
+/// A change that a member misses ends when the member leaves the configuration: nobody waits for it for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_for_a_member_that_is_removed_ends() {
+    let stage = Stage::set(MemberOptions::default()).await;
+    let fleet = stage.fleet.api().await;
+    let path = format!("{MAPS}/kept");
+    stage.create(MAPS, &config("kept")).await.ok();
+    stage.west.cut().await;
+    stage.noticed("west", "down").await;
+    let patch = http::Request::builder().method(Method::PATCH).uri(&path);
+    let patch = patch.header("content-type", "application/merge-patch+json").body(r#"{"data":{"a":"c"}}"#.into());
+    let changed = fleet.send(patch.unwrap()).await.unwrap();
+    assert!(changed.warnings().join("\n").contains("is not changed in member west yet"), "{changed}");
+    let unfinished = async || fleet.get("/kubefold/v1/status").await["unfinished"].as_array().unwrap().len();
+    assert_eq!(unfinished().await, 1);
+    let without_west = FleetFile::default().member(&stage.bed["east"], 1).member(&stage.bed["north"], 4);
+    stage.fleet.configure(&without_west);
+    eventually(SETTLED, async || {
+        let left = unfinished().await;
+        if left == 0 { Ok(()) } else { Err(left) }
+    })
+    .await;
+    let shown = fleet.get(&path).await;
+    assert_eq!((&shown["data"]["a"], shown["metadata"]["annotations"].get("kubefold.io/behind")), (&json!("c"), None));
+}
