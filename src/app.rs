@@ -1,6 +1,7 @@
 //! The composition root: builds the rooms, owns their tasks, and ends them in order.
 
 mod kept;
+mod memory;
 mod options;
 mod security;
 
@@ -109,6 +110,7 @@ impl App {
         let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
         let shared = shared(&config, &state)?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
+        stores.bound(options.store_bytes_max.or_else(memory::for_objects));
         // First of all: what an earlier process left half-made is not to be shown.
         let journal = Journal::open(state.path()).context("cannot open the journal in the state directory")?;
         let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
@@ -372,6 +374,7 @@ mod tests {
             freshness: Freshness::default(),
             audit: None,
             metrics_listen: None,
+            store_bytes_max: None,
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Options {
     pub audit: Option<AuditOptions>,
     /// Where metrics and health are served without TLS and login.
     pub metrics_listen: Option<SocketAddr>,
+    /// The most that stores may hold before another kind is refused; made of the machine's memory where it is absent.
+    pub store_bytes_max: Option<u64>,
 }
 
 /// A front proxy, by its certificate, and the headers in which it names callers.

@@ -193,6 +193,7 @@ mod tests {
             freshness: Freshness::default(),
             audit: None,
             metrics_listen: None,
+            store_bytes_max: None,
         };
         let state = Arc::new(StateDir::open(&options.state_dir).unwrap());
         let other = StateDir::open(others.path().join("state").as_path()).unwrap();

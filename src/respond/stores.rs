@@ -33,6 +33,20 @@ pub enum StoresError {
         /// One cause per member.
         causes: Vec<String>,
     },
+    /// The stores have the memory that they may have.
+    #[error(
+        "kubefold holds {held} bytes of objects, and may hold {max}: {} are not read for the first time until others are not in \
+         use any more. Give it more memory, or raise --store-memory-max; the member views work (--context fleet-<member>)",
+        gvr.qualified()
+    )]
+    Full {
+        /// The resource.
+        gvr: Gvr,
+        /// Bytes that are held.
+        held: u64,
+        /// Bytes that may be held.
+        max: u64,
+    },
     /// The strict view refuses what another view warns of.
     #[error(
         "not every member is current, and /views/strict answers only when all are: {}. Wait, or read the last known state \
@@ -50,14 +64,18 @@ impl ApiError for StoresError {
         match self {
             Self::NotServed => Blame::Downstream,
             // Several members: none of them alone.
-            Self::ExistenceUnknown { .. } | Self::Unread { .. } | Self::NotCurrent(_) => Blame::Kubefold,
+            Self::ExistenceUnknown { .. } | Self::Unread { .. } | Self::Full { .. } | Self::NotCurrent(_) => {
+                Blame::Kubefold
+            }
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
             Self::NotServed => Retry::Never,
-            Self::ExistenceUnknown { .. } | Self::Unread { .. } | Self::NotCurrent(_) => Retry::Always,
+            Self::ExistenceUnknown { .. } | Self::Unread { .. } | Self::Full { .. } | Self::NotCurrent(_) => {
+                Retry::Always
+            }
         }
     }
 }
@@ -67,9 +85,10 @@ impl From<StoresError> for Status {
         let message = error.to_string();
         match error {
             StoresError::NotServed => Self::no_such_path(),
-            StoresError::ExistenceUnknown { .. } | StoresError::Unread { .. } | StoresError::NotCurrent(_) => {
-                Self::unavailable(message)
-            }
+            StoresError::ExistenceUnknown { .. }
+            | StoresError::Unread { .. }
+            | StoresError::Full { .. }
+            | StoresError::NotCurrent(_) => Self::unavailable(message),
         }
     }
 }

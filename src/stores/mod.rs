@@ -25,7 +25,10 @@ pub(crate) mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Weak, atomic::AtomicU64},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -63,6 +66,14 @@ pub use {
 /// A store that nobody has used for so long stops, unless a member is down.
 const IDLE_MAX: Duration = Duration::from_mins(30);
 
+/// Kinds that kubefold reads for itself, by group and resource; an empty one is the whole group.
+const OWN_USE: [(&str, &str); 4] = [
+    ("", "namespaces"),
+    ("", "nodes"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("rbac.authorization.k8s.io", ""),
+];
+
 /// The stores of a fleet.
 pub struct Stores {
     registry: Arc<Registry>,
@@ -80,6 +91,8 @@ pub struct Stores {
     telling: Mutex<()>,
     late: Late,
     lock_holds: Arc<LockHolds>,
+    /// Bytes of objects; whoever would begin a further store above it is refused.
+    bytes_max: AtomicU64,
     tasks: TaskTracker,
     cancel: CancellationToken,
     this: Weak<Self>,
@@ -150,10 +163,16 @@ impl Stores {
             telling: Mutex::default(),
             late: Late::default(),
             lock_holds: Arc::default(),
+            bytes_max: AtomicU64::new(u64::MAX),
             tasks,
             cancel,
             this: this.clone(),
         })
+    }
+
+    /// Begins no further store once all together hold so many bytes of objects. `None`: whatever they hold.
+    pub fn bound(&self, bytes_max: Option<u64>) {
+        self.bytes_max.store(bytes_max.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// What all stores share.
@@ -302,10 +321,25 @@ impl Stores {
             }
             return Err(StoresError::ExistenceUnknown { gvr: gvr.clone(), causes: unknown });
         };
+        self.has_room(gvr, all.values())?;
         let running = self.make(resource, false);
         all.insert(gvr.clone(), Arc::clone(&running));
         self.feed(&running);
         Ok(running)
+    }
+
+    /// What kubefold reads for itself has always room: without it nothing could be answered.
+    fn has_room<'r>(&self, gvr: &Gvr, all: impl Iterator<Item = &'r Arc<Running>>) -> Result<(), StoresError> {
+        let max = self.bytes_max.load(Ordering::Relaxed);
+        let is_own = OWN_USE
+            .iter()
+            .any(|(group, resource)| *group == &*gvr.group && (resource.is_empty() || *resource == &*gvr.resource));
+        if max == u64::MAX || is_own {
+            return Ok(());
+        }
+        let held = all.flat_map(|running| running.store.held_by_member().into_values()).map(|held| held.bytes as u64);
+        let held = held.sum();
+        if held < max { Ok(()) } else { Err(StoresError::Full { gvr: gvr.clone(), held, max }) }
     }
 
     fn make(&self, resource: &MergedResource, of_parts: bool) -> Arc<Running> {

@@ -197,3 +197,29 @@ async fn metrics_and_health_have_an_address_of_their_own() {
     let nobody = Api::from_kubeconfig(&fleet.kubeconfig_of_nobody(), None).await;
     assert_eq!(nobody.request(Method::GET, "/metrics", "").await.status, StatusCode::UNAUTHORIZED);
 }
+
+/// Who may read everything cannot fill kubefold's memory with kinds that nobody uses.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_further_kind_is_refused_when_objects_take_their_memory() {
+    let bed = Testbed::shared(&["east"]).await;
+    let fleet =
+        Kubefold::start_with(&FleetFile::default().member(&bed["east"], 1), &["--store-memory-max", "1Ki"]).await;
+    let api = fleet.api().await;
+    namespace(&bed["east"], "full").await;
+    bed["east"]
+        .api()
+        .await
+        .create("/api/v1/namespaces/full/configmaps", &config_map("large", json!({"a": "x".repeat(4096)})))
+        .await;
+    api.get("/api/v1/namespaces/full/configmaps").await;
+    let refused = api.request(Method::GET, "/api/v1/services", "").await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{refused}");
+    let message = refused.json()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("may hold 1024") && message.contains("--store-memory-max"), "{message}");
+    // What is read already, what kubefold itself reads, and the members' own APIs go on.
+    for path in
+        ["/api/v1/namespaces/full/configmaps", "/api/v1/namespaces", "/api/v1/nodes", "/clusters/east/api/v1/services"]
+    {
+        api.get(path).await;
+    }
+}

@@ -92,6 +92,7 @@ impl World {
             freshness: Freshness::default(),
             audit: None,
             metrics_listen: None,
+            store_bytes_max: None,
         });
         let app = Box::pin(app).await.expect("kubefold starts");
         let authority = Authority::read(&state_dir);

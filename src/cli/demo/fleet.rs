@@ -128,6 +128,7 @@ impl Fleet {
             freshness: Freshness::default(),
             audit: None,
             metrics_listen: None,
+            store_bytes_max: None,
         });
         let app = Box::pin(app).await?;
         let names = plans.into_iter().map(|member| member.name).collect();
