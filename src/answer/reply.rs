@@ -11,7 +11,7 @@ use kubefold_wire::{
     body::{Body, full},
     locate::Paths,
     reword::{renamed, reworded},
-    status::Status,
+    status::{Failure, Status},
     warning::Warnings,
 };
 
@@ -64,6 +64,9 @@ impl Reply {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         self.warnings.write_to(headers);
+        if self.code.is_client_error() || self.code.is_server_error() {
+            Failure::of(&self.body).map(|failure| response.extensions_mut().insert(failure));
+        }
         response
     }
 }

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode, header};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     accept::wants_aggregated,
@@ -117,12 +117,20 @@ pub struct Status {
 }
 
 /// In an answer's extensions: what its `Status` says, for logs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Failure {
-    /// As in the `Status`.
-    pub reason: Reason,
+    /// As in the `Status`; empty where it says none.
+    pub reason: String,
     /// As in the `Status`.
     pub message: String,
+}
+
+impl Failure {
+    /// What a `Status` in JSON says. `None`: it is none.
+    pub fn of(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
 }
 
 #[derive(Serialize)]
@@ -268,18 +276,19 @@ impl Status {
         if !wants_aggregated(headers) {
             return self.into_response();
         }
-        let failure = Failure { reason: self.reason, message: self.message.clone() };
+        let failure = Failure::of(&self.to_json());
         let mut response = Response::new(full(self.message));
         *response.status_mut() = self.code;
         let text = http::HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, text);
-        response.extensions_mut().insert(failure);
+        failure.map(|failure| response.extensions_mut().insert(failure));
         response
     }
 
     /// The status as a whole response.
     pub fn into_response(self) -> Response<Body> {
         let mut body = self.to_json().to_vec();
+        let failure = Failure::of(&body);
         body.push(b'\n');
         let mut response = Response::new(full(body));
         *response.status_mut() = self.code;
@@ -290,7 +299,7 @@ impl Status {
         if let Some(seconds) = self.details.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        response.extensions_mut().insert(Failure { reason: self.reason, message: self.message });
+        failure.map(|failure| response.extensions_mut().insert(failure));
         response
     }
 }

@@ -136,7 +136,7 @@ pub(super) struct ResponseStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<kubefold_wire::status::Reason>,
+    reason: Option<String>,
     code: u16,
 }
 
@@ -148,7 +148,7 @@ impl ResponseStatus {
             metadata: BTreeMap::new(),
             status: is_failure.then_some("Failure"),
             message: failure.map(|failure| failure.message.clone()),
-            reason: failure.map(|failure| failure.reason),
+            reason: failure.map(|failure| failure.reason.clone()).filter(|reason| !reason.is_empty()),
             code,
         }
     }
