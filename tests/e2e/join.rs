@@ -32,7 +32,8 @@ async fn has_rights(member: &Member) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_joins_and_leaves_a_running_fleet() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    // A namespace goes with its controller's help.
+    let bed = Testbed::start(&["east", "west"], MemberOptions { controllers: true, ..MemberOptions::default() }).await;
     let (east, west) = (&bed["east"], &bed["west"]);
     for member in bed.members() {
         namespace(member, "crew").await;

@@ -50,7 +50,10 @@ fn named(text: &str) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_is_documented_and_every_panel_and_alert_has_one() {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
-    let fleet = Kubefold::before(bed.members()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit.log");
+    let file = FleetFile::default().member(&bed["east"], 1).member(&bed["west"], 1);
+    let fleet = Kubefold::start_with(&file, &["--audit-log-path", audit.to_str().unwrap()]).await;
     namespace(&bed["east"], "shop").await;
     let api = bed["east"].api().await;
     api.create("/api/v1/namespaces/shop/configmaps", &config_map("never-in-a-label", json!({}))).await;
