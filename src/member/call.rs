@@ -87,7 +87,7 @@ impl Member {
     }
 
     /// Reads one object as kubefold itself, whose login may list and not get: the list of that name. What there is not is a
-    /// 404.
+    /// 404 without a body.
     ///
     /// Cancel: safe.
     pub async fn look(&self, collection: ApiPath, gvk: &Gvk, name: &str) -> Answer {
@@ -104,7 +104,7 @@ impl Member {
             Answer::Answered { code: StatusCode::OK, warnings, body: Document { bytes, incarnation } } => {
                 let (code, bytes) = match item(&bytes, gvk, name) {
                     Ok(Some(item)) => (StatusCode::OK, item),
-                    Ok(None) => (StatusCode::NOT_FOUND, Status::not_found(&gvk.group, &gvk.kind, name).to_json()),
+                    Ok(None) => (StatusCode::NOT_FOUND, Bytes::new()),
                     Err(error) => return Answer::Unknown(error.to_string()),
                 };
                 Answer::Answered { code, warnings, body: Document { bytes, incarnation } }

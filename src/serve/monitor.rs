@@ -5,7 +5,10 @@ use std::sync::Arc;
 use http::{Method, Response};
 use tokio_util::sync::CancellationToken;
 
-use crate::{observe::Metrics, respond::GateError};
+use crate::{
+    observe::Metrics,
+    respond::{GateError, RouteError},
+};
 use kubefold_serving::{
     health::{self, Check, HealthPath, Readiness},
     plain::PlainAnswer,
@@ -65,7 +68,7 @@ impl Monitor {
 impl PlainAnswer for Monitor {
     fn answer(&self, method: &Method, path: &str, query: Option<&str>) -> Option<Response<Body>> {
         if path == METRICS {
-            let failed = |_| Status::internal("the metrics cannot be written as text").into_response();
+            let failed = |error| Status::from(RouteError::from(error)).into_response();
             return Some(self.metrics.answer().unwrap_or_else(failed));
         }
         Some(self.health.answer(method, HealthPath::of(path)?, query, true))

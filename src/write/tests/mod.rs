@@ -18,16 +18,42 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     answer::reply::Reply,
+    member::call::{Answer, Call, Document},
     placement::plan::Standing,
     write::{
         Writer,
+        fleet::Key,
         journal::Journal,
         request::Request,
         tests::scripted::{Fault, Scripted, member},
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::resource::{Gvk, Gvr};
+use kubefold_wire::{
+    resource::{Gvk, Gvr},
+    status::Status,
+};
+
+fn document(bytes: Bytes) -> Document {
+    Document { bytes, incarnation: 1 }
+}
+
+/// A status as a member's answer.
+fn answered(status: &Status) -> Answer {
+    Answer::Answered { code: status.code, warnings: Vec::new(), body: document(status.to_json()) }
+}
+
+/// A read of an object.
+fn get_of(key: &Key) -> Call {
+    Call {
+        method: http::Method::GET,
+        path: key.object(),
+        query: String::new(),
+        body: Bytes::new(),
+        content_type: String::new(),
+        user_agent: None,
+    }
+}
 
 /// One process: a writer over a world, with its journal.
 struct Process {

@@ -28,7 +28,10 @@ use crate::{
         policy::Rules,
     },
     store::{KindSpec, Naming, localize},
-    write::fleet::{Ask, Facts, Fleet, Key, MemberLocal, Owner, Part, Visible},
+    write::{
+        fleet::{Ask, Facts, Fleet, Key, MemberLocal, Owner, Part, Visible},
+        tests::{answered, document, get_of},
+    },
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{patch::merge_into, splice::splice, status::Status};
@@ -100,10 +103,6 @@ pub(super) struct Scripted {
     pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
     /// What the writer said last of who is behind, by name and UID.
     pub(super) behind: Arc<Mutex<Behind>>,
-}
-
-fn document(bytes: Bytes) -> Document {
-    Document { bytes, incarnation: 1 }
 }
 
 pub(super) fn member(name: &str) -> MemberName {
@@ -319,15 +318,7 @@ impl Fleet for Scripted {
     type Hold = Held;
 
     async fn look(&self, member: &MemberName, key: &Key) -> Answer {
-        let call = Call {
-            method: Method::GET,
-            path: key.object(),
-            query: String::new(),
-            body: Bytes::new(),
-            content_type: String::new(),
-            user_agent: None,
-        };
-        self.call(member, &Caller::default(), call).await
+        self.call(member, &Caller::default(), get_of(key)).await
     }
 
     async fn call(&self, member: &MemberName, _caller: &Caller, call: Call) -> Answer {
@@ -345,16 +336,12 @@ impl Fleet for Scripted {
                 _ if world.crashed => None,
                 _ if down => Some(Answer::NotSent("connection refused".into())),
                 Some(Fault::NotSent) => Some(Answer::NotSent("connection refused".into())),
-                Some(Fault::Refuse) => {
-                    let status = Status::forbidden("no");
-                    Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: document(status.to_json()) })
-                }
+                Some(Fault::Refuse) => Some(answered(&Status::forbidden("no"))),
                 Some(fault @ (Fault::Broken | Fault::BrokenLanded)) => {
                     if fault == Fault::BrokenLanded {
                         world.serve(member, &call);
                     }
-                    let status = Status::internal("etcd: timed out");
-                    Some(Answer::Answered { code: status.code, warnings: Vec::new(), body: document(status.to_json()) })
+                    Some(answered(&Status::internal("etcd: timed out")))
                 }
                 Some(Fault::LostNothing) => Some(Answer::Unknown("reset".into())),
                 Some(Fault::LostLanded) => {
