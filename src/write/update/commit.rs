@@ -15,7 +15,7 @@ use crate::{
             draft::Plan,
             part::{Asking, Brought, Held, How, Manner, Rewrite, SCALE, is_stale},
             shares::{Missing, marker_of},
-            task::{PartTask, Task, applies_in},
+            task::{PartTask, Task, waits_for},
             work::{DryRun, NOTHING_CHANGED, Stop, Work, unreachable},
         },
     },
@@ -193,7 +193,7 @@ impl<F: Fleet> Work<'_, F> {
             |((part, task), changes)| async move {
                 let mut said = Warnings::default();
                 let brought = match changes {
-                    Ok(changes) if this.waits_in(&part.member) && (task.apply.is_some() || !changes.is_empty()) => {
+                    Ok(changes) if this.waits_in(part, task) && (task.apply.is_some() || !changes.is_empty()) => {
                         Brought::Answered(Outcome::NotSent("an earlier apply has not reached it yet".to_owned()))
                     }
                     Ok(changes) => this.write_other(part, task, changes, &mut said).await,
@@ -204,7 +204,7 @@ impl<F: Fleet> Work<'_, F> {
         ))
         .await;
         let mut behind = false;
-        for (part, brought, said) in written {
+        for ((part, brought, said), task) in written.into_iter().zip(&plan.others) {
             self.warnings.merge(&said);
             let step = match brought {
                 Brought::Same | Brought::Gone => Step::Done { uid: None },
@@ -218,7 +218,7 @@ impl<F: Fleet> Work<'_, F> {
             match self.warn_behind(&part.member, &step) {
                 true => behind = true,
                 // It was made without what waits there.
-                false if self.waits_in(&part.member) => {}
+                false if self.waits_in(&part, task) => {}
                 false => self.writer.finish_earlier(&self.earlier_in(&part.member), &part.member).await,
             }
             self.writer.journal.step(entry.id, &part.member, step).await;
@@ -226,9 +226,10 @@ impl<F: Fleet> Work<'_, F> {
         behind
     }
 
-    /// Says whether an earlier apply is still to be made in a member.
-    fn waits_in(&self, member: &MemberName) -> bool {
-        self.earlier_in(member).iter().any(|earlier| applies_in(earlier, member))
+    /// Says whether a part waits for an earlier apply.
+    fn waits_in(&self, part: &Held, task: &PartTask) -> bool {
+        let query = task.apply.as_ref().map(|_| self.query.as_str());
+        self.earlier_in(&part.member).iter().any(|earlier| waits_for(earlier, &part.member, query))
     }
 
     async fn write_other(&self, part: &Held, task: &PartTask, changes: &[Change], said: &mut Warnings) -> Brought {

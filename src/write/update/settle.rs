@@ -14,7 +14,7 @@ use crate::{
         update::{
             amend::Amendment,
             part::{Asking, Brought, Held, How, Manner, document},
-            task::{Pending, Task, applies_in, holds},
+            task::{Pending, Task, applies_in, holds, waits_for},
         },
     },
 };
@@ -203,10 +203,11 @@ impl<F: Fleet> Writer<F> {
 /// an apply is one with those before it. `None`: an earlier apply comes first.
 fn in_order(waiting: Vec<Entry>, entry: &Entry, member: &MemberName) -> Option<Vec<Entry>> {
     let applies: Vec<u64> = waiting.iter().filter(|one| applies_in(one, member)).map(|one| one.id).collect();
-    if applies.iter().any(|id| *id < entry.id) {
+    let is_apply = applies.contains(&entry.id);
+    let query = is_apply.then_some(entry.query.as_str());
+    if waiting.iter().any(|one| one.id < entry.id && waits_for(one, member, query)) {
         return None;
     }
-    let is_apply = applies.contains(&entry.id);
     let next = applies.into_iter().filter(|id| *id > entry.id).min().unwrap_or(u64::MAX);
     let end = if is_apply { entry.id + 1 } else { next };
     Some(waiting.into_iter().filter(|one| one.id < end).collect())

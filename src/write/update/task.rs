@@ -11,6 +11,7 @@ use crate::{
         update::part::{Held, Manner},
     },
 };
+use kubefold_wire::options::query_value;
 
 /// What is to become of the parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,12 +68,20 @@ impl Task {
     }
 }
 
-/// Says whether a server-side apply is still to be made in a member that is not the home. What was written after it waits for
-/// it: each value is the latest writer's only if they are brought in their order.
+/// Says whether a server-side apply is still to be made in a member that is not the home.
 pub(super) fn applies_in(entry: &Entry, member: &MemberName) -> bool {
     let at = entry.targets.iter().skip(1).position(|target| target.member == *member);
     let part = at.zip(Task::of(entry)).and_then(|(at, task)| task.others.into_iter().nth(at));
     part.is_some_and(|part| part.apply.is_some())
+}
+
+/// Says whether a write waits for an earlier apply in a member: each value is the latest writer's only if they are brought in
+/// their order. A later apply of the same manager takes the place of the earlier one; `query` is that of an apply, and
+/// `None` of any other write.
+pub(super) fn waits_for(earlier: &Entry, member: &MemberName, query: Option<&str>) -> bool {
+    let manager = |query: &str| query_value(query, "fieldManager").filter(|manager| !manager.is_empty());
+    let is_replaced = query.and_then(manager).is_some_and(|own| manager(&earlier.query) == Some(own));
+    applies_in(earlier, member) && !is_replaced
 }
 
 /// What is still to be done in one part, by one update or several of them, oldest first.
