@@ -206,11 +206,8 @@ async fn a_further_kind_is_refused_when_objects_take_their_memory() {
         Kubefold::start_with(&FleetFile::default().member(&bed["east"], 1), &["--store-memory-max", "1Ki"]).await;
     let api = fleet.api().await;
     namespace(&bed["east"], "full").await;
-    bed["east"]
-        .api()
-        .await
-        .create("/api/v1/namespaces/full/configmaps", &config_map("large", json!({"a": "x".repeat(4096)})))
-        .await;
+    let large = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"}, "data": {"a": "x".repeat(4096)}});
+    bed["east"].api().await.create("/api/v1/namespaces/full/configmaps", &large).await;
     api.get("/api/v1/namespaces/full/configmaps").await;
     let refused = api.request(Method::GET, "/api/v1/services", "").await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{refused}");
