@@ -13,7 +13,10 @@ use std::{alloc::System, hint::black_box, sync::Arc, time::Duration};
 use criterion::{Criterion, Throughput};
 use kubefold::{
     config::{Config, MemberName, Names},
-    store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared, Snapshot},
+    store::{
+        Audience, Entry, FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared,
+        Sight, Snapshot,
+    },
     view::FleetSelector,
 };
 use kubefold_wire::{
@@ -233,6 +236,8 @@ fn read(criterion: &mut Criterion, snapshot: &Snapshot) {
         })
     });
     ratio("whole list", took, copied);
+    per_object("whole list", took, keys.len() as u64);
+    partial(criterion, snapshot, body.len() as u64);
 
     let region = Region::new(ALLOCATOR);
     for (_, entry) in &snapshot.objects {
@@ -242,6 +247,29 @@ fn read(criterion: &mut Criterion, snapshot: &Snapshot) {
     allocations("whole list", keys.len() as u64, &region);
 
     page(criterion, snapshot, &body, &keys);
+}
+
+/// A list by a caller who may read some of the members: what it costs for each object that is shown.
+fn partial(criterion: &mut Criterion, snapshot: &Snapshot, bytes: u64) {
+    let readable = (0..MEMBERS * 2 / 3).map(|at| MemberName::new(&format!("member-{at}")).unwrap());
+    let audience = Audience::of(readable);
+    let is_shown = |entry: &Entry| audience.sight(entry) == Sight::Whole;
+    let shown = snapshot.objects.iter().filter(|(_, entry)| is_shown(entry)).count() as u64;
+    let mut chunk: Vec<u8> = Vec::with_capacity(CHUNK + (64 << 10));
+    let took = bench(criterion, "whole list, two thirds of the members", bytes * 2 / 3, || {
+        timed(|| {
+            chunk.clear();
+            for (_, entry) in snapshot.objects.iter().filter(|(_, entry)| is_shown(entry)) {
+                entry.write_item(&mut chunk);
+                chunk.push(b',');
+                if chunk.len() >= CHUNK {
+                    black_box(&chunk);
+                    chunk.clear();
+                }
+            }
+        })
+    });
+    per_object("whole list, two thirds of the members", took, shown);
 }
 
 fn page(criterion: &mut Criterion, snapshot: &Snapshot, body: &[u8], keys: &[Vec<u8>]) {
@@ -311,7 +339,7 @@ fn select(criterion: &mut Criterion, snapshot: &Snapshot) {
         let name = format!("fields {selector}");
         let took = bench(criterion, &name, bytes, || {
             timed(|| {
-                let subject = |entry: &'_ kubefold::store::Entry| {
+                let subject = |entry: &'_ Entry| {
                     fields.matches(&Subject {
                         namespace: entry.namespace(),
                         name: entry.name(),
