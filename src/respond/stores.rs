@@ -35,8 +35,8 @@ pub enum StoresError {
     },
     /// The stores have the memory that they may have.
     #[error(
-        "kubefold holds {held} bytes of objects, and may hold {max}: {} are not read for the first time until others are not in \
-         use any more. Give it more memory, or raise --store-memory-max; the member views work (--context fleet-<member>)",
+        "kubefold holds {held} bytes of objects, and may hold {max}: {} are not read for the first time until others are unused. \
+         Give it more memory, or raise --store-memory-max; the member views work (--context fleet-<member>)",
         gvr.qualified()
     )]
     Full {

@@ -178,14 +178,26 @@ impl<F: Fleet> Writer<F> {
                 other => return other,
             }
         }
-        // A value that the home no longer holds is not applied.
+        // A value that the home no longer holds is not applied, unless what replaced it there waits, too: that looks for it.
+        let later = self.later_in(entry, &part.member).live(home);
         for (change, holds) in task.home.shared.iter().zip(&task.holds) {
-            if change.value_in(home) != *holds {
+            let is_followed = || later.iter().any(|later| later.follows(change, holds.as_ref()));
+            if change.value_in(home) != *holds && !is_followed() {
                 let gone = Change { at: change.at.clone(), what: What::Value { old: None, new: None } };
                 take(&[gone], Take::Always, &mut body);
             }
         }
         self.apply_other(asking, part, &body, &disowns, &mut said).await
+    }
+
+    /// What later updates of the same version have still to do in a member.
+    fn later_in(&self, entry: &Entry, member: &MemberName) -> Pending {
+        let mut later = self.journal.open_updates(&entry.key, &entry.uid);
+        later.retain(|other| {
+            let is_later = other.id > entry.id && other.key.gvr == entry.key.gvr;
+            is_later && other.unfinished().any(|waits| waits == *member)
+        });
+        Pending::of(&later, member)
     }
 
     /// Notes that a member has made what these updates had still to do there.
