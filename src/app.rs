@@ -358,30 +358,11 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{authn, read::Freshness};
-
-    fn options(folder: &std::path::Path) -> Options {
-        Options {
-            config: folder.join("clusters.yaml"),
-            listen: ([127, 0, 0, 1], 0).into(),
-            state_dir: folder.join("state"),
-            serving_certificate: None,
-            client_ca: None,
-            front_proxy: None,
-            tokens: authn::Sources::default(),
-            names: Vec::new(),
-            external_url: None,
-            freshness: Freshness::default(),
-            audit: None,
-            metrics_listen: None,
-            store_bytes_max: None,
-        }
-    }
 
     #[tokio::test]
     async fn a_reload_reaches_the_kubeconfig_and_a_drain_ends_everything() {
         let folder = tempfile::tempdir().unwrap();
-        let options = options(folder.path());
+        let options = Options::of_tests(folder.path());
         fs::write(&options.config, "members: [{name: east, inCluster: true}]\n").unwrap();
         let app = App::start(options.clone()).await.unwrap();
         let published = Published::read(&options.state_dir).unwrap();
@@ -401,7 +382,7 @@ mod tests {
     #[tokio::test]
     async fn a_refused_configuration_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        let options = options(folder.path());
+        let options = Options::of_tests(folder.path());
         fs::write(&options.config, "members: []\n").unwrap();
         assert!(App::start(options.clone()).await.is_err());
         assert!(!options.state_dir.exists());

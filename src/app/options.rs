@@ -48,3 +48,25 @@ pub struct FrontProxy {
     /// Its headers.
     pub headers: ProxyHeaders,
 }
+
+#[cfg(test)]
+impl Options {
+    /// A free port of this machine, with everything in one folder.
+    pub(super) fn of_tests(folder: &std::path::Path) -> Self {
+        Self {
+            config: folder.join("clusters.yaml"),
+            listen: ([127, 0, 0, 1], 0).into(),
+            state_dir: folder.join("state"),
+            serving_certificate: None,
+            client_ca: None,
+            front_proxy: None,
+            tokens: authn::Sources::default(),
+            names: Vec::new(),
+            external_url: None,
+            freshness: Freshness::default(),
+            audit: None,
+            metrics_listen: None,
+            store_bytes_max: None,
+        }
+    }
+}

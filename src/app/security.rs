@@ -173,28 +173,14 @@ mod tests {
     use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
     use super::*;
-    use crate::{authn, read::Freshness};
+    use crate::authn;
 
     /// A certificate that is good, a file that is not whole yet, and a certificate that is revoked.
     #[tokio::test(start_paused = true)]
     async fn certificates_that_change_are_served_and_broken_ones_are_not() {
         let (folder, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let given = folder.path().join("given.pem");
-        let options = Options {
-            config: folder.path().join("clusters.yaml"),
-            listen: ([127, 0, 0, 1], 0).into(),
-            state_dir: folder.path().join("state"),
-            serving_certificate: None,
-            client_ca: Some(given.clone()),
-            front_proxy: None,
-            tokens: authn::Sources::default(),
-            names: Vec::new(),
-            external_url: None,
-            freshness: Freshness::default(),
-            audit: None,
-            metrics_listen: None,
-            store_bytes_max: None,
-        };
+        let options = Options { client_ca: Some(given.clone()), ..Options::of_tests(folder.path()) };
         let state = Arc::new(StateDir::open(&options.state_dir).unwrap());
         let other = StateDir::open(others.path().join("state").as_path()).unwrap();
         let names = authority::serving_names([127, 0, 0, 1].into(), &[]);

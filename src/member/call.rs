@@ -176,7 +176,7 @@ fn item(list: &[u8], gvk: &Gvk, name: &str) -> Result<Option<Bytes>, ListError> 
     let (_, items) = list::split(list)?;
     for text in items {
         let Item { kind, metadata } = serde_json::from_str(text)?;
-        // It may be a server that knows no selector.
+        // Some servers ignore the field selector and list everything.
         if metadata.name != name {
             continue;
         }

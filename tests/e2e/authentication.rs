@@ -194,7 +194,7 @@ async fn a_webhook_says_whose_a_token_is_that_nobody_else_knows() {
     let (signed, _) = bot.rsplit_once('.').unwrap();
     assert_eq!((asked(east), asked(knowing)), (1, before));
     assert_eq!(get(&as_(&format!("{signed}.c2lnbmF0dXJl")), &path).await.status, StatusCode::UNAUTHORIZED);
-    // It is away: its last word counts, and of whom it said nothing nobody knows.
+    // The webhook is down: its last answer counts, and tokens that it never answered for are refused.
     knowing.stop_apiserver();
     let fresh = Duration::from_secs(2);
     let begun = tokio::time::Instant::now();

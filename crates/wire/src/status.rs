@@ -126,6 +126,14 @@ pub struct Failure {
     pub message: String,
 }
 
+impl From<&Status> for Failure {
+    fn from(status: &Status) -> Self {
+        let reason = serde_json::to_value(status.reason).unwrap_or_default();
+        let reason = reason.as_str().filter(|_| !status.reason.is_unknown()).unwrap_or_default();
+        Self { reason: reason.to_owned(), message: status.message.clone() }
+    }
+}
+
 impl Failure {
     /// What a `Status` in JSON says. `None`: it is none.
     pub fn of(json: &[u8]) -> Option<Self> {
@@ -276,19 +284,19 @@ impl Status {
         if !wants_aggregated(headers) {
             return self.into_response();
         }
-        let failure = Failure::of(&self.to_json());
+        let failure = Failure::from(&self);
         let mut response = Response::new(full(self.message));
         *response.status_mut() = self.code;
         let text = http::HeaderValue::from_static("text/plain; charset=utf-8");
         response.headers_mut().insert(header::CONTENT_TYPE, text);
-        failure.map(|failure| response.extensions_mut().insert(failure));
+        response.extensions_mut().insert(failure);
         response
     }
 
     /// The status as a whole response.
     pub fn into_response(self) -> Response<Body> {
         let mut body = self.to_json().to_vec();
-        let failure = Failure::of(&body);
+        let failure = Failure::from(&self);
         body.push(b'\n');
         let mut response = Response::new(full(body));
         *response.status_mut() = self.code;
@@ -299,7 +307,7 @@ impl Status {
         if let Some(seconds) = self.details.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        failure.map(|failure| response.extensions_mut().insert(failure));
+        response.extensions_mut().insert(failure);
         response
     }
 }
@@ -323,6 +331,19 @@ pub fn qualified(group: &str, resource: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logs_are_told_what_the_answer_says() {
+        for status in [
+            Status::forbidden("no \"<x>\""),
+            Status::unavailable("later"),
+            Status::new(StatusCode::IM_A_TEAPOT, Reason::Unknown, "tea"),
+        ] {
+            let said = Failure::of(&status.to_json()).unwrap();
+            assert_eq!(said.reason.is_empty(), status.reason == Reason::Unknown);
+            assert_eq!(status.clone().into_response().extensions().get::<Failure>(), Some(&said), "{status:?}");
+        }
+    }
 
     #[test]
     fn what_html_could_be_is_escaped_as_in_go() {

@@ -71,6 +71,19 @@ impl Stage {
         .await;
     }
 
+    /// The list of unfinished writes.
+    async fn unfinished(&self) -> Value {
+        self.fleet.api().await.get("/kubefold/v1/status").await["unfinished"].clone()
+    }
+
+    async fn finishes_every_write(&self) {
+        eventually(SETTLED, async || {
+            let left = self.unfinished().await;
+            if left == json!([]) { Ok(()) } else { Err(left) }
+        })
+        .await;
+    }
+
     async fn create(&self, path: &str, object: &Value) -> Answer {
         self.fleet.api().await.request(Method::POST, path, object.to_string()).await
     }
@@ -234,15 +247,7 @@ async fn an_object_of_the_members_own_is_left_alone() {
     }
     stage.west.restore().await;
     stage.noticed("west", "ready").await;
-    eventually(SETTLED, async || {
-        let status = fleet.get("/kubefold/v1/status").await;
-        if status["unfinished"].as_array().is_some_and(Vec::is_empty) {
-            Ok(())
-        } else {
-            Err(status["unfinished"].clone())
-        }
-    })
-    .await;
+    stage.finishes_every_write().await;
     for object in [&known, &unknown[0], &unknown[1]] {
         let name = object["metadata"]["name"].as_str().unwrap();
         assert_eq!(west.get(&path(name)).await, *object, "{name}");
@@ -281,21 +286,13 @@ async fn no_apply_is_lost_by_what_is_written_after_it() {
     applied(&fleet, &map, "one", &with(json!({"a": "1", "both": "1"}))).await.ok();
     patch(&map, json!({"data": {"b": "2", "both": "2"}})).await;
     applied(&fleet, &map, "two", &with(json!({"c": "3"}))).await.ok();
-    // An apply, and after it a change that comes to nothing in this member.
+    // An apply, and then a scale that gives the new replica to another member.
     applied(&fleet, &web, "one", &noted("v2")).await.ok();
     patch(&web, json!({"spec": {"replicas": 8}})).await;
     stage.west.restore().await;
     stage.noticed("west", "ready").await;
 
-    eventually(SETTLED, async || {
-        let status = fleet.get("/kubefold/v1/status").await;
-        if status["unfinished"].as_array().is_some_and(Vec::is_empty) {
-            Ok(())
-        } else {
-            Err(status["unfinished"].clone())
-        }
-    })
-    .await;
+    stage.finishes_every_write().await;
     let data = json!({"base": "0", "a": "1", "b": "2", "c": "3", "both": "2"});
     for member in ["east", "west", "north"] {
         let api = stage.bed[member].api().await;
@@ -325,15 +322,10 @@ async fn a_change_for_a_member_that_is_removed_ends() {
     let patch = patch.header("content-type", "application/merge-patch+json").body(r#"{"data":{"a":"c"}}"#.into());
     let changed = fleet.send(patch.unwrap()).await.unwrap();
     assert!(changed.warnings().join("\n").contains("is not changed in member west yet"), "{changed}");
-    let unfinished = async || fleet.get("/kubefold/v1/status").await["unfinished"].as_array().unwrap().len();
-    assert_eq!(unfinished().await, 1);
+    assert_eq!(stage.unfinished().await.as_array().map(Vec::len), Some(1));
     let without_west = FleetFile::default().member(&stage.bed["east"], 1).member(&stage.bed["north"], 4);
     stage.fleet.configure(&without_west);
-    eventually(SETTLED, async || {
-        let left = unfinished().await;
-        if left == 0 { Ok(()) } else { Err(left) }
-    })
-    .await;
+    stage.finishes_every_write().await;
     let shown = fleet.get(&path).await;
     assert_eq!((&shown["data"]["a"], shown["metadata"]["annotations"].get("kubefold.io/behind")), (&json!("c"), None));
 }
