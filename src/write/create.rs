@@ -172,6 +172,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         overrides: target.overrides,
         own_uid: None,
         step: Step::Planned,
+        uncertain: false,
     };
     let other =
         |target: crate::placement::plan::Target| Listed { member: target.member, cluster_uid: target.cluster_uid };

@@ -118,6 +118,7 @@ fn entry_of<F: Fleet>(
             overrides: Overrides::default(),
             own_uid: Some(part.uid.clone()),
             step: Step::Planned,
+            uncertain: false,
         })
         .collect();
     for target in writer.journal.open_targets(key, uid) {

@@ -5,62 +5,87 @@
 //! than: named by an open entry. A journal that is lost costs that knowledge and nothing else: parts say by their markers
 //! what they are.
 
-mod file;
+mod earlier;
 mod record;
+mod table;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use kubefold_sql::SqlError;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use crate::write::journal::record::{Amended, Before, Entry, EntryTarget, Listed, Step, Verb};
+pub use crate::write::journal::{
+    record::{Amended, Before, Entry, EntryTarget, Listed, Step, Verb},
+    table::JournalOpenError,
+};
 use crate::{
     config::MemberName,
     write::{
         fleet::Key,
-        journal::{
-            file::File,
-            record::{Begun, Record},
-        },
+        journal::{record::Begun, table::Table},
     },
 };
 use kubefold_serving::audit;
 
-/// How many writes may be unfinished at once.
-pub const ENTRIES_MAX: usize = 1024;
+/// How many writes may be unfinished at once. Deletes are always admitted: each ends all else that is open of its object.
+pub const ENTRIES_MAX: usize = 1 << 16;
 /// Units: bytes of all open entries together.
-pub const BYTES_MAX: usize = 64 << 20;
+pub const BYTES_MAX: usize = 256 << 20;
+/// How many writes to one object may be unfinished at once.
+pub const ENTRIES_OF_ONE_MAX: usize = 256;
 
 /// Why a write cannot be entered, so that it must not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The disk refuses.
     #[error("the journal in the state directory cannot be written: {0}")]
-    Io(#[from] io::Error),
+    Sql(#[from] SqlError),
+    /// The program ends.
+    #[error("the journal is not written any more: {0}")]
+    Ended(#[from] tokio::task::JoinError),
     /// Too much is unfinished.
     #[error("{ENTRIES_MAX} writes, or {BYTES_MAX} bytes of them, are unfinished already: is a member down?")]
     Full,
+    /// Too much is unfinished of one object.
+    #[error("{ENTRIES_OF_ONE_MAX} writes to this object are unfinished already, in {}: is a member down? It can be deleted", names(.0))]
+    Behind(Vec<MemberName>),
+}
+
+fn names(members: &[MemberName]) -> String {
+    members.iter().map(|name| format!("member {name}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The journal. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Journal(Arc<Mutex<Inner>>);
+pub struct Journal {
+    table: Table,
+    inner: Arc<Mutex<Inner>>,
+}
 
 /// Hears in which members an object is behind, whenever an entry about it changes.
 type Observer = Arc<Mutex<dyn Fn(&Key, &str, &[MemberName]) + Send>>;
 
+/// What the table holds, and what is known of it besides.
+#[derive(Default)]
 struct Inner {
-    file: File,
     open: BTreeMap<u64, Open>,
-    next: u64,
+    /// The entries about each key.
+    about: HashMap<About, BTreeSet<u64>>,
+    /// Units: bytes of all entries.
+    bytes: usize,
+    last: u64,
     observer: Option<Observer>,
 }
+
+/// A key in any version: group, resource, namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct About([Arc<str>; 4]);
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,246 +104,245 @@ pub struct Unfinished {
 
 #[derive(Debug)]
 struct Open {
-    entry: Entry,
+    begun: Begun,
     bytes: usize,
-    begun_at: u64,
     began: Instant,
     /// No byte of the entry's mutations was sent later. For one that was read from disk: when it was read.
     last_byte: Instant,
 }
 
 impl Journal {
-    /// Opens the journal in a directory, or begins one. What a crash left torn is dropped.
+    /// Opens the journal in a directory, or begins one.
     ///
-    /// Blocks; to be called at start. Errors: the directory or the file cannot be read and written.
-    pub fn open(directory: &Path) -> io::Result<Self> {
-        let (mut file, records) = File::open(directory)?;
-        let now = Instant::now();
-        let mut open: BTreeMap<u64, Open> = BTreeMap::new();
-        let mut next = 1;
-        for (record, bytes) in records {
-            match record {
-                Record::Begun(begun) => {
-                    let Begun { entry, begun_at } = *begun;
-                    next = next.max(entry.id.saturating_add(1));
-                    open.insert(entry.id, Open { entry, bytes, begun_at, began: now, last_byte: now });
-                }
-                Record::Step { id, member, step } => {
-                    if let Some(open) = open.get_mut(&id) {
-                        open.entry.set(&member, step);
-                    }
-                }
-                Record::Finished { id } => {
-                    open.remove(&id);
-                }
-            }
+    /// Blocks; to be called at start. Errors: the directory or the database cannot be read and written.
+    pub fn open(directory: &Path) -> Result<Self, JournalOpenError> {
+        let (table, unfinished) = Table::open(directory)?;
+        let mut inner = Inner::default();
+        for begun in unfinished {
+            // An entry remembers by number which others it has taken in.
+            let remembered = begun.entry.amended.iter().flat_map(|amended| &amended.by);
+            inner.last = remembered.fold(inner.last.max(begun.entry.id), |last, id| last.max(*id));
+            inner.insert(begun);
         }
-        // An entry remembers by number which others it has taken in.
-        let remembered = open.values().filter_map(|open| open.entry.amended.as_ref()).flat_map(|amended| &amended.by);
-        next = remembered.fold(next, |next, id| next.max(id.saturating_add(1)));
-        file.compact(open.values().map(Open::record))?;
-        Ok(Self(Arc::new(Mutex::new(Inner { file, open, next, observer: None }))))
+        Ok(Self { table, inner: Arc::new(Mutex::new(inner)) })
     }
 
     /// Enters a write. When it returns, the entry is on disk. A delete drops what earlier entries say of its object.
     ///
     /// Errors: it is not entered, and the write must not begin.
     pub async fn begin(&self, mut entry: Entry) -> Result<Entry, JournalError> {
-        let this = self.0.clone();
         entry.audit_id = audit::current().and_then(|id| Some(id.to_str().ok()?.to_owned()));
+        let this = self.clone();
         blocking(move || {
-            let mut inner = this.lock();
-            let held: usize = inner.open.values().map(|open| open.bytes).sum();
-            if inner.open.len() >= ENTRIES_MAX || held + entry.size() > BYTES_MAX {
-                return Err(JournalError::Full);
-            }
-            entry.id = inner.next;
             let begun_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            let mut records = vec![Record::Begun(Box::new(Begun { entry: entry.clone(), begun_at }))];
-            if entry.verb == Verb::Delete {
-                let earlier = inner.open.values().filter(|open| open.entry.is_about(&entry.key, &entry.uid));
-                records.extend(earlier.map(|open| Record::Finished { id: open.entry.id }));
-            }
-            inner.file.append(&records, true)?;
-            inner.next += 1;
-            for record in records {
-                if let Record::Finished { id } = record {
-                    inner.open.remove(&id);
-                }
-            }
-            let bytes = entry.size();
-            let now = Instant::now();
-            inner.open.insert(entry.id, Open { entry: entry.clone(), bytes, begun_at, began: now, last_byte: now });
+            let (begun, dropped) = this.inner.lock().enter(entry, begun_at)?;
+            this.table.begin(&begun, dropped.clone())?;
+            let entry = begun.entry.clone();
+            let mut inner = this.inner.lock();
+            dropped.into_iter().for_each(|id| drop(inner.remove(id)));
+            inner.insert(begun);
             drop(inner);
-            tell(&this, &entry.key, &entry.uid);
+            this.tell(&entry.key, &entry.uid);
             Ok(entry)
         })
         .await
     }
 
-    /// Notes how far the part in `member` came. Not synced: the members are asked again after a crash.
+    /// Notes how far the part in `member` came.
     pub async fn step(&self, id: u64, member: &MemberName, step: Step) {
-        self.note(Record::Step { id, member: member.clone(), step }).await;
+        let member = member.clone();
+        self.note(move |this| {
+            let mut inner = this.inner.lock();
+            let Some(open) = inner.open.get_mut(&id) else { return Ok(()) };
+            open.begun.entry.set(&member, step);
+            open.last_byte = Instant::now();
+            let Entry { key, uid, targets, .. } = &open.begun.entry;
+            let target = targets.iter().find(|target| target.member == member).cloned();
+            let (key, uid) = (key.clone(), uid.clone());
+            drop(inner);
+            let noted = target.map_or(Ok(()), |target| this.table.step(id, &target));
+            this.tell(&key, &uid);
+            noted
+        })
+        .await;
     }
 
     /// Gives an open entry the body, the values and the amendment of this one. When it returns, that is on disk.
     pub async fn amend(&self, amended: Entry) {
-        let this = self.0.clone();
-        let noted: Result<(), JournalError> = blocking(move || {
-            let mut inner = this.lock();
-            let Inner { file, open, .. } = &mut *inner;
-            let Some(open) = open.get_mut(&amended.id) else { return Ok(()) };
-            (open.entry.body, open.entry.amended) = (amended.body, amended.amended);
-            for (target, amended) in open.entry.targets.iter_mut().zip(amended.targets) {
+        self.note(move |this| {
+            let mut inner = this.inner.lock();
+            let Some(mut open) = inner.remove(amended.id) else { return Ok(()) };
+            let entry = &mut open.begun.entry;
+            (entry.body, entry.amended) = (amended.body, amended.amended);
+            for (target, amended) in entry.targets.iter_mut().zip(amended.targets) {
                 target.values = amended.values;
             }
-            open.bytes = open.entry.size();
-            file.append(&[open.record()], true)?;
+            let begun = open.begun.clone();
+            inner.put(Open { bytes: begun.entry.size(), ..open });
             drop(inner);
-            Ok(())
+            this.table.replace(&begun)
         })
         .await;
-        if let Err(error) = noted {
-            tracing::warn!(%error, "an unfinished write's new body was not noted in the journal");
-        }
     }
 
     /// Closes an entry.
     pub async fn finish(&self, id: u64) {
-        self.note(Record::Finished { id }).await;
-    }
-
-    async fn note(&self, record: Record) {
-        let this = self.0.clone();
-        let noted: Result<(), JournalError> = blocking(move || {
-            let mut inner = this.lock();
-            let Inner { file, open, .. } = &mut *inner;
-            let (Record::Step { id, .. } | Record::Finished { id }) = &record else { return Ok(()) };
-            let about = open.get(id).map(|open| (open.entry.key.clone(), open.entry.uid.clone()));
-            match &record {
-                Record::Step { id, member, step } => {
-                    if let Some(open) = open.get_mut(id) {
-                        open.entry.set(member, step.clone());
-                        open.last_byte = Instant::now();
-                    }
-                }
-                Record::Finished { id } => {
-                    open.remove(id);
-                }
-                Record::Begun(_) => {}
-            }
-            let written = file.append(std::slice::from_ref(&record), false);
-            let written = written.and_then(|()| file.compact_if_large(open.values().map(Open::record)));
-            drop(inner);
-            if let Some((key, uid)) = about {
-                tell(&this, &key, &uid);
-            }
-            Ok(written?)
+        self.note(move |this| {
+            let Some(closed) = this.inner.lock().remove(id) else { return Ok(()) };
+            let noted = this.table.finish(id);
+            this.tell(&closed.begun.entry.key, &closed.begun.entry.uid);
+            noted
         })
         .await;
+    }
+
+    async fn note(&self, work: impl FnOnce(&Self) -> Result<(), SqlError> + Send + 'static) {
+        let this = self.clone();
+        let noted: Result<(), JournalError> = blocking(move || Ok(work(&this)?)).await;
         if let Err(error) = noted {
             // Nothing is wrong yet: after a restart the members are asked.
-            tracing::warn!(%error, "a step was not noted in the journal");
+            tracing::warn!(%error, "what became of an unfinished write was not noted in the journal");
         }
+    }
+
+    /// Tells the observer what is so when it is told: of two who tell, the later one tells the later state.
+    fn tell(&self, key: &Key, uid: &str) {
+        let Some(observer) = self.inner.lock().observer.clone() else { return };
+        let observer = observer.lock();
+        let behind = self.behind(key, uid);
+        observer(key, uid, &behind);
     }
 
     /// Has `observer` hear from now on in which members an object is behind, whenever an entry about it changes. Called
     /// without the journal's lock, from a thread that may block.
     pub fn observe(&self, observer: impl Fn(&Key, &str, &[MemberName]) + Send + 'static) {
-        self.0.lock().observer = Some(Arc::new(Mutex::new(observer)));
+        self.inner.lock().observer = Some(Arc::new(Mutex::new(observer)));
     }
 
     /// The unfinished writes, oldest first, and since when they are.
     pub fn unfinished(&self) -> Vec<Unfinished> {
-        let inner = self.0.lock();
-        let open = inner.open.values();
-        open.map(|open| Unfinished { entry: open.entry.clone(), begun_at: open.begun_at }).collect()
+        let inner = self.inner.lock();
+        let open = inner.open.values().map(|open| &open.begun);
+        open.map(|begun| Unfinished { entry: begun.entry.clone(), begun_at: begun.begun_at }).collect()
     }
 
     /// The unfinished writes, oldest first.
     pub fn open_entries(&self) -> Vec<Entry> {
-        self.0.lock().open.values().map(|open| open.entry.clone()).collect()
+        self.inner.lock().open.values().map(|open| open.begun.entry.clone()).collect()
     }
 
     /// One unfinished write, and since when no byte of it was sent.
     pub fn open_entry(&self, id: u64) -> Option<(Entry, Instant)> {
-        self.0.lock().open.get(&id).map(|open| (open.entry.clone(), open.last_byte))
+        self.inner.lock().open.get(&id).map(|open| (open.begun.entry.clone(), open.last_byte))
     }
 
     /// When an unfinished write began; of one that was read from disk: when it was read.
     pub fn began(&self, id: u64) -> Option<Instant> {
-        self.0.lock().open.get(&id).map(|open| open.began)
+        self.inner.lock().open.get(&id).map(|open| open.began)
     }
 
     /// The unfinished create of that name, whichever object it makes.
     pub fn open_create(&self, key: &Key) -> Option<Entry> {
-        let inner = self.0.lock();
-        let mut open = inner.open.values().map(|open| &open.entry);
-        open.find(|entry| entry.verb == Verb::Create && entry.is_about(key, &entry.uid)).cloned()
+        self.inner.lock().about(key).find(|entry| entry.verb == Verb::Create).cloned()
     }
 
     /// The unfinished creates of an object: it is to get parts still.
     pub fn open_creates(&self, key: &Key, uid: &str) -> Vec<Entry> {
-        let inner = self.0.lock();
-        let about = inner.open.values().filter(|open| open.entry.verb == Verb::Create && open.entry.is_about(key, uid));
-        about.map(|open| open.entry.clone()).collect()
+        let inner = self.inner.lock();
+        inner.about(key).filter(|entry| entry.verb == Verb::Create && entry.uid == uid).cloned().collect()
     }
 
     /// The unfinished updates of an object, oldest first.
     pub fn open_updates(&self, key: &Key, uid: &str) -> Vec<Entry> {
-        let inner = self.0.lock();
-        let about = inner.open.values().filter(|open| open.entry.verb == Verb::Update && open.entry.is_about(key, uid));
-        about.map(|open| open.entry.clone()).collect()
+        let inner = self.inner.lock();
+        inner.about(key).filter(|entry| entry.verb == Verb::Update && entry.uid == uid).cloned().collect()
     }
 
     /// The parts that open entries say an object has, or may have.
     pub fn open_targets(&self, key: &Key, uid: &str) -> Vec<EntryTarget> {
-        let inner = self.0.lock();
-        let about = inner.open.values().filter(|open| open.entry.is_about(key, uid));
-        about.flat_map(|open| open.entry.targets.iter().cloned()).collect()
+        let inner = self.inner.lock();
+        inner.about(key).filter(|entry| entry.uid == uid).flat_map(|entry| entry.targets.iter().cloned()).collect()
     }
 
     /// The members in which an object is behind: its open entries name them as not done.
     pub fn behind(&self, key: &Key, uid: &str) -> Vec<MemberName> {
-        self.0.lock().behind(key, uid)
+        self.inner.lock().behind(key, uid)
     }
 }
 
 impl Inner {
+    /// The open entries about a key, oldest first.
+    fn about(&self, key: &Key) -> impl Iterator<Item = &Entry> {
+        let ids = self.about.get(&About::of(key)).into_iter().flatten();
+        ids.filter_map(|id| self.open.get(id)).map(|open| &open.begun.entry)
+    }
+
     fn behind(&self, key: &Key, uid: &str) -> Vec<MemberName> {
-        let about = self.open.values().filter(|open| open.entry.is_about(key, uid));
-        let unfinished: BTreeSet<MemberName> = about.flat_map(|open| open.entry.unfinished()).collect();
+        let about = self.about(key).filter(|entry| entry.uid == uid);
+        let unfinished: BTreeSet<MemberName> = about.flat_map(Entry::unfinished).collect();
         unfinished.into_iter().collect()
     }
-}
 
-impl Open {
-    /// What stands in the file of it.
-    fn record(&self) -> Record {
-        Record::Begun(Box::new(Begun { entry: self.entry.clone(), begun_at: self.begun_at }))
+    /// Gives a new entry its number, and names those that end with it.
+    fn enter(&mut self, mut entry: Entry, begun_at: u64) -> Result<(Begun, Vec<u64>), JournalError> {
+        let of_object = self.about(&entry.key).filter(|known| known.uid == entry.uid);
+        let earlier: Vec<u64> = of_object.map(|known| known.id).collect();
+        let is_delete = entry.verb == Verb::Delete;
+        if !is_delete && earlier.len() >= ENTRIES_OF_ONE_MAX {
+            return Err(JournalError::Behind(self.behind(&entry.key, &entry.uid)));
+        }
+        if !is_delete && (self.open.len() >= ENTRIES_MAX || self.bytes + entry.size() > BYTES_MAX) {
+            return Err(JournalError::Full);
+        }
+        self.last += 1;
+        entry.id = self.last;
+        Ok((Begun { entry, begun_at }, if is_delete { earlier } else { Vec::new() }))
+    }
+
+    fn insert(&mut self, begun: Begun) {
+        let now = Instant::now();
+        self.put(Open { bytes: begun.entry.size(), began: now, last_byte: now, begun });
+    }
+
+    fn put(&mut self, open: Open) {
+        let Entry { id, key, .. } = &open.begun.entry;
+        self.about.entry(About::of(key)).or_default().insert(*id);
+        self.bytes += open.bytes;
+        self.open.insert(*id, open);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Open> {
+        let open = self.open.remove(&id)?;
+        self.bytes -= open.bytes;
+        let about = About::of(&open.begun.entry.key);
+        if let Some(ids) = self.about.get_mut(&about) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.about.remove(&about);
+            }
+        }
+        Some(open)
     }
 }
 
-/// Tells the observer what is so when it is told: of two who tell, the later one tells the later state.
-fn tell(inner: &Mutex<Inner>, key: &Key, uid: &str) {
-    let Some(observer) = inner.lock().observer.clone() else { return };
-    let observer = observer.lock();
-    let behind = inner.lock().behind(key, uid);
-    observer(key, uid, &behind);
+impl About {
+    fn of(key: &Key) -> Self {
+        let Key { gvr, namespace, name, .. } = key;
+        Self([Arc::clone(&gvr.group), Arc::clone(&gvr.resource), namespace.as_str().into(), name.as_str().into()])
+    }
 }
 
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
 ) -> Result<T, JournalError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => Err(JournalError::Io(io::Error::other(error))),
-    }
+    tokio::task::spawn_blocking(work).await?
 }
 
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
+
+    use sha2::{Digest, Sha256};
 
     use super::*;
     use crate::{config::Overrides, placement::divided::Value};
@@ -353,6 +377,7 @@ mod tests {
                     overrides: Overrides::default(),
                     own_uid: None,
                     step: Step::Planned,
+                    uncertain: false,
                 })
                 .to_vec(),
             listed: vec![Listed { member: member("north"), cluster_uid: "c-north".into() }],
@@ -380,7 +405,7 @@ mod tests {
             assert_eq!((&open[0].caller, &open[0].body, &open[0].key), (&b.caller, &b.body, &b.key));
             assert_eq!(journal.behind(&b.key, "u"), [member("east")]);
         }
-        let mode = fs::metadata(directory.path().join("journal")).unwrap().permissions().mode();
+        let mode = fs::metadata(directory.path().join("state.db")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let next = Journal::open(directory.path()).unwrap().begin(entry("c", Verb::Create)).await.unwrap();
         assert!(next.id > b.id);
@@ -419,51 +444,79 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_torn_end_costs_the_torn_record_alone() {
+    async fn what_may_have_been_done_in_a_member_stays_known() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path()).unwrap();
-        journal.begin(entry("a", Verb::Create)).await.unwrap();
-        let path = directory.path().join("journal");
-        let first = fs::read(&path).unwrap();
-        journal.begin(entry("b", Verb::Create)).await.unwrap();
-        let whole = fs::read(&path).unwrap();
-        for cut in first.len()..whole.len() - 1 {
-            fs::write(&path, &whole[..cut]).unwrap();
-            assert_eq!(Journal::open(directory.path()).unwrap().open_entries().len(), 1, "{cut}");
+        let entry = journal.begin(entry("a", Verb::Update)).await.unwrap();
+        let is = |journal: &Journal| -> Vec<bool> {
+            journal.open_entries()[0].targets.iter().map(|target| target.uncertain).collect()
+        };
+        journal.step(entry.id, &member("east"), Step::Failed("it is down".into())).await;
+        assert_eq!(is(&journal), [false, false]);
+        // Nobody knows what a process sent that ended before it noted an outcome.
+        assert_eq!(is(&Journal::open(directory.path()).unwrap()), [false, true]);
+        for step in [Step::Unknown("it did not answer".into()), Step::Failed("it is down".into())] {
+            journal.step(entry.id, &member("east"), step).await;
         }
-        let mut damaged = whole;
-        damaged[40] ^= 1;
-        fs::write(&path, &damaged).unwrap();
-        assert_eq!(Journal::open(directory.path()).unwrap().open_entries()[0].key.name, "b");
+        assert_eq!(is(&journal), [true, false]);
+        assert_eq!(is(&Journal::open(directory.path()).unwrap()), [true, true]);
     }
 
     #[tokio::test]
-    async fn a_delete_drops_what_was_open_about_its_object() {
+    async fn what_an_earlier_version_left_is_taken_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let line = |record: &str| {
+            let sum = Sha256::digest(record).iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+            format!("{:08x} {sum:016x} {record}\n", record.len())
+        };
+        let begun = |id: u64, name: &str| {
+            let entry = Entry { id, ..entry(name, Verb::Update) };
+            line(&format!("{{\"Begun\":{}}}", serde_json::to_string(&Begun { entry, begun_at: 7 }).unwrap()))
+        };
+        let step = line(r#"{"Step":{"id":2,"member":"west","step":{"Failed":"it is down"}}}"#);
+        let torn = &begun(4, "torn")[..100];
+        let text = [&begun(1, "a"), &begun(2, "b"), &step, &line(r#"{"Finished":{"id":1}}"#), torn].map(String::from);
+        fs::write(directory.path().join("journal"), text.concat()).unwrap();
+        for _ in 0..2 {
+            let journal = Journal::open(directory.path()).unwrap();
+            let [open] = &*journal.unfinished() else { panic!("{journal:?}") };
+            assert_eq!((open.entry.id, &*open.entry.key.name, open.begun_at), (2, "b", 7));
+            assert_eq!(open.entry.targets[1].step, Step::Failed("it is down".into()));
+            assert!(!directory.path().join("journal").exists());
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_bounded_for_each_object_and_in_all_and_takes_every_delete() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path()).unwrap();
-        journal.begin(entry("a", Verb::Create)).await.unwrap();
-        journal.begin(entry("b", Verb::Create)).await.unwrap();
-        journal.begin(Entry { uid: "other".into(), ..entry("a", Verb::Create) }).await.unwrap();
-        journal.begin(entry("a", Verb::Delete)).await.unwrap();
-        let open = Journal::open(directory.path()).unwrap().open_entries();
-        let left: Vec<_> = open.iter().map(|entry| (entry.key.name.as_str(), entry.uid.as_str(), entry.verb)).collect();
-        assert_eq!(left, [("b", "u", Verb::Create), ("a", "other", Verb::Create), ("a", "u", Verb::Delete)]);
+        for _ in 0..ENTRIES_OF_ONE_MAX {
+            journal.begin(entry("a", Verb::Update)).await.unwrap();
+        }
+        let full = journal.begin(entry("a", Verb::Update)).await.unwrap_err();
+        assert!(full.to_string().contains("unfinished already, in member east, member west"), "{full}");
+        journal.begin(entry("b", Verb::Update)).await.unwrap();
+        let delete = journal.begin(entry("a", Verb::Delete)).await.unwrap();
+        assert_eq!(journal.open_entries().len(), 2);
+        journal.finish(delete.id).await;
+        journal.inner.lock().bytes = BYTES_MAX;
+        let full = journal.begin(entry("c", Verb::Create)).await.unwrap_err();
+        assert!(matches!(full, JournalError::Full), "{full}");
+        journal.begin(entry("b", Verb::Delete)).await.unwrap();
     }
 
     #[tokio::test]
-    async fn it_is_bounded_and_compacted() {
+    async fn what_ends_is_not_counted_any_more() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path()).unwrap();
         let large = Entry { body: "x".repeat(3 << 20), ..entry("a", Verb::Create) };
-        for _ in 0..8 {
+        for _ in 0..3 {
             let entry = journal.begin(large.clone()).await.unwrap();
+            journal.amend(Entry { body: "x".repeat(5 << 20), ..entry.clone() }).await;
+            assert!(journal.inner.lock().bytes > 5 << 20);
             journal.finish(entry.id).await;
         }
-        assert!(fs::metadata(directory.path().join("journal")).unwrap().len() < 10 << 20);
-        let mut held = 0;
-        while journal.begin(large.clone()).await.is_ok() {
-            held += 1;
-        }
-        assert!((20..22).contains(&held), "{held}");
+        let inner = journal.inner.lock();
+        assert_eq!((inner.bytes, inner.about.len(), inner.open.len()), (0, 0, 0));
     }
 }

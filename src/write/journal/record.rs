@@ -62,6 +62,14 @@ pub struct EntryTarget {
     pub own_uid: Option<String>,
     /// How far it came.
     pub step: Step,
+    /// Some try may have been done there, whatever became of later ones.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub uncertain: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// One unfinished write.
@@ -174,20 +182,14 @@ impl Entry {
         self.verb == Verb::Create && self.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }))
     }
 
-    /// Says whether it is about that object: the same key in any version, and the same life of it.
-    pub(super) fn is_about(&self, key: &Key, uid: &str) -> bool {
-        let mine = (&self.key.gvr.group, &self.key.gvr.resource, &self.key.namespace, &self.key.name);
-        mine == (&key.gvr.group, &key.gvr.resource, &key.namespace, &key.name) && self.uid == uid
-    }
-
     /// Notes a step.
     pub(super) fn set(&mut self, member: &MemberName, step: Step) {
         if let (Some(amended), Step::Unknown(_)) = (&mut self.amended, &step) {
             amended.unsent_from = None;
         }
-        if let Some(target) = self.targets.iter_mut().find(|target| target.member == *member) {
-            target.step = step;
-        }
+        let Some(target) = self.targets.iter_mut().find(|target| target.member == *member) else { return };
+        target.uncertain |= matches!(step, Step::Unknown(_));
+        target.step = step;
     }
 
     /// The members whose parts are neither done nor undone.
@@ -210,24 +212,8 @@ impl Before {
     }
 }
 
-/// One line of the file.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Record {
-    /// A write is about to begin.
-    Begun(Box<Begun>),
-    /// A part came so far.
-    Step {
-        id: u64,
-        #[serde(with = "member_name")]
-        member: MemberName,
-        step: Step,
-    },
-    /// Nothing is left to do.
-    Finished { id: u64 },
-}
-
 /// An entry, and when it began.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Begun {
     #[serde(flatten)]
     pub(super) entry: Entry,
@@ -270,16 +256,21 @@ impl KeyWords {
     }
 }
 
-mod member_name {
+pub(super) mod member_name {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     use crate::config::MemberName;
 
-    pub(super) fn serialize<S: Serializer>(name: &MemberName, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::write::journal) fn serialize<S: Serializer>(
+        name: &MemberName,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(name.as_str())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MemberName, D::Error> {
+    pub(in crate::write::journal) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<MemberName, D::Error> {
         let name = String::deserialize(deserializer)?;
         MemberName::new(&name).ok_or_else(|| D::Error::custom("no member's name"))
     }

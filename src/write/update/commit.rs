@@ -56,6 +56,7 @@ impl<F: Fleet> Work<'_, F> {
             overrides: Overrides::default(),
             own_uid: Some(part.uid.clone()),
             step: Step::Planned,
+            uncertain: false,
         });
         let marker = marker_of(&self.home.document);
         Entry {
@@ -319,5 +320,6 @@ pub(super) fn missing_target(missing: &Missing) -> EntryTarget {
         overrides: missing.overrides.clone(),
         own_uid: None,
         step: Step::Planned,
+        uncertain: false,
     }
 }

@@ -1,0 +1,338 @@
+#![doc = include_str!("../README.md")]
+
+use std::{
+    fmt, fs, io, mem,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+pub use rusqlite;
+use rusqlite::Connection;
+
+/// Nobody but the program's own user reads or writes the file.
+const MODE: u32 = 0o600;
+/// How long another process that has the file, such as a backup, may keep a write waiting.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a file of state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The disk refuses.
+    #[error("{path} cannot be read and written: {cause}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The file is damaged, or of another program.
+    #[error("{path} is no database that this program can use: {cause}")]
+    Sql {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: rusqlite::Error,
+    },
+    /// A newer version of the program wrote the file.
+    #[error("{path} has format {format}, which a newer version wrote; this version knows formats up to {known}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The number of migrations that the file has.
+        format: usize,
+        /// The number of migrations that this program has.
+        known: usize,
+    },
+}
+
+/// Why a statement failed. Nothing of the write that it was in is stored.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct SqlError(Arc<rusqlite::Error>);
+
+impl From<rusqlite::Error> for SqlError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is on disk: it survives a loss of power.
+    Synced,
+    /// Once the operating system has it: it survives the end of the process.
+    Written,
+}
+
+/// One file of state. Cheap to clone.
+#[derive(Clone)]
+pub struct Database(Arc<Shared>);
+
+struct Shared {
+    connection: Mutex<Connection>,
+    /// What the next commit takes.
+    queue: Mutex<Vec<Queued>>,
+}
+
+/// A write that waits for a commit.
+struct Queued {
+    durability: Durability,
+    /// Does it in the transaction that has begun, or takes why none has.
+    run: Box<dyn FnOnce(Result<&Connection, SqlError>) -> Answer + Send>,
+}
+
+/// Tells a writer what came of its write, once the commit has succeeded or failed.
+type Answer = Box<dyn FnOnce(Result<(), SqlError>) + Send>;
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Opens the file, or begins one, and brings it to the newest format.
+    ///
+    /// Shape: `migrations` are statements, oldest first; the file has had the first so many of them as its `user_version`
+    /// says. Each of them runs in a transaction of its own. A migration that was released is never changed.
+    ///
+    /// Blocks. Errors: see [`OpenError`].
+    pub fn open(path: &Path, migrations: &[&str]) -> Result<Self, OpenError> {
+        let of_io = |cause| OpenError::Io { path: path.to_owned(), cause };
+        let of_sql = |cause| OpenError::Sql { path: path.to_owned(), cause };
+        // SQLite gives its other files the mode of this one.
+        fs::OpenOptions::new().create(true).append(true).mode(MODE).open(path).map_err(of_io)?;
+        let mut connection = Connection::open(path).map_err(of_sql)?;
+        prepare(&connection).map_err(of_sql)?;
+        let format = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+        let format = usize::try_from(format.map_err(of_sql)?).unwrap_or(usize::MAX);
+        if format > migrations.len() {
+            return Err(OpenError::Newer { path: path.to_owned(), format, known: migrations.len() });
+        }
+        for (at, migration) in migrations.iter().enumerate().skip(format) {
+            migrate(&mut connection, at + 1, migration).map_err(of_sql)?;
+        }
+        Ok(Self(Arc::new(Shared { connection: Mutex::new(connection), queue: Mutex::default() })))
+    }
+
+    /// Writes, and returns once that is stored as `durability` says. Writers that wait at the same time share a commit; each
+    /// write is stored whole or not at all, whatever becomes of the others.
+    ///
+    /// Blocks. Errors: a statement failed, or the commit did.
+    pub fn write<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, SqlError> {
+        let place: Arc<Mutex<Option<Result<T, SqlError>>>> = Arc::default();
+        let answer = Arc::clone(&place);
+        let run = Box::new(move |connection: Result<&Connection, SqlError>| {
+            let done = connection.and_then(|connection| in_savepoint(connection, work));
+            let tell = move |committed: Result<(), SqlError>| {
+                *answer.lock() = Some(done.and_then(|done| committed.map(|()| done)));
+            };
+            Box::new(tell) as Answer
+        });
+        self.0.queue.lock().push(Queued { durability, run });
+        self.0.commit();
+        // Whoever had the connection before has told, or this call did.
+        let told = place.lock().take();
+        told.unwrap_or_else(|| Err(rusqlite::Error::InvalidQuery.into()))
+    }
+
+    /// Reads what is stored.
+    ///
+    /// Blocks, also on writers. Errors: a statement failed.
+    pub fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, SqlError> {
+        Ok(work(&self.0.connection.lock())?)
+    }
+}
+
+impl Shared {
+    /// Commits all that waits, unless somebody has done that meanwhile.
+    fn commit(&self) {
+        let connection = self.connection.lock();
+        let waiting = mem::take(&mut *self.queue.lock());
+        if waiting.is_empty() {
+            return;
+        }
+        let is_synced = waiting.iter().any(|queued| queued.durability == Durability::Synced);
+        if let Err(error) = begin(&connection, is_synced) {
+            let error = SqlError::from(error);
+            waiting.into_iter().for_each(|queued| (queued.run)(Err(error.clone()))(Ok(())));
+            return;
+        }
+        let answers: Vec<Answer> = waiting.into_iter().map(|queued| (queued.run)(Ok(&connection))).collect();
+        let committed = connection.execute_batch("COMMIT").map_err(SqlError::from);
+        if committed.is_err() && !connection.is_autocommit() {
+            // Should this fail, too, the next transaction cannot begin and tries it again.
+            let _undone = connection.execute_batch("ROLLBACK");
+        }
+        answers.into_iter().for_each(|tell| tell(committed.clone()));
+    }
+}
+
+/// Begins a transaction.
+fn begin(connection: &Connection, is_synced: bool) -> rusqlite::Result<()> {
+    if !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
+    // With a write-ahead log, `NORMAL` syncs at checkpoints alone. Source: SQLite's documentation of `PRAGMA synchronous`.
+    connection.execute_batch(if is_synced { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?;
+    connection.execute_batch("BEGIN IMMEDIATE")
+}
+
+/// Does one write of several that share a transaction: what it wrote is undone if it fails.
+fn in_savepoint<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> Result<T, SqlError> {
+    connection.execute_batch("SAVEPOINT one")?;
+    let done = work(connection);
+    let ended = connection.execute_batch(if done.is_ok() { "RELEASE one" } else { "ROLLBACK TO one; RELEASE one" });
+    let done = done?;
+    ended?;
+    Ok(done)
+}
+
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // It answers with the mode that it has.
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "foreign_keys", true)
+}
+
+fn migrate(connection: &mut Connection, format: usize, migration: &str) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(migration)?;
+    transaction.pragma_update(None, "user_version", i64::try_from(format).unwrap_or(i64::MAX))?;
+    transaction.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::fs::PermissionsExt,
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+    };
+
+    use super::*;
+
+    const NUMBERS: &str = "CREATE TABLE numbers (number INTEGER PRIMARY KEY)";
+
+    fn insert(database: &Database, number: i64) -> Result<(), SqlError> {
+        database
+            .write(Durability::Synced, move |sql| sql.execute("INSERT INTO numbers VALUES (?1)", [number]).map(|_| ()))
+    }
+
+    fn numbers(database: &Database) -> Vec<i64> {
+        let read = |sql: &Connection| {
+            let mut rows = sql.prepare("SELECT number FROM numbers ORDER BY number")?;
+            rows.query_map([], |row| row.get(0))?.collect()
+        };
+        database.read(read).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_stands_in_a_file_of_its_user_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let database = Database::open(&path, &[NUMBERS]).unwrap();
+        insert(&database, 7).unwrap();
+        for file in fs::read_dir(directory.path()).unwrap() {
+            let mode = file.unwrap().metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        // As after a kill: the log of the first one is still there.
+        assert_eq!(numbers(&Database::open(&path, &[NUMBERS]).unwrap()), [7]);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_and_the_others_stand() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(&directory.path().join("state.db"), &[NUMBERS]).unwrap();
+        insert(&database, 1).unwrap();
+        let failed = database.write(Durability::Synced, |sql| {
+            sql.execute("INSERT INTO numbers VALUES (2)", [])?;
+            sql.execute("INSERT INTO numbers VALUES (1)", [])
+        });
+        assert!(failed.unwrap_err().to_string().contains("UNIQUE"));
+        insert(&database, 3).unwrap();
+        assert_eq!(numbers(&database), [1, 3]);
+    }
+
+    #[test]
+    fn writers_that_wait_share_a_commit() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(&directory.path().join("state.db"), &[NUMBERS]).unwrap();
+        let commits = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&commits);
+        database
+            .0
+            .connection
+            .lock()
+            .commit_hook(Some(move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                false
+            }))
+            .unwrap();
+        let held = database.0.connection.lock();
+        let writers: Vec<_> = (0..20)
+            .map(|number| {
+                let database = database.clone();
+                thread::spawn(move || insert(&database, number).unwrap())
+            })
+            .collect();
+        while database.0.queue.lock().len() < 20 {
+            thread::yield_now();
+        }
+        drop(held);
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        assert_eq!((numbers(&database).len(), commits.load(Ordering::Relaxed)), (20, 1));
+    }
+
+    #[test]
+    fn a_commit_that_fails_is_told_to_all_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(&directory.path().join("state.db"), &[NUMBERS]).unwrap();
+        // A commit hook that says so makes the commit a rollback.
+        database.0.connection.lock().commit_hook(Some(|| true)).unwrap();
+        insert(&database, 1).unwrap_err();
+        database.0.connection.lock().commit_hook(None::<fn() -> bool>).unwrap();
+        insert(&database, 2).unwrap();
+        assert_eq!(numbers(&database), [2]);
+    }
+
+    #[test]
+    fn a_file_is_brought_to_the_newest_format_and_a_newer_one_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        insert(&Database::open(&path, &[NUMBERS]).unwrap(), 1).unwrap();
+        let second = "INSERT INTO numbers VALUES (2)";
+        for _ in 0..2 {
+            assert_eq!(numbers(&Database::open(&path, &[NUMBERS, second]).unwrap()), [1, 2]);
+        }
+        let newer = Database::open(&path, &[NUMBERS]).unwrap_err();
+        assert!(matches!(newer, OpenError::Newer { format: 2, known: 1, .. }), "{newer}");
+        let broken = Database::open(&path, &[NUMBERS, second, "NONSENSE"]).unwrap_err();
+        assert!(matches!(broken, OpenError::Sql { .. }), "{broken}");
+        assert_eq!(numbers(&Database::open(&path, &[NUMBERS, second]).unwrap()), [1, 2]);
+    }
+
+    #[test]
+    fn what_is_no_database_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        fs::write(&path, "a file of somebody else's, of more than a hundred bytes so that it could be one, which it is not at all, is it?").unwrap();
+        let error = Database::open(&path, &[NUMBERS]).unwrap_err();
+        assert!(error.to_string().contains("is no database that this program can use"), "{error}");
+        assert!(fs::read_to_string(&path).unwrap().starts_with("a file of somebody"));
+        let error = Database::open(&directory.path().join("none/state.db"), &[NUMBERS]).unwrap_err();
+        assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    }
+}

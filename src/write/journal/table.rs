@@ -1,0 +1,165 @@
+//! The journal's tables in the state directory's database.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use kubefold_sql::{
+    Database, Durability, OpenError, SqlError,
+    rusqlite::{Connection, Result as SqlResult, params, types::Type},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::write::journal::{
+    earlier,
+    record::{Begun, EntryTarget, Step},
+};
+
+/// The database in the state directory.
+const FILE: &str = "state.db";
+/// The formats that it has had, oldest first.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE journal_entries (
+        id INTEGER PRIMARY KEY,
+        entry BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE journal_steps (
+        entry INTEGER NOT NULL REFERENCES journal_entries (id) ON DELETE CASCADE,
+        member TEXT NOT NULL,
+        step BLOB NOT NULL,
+        uncertain INTEGER NOT NULL,
+        PRIMARY KEY (entry, member)
+    ) STRICT, WITHOUT ROWID;
+"];
+
+/// Why the journal cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalOpenError {
+    /// The database cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It cannot be read or written.
+    #[error("{path}: {cause}")]
+    Sql {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        cause: SqlError,
+    },
+    /// The directory, or the file of an earlier version, cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The unfinished writes on disk. All of it blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Table(Database);
+
+impl Table {
+    /// Opens the database in a directory, or begins one, and reads the unfinished writes. Those that an earlier version left
+    /// in a file of its own are taken over.
+    pub(super) fn open(directory: &Path) -> Result<(Self, Vec<Begun>), JournalOpenError> {
+        fs::create_dir_all(directory)?;
+        let path = directory.join(FILE);
+        let this = Self(Database::open(&path, MIGRATIONS)?);
+        let of_sql = |cause| JournalOpenError::Sql { path: path.clone(), cause };
+        if let Some(earlier) = earlier::File::read(directory)? {
+            this.insert_all(earlier.unfinished()).map_err(of_sql)?;
+            earlier.remove()?;
+        }
+        let unfinished = this.read().map_err(of_sql)?;
+        Ok((this, unfinished))
+    }
+
+    /// Enters a write, and drops others. When it returns, that is on disk.
+    pub(super) fn begin(&self, begun: &Begun, dropped: Vec<u64>) -> Result<(), SqlError> {
+        let (id, entry) = (begun.entry.id, json(begun));
+        self.0.write(Durability::Synced, move |sql| {
+            for id in dropped {
+                remove(sql, id)?;
+            }
+            insert(sql, id, &entry)
+        })
+    }
+
+    /// Writes an entry anew. When it returns, that is on disk.
+    pub(super) fn replace(&self, begun: &Begun) -> Result<(), SqlError> {
+        let (id, entry) = (begun.entry.id, json(begun));
+        self.0.write(Durability::Synced, move |sql| {
+            let mut update = sql.prepare_cached("UPDATE journal_entries SET entry = ?2 WHERE id = ?1")?;
+            update.execute(params![number(id), entry]).map(|_| ())
+        })
+    }
+
+    /// Notes how far a part came. After a loss of power it may be lost: the members are asked again.
+    pub(super) fn step(&self, id: u64, target: &EntryTarget) -> Result<(), SqlError> {
+        let (member, step, uncertain) = (target.member.to_string(), json(&target.step), target.uncertain);
+        self.0.write(Durability::Written, move |sql| {
+            let mut upsert = sql.prepare_cached(
+                "INSERT INTO journal_steps (entry, member, step, uncertain)
+                 SELECT id, ?2, ?3, ?4 FROM journal_entries WHERE id = ?1
+                 ON CONFLICT DO UPDATE SET step = excluded.step, uncertain = excluded.uncertain",
+            )?;
+            upsert.execute(params![number(id), member, step, uncertain]).map(|_| ())
+        })
+    }
+
+    /// Drops an entry. After a loss of power it may be there still: the members are asked again.
+    pub(super) fn finish(&self, id: u64) -> Result<(), SqlError> {
+        self.0.write(Durability::Written, move |sql| remove(sql, id))
+    }
+
+    fn insert_all(&self, all: Vec<Begun>) -> Result<(), SqlError> {
+        self.0.write(Durability::Synced, move |sql| {
+            all.iter().try_for_each(|begun| insert(sql, begun.entry.id, &json(begun)))
+        })
+    }
+
+    fn read(&self) -> Result<Vec<Begun>, SqlError> {
+        self.0.read(|sql| {
+            let mut entries = sql.prepare("SELECT id, entry FROM journal_entries ORDER BY id")?;
+            let entries = entries.query_map([], |row| Ok((row.get(0)?, parsed(&row.get::<_, Vec<u8>>(1)?)?)))?;
+            let mut entries: BTreeMap<i64, Begun> = entries.collect::<SqlResult<_>>()?;
+            let mut steps = sql.prepare("SELECT entry, member, step, uncertain FROM journal_steps")?;
+            let mut steps = steps.query([])?;
+            while let Some(row) = steps.next()? {
+                let (id, member, step): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                let Some(begun) = entries.get_mut(&id) else { continue };
+                let Some(target) = begun.entry.targets.iter_mut().find(|target| *target.member.as_str() == *member)
+                else {
+                    continue;
+                };
+                (target.step, target.uncertain) = (parsed(&step)?, row.get(3)?);
+            }
+            // The process may have ended before it noted that it had sent something.
+            let targets = entries.values_mut().flat_map(|begun| &mut begun.entry.targets);
+            targets.for_each(|target| target.uncertain |= target.step == Step::Planned);
+            Ok(entries.into_values().collect())
+        })
+    }
+}
+
+fn insert(sql: &Connection, id: u64, entry: &[u8]) -> SqlResult<()> {
+    let mut insert = sql.prepare_cached("INSERT OR REPLACE INTO journal_entries (id, entry) VALUES (?1, ?2)")?;
+    insert.execute(params![number(id), entry]).map(|_| ())
+}
+
+fn remove(sql: &Connection, id: u64) -> SqlResult<()> {
+    sql.prepare_cached("DELETE FROM journal_entries WHERE id = ?1")?.execute([number(id)]).map(|_| ())
+}
+
+fn number(id: u64) -> i64 {
+    i64::try_from(id).unwrap_or(i64::MAX)
+}
+
+fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    // Strings, numbers and maps of strings: serialization has no way to fail.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn parsed<T: DeserializeOwned>(json: &[u8]) -> SqlResult<T> {
+    let wrong = |error| kubefold_sql::rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, Box::new(error));
+    serde_json::from_slice(json).map_err(wrong)
+}
