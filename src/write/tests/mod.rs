@@ -3,6 +3,7 @@
 mod faults;
 mod forward;
 mod late;
+mod outage;
 mod scripted;
 mod storm;
 mod strategies;

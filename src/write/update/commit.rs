@@ -138,8 +138,9 @@ impl<F: Fleet> Work<'_, F> {
         }
         let mut behind = self.write_others(&entry, &plan, &dry_run_result).await;
         behind |= self.make_missing(&entry, &plan).await;
-        if !behind {
-            self.writer.journal.finish(entry.id).await;
+        match behind {
+            true => self.writer.supersede(entry.id).await,
+            false => self.writer.journal.finish(entry.id).await,
         }
         let shown = self.writer.fleet.release(hold).await;
         if behind {

@@ -16,6 +16,7 @@ mod run;
 mod scale;
 mod settle;
 mod shares;
+mod supersede;
 mod task;
 mod work;
 

@@ -64,10 +64,11 @@ impl<F: Fleet> Work<'_, F> {
         let wanted = desired::read(self.request, self.key, &self.visible, &self.shown)?;
         self.manner.managed_fields.clone_from(&wanted.managed_fields);
         self.hold_owners(&wanted.after).await?;
-        let is_coming = !divided(self.key).is_empty() && !self.coming().is_empty();
+        let shares_wait = || self.parts().any(|part| self.awaited(part) != part.document);
+        let is_coming = !divided(self.key).is_empty() && (!self.coming().is_empty() || shares_wait());
         let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
-            // What parts will have that are still to be made is not in the sum that is shown.
+            // What parts will have that are behind, or still to be made, is not in the sum that is shown.
             let is_told = is_coming && desired::names(self.request, field);
             Total::read(&wanted.after, *field).filter(|_| is != was || is_told)
         };

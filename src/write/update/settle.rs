@@ -116,8 +116,10 @@ impl<F: Fleet> Writer<F> {
             let mut unfinished = other.unfinished();
             other.key.gvr == entry.key.gvr && unfinished.any(|member| member == target.member)
         });
+        // What is later tells which values are wanted of what is brought now.
+        let pending = Pending::of(&waiting, &target.member);
         let Some(waiting) = in_order(waiting, entry, &target.member) else { return false };
-        let changes = Pending::of(&waiting, &target.member).live(home);
+        let changes = pending.live_of_first(waiting.len(), home);
         let mut part = held(target);
         let step = match self.read_part(&entry.key, &part).await {
             Ok(Some(now)) => {

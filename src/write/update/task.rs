@@ -114,21 +114,27 @@ impl Pending {
 
     /// The changes to make, in order: those whose values the home still holds, and those that such a one came after.
     pub(super) fn live(&self, home: &Value) -> Vec<Change> {
-        let mut live: Vec<Change> = Vec::new();
-        for waiting in self.0.iter().rev() {
+        self.live_of_first(self.0.len(), home)
+    }
+
+    /// The same, of the first so many updates alone; the later ones are made another time.
+    pub(super) fn live_of_first(&self, count: usize, home: &Value) -> Vec<Change> {
+        let (mut live, mut later): (Vec<Change>, Vec<Change>) = Default::default();
+        for (number, waiting) in self.0.iter().enumerate().rev() {
             let mut batch = if waiting.part.apply.is_none() { waiting.part.own.clone() } else { Vec::new() };
             for (at, change) in waiting.part.shared.iter().enumerate().filter(|_| waiting.part.apply.is_none()) {
                 let (Some(of_home), Some(holds)) = (waiting.home.get(at), waiting.holds.get(at)) else { continue };
                 if matches!(change.what, What::Value { old: None, new: None }) {
                     continue;
                 }
-                let followed = || live.iter().any(|later| later.follows(change, holds.as_ref()));
-                if of_home.value_in(home) == *holds || followed() {
+                let mut after = live.iter().chain(&later);
+                if of_home.value_in(home) == *holds || after.any(|later| later.follows(change, holds.as_ref())) {
                     batch.push(change.clone());
                 }
             }
-            batch.append(&mut live);
-            live = batch;
+            let all = if number < count { &mut live } else { &mut later };
+            batch.append(all);
+            *all = batch;
         }
         live
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::StreamExt;
 use http::Method;
 use serde_json::json;
 
@@ -328,4 +329,57 @@ async fn a_change_for_a_member_that_is_removed_ends() {
     stage.finishes_every_write().await;
     let shown = fleet.get(&path).await;
     assert_eq!((&shown["data"]["a"], shown["metadata"]["annotations"].get("kubefold.io/behind")), (&json!("c"), None));
+}
+
+/// Changes one value of a map as somebody.
+async fn change(fleet: &Api, name: &str, manager: usize, value: &str) -> Answer {
+    let uri = format!("{MAPS}/{name}?fieldManager=m{manager}");
+    let patch =
+        http::Request::builder().method(Method::PATCH).uri(uri).header("content-type", "application/merge-patch+json");
+    let body = json!({"data": {format!("of-{manager}"): value, "of-all": value}});
+    fleet.send(patch.body(body.to_string().into()).unwrap()).await.unwrap()
+}
+
+/// A member is away for many more writes than the journal once had room for: what waits is bounded by the objects, other
+/// writes and every delete go on, kubefold is killed meanwhile, and in the end every part is like its home.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_outage_costs_what_changed_and_not_what_was_written() {
+    const OBJECTS: usize = 40;
+    const ROUNDS: usize = 30;
+    let stage = Stage::set(MemberOptions::default()).await;
+    let fleet = stage.fleet.api().await;
+    let names: Vec<String> = (0..OBJECTS).map(|number| format!("long-{number}")).collect();
+    for name in &names {
+        stage.create(MAPS, &config(name)).await.ok();
+    }
+    stage.west.cut().await;
+    stage.noticed("west", "down").await;
+    for round in 0..ROUNDS {
+        let value = format!("v{round}");
+        let writes = names.iter().map(|name| change(&fleet, name, round % 2, &value));
+        let changed: Vec<Answer> = futures::stream::iter(writes).buffer_unordered(8).collect().await;
+        changed.into_iter().for_each(|changed| drop(changed.ok()));
+    }
+    // One of each manager: what both write is the later one's.
+    let left = stage.unfinished().await.as_array().map_or(0, Vec::len);
+    assert!((OBJECTS..=2 * OBJECTS).contains(&left), "{left} unfinished writes after {}", OBJECTS * ROUNDS);
+    stage.fleet.kubectl(&["delete", "configmap", &names[0], "--wait=false"]).await.ok();
+    stage.create(MAPS, &config("meanwhile")).await.ok();
+
+    stage.fleet.kill9();
+    stage.fleet.restart().await;
+    stage.west.restore().await;
+    stage.noticed("west", "ready").await;
+    change(&stage.fleet.api().await, &names[1], 0, "last").await.ok();
+    stage.finishes_every_write().await;
+    for name in names.iter().skip(1) {
+        let path = format!("{MAPS}/{name}");
+        let [west, east] = [&stage.bed["west"], &stage.bed["east"]].map(|member| in_member(member, &path));
+        let (west, east) = (west.await.unwrap(), east.await.unwrap());
+        assert_eq!(west["data"], east["data"], "{name}");
+        let wanted = if *name == names[1] { "last".to_owned() } else { format!("v{}", ROUNDS - 1) };
+        assert_eq!(west["data"]["of-all"], wanted, "{name}");
+    }
+    assert_eq!(stage.holders(&format!("{MAPS}/{}", names[0])).await, Vec::<&str>::new());
+    assert_eq!(stage.holders(&format!("{MAPS}/meanwhile")).await, ["east", "west", "north"]);
 }

@@ -1,0 +1,223 @@
+//! A member that is away for long: what waits for it is as much as has changed, and whatever happened meanwhile, its part is
+//! like the home when it is back.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::write::{
+    journal::ENTRIES_OF_ONE_MAX,
+    request::Request,
+    tests::{
+        Process, message,
+        scripted::{Fault, Scripted, member},
+        update::{MERGE, down, patch, placed, put, send},
+    },
+};
+use kubefold_serving::caller::Caller;
+
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// A part without what each member has of its own.
+fn bare(fleet: &Scripted, at: &str) -> Value {
+    let mut part = fleet.world.lock().members[&member(at)].objects["web"].clone();
+    let metadata = part["metadata"].as_object_mut().unwrap();
+    for own in ["uid", "resourceVersion", "generation", "annotations"] {
+        metadata.shift_remove(own);
+    }
+    part["spec"].as_object_mut().unwrap().shift_remove("replicas");
+    part.as_object_mut().unwrap().shift_remove("status");
+    part.sort_all_objects();
+    part
+}
+
+fn replicas(fleet: &Scripted) -> u64 {
+    fleet.standing("web").iter().map(|(_, replicas)| replicas).sum()
+}
+
+/// Somebody writes.
+fn by(writer: usize, request: Request) -> Request {
+    let caller = Caller { user: format!("user-{writer}"), ..request.caller };
+    Request { query: format!("fieldManager=k{writer}"), caller, ..request }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_costs_what_has_changed_and_not_what_was_written() {
+    let (fleet, _directory, process) = placed().await;
+    down(&fleet, "east", true);
+    for number in 0..2 * ENTRIES_OF_ONE_MAX {
+        let value = format!("v{number}");
+        for (writer, change) in [
+            json!({"metadata": {"labels": {"tier": value}}}),
+            json!({"spec": {"paused": number % 2 == 0, "odd": {"n": number}}}),
+            json!({"spec": {"replicas": 3 + number % 7}}),
+            // Two who write the same, again and again.
+            json!({"metadata": {"labels": {"tier": "mine"}}}),
+        ]
+        .iter()
+        .enumerate()
+        {
+            let reply = send(&process, by(writer, patch(MERGE, change))).await;
+            assert_eq!(reply.code, 200, "{}", message(&reply));
+        }
+        let open = process.writer.journal().open_entries();
+        // One of each writer, and one that says what later ones change a part of.
+        assert!(open.len() <= 5, "{:#?}", open.iter().map(|entry| &entry.body).collect::<Vec<_>>());
+        assert!(open.iter().map(|entry| entry.body.len()).sum::<usize>() < 20_000);
+    }
+    down(&fleet, "east", false);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(bare(&fleet, "east"), bare(&fleet, "west"));
+    assert_eq!(bare(&fleet, "east")["spec"]["odd"]["n"], 2 * ENTRIES_OF_ONE_MAX - 1);
+    assert_eq!(fleet.standing("web").len(), 2);
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_back_to_where_it_was_waits_for_nobody() {
+    let (fleet, _directory, process) = placed().await;
+    send(&process, patch(MERGE, &json!({"metadata": {"labels": {"tier": "a"}}}))).await;
+    down(&fleet, "east", true);
+    for (tier, replicas, open) in [("b", 6, 1), ("a", 3, 0), ("c", 3, 1)] {
+        let change = json!({"metadata": {"labels": {"tier": tier}}, "spec": {"replicas": replicas}});
+        assert_eq!(send(&process, patch(MERGE, &change)).await.code, 200);
+        assert_eq!(process.writer.journal().open_entries().len(), open, "{tier}");
+    }
+}
+
+/// A part that may have taken an earlier value begins anywhere: nothing of the earlier write is dropped.
+#[tokio::test(start_paused = true)]
+async fn what_may_have_landed_is_not_begun_before() {
+    for fault in [Fault::LostLanded, Fault::LostNothing, Fault::LostLate] {
+        let (fleet, _directory, process) = placed().await;
+        let label = |tier: &str| patch(MERGE, &json!({"metadata": {"labels": {"tier": tier}}}));
+        // Two dry runs and the home come before.
+        fleet.world.lock().faults = [(3, fault)].into();
+        assert_eq!(send(&process, label("a")).await.code, 200);
+        down(&fleet, "east", true);
+        for tier in ["b", "c", "d"] {
+            assert_eq!(send(&process, label(tier)).await.code, 200);
+        }
+        let open = process.writer.journal().open_entries().len();
+        assert_eq!(open, 2, "{fault:?}");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        down(&fleet, "east", false);
+        process.writer.replay();
+        process.settled().await;
+        assert_eq!(bare(&fleet, "east"), bare(&fleet, "west"), "{fault:?}");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Label(&'static str, Option<u8>),
+    Odd(Value),
+    Image(u8),
+    Scale(u8),
+    Put(u8),
+    Apply(u8),
+    Down(bool),
+    Kill,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let odd = prop_oneof![
+        (0..3u8).prop_map(|n| json!(n)),
+        (0..3u8).prop_map(|n| json!({"x": n})),
+        (0..3u8, 0..3u8).prop_map(|(n, m)| json!({"x": {"y": n}, "z": m})),
+        (0..3u8).prop_map(|n| json!({"x": {"y": n}})),
+        Just(Value::Null),
+        Just(json!({"x": null})),
+        (0..3u8).prop_map(|n| json!([n, n + 1])),
+    ];
+    prop_oneof![
+        4 => (prop_oneof![Just("a"), Just("b")], prop::option::of(0..3u8)).prop_map(|(name, value)| Act::Label(name, value)),
+        4 => odd.prop_map(Act::Odd),
+        2 => (0..3u8).prop_map(Act::Image),
+        3 => (0..9u8).prop_map(Act::Scale),
+        2 => (0..3u8).prop_map(Act::Put),
+        3 => (0..3u8).prop_map(Act::Apply),
+        2 => any::<bool>().prop_map(Act::Down),
+        1 => Just(Act::Kill),
+    ]
+}
+
+async fn restarted(process: Process, fleet: &Scripted, directory: &TempDir) -> Process {
+    process.cancel.cancel();
+    process.settled().await;
+    let process = Process::start(fleet.restarted(), directory);
+    process.writer.replay();
+    // Until it is known what of the earlier process may still land, its object is not written.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    process
+}
+
+/// Does one act. Gives the process that is running then.
+async fn perform(process: Process, fleet: &Scripted, directory: &TempDir, writer: usize, act: &Act) -> Process {
+    let request = match act {
+        Act::Label(name, value) => {
+            patch(MERGE, &json!({"metadata": {"labels": {*name: value.map(|value| format!("v{value}"))}}}))
+        }
+        Act::Odd(value) => patch(MERGE, &json!({"spec": {"odd": value}})),
+        Act::Image(number) => {
+            let containers = json!([{"name": "web", "image": format!("web:{number}")}, {"name": "side", "image": "s"}]);
+            patch(MERGE, &json!({"spec": {"containers": containers}}))
+        }
+        Act::Scale(number) => patch(MERGE, &json!({"spec": {"replicas": number}})),
+        Act::Put(number) => put(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {"a": format!("v{number}")}},
+            "spec": {"replicas": number, "odd": {"put": number}},
+        })),
+        // A manager says the same fields each time.
+        Act::Apply(number) => {
+            let labels = json!({"a": format!("v{number}"), format!("of-k{writer}"): format!("v{number}")});
+            patch(
+                APPLY,
+                &json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": labels}}),
+            )
+        }
+        Act::Down(is) => {
+            down(fleet, "east", *is);
+            process.writer.replay();
+            // Those who bring it up have the object in turns, and a writer does not wait for ever.
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            return process;
+        }
+        Act::Kill => return restarted(process, fleet, directory).await,
+    };
+    let reply = send(&process, by(writer, request)).await;
+    assert_eq!(reply.code, 200, "{act:?}: {}", message(&reply));
+    process
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: ProptestConfig::default().cases / 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_was_written_meanwhile_the_part_is_like_the_home(acts in prop::collection::vec((0..2usize, act()), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (fleet, directory, mut process) = placed().await;
+            down(&fleet, "east", true);
+            for (writer, act) in &acts {
+                process = perform(process, &fleet, &directory, *writer, act).await;
+            }
+            down(&fleet, "east", false);
+            process.writer.replay();
+            tokio::time::sleep(Duration::from_secs(900)).await;
+            assert_eq!(bare(&fleet, "east"), bare(&fleet, "west"), "{acts:?}");
+            let open = process.writer.journal().open_entries();
+            assert!(open.is_empty(), "{acts:?}: {open:?}");
+            // A PUT of the number that is shown asks for no other, though it may change once east is back.
+            let has_put = acts.iter().any(|(_, act)| matches!(act, Act::Put(_)));
+            let scaled = acts.iter().rev().find_map(|(_, act)| match act {
+                Act::Scale(number) => Some(u64::from(*number)),
+                _ => None,
+            });
+            assert!(has_put || replicas(&fleet) == scaled.unwrap_or(3), "{acts:?}");
+        });
+    }
+}
