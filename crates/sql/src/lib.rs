@@ -82,8 +82,10 @@ struct Shared {
 struct Queued {
     durability: Durability,
     /// Does it in the transaction that has begun, or takes why none has.
-    run: Box<dyn FnOnce(Result<&Connection, SqlError>) -> Answer + Send>,
+    run: Run,
 }
+
+type Run = Box<dyn FnOnce(Result<&Connection, SqlError>) -> Answer + Send>;
 
 /// Tells a writer what came of its write, once the commit has succeeded or failed.
 type Answer = Box<dyn FnOnce(Result<(), SqlError>) + Send>;
