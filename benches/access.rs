@@ -111,6 +111,7 @@ fn member(name: &str, server: &str) -> MemberConfig {
         impersonator: None,
         renew_tokens: false,
         absent: false,
+        rebuilt: false,
         deadlines: Deadlines::default(),
         in_flight_max: 200,
     }

@@ -145,6 +145,7 @@ fn proofs(objects: usize) {
         impersonator: None,
         renew_tokens: false,
         absent: false,
+        rebuilt: false,
         deadlines: Deadlines::default(),
         in_flight_max: 1,
     };

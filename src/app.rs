@@ -291,33 +291,45 @@ async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: 
         if !registry.all_tried() {
             continue;
         }
-        let down: BTreeSet<MemberName> = registry
-            .members()
-            .iter()
-            .filter(|member| !member.health().is_reachable())
-            .map(|member| member.name().clone())
-            .collect();
-        if retries.are_due(down, Instant::now()) {
+        let members = registry.members();
+        let reachable = members.iter().filter(|member| member.health().is_reachable());
+        if retries.are_due(reachable.map(Reached::of).collect(), Instant::now()) {
             writer.replay();
+            writer.extend();
         }
     }
 }
 
-/// When unfinished writes are tried again: at first, whenever a member is not down any more, and at a slow steady rate, since
-/// a quota may be raised and a webhook mended without a word.
+/// A member that can be reached, as the cluster that it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Reached {
+    name: MemberName,
+    cluster_uid: Option<Arc<str>>,
+    is_rebuilt: bool,
+}
+
+impl Reached {
+    fn of(member: &Arc<Member>) -> Self {
+        let cluster_uid = member.cluster_uid().map(|uid| uid.to_string().into());
+        Self { name: member.name().clone(), cluster_uid, is_rebuilt: member.config().rebuilt }
+    }
+}
+
+/// When unfinished writes are tried again: at first, whenever a member is reached that was not before, and at a slow steady
+/// rate, since a quota may be raised and a webhook mended without a word.
 #[derive(Default)]
 struct Retries {
-    down_before: Option<BTreeSet<MemberName>>,
+    reached_before: Option<BTreeSet<Reached>>,
     last: Option<Instant>,
 }
 
 impl Retries {
-    /// Says whether they are, with these members down now.
-    fn are_due(&mut self, down: BTreeSet<MemberName>, now: Instant) -> bool {
-        let has_recovered = self.down_before.as_ref().is_none_or(|before| before.difference(&down).next().is_some());
+    /// Says whether they are, with these members reached now.
+    fn are_due(&mut self, reached: BTreeSet<Reached>, now: Instant) -> bool {
+        let is_new = self.reached_before.as_ref().is_none_or(|before| reached.difference(before).next().is_some());
         let is_long_ago = self.last.is_none_or(|last| now.duration_since(last) >= RETRY_EVERY);
-        self.down_before = Some(down);
-        let are_due = has_recovered || is_long_ago;
+        self.reached_before = Some(reached);
+        let are_due = is_new || is_long_ago;
         if are_due {
             self.last = Some(now);
         }
@@ -391,15 +403,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn unfinished_writes_are_tried_when_a_member_recovers_and_now_and_then() {
         let mut retries = Retries::default();
-        let down = |names: &[&str]| names.iter().filter_map(|name| MemberName::new(name)).collect::<BTreeSet<_>>();
-        let mut are_due = |names: &[&str]| retries.are_due(down(names), Instant::now());
-        assert!(are_due(&["east"]), "at first");
-        assert!(!are_due(&["east"]) && !are_due(&["east", "west"]));
-        assert!(are_due(&["west"]) && !are_due(&["west"]));
+        let reached = |uid: &str, is_rebuilt: bool| Reached {
+            name: MemberName::new("north").unwrap(),
+            cluster_uid: Some(uid.into()),
+            is_rebuilt,
+        };
+        let named =
+            |name: &&str| Reached { name: MemberName::new(name).unwrap(), cluster_uid: None, is_rebuilt: false };
+        let mut are_due = |names: &[&str], further: &[Reached]| {
+            retries.are_due(names.iter().map(named).chain(further.iter().cloned()).collect(), Instant::now())
+        };
+        assert!(are_due(&["west"], &[]), "at first");
+        assert!(!are_due(&["west"], &[]) && !are_due(&[], &[]));
+        assert!(are_due(&["east"], &[]) && !are_due(&["east"], &[]));
+        for joins in [reached("a", false), reached("b", false), reached("b", true)] {
+            assert!(are_due(&["east"], std::slice::from_ref(&joins)) && !are_due(&["east"], &[joins]));
+        }
         tokio::time::sleep(RETRY_EVERY - Duration::from_secs(1)).await;
-        assert!(!are_due(&["west"]));
+        assert!(!are_due(&["east"], &[]));
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(are_due(&["west"]) && !are_due(&["west"]), "a refusal is tried again, however long it stands");
+        assert!(
+            are_due(&["east"], &[]) && !are_due(&["east"], &[]),
+            "a refusal is tried again, however long it stands"
+        );
     }
 
     #[test]

@@ -176,6 +176,7 @@ fn member(entry: &Spanned<RawMember>, seen: &mut HashMap<String, u64>, files: &m
         labels: labels(&raw.labels)?,
         taints: policies::taints(&raw.taints)?,
         absent: raw.absent,
+        rebuilt: raw.rebuilt,
         deadlines: deadlines(&raw.deadlines)?,
         in_flight_max: in_flight_max(raw.in_flight_max.as_ref())?,
     })

@@ -174,6 +174,8 @@ pub struct MemberConfig {
     pub taints: Vec<MemberTaint>,
     /// Declared absent by the operator: reads do not wait for it.
     pub absent: bool,
+    /// Declared by the operator as a new cluster in the place of an earlier one.
+    pub rebuilt: bool,
     /// Time limits.
     pub deadlines: Deadlines,
     /// How many requests may be under way to it at once, watches apart.

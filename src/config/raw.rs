@@ -157,6 +157,11 @@ pub(super) struct RawMember {
     /// Declares the member gone for now: reads do not wait for it and show none of its objects. Default false.
     #[serde(default)]
     pub(super) absent: bool,
+    /// Declares that this is a new cluster in the place of an earlier one of the member's name: it gets the namespaces, definitions and
+    /// other shared objects that were made through the fleet. Without it, a member that is another cluster gets nothing: it may be
+    /// a mistake in a kubeconfig. Default false.
+    #[serde(default)]
+    pub(super) rebuilt: bool,
     /// Time limits of requests to this member.
     #[serde(default)]
     pub(super) deadlines: RawDeadlines,

@@ -60,7 +60,7 @@ fn whole_file_refusals_say_line_and_remedy() {
         ("members: []\n", "clusters.yaml: no member is configured; add at least one under \"members:\""),
         (
             "members:\n- name: east\n  inCluster: true\n  colour: red\n",
-            "clusters.yaml:4: unknown field \"colour\"; remove it, or use one of: name, kubeconfig, context, server, certificateAuthority, certificateAuthorityData, clientCertificate, clientCertificateData, clientKey, clientKeyData, token, tokenFile, impersonatorTokenFile, renewTokens, tlsServerName, proxyURL, inCluster, weight, labels, taints, absent, deadlines, inFlightMax",
+            "clusters.yaml:4: unknown field \"colour\"; remove it, or use one of: name, kubeconfig, context, server, certificateAuthority, certificateAuthorityData, clientCertificate, clientCertificateData, clientKey, clientKeyData, token, tokenFile, impersonatorTokenFile, renewTokens, tlsServerName, proxyURL, inCluster, weight, labels, taints, absent, rebuilt, deadlines, inFlightMax",
         ),
         (
             "member:\n",

@@ -138,6 +138,7 @@ pub(crate) fn config(name: &str, access: ServerAccess) -> MemberConfig {
         impersonator: None,
         renew_tokens: false,
         absent: false,
+        rebuilt: false,
         deadlines: Deadlines::default(),
         in_flight_max: 100,
     }

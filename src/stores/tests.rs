@@ -37,6 +37,7 @@ fn config(names: &[&str]) -> Config {
         impersonator: None,
         renew_tokens: false,
         absent: false,
+        rebuilt: false,
         deadlines: Deadlines::default(),
         in_flight_max: 1,
     };

@@ -184,6 +184,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// Says whether the configuration declares the member absent: it is nobody's home, and not waited for as one.
     fn is_absent(&self, member: &MemberName) -> bool;
 
+    /// Says whether the configuration declares that the member's cluster was rebuilt: it gets what is to be in every member.
+    fn is_rebuilt(&self, member: &MemberName) -> bool;
+
     /// UID of the cluster that the member is now; `None` if it is not configured or was never reached.
     fn cluster_uid(&self, member: &MemberName) -> Option<String>;
 

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use crate::write::journal::{
-    record::{Amended, Before, Entry, EntryTarget, Listed, Step, Verb},
+    record::{Amended, Before, Entry, EntryTarget, Everywhere, Listed, Step, Verb},
     table::JournalOpenError,
 };
 use crate::{
@@ -194,6 +194,27 @@ impl Journal {
             noted
         })
         .await;
+    }
+
+    /// Notes an object that is to be in every member, those that join later included. Of one that is known the members are added.
+    pub async fn keep_everywhere(&self, made: Everywhere) {
+        self.note(move |this| this.table.keep_everywhere(made)).await;
+    }
+
+    /// Forgets that an object is to be in every member.
+    pub async fn forget_everywhere(&self, key: &Key, uid: &str) {
+        let (key, uid) = (key.clone(), uid.to_owned());
+        self.note(move |this| this.table.forget_everywhere(&key, &uid)).await;
+    }
+
+    /// The objects that are to be in every member.
+    pub async fn everywhere(&self) -> Vec<Everywhere> {
+        let table = self.table.clone();
+        let read: Result<_, JournalError> = blocking(move || Ok(table.everywhere()?)).await;
+        read.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the journal cannot be read");
+            Vec::new()
+        })
     }
 
     async fn note(&self, work: impl FnOnce(&Self) -> Result<(), SqlError> + Send + 'static) {

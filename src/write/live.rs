@@ -110,6 +110,10 @@ impl Fleet for LiveFleet {
         naming.split(visible).map(|(own, member)| (own.to_owned(), member.clone()))
     }
 
+    fn is_rebuilt(&self, member: &MemberName) -> bool {
+        self.member(member).is_some_and(|member| member.config().rebuilt)
+    }
+
     fn is_absent(&self, member: &MemberName) -> bool {
         self.member(member).is_some_and(|member| member.config().absent)
     }

@@ -18,6 +18,7 @@ mod collection;
 mod create;
 mod debugger;
 mod delete;
+mod extend;
 mod forward;
 mod incoming;
 mod names;

@@ -7,6 +7,7 @@ mod crash;
 mod create;
 mod delete;
 mod denied;
+mod extend;
 mod forward;
 mod kinds;
 mod kubectl;

@@ -105,6 +105,7 @@ async fn finish<F: Fleet>(
     if behind.is_empty() {
         writer.journal.finish(entry.id).await;
     }
+    writer.keep_everywhere(entry).await;
     for (member, cause) in behind {
         let key = &entry.key;
         warnings

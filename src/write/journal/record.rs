@@ -159,6 +159,24 @@ impl Amended {
     }
 }
 
+/// An object that was made through the fleet to be in every member under one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Everywhere {
+    /// Its key.
+    #[serde(with = "KeyWords")]
+    pub key: Key,
+    /// Its UID in the fleet view; empty where it was made in a fleet of one member, which shows the member's own.
+    pub uid: String,
+    /// As whom it is made in members that join.
+    pub caller: Caller,
+    /// The query of the requests that make it.
+    pub query: String,
+    /// The user agent of these requests.
+    pub user_agent: Option<String>,
+    /// The members that there were when it was made, and those since in which it was made.
+    pub members: Vec<Listed>,
+}
+
 /// A member of a marker that has no part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {

@@ -8,13 +8,16 @@ use std::{
 
 use kubefold_sql::{
     Database, Durability, OpenError, SqlError,
-    rusqlite::{Connection, Result as SqlResult, params, types::Type},
+    rusqlite::{Connection, OptionalExtension, Result as SqlResult, params, types::Type},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::write::journal::{
-    earlier,
-    record::{Begun, EntryTarget, Step},
+use crate::write::{
+    fleet::Key,
+    journal::{
+        earlier,
+        record::{Begun, EntryTarget, Everywhere, Listed, Step},
+    },
 };
 
 /// The database in the state directory.
@@ -31,6 +34,14 @@ const MIGRATIONS: &[&str] = &["
         step BLOB NOT NULL,
         uncertain INTEGER NOT NULL,
         PRIMARY KEY (entry, member)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE made_everywhere (
+        \"group\" TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        made BLOB NOT NULL,
+        PRIMARY KEY (\"group\", resource, namespace, name)
     ) STRICT, WITHOUT ROWID;
 "];
 
@@ -111,6 +122,42 @@ impl Table {
         self.0.write(Durability::Written, move |sql| remove(sql, id))
     }
 
+    /// Notes an object that is to be in every member. Of one that is known the members are added.
+    pub(super) fn keep_everywhere(&self, mut made: Everywhere) -> Result<(), SqlError> {
+        self.0.write(Durability::Synced, move |sql| {
+            let known = everywhere(sql, &made.key)?.filter(|known| known.uid == made.uid);
+            let is_new = |known: &Listed| !made.members.contains(known);
+            let earlier: Vec<Listed> = known.into_iter().flat_map(|known| known.members).filter(is_new).collect();
+            made.members.extend(earlier);
+            let [group, resource, namespace, name] = words(&made.key);
+            let mut insert =
+                sql.prepare_cached("INSERT OR REPLACE INTO made_everywhere VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            insert.execute(params![group, resource, namespace, name, json(&made)]).map(|_| ())
+        })
+    }
+
+    /// Forgets an object that was to be in every member.
+    pub(super) fn forget_everywhere(&self, key: &Key, uid: &str) -> Result<(), SqlError> {
+        let (key, uid) = (key.clone(), uid.to_owned());
+        self.0.write(Durability::Written, move |sql| {
+            if everywhere(sql, &key)?.is_none_or(|known| known.uid != uid && !known.uid.is_empty()) {
+                return Ok(());
+            }
+            let mut delete = sql.prepare_cached(
+                "DELETE FROM made_everywhere WHERE \"group\" = ?1 AND resource = ?2 AND namespace = ?3 AND name = ?4",
+            )?;
+            delete.execute(words(&key)).map(|_| ())
+        })
+    }
+
+    /// The objects that are to be in every member.
+    pub(super) fn everywhere(&self) -> Result<Vec<Everywhere>, SqlError> {
+        self.0.read(|sql| {
+            let mut all = sql.prepare_cached("SELECT made FROM made_everywhere")?;
+            all.query_map([], |row| parsed(&row.get::<_, Vec<u8>>(0)?))?.collect()
+        })
+    }
+
     fn insert_all(&self, all: Vec<Begun>) -> Result<(), SqlError> {
         self.0.write(Durability::Synced, move |sql| {
             all.iter().try_for_each(|begun| insert(sql, begun.entry.id, &json(begun)))
@@ -148,6 +195,17 @@ fn insert(sql: &Connection, id: u64, entry: &[u8]) -> SqlResult<()> {
 
 fn remove(sql: &Connection, id: u64) -> SqlResult<()> {
     sql.prepare_cached("DELETE FROM journal_entries WHERE id = ?1")?.execute([number(id)]).map(|_| ())
+}
+
+fn everywhere(sql: &Connection, key: &Key) -> SqlResult<Option<Everywhere>> {
+    let mut one = sql.prepare_cached(
+        "SELECT made FROM made_everywhere WHERE \"group\" = ?1 AND resource = ?2 AND namespace = ?3 AND name = ?4",
+    )?;
+    one.query_row(words(key), |row| parsed(&row.get::<_, Vec<u8>>(0)?)).optional()
+}
+
+fn words(key: &Key) -> [&str; 4] {
+    [&key.gvr.group, &key.gvr.resource, &key.namespace, &key.name]
 }
 
 fn number(id: u64) -> i64 {

@@ -107,6 +107,7 @@ impl<F: Fleet> Writer<F> {
         for target in &absent {
             open |= !self.finish_part(&entry, target).await;
         }
+        self.keep_settled(&entry).await;
         if open { Settled::Open } else { self.close(&entry).await }
     }
 

@@ -404,6 +404,10 @@ impl Fleet for Scripted {
         self.world.lock().members.get(member).is_some_and(|cluster| cluster.absent)
     }
 
+    fn is_rebuilt(&self, _member: &MemberName) -> bool {
+        false
+    }
+
     fn cluster_uid(&self, member: &MemberName) -> Option<String> {
         self.world.lock().members.get(member).map(|cluster| cluster.uid.clone())
     }

@@ -151,7 +151,7 @@ pub(super) fn overrides_in(policy: Option<&Policy>, member: &MemberName) -> Over
 }
 
 /// What a part that is missing is made of: the object as it is to be, without what its members write.
-fn template(mut body: Value) -> String {
+pub(super) fn template(mut body: Value) -> String {
     take_at(&mut body, &["status"]);
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         take_at(&mut body, &["metadata", field]);

@@ -52,6 +52,11 @@ use kubefold_wire::{reword::reworded, warning::Warnings};
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/patch.go` `MaxRetryWhenPatchConflicts`.
 const TRIES_MAX: u32 = 5;
 
+/// What a part that is missing is made of: a shown object without what kubefold and the members write in it.
+pub(super) fn body_of_missing(shown: Value) -> String {
+    draft::template(desired::plain(shown))
+}
+
 /// Answers a write.
 pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {
     let key = request.key(name);
