@@ -12,6 +12,7 @@
 
 mod absence;
 mod access;
+mod access_faults;
 mod access_proofs;
 mod accounts;
 mod audit;
