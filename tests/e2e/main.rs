@@ -14,6 +14,7 @@ mod absence;
 mod access;
 mod access_faults;
 mod access_proofs;
+mod access_random;
 mod accounts;
 mod audit;
 mod authentication;
