@@ -61,6 +61,7 @@ async fn known_caller(count: usize, passes: u32) {
         shared: Vec::new(),
         policies: Vec::new(),
         subjects: Vec::new(),
+        client_authorities: Vec::new(),
         own: OwnRights::default(),
     };
     let registry = Registry::new(tasks.clone(), cancel.clone());
