@@ -1,6 +1,7 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
 mod alike;
+mod balancers;
 mod behind;
 mod children;
 mod crash;
