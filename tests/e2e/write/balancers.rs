@@ -22,7 +22,8 @@ async fn patched(api: &Api, path: &str, body: String) -> Answer {
 /// Where an object is reached.
 fn addresses(object: &Value) -> Vec<String> {
     let ingress = object["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();
-    let address = |entry: &Value| entry["ip"].as_str().or(entry["hostname"].as_str()).unwrap_or_default().to_owned();
+    let address =
+        |entry: &Value| entry["ip"].as_str().or_else(|| entry["hostname"].as_str()).unwrap_or_default().to_owned();
     ingress.iter().map(address).collect()
 }
 
