@@ -21,6 +21,7 @@ mod release;
 mod rollout;
 mod shared;
 mod subresources;
+mod undone;
 mod update;
 
 use std::{collections::BTreeMap, time::Duration};
