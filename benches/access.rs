@@ -61,6 +61,7 @@ async fn known_caller(count: usize, passes: u32) {
         shared: Vec::new(),
         policies: Vec::new(),
         subjects: Vec::new(),
+        client_authorities: Vec::new(),
         own: OwnRights::default(),
     };
     let registry = Registry::new(tasks.clone(), cancel.clone());
@@ -120,11 +121,16 @@ fn member(name: &str, server: &str) -> MemberConfig {
 /// Each member has a folder of its own, and a UID by it.
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
-    let _whole = request.into_body().collect().await;
+    let whole = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let body = match path.trim_start_matches('/').split_once('/') {
         Some((_, "readyz")) => "ok".to_owned(),
         Some((name, "api/v1/namespaces/kube-system")) => format!(r#"{{"metadata":{{"uid":"{name}"}}}}"#),
-        Some((_, path)) if path.ends_with("selfsubjectaccessreviews") => r#"{"status":{"allowed":true}}"#.to_owned(),
+        // What was asked, and a yes to it.
+        Some((_, path)) if path.ends_with("selfsubjectaccessreviews") => {
+            let asked = std::str::from_utf8(&whole).unwrap().trim_end_matches('}');
+            let ends = whole.len() - asked.len();
+            format!("{asked}{},\"status\":{{\"allowed\":true}}}}", "}".repeat(ends - 1))
+        }
         _ => {
             let mut response = Response::new(Full::default());
             *response.status_mut() = StatusCode::NOT_FOUND;

@@ -155,6 +155,7 @@ fn proofs(objects: usize) {
         shared: Vec::new(),
         policies: Vec::new(),
         subjects: Vec::new(),
+        client_authorities: Vec::new(),
         own: Default::default(),
     };
     let shared = Shared {

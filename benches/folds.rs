@@ -83,6 +83,7 @@ impl Fleet {
             shared: rules,
             policies: Vec::new(),
             subjects: Vec::new(),
+            client_authorities: Vec::new(),
             own: Default::default(),
         };
         let shared = Shared {

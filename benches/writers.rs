@@ -54,6 +54,7 @@ impl Fleet {
             shared: Vec::new(),
             policies: Vec::new(),
             subjects: Vec::new(),
+            client_authorities: Vec::new(),
             own: Default::default(),
         };
         let shared = Shared {

@@ -84,7 +84,7 @@ impl App {
         // The configuration first: a refused one leaves no trace on disk.
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.state_dir)?);
-        let security = Security::prepare(&options, &state, &[])?;
+        let security = Security::prepare(&options, &state, &config.client_authorities, &[])?;
         let expiries = Expiries::default();
         security.tell(&expiries);
         let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files)?));

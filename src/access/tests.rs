@@ -94,7 +94,8 @@ impl Answers {
                 answers.count.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 let (code, said) = answers.said.lock().clone();
-                Ok(Response::builder().status(code).body(full(said.to_string())).unwrap())
+                let said = judging::of_review(asked, said.to_string());
+                Ok(Response::builder().status(code).body(full(said)).unwrap())
             }
         }))
         .await

@@ -1,7 +1,7 @@
 //! Certificates to serve with, authorities that are believed, and the files that say so: all of it is followed.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::{
     app::options::Options,
     authn::Authentication,
-    config::MemberName,
+    config::{ClientAuthorityRule, MemberName},
     member::{authority::client_authorities, registry::Registry},
     serve::{Auditing, Published, StateDir, authority, expiry::Expiries, revoked},
 };
@@ -32,8 +32,8 @@ pub(super) struct Security {
     pub(super) trust: String,
     /// The own authority.
     own: String,
-    /// Those of `--client-ca-file`.
-    given: Option<String>,
+    /// Those of `--client-ca-file` and of the configuration.
+    given: String,
 }
 
 impl Security {
@@ -43,6 +43,7 @@ impl Security {
     pub(super) fn prepare(
         options: &Options,
         state: &StateDir,
+        configured: &[ClientAuthorityRule],
         members: &[(MemberName, Arc<str>)],
     ) -> anyhow::Result<Self> {
         let host =
@@ -53,14 +54,13 @@ impl Security {
         let own = authority::ensure(state, &names, &revoked, SystemTime::now())?;
         let given = options.client_ca.as_ref().map(|path| read_given("--client-ca-file", path)).transpose()?;
         let of_fleet = |bundle: &String, believed| ClientAuthority { bundle: bundle.clone(), believed };
-        let of_member = |(member, bundle): &(MemberName, Arc<str>)| ClientAuthority {
-            bundle: bundle.to_string(),
-            believed: Believed::InDomain(member.as_str().into()),
-        };
+        let configured_of_fleet = configured.iter().filter(|rule| rule.member.is_none()).map(|rule| &rule.bundle.pem);
         let client_authorities = std::iter::once(of_fleet(&own.ca_certificate, Believed::Everything))
-            .chain(given.as_ref().map(|bundle| of_fleet(bundle, Believed::PeopleOnly)))
-            .chain(members.iter().map(of_member))
+            .chain(given.iter().chain(configured_of_fleet).map(|bundle| of_fleet(bundle, Believed::PeopleOnly)))
+            .chain(of_members(configured, members))
             .collect();
+        let of_configuration = configured.iter().map(|rule| rule.bundle.pem.as_str());
+        let given = given.as_deref().into_iter().chain(of_configuration).collect::<Vec<_>>().join("\n");
         let front_proxies = options.front_proxy.as_ref().map(|proxy| {
             let bundle = read_given("--requestheader-client-ca-file", &proxy.ca)?;
             anyhow::Ok(FrontProxies { bundle, names: proxy.names.clone() })
@@ -79,11 +79,25 @@ impl Security {
 
     /// Says when they end.
     pub(super) fn tell(&self, expiries: &Expiries) {
-        let given = self.given.as_deref().map(|bundle| ("client_ca", bundle));
+        let given = Some(("client_ca", self.given.as_str()));
         let proxies = self.files.front_proxies.as_ref().map(|proxies| ("front_proxy_ca", proxies.bundle.as_str()));
         let bundles: Vec<_> = [Some(("own_ca", self.own.as_str())), given, proxies].into_iter().flatten().collect();
         expiries.set(&self.files.certificate, &bundles);
     }
+}
+
+/// The authorities of each domain: what the configuration says of a member, and what that one says itself, are of one.
+fn of_members(configured: &[ClientAuthorityRule], members: &[(MemberName, Arc<str>)]) -> Vec<ClientAuthority> {
+    let configured = configured.iter().filter_map(|rule| Some((rule.member.as_ref()?, rule.bundle.pem.as_str())));
+    let mut of_domains: BTreeMap<&MemberName, Vec<&str>> = BTreeMap::new();
+    for (member, bundle) in configured.chain(members.iter().map(|(member, bundle)| (member, &**bundle))) {
+        of_domains.entry(member).or_default().push(bundle);
+    }
+    let of_domain = |(member, bundles): (&MemberName, Vec<&str>)| ClientAuthority {
+        bundle: bundles.join("\n"),
+        believed: Believed::InDomain(member.as_str().into()),
+    };
+    of_domains.into_iter().map(of_domain).collect()
 }
 
 /// What was last said to be wrong with files. They are read again and again, and one fault is logged once.
@@ -146,7 +160,8 @@ impl Renewal {
 
     /// What is in force from now on, if that is something else.
     fn prepared(&self) -> anyhow::Result<Option<(Tls, Security)>> {
-        let now = Security::prepare(&self.options, &self.state, &client_authorities(&self.registry))?;
+        let (configured, members) = (self.registry.configured_authorities(), client_authorities(&self.registry));
+        let now = Security::prepare(&self.options, &self.state, &configured, &members)?;
         Ok(if now == self.security { None } else { Some((Tls::new(&now.files)?, now)) })
     }
 
@@ -187,7 +202,7 @@ mod tests {
         let ensure = |state: &StateDir| authority::ensure(state, &names, &BTreeSet::new(), SystemTime::now()).unwrap();
         let [own, second] = [&*state, &other].map(|state| ensure(state).ca_certificate);
         fs::write(&given, &own).unwrap();
-        let security = Security::prepare(&options, &state, &[]).unwrap();
+        let security = Security::prepare(&options, &state, &[], &[]).unwrap();
         let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files).unwrap()));
         let published = Published { url: String::new(), members: Vec::new(), certificate_authority: String::new() };
         let until = CancellationToken::new();

@@ -13,7 +13,7 @@ use crate::authn::{
     keys::{Keys, KeysError},
 };
 use kubefold_serving::{
-    authenticate::{AUTHENTICATED, SYSTEM, is_reserved},
+    authenticate::{AUTHENTICATED, is_reserved},
     caller::Caller,
 };
 
@@ -139,7 +139,7 @@ impl Issuer {
             return Err(TokenError::Email);
         }
         let user = format!("{prefix}{}", text(claim)?);
-        if user.starts_with(SYSTEM) {
+        if is_reserved(&user) {
             return Err(TokenError::System(user));
         }
         let mut groups = match &self.rules.groups {

@@ -178,6 +178,17 @@ fn pem<'a>(
     }
 }
 
+/// The certificates in a file.
+pub(super) fn bundle(field: &'static str, at: &Spanned<String>, files: &mut Files) -> Checked<PemSource> {
+    match pem(Given { field, value: Some(at) }, Given { field, value: None }, files)? {
+        Some((_, at, source)) => {
+            certificates(field, source.pem.as_bytes()).or_else(|problem| fault(at, problem))?;
+            Ok(source)
+        }
+        None => fault(at, Problem::Empty { field }),
+    }
+}
+
 /// Reads PEM, or base64 of PEM.
 pub(super) fn decode(text: &str) -> Option<String> {
     if text.trim_start().starts_with("-----BEGIN ") {

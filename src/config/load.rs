@@ -9,14 +9,14 @@ use std::{
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    Access, AccountRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names, OwnRights, OwnSubjects,
-    Problem, SharedRule,
+    Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
+    OwnRights, OwnSubjects, Problem, SharedRule,
     checked::{Checked, Fault, fault, weight},
     credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
     kubeconfig, policies,
-    raw::{RawConfig, RawDeadlines, RawMember, RawPeople, RawShared, RawSubject},
+    raw::{RawClientAuthority, RawConfig, RawDeadlines, RawMember, RawPeople, RawShared, RawSubject},
     shared,
 };
 use crate::view::Mode;
@@ -107,6 +107,12 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
             .map(|subject| account(subject, &members))
             .collect::<Checked<_>>()
             .map_err(whole)?,
+        client_authorities: raw
+            .client_authorities
+            .iter()
+            .map(|authority| client_authority(authority, &members, files))
+            .collect::<Checked<_>>()
+            .map_err(whole)?,
         own: OwnRights { admins: people(&raw.admins), viewers: people(&raw.viewers) },
         members,
     })
@@ -118,17 +124,35 @@ fn people(raw: &RawPeople) -> OwnSubjects {
 
 fn account(raw: &Spanned<RawSubject>, members: &[MemberConfig]) -> Checked<AccountRule> {
     let raw = &raw.value;
-    let Some(member) = members.iter().find(|member| member.name.as_str() == raw.member.value) else {
-        let known = members.iter().map(|member| member.name.to_string()).collect();
-        return fault(&raw.member, Problem::UnknownMember { member: raw.member.value.clone(), known });
-    };
+    let member = known_member(&raw.member, members)?;
     for (field, at) in [("namespace", &raw.namespace), ("name", &raw.name), ("user", &raw.user)] {
         if at.value.is_empty() {
             return fault(at, Problem::Empty { field });
         }
     }
     let [namespace, name, user] = [&raw.namespace, &raw.name, &raw.user].map(|at| at.value.clone());
-    Ok(AccountRule { member: member.name.clone(), namespace, name, user, groups: raw.groups.clone() })
+    Ok(AccountRule { member, namespace, name, user, groups: raw.groups.clone() })
+}
+
+fn client_authority(
+    raw: &Spanned<RawClientAuthority>,
+    members: &[MemberConfig],
+    files: &mut Files,
+) -> Checked<ClientAuthorityRule> {
+    let RawClientAuthority { file, member } = &raw.value;
+    let bundle = credentials::bundle("file", file, files)?;
+    let member = member.as_ref().map(|at| known_member(at, members)).transpose()?;
+    Ok(ClientAuthorityRule { bundle, member })
+}
+
+fn known_member(at: &Spanned<String>, members: &[MemberConfig]) -> Checked<MemberName> {
+    match members.iter().find(|member| member.name.as_str() == at.value) {
+        Some(member) => Ok(member.name.clone()),
+        None => {
+            let known = members.iter().map(|member| member.name.to_string()).collect();
+            fault(at, Problem::UnknownMember { member: at.value.clone(), known })
+        }
+    }
 }
 
 /// What the YAML reader found wrong, in our words where it is one of the usual mistakes.

@@ -217,8 +217,19 @@ pub struct Config {
     pub policies: Vec<PolicyConfig>,
     /// Members' service accounts that are somebody in the whole fleet.
     pub subjects: Vec<AccountRule>,
+    /// Authorities of client certificates.
+    pub client_authorities: Vec<ClientAuthorityRule>,
     /// Who may use kubefold's own.
     pub own: OwnRights,
+}
+
+/// An authority of client certificates, and where those are somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuthorityRule {
+    /// Its certificates.
+    pub bundle: PemSource,
+    /// The one member that they count in; `None`: the fleet.
+    pub member: Option<MemberName>,
 }
 
 /// Who may use what kubefold itself tells and does, beside the groups that are made for it.

@@ -34,6 +34,10 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawSubject>"))]
     pub(super) subjects: Vec<Spanned<RawSubject>>,
+    /// Authorities whose client certificates log in, beside `--client-ca-file` and those of the members.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<RawClientAuthority>"))]
+    pub(super) client_authorities: Vec<Spanned<RawClientAuthority>>,
     /// Who may use what kubefold itself does, beside the groups `kubefold:admins` and `system:masters`: plans, and all that
     /// `viewers` may. In the members they have no rights by it.
     #[serde(default)]
@@ -42,6 +46,20 @@ pub(super) struct RawConfig {
     /// members.
     #[serde(default)]
     pub(super) viewers: RawPeople,
+}
+
+/// An authority that signs client certificates.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawClientAuthority {
+    /// A file with the certificates of the authority (PEM). kubefold reads it again when it changes.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) file: Spanned<String>,
+    /// The member in whose domain its certificates are: they are somebody in that member alone, as if it had signed them,
+    /// `system:` names included. Default: the whole fleet, as with `--client-ca-file`; only people count there.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) member: Option<Spanned<String>>,
 }
 
 /// Users and groups, as they log in: `oidc:jane`. Nobody is meant whom kubefold knows by a member's word alone.

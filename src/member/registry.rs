@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    config::Config,
+    config::{ClientAuthorityRule, Config},
     member::{Common, Member, MemberId, metrics::MemberMetrics, probe},
 };
 
@@ -33,7 +33,9 @@ pub enum RegistryError {
 pub struct Registry {
     members: ArcSwap<Arc<[Arc<Member>]>>,
     changes: watch::Sender<u64>,
-    /// Counts the changes of what members say of their clients' authorities.
+    /// The authorities of clients in the configuration.
+    configured: ArcSwap<Vec<ClientAuthorityRule>>,
+    /// Counts the changes of these, and of what members say of their clients' authorities.
     authorities: watch::Sender<u64>,
     common: Common,
     tasks: TaskTracker,
@@ -48,6 +50,7 @@ impl Registry {
         Self {
             members: ArcSwap::from_pointee(members),
             changes: watch::Sender::new(0),
+            configured: ArcSwap::default(),
             authorities: watch::Sender::new(0),
             common: Common::default(),
             tasks,
@@ -102,10 +105,15 @@ impl Registry {
         self.changes.subscribe()
     }
 
-    /// Follows what members say of the authorities of their clients: whoever does looks at
-    /// [`client_authorities`](crate::member::authority::client_authorities) again.
+    /// Follows what members and the configuration say of the authorities of clients: whoever does looks at
+    /// [`client_authorities`](crate::member::authority::client_authorities) and [`Self::configured_authorities`] again.
     pub fn authority_changes(&self) -> watch::Receiver<u64> {
         self.authorities.subscribe()
+    }
+
+    /// The authorities of clients in the configuration.
+    pub fn configured_authorities(&self) -> Arc<Vec<ClientAuthorityRule>> {
+        self.configured.load_full()
     }
 
     pub(super) fn authorities_changed(&self) {
@@ -152,6 +160,10 @@ impl Registry {
             self.tasks.spawn(async move { cancel.run_until_cancelled(probe::run(member)).await });
         }
         self.changes.send_modify(|count| *count += 1);
+        if **self.configured.load() != config.client_authorities {
+            self.configured.store(Arc::new(config.client_authorities.clone()));
+            self.authorities_changed();
+        }
         Ok(())
     }
 }

@@ -63,6 +63,20 @@ impl Action {
         has_name.then_some(all)
     }
 
+    /// Says whether a review is one of this: a kube-apiserver repeats what it was asked. Whatever stands before one may answer
+    /// with a page of its own, or with what another question was answered.
+    fn is_of(&self, review: &Value) -> bool {
+        let Value::Object(asked) = self.review() else { return false };
+        let attributes = ["resourceAttributes", "nonResourceAttributes"];
+        let same = |what: &str| {
+            let (asked, told) = (&asked["spec"][what], &review["spec"][what]);
+            // Selectors are for members that know them.
+            let asked = asked.as_object().into_iter().flatten().filter(|(key, _)| !key.ends_with("Selector"));
+            asked.into_iter().all(|(key, value)| told.get(key).map_or(*value == "", |told| told == value))
+        };
+        review["kind"] == asked["kind"] && attributes.into_iter().all(same)
+    }
+
     fn review(&self) -> Value {
         let mut resource = json!({
             "verb": self.verb, "group": self.group, "version": self.version, "resource": self.resource,
@@ -97,7 +111,7 @@ pub async fn judge(member: &Member, caller: &Caller, action: &Action) -> Judgeme
     };
     let Ok(_turn) = member.reviews.acquire().await else { return Judgement::Unknown("kubefold is going".into()) };
     match member.call_in(Class::Review, Some(caller), call).await {
-        Answer::Answered { code, body, .. } if code.is_success() => said(&body),
+        Answer::Answered { code, body, .. } if code.is_success() => said(action, &body),
         // Whoever may not even ask, and whom kubefold may not impersonate there.
         Answer::Answered { code: StatusCode::FORBIDDEN, body, .. } => {
             let status: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -108,8 +122,11 @@ pub async fn judge(member: &Member, caller: &Caller, action: &Action) -> Judgeme
     }
 }
 
-fn said(body: &[u8]) -> Judgement {
+fn said(action: &Action, body: &[u8]) -> Judgement {
     let review: Value = serde_json::from_slice(body).unwrap_or_default();
+    if !action.is_of(&review) {
+        return Judgement::Unknown("its answer is no review of what it was asked".into());
+    }
     let status = &review["status"];
     let text = |what: &str| status[what].as_str().unwrap_or_default();
     match (status["allowed"].as_bool(), status["denied"].as_bool().unwrap_or_default()) {
@@ -119,7 +136,7 @@ fn said(body: &[u8]) -> Judgement {
             Judgement::Unknown(text("evaluationError").into())
         }
         (Some(_), _) => Judgement::Denied(text("reason").into()),
-        (None, _) => Judgement::Unknown("its answer is no review".into()),
+        (None, _) => Judgement::Unknown("its answer is no review of what it was asked".into()),
     }
 }
 
@@ -127,9 +144,18 @@ fn said(body: &[u8]) -> Judgement {
 mod tests {
     use super::*;
 
+    fn pods() -> Action {
+        let text = str::to_owned;
+        Action { verb: text("list"), version: text("v1"), resource: text("pods"), ..Action::default() }
+    }
+
     #[test]
     fn only_a_clear_yes_allows() {
-        let of = |status: Value| said(json!({"status": status}).to_string().as_bytes());
+        let of = |status: Value| {
+            let mut review = pods().review();
+            review["status"] = status;
+            said(&pods(), review.to_string().as_bytes())
+        };
         let unknown = |why: &str| Judgement::Unknown(why.into());
         assert_eq!(of(json!({"allowed": true, "reason": "RBAC"})), Judgement::Allowed);
         assert_eq!(of(json!({"allowed": true, "denied": true, "reason": "no"})), Judgement::Denied("no".into()));
@@ -139,8 +165,34 @@ mod tests {
         assert_eq!(of(in_part), unknown("webhook"));
         assert_eq!(of(json!({"allowed": false, "reason": "no rule"})), Judgement::Denied("no rule".into()));
         for nonsense in [json!({}), json!({"allowed": "yes"}), json!(null)] {
-            assert_eq!(of(nonsense), unknown("its answer is no review"));
+            assert_eq!(of(nonsense), unknown("its answer is no review of what it was asked"));
         }
-        assert_eq!(said(b"<html>"), unknown("its answer is no review"));
+        assert_eq!(said(&pods(), b"<html>"), unknown("its answer is no review of what it was asked"));
+    }
+
+    #[test]
+    fn a_yes_to_another_question_is_none() {
+        let path = Action { verb: "get".to_owned(), path: "/metrics".to_owned(), ..Action::default() };
+        let named = Action { name: "web".to_owned(), fields: "metadata.name=web".to_owned(), ..pods() };
+        for (asked, told) in [
+            (pods(), Action { resource: "secrets".to_owned(), ..pods() }),
+            (pods(), Action { namespace: "shop".to_owned(), ..pods() }),
+            (named.clone(), pods()),
+            (path.clone(), Action { path: "/healthz".to_owned(), ..path.clone() }),
+            (pods(), path.clone()),
+            (path, pods()),
+        ] {
+            let mut review = told.review();
+            review["status"] = json!({"allowed": true});
+            assert!(matches!(said(&asked, review.to_string().as_bytes()), Judgement::Unknown(_)), "{told:?}");
+            assert_eq!(said(&told, review.to_string().as_bytes()), Judgement::Allowed);
+            review["kind"] = json!("SelfSubjectRulesReview");
+            assert!(matches!(said(&told, review.to_string().as_bytes()), Judgement::Unknown(_)));
+        }
+        // What is empty is left out, and a member that knows no selectors repeats none.
+        let mut review = json!({"kind": "SelfSubjectAccessReview", "status": {"allowed": true}});
+        review["spec"]["resourceAttributes"] =
+            json!({"verb": "list", "version": "v1", "resource": "pods", "name": "web"});
+        assert_eq!(said(&named, review.to_string().as_bytes()), Judgement::Allowed);
     }
 }

@@ -75,6 +75,12 @@ impl Division {
         }
     }
 
+    /// Says whether an object of the kind that exists can get a further part when its total grows. Ordinals and completions
+    /// are given to the parts that there are.
+    pub fn gains_parts(self) -> bool {
+        self == Self::Replicas
+    }
+
     /// Says whether a share of 0 still makes a part, because the kind goes with others.
     pub fn goes_along(self) -> bool {
         matches!(self, Self::Autoscaler | Self::Budget)

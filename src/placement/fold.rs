@@ -4,6 +4,7 @@
 //! the part that is least far; the UID is the minted one; the marker is hidden. Name, resource version, annotations and
 //! owner references belong to the store, which edits them as it does for member-local objects: no edit made here overlaps them.
 
+mod balancer;
 mod hide;
 mod kind;
 mod quota;

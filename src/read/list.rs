@@ -1,7 +1,6 @@
 //! Lists: one revision over all pages, streamed in chunks straight from the store's bytes.
 
 use std::{
-    convert::Infallible,
     ops::ControlFlow,
     pin::Pin,
     sync::Arc,
@@ -15,7 +14,11 @@ use http_body_util::BodyExt;
 
 use crate::{
     answer::form::Form,
-    read::{answer::json_response, filter::Filter, walk::Walk},
+    read::{
+        answer::json_response,
+        filter::Filter,
+        walk::{Step, Walk},
+    },
     respond::ReadError,
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
     view::ListOptions,
@@ -209,6 +212,10 @@ impl http_body::Body for PageBody {
         this.done = true;
         Poll::Ready(Some(Ok(Frame::data(out.into()))))
     }
+
+    fn is_end_stream(&self) -> bool {
+        self.done
+    }
 }
 
 /// A list without objects.
@@ -233,40 +240,53 @@ pub(super) fn has_room(chunk: &[u8], entry: &Entry) -> bool {
 fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, form: Form, after: &str) -> Response<Body> {
     let mut head = Vec::with_capacity(CHUNK_BYTES);
     write_head(spec, &form, snapshot.revision, None, None, &mut head);
-    let items = Items { walk: Walk::new(snapshot, filter, after), form, first: true };
-    let chunks = futures::stream::unfold(Some((head, items)), |state| async move {
-        let (mut out, mut items) = state?;
-        let more = items.fill(&mut out).await;
-        if !more {
-            items.form.end_items(items.first, &mut out);
-        }
-        let next = more.then(|| (Vec::with_capacity(CHUNK_BYTES), items));
-        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(out))), next))
-    });
-    let body = http_body_util::StreamBody::new(chunks).map_err(|never| match never {});
+    let body = WholeBody { out: head, walk: Walk::new(snapshot, filter, after), form, first: true, done: false };
     json_response(body.boxed_unsync())
 }
 
-/// Items of a list as they go out.
-struct Items {
+/// A whole list as it goes out: a chunk at a time, and a step of the walk at most.
+struct WholeBody {
+    out: Vec<u8>,
     walk: Walk,
     form: Form,
     first: bool,
+    done: bool,
 }
 
-impl Items {
-    /// Appends items until the chunk is full; says whether more may follow.
-    async fn fill(&mut self, out: &mut Vec<u8>) -> bool {
-        let Self { walk, form, first } = self;
+impl http_body::Body for WholeBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Self { out, walk, form, first, done } = self.get_mut();
+        if *done {
+            return Poll::Ready(None);
+        }
+        out.reserve(CHUNK_BYTES.saturating_sub(out.len()));
         let echo = walk.filter().echo.clone();
-        walk.run(|entry| {
+        let step = walk.step(|entry| {
             if !has_room(out, entry) {
                 return ControlFlow::Break(());
             }
             out.push(if std::mem::take(first) { b'[' } else { b',' });
             form.item(entry, echo.as_deref(), out);
             ControlFlow::Continue(())
-        })
-        .await
+        });
+        match step {
+            Step::Paused => {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Step::Stopped => {}
+            Step::Done => {
+                form.end_items(*first, out);
+                *done = true;
+            }
+        }
+        Poll::Ready(Some(Ok(Frame::data(std::mem::take(out).into()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.done
     }
 }

@@ -9,12 +9,13 @@ mod fresh;
 mod get;
 mod list;
 mod live;
+mod turns;
 mod walk;
 mod watch;
 mod watcher;
 mod websocket;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use http::{Response, StatusCode};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use crate::{
         filter::{Filter, Limit},
         fresh::{Due, Need, prove, scope_of},
         get::Of,
+        turns::Turns,
         watch::Surroundings,
         watcher::Stale,
     },
@@ -56,6 +58,8 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 pub struct Reader {
     stores: Arc<Stores>,
     freshness: Freshness,
+    /// What long reads of all callers take.
+    turns: Arc<Turns>,
     /// Ends watches cleanly when kubefold goes.
     drain: CancellationToken,
 }
@@ -63,7 +67,7 @@ pub struct Reader {
 impl Reader {
     /// Makes a reader.
     pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
-        Self { stores, freshness, drain }
+        Self { stores, freshness, turns: Arc::default(), drain }
     }
 
     /// Answers a get of an object, or of a subresource that is the whole object to a kube-apiserver; `""` is none.
@@ -119,6 +123,7 @@ impl Reader {
         let spec = ready.store().spec();
         let filter = self.filter(target, &options, &ready, asked.audience())?;
         let last = self.stores.shared().revisions.last();
+        let mut pace = self.turns.pace(asked.caller);
         let mut response = if watch {
             let is_strict = asked.mode == Mode::Strict;
             let form = Form::of_object(wanted.transform, spec, &tables).ok();
@@ -126,12 +131,15 @@ impl Reader {
             let (stale, renewal) =
                 (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().cloned().map(Box::new));
             let drain = self.drain.clone();
-            let around = Surroundings { last, known, stale, is_strict, renewal, drain, form };
+            let around = Surroundings { last, known, stale, is_strict, renewal, pace, drain, form };
             watch::watch(ready.store(), &options, filter, around)
         } else {
             let form = Form::of_list(wanted.transform, spec, &tables)?;
-            let response = list::list(ready.store(), &options, filter, form, last).await?;
-            asked.encoded(response, wanted.encoding).await
+            let listed = pin!(async {
+                let response = list::list(ready.store(), &options, filter, form, last).await?;
+                Ok::<_, Status>(asked.encoded(response, wanted.encoding).await)
+            });
+            pace.run(listed).await?.map(|body| pace.body(body))
         };
         let mut warnings = Warnings::default();
         asked.grants.asked.warnings().iter().chain(&ready.warnings).for_each(|warning| warnings.add(warning));
@@ -193,7 +201,8 @@ impl Reader {
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = Form::of_list(wanted.transform, ready.store().spec(), &tables)?;
         let last = self.stores.shared().revisions.last();
-        let (list, entries) = list::collected(ready.store(), &options, filter, form, last).await?;
+        let mut pace = self.turns.pace(asked.caller);
+        let (list, entries) = pace.run(pin!(list::collected(ready.store(), &options, filter, form, last))).await?;
         Ok(Collection { ready, list, entries })
     }
 

@@ -1,12 +1,6 @@
 //! A walk over the objects that a reader asks for, in bounded steps, so that no reader keeps a thread to itself.
 
-use std::{
-    ops::ControlFlow,
-    sync::{Arc, LazyLock},
-    thread,
-};
-
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::{ops::ControlFlow, sync::Arc};
 
 use crate::{
     read::filter::Filter,
@@ -15,22 +9,6 @@ use crate::{
 
 /// Objects that one step looks at. With selectors each may cost a search through its bytes: about a microsecond.
 const STEP_ITEMS_MAX: usize = 512;
-
-/// Walks that go on at the same time: however many readers search through large kinds, one thread is free for who asks for
-/// little.
-static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(turns() as usize));
-
-fn turns() -> u32 {
-    let threads = thread::available_parallelism().map_or(1, |threads| u32::try_from(threads.get()).unwrap_or(u32::MAX));
-    // More than a machine has cores, and less than a semaphore has permits.
-    threads.saturating_sub(1).clamp(1, 4096)
-}
-
-/// Lets others have their turn, and waits for one, in the order in which it was asked for. It is held for one step.
-pub(super) async fn turn() -> Option<SemaphorePermit<'static>> {
-    tokio::task::yield_now().await;
-    TURNS.acquire().await.ok()
-}
 
 /// Where a walk is.
 #[derive(Debug)]
@@ -109,15 +87,11 @@ impl Walk {
     /// The same, with others getting their turn in between, until `take` breaks or there are no more objects. Says whether
     /// there may be more.
     pub(super) async fn run(&mut self, mut take: impl FnMut(&Arc<Entry>) -> ControlFlow<()>) -> bool {
-        // The first step waits for nobody: it may be all that there is to do.
-        let mut held = None;
         loop {
-            let step = self.step(&mut take);
-            drop(held.take());
-            match step {
+            match self.step(&mut take) {
                 Step::Stopped => return true,
                 Step::Done => return false,
-                Step::Paused => held = turn().await,
+                Step::Paused => tokio::task::yield_now().await,
             }
         }
     }
@@ -145,14 +119,17 @@ fn keys(snapshot: &Snapshot, filter: &Filter, after: &str) -> Option<Vec<Key>> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use proptest::prelude::*;
 
     use super::*;
     use crate::{
         config::{MemberName, Names},
+        read::turns::Turns,
         store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, Shared},
         view::FleetSelector,
     };
+    use kubefold_serving::caller::Caller;
     use kubefold_wire::{
         resource::{Gvk, Gvr},
         selector::FieldSelector,
@@ -216,9 +193,17 @@ mod tests {
     #[tokio::test]
     async fn a_long_walk_waits_for_its_turn_and_a_short_one_does_not() {
         let pods = snapshot((0..3 * STEP_ITEMS_MAX).map(|at| ("a".to_owned(), format!("p{at:06}"))));
-        let others = TURNS.acquire_many(turns()).await.unwrap();
-        let mut long = Walk::new(pods.clone(), filter("", "status.phase=none"), "");
-        let mut long = std::pin::pin!(long.run(|_| panic!("nothing matches")));
+        let turns = Arc::new(Turns::new(1));
+        let ann = Caller { user: "ann".to_owned(), ..Caller::default() };
+        let mut before = turns.pace(&ann);
+        let mut turn = || std::future::poll_fn(|cx| before.poll_turn(cx)).now_or_never().flatten();
+        assert!(turn().is_none());
+        let others = turn();
+        assert!(others.is_some());
+        let mut walk = Walk::new(pods.clone(), filter("", "status.phase=none"), "");
+        let mut pace = turns.pace(&ann);
+        let work = std::pin::pin!(walk.run(|_| panic!("nothing matches")));
+        let mut long = std::pin::pin!(pace.run(work));
         for _ in 0..3 {
             assert!(futures::poll!(long.as_mut()).is_pending());
         }
@@ -228,7 +213,7 @@ mod tests {
             found += 1;
             ControlFlow::Continue(())
         };
-        assert!(!short.run(take).await && found == 1);
+        assert!(!turns.pace(&ann).run(std::pin::pin!(short.run(take))).await && found == 1);
         drop(others);
         assert!(!long.await);
     }

@@ -14,6 +14,7 @@ use crate::{
     read::{
         answer::json_response,
         filter::Filter,
+        turns::Pace,
         walk::Walk,
         watcher::{BEGUN_WITHIN, Stale, Watched, Watcher, error_frame},
     },
@@ -40,6 +41,8 @@ pub(super) struct Surroundings {
     pub(super) is_strict: bool,
     /// What becomes of the caller's rights; absent where none are asked for.
     pub(super) renewal: Option<Box<Renewal>>,
+    /// In whose turns it gives the objects of its beginning.
+    pub(super) pace: Pace,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
     /// How objects are written; `None` if it cannot be: a kube-apiserver ends such a watch at its first event.
@@ -54,7 +57,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, known, stale, is_strict, renewal, drain, form } = around;
+    let Surroundings { last, known, stale, is_strict, renewal, pace, drain, form } = around;
     let interest = filter.interest(store.spec());
     let (initial, cursor) = match begin(store, options, last, &interest) {
         Ok(begun) => begun,
@@ -79,6 +82,7 @@ pub(super) fn watch(
         stale,
         is_strict,
         renewal,
+        pace,
         drain,
     };
     let watcher = Watcher::new(store, watched, cursor, walk);

@@ -1,6 +1,6 @@
 //! The body of a watch: the objects of its beginning, then what happens to them.
 
-use std::{borrow::Cow, collections::VecDeque, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::VecDeque, future::poll_fn, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
@@ -16,7 +16,8 @@ use crate::{
         differences::{Difference, Differences},
         filter::Filter,
         list::{CHUNK_BYTES, has_room},
-        walk::{Step, Walk, turn},
+        turns::Pace,
+        walk::{Step, Walk},
     },
     respond::ReadError,
     store::{
@@ -66,6 +67,8 @@ pub(super) struct Watched {
     pub(super) is_strict: bool,
     /// What becomes of the caller's rights; absent where none are asked for.
     pub(super) renewal: Option<Box<Renewal>>,
+    /// In whose turns it gives the objects of its beginning.
+    pub(super) pace: Pace,
     /// Ends every watch cleanly: kubefold is going.
     pub(super) drain: CancellationToken,
 }
@@ -149,12 +152,17 @@ impl Watcher {
                 return Some(end);
             }
             if !matches!(self.phase, Phase::Following) {
+                // A right may be gone once the turn has come: that is looked at again.
+                if held.is_none() {
+                    held = Some(poll_fn(|cx| self.watched.pace.poll_turn(cx)).await);
+                    continue;
+                }
                 let chunk = self.begin();
                 drop(held.take());
                 if chunk.is_some() {
                     return chunk;
                 }
-                held = turn().await;
+                tokio::task::yield_now().await;
                 continue;
             }
             if Instant::now() >= self.watched.deadline {

@@ -51,6 +51,7 @@ fn config_of(members: Vec<MemberConfig>) -> Config {
         shared: Vec::new(),
         policies: Vec::new(),
         subjects: Vec::new(),
+        client_authorities: Vec::new(),
         own: Default::default(),
     }
 }

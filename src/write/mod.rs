@@ -32,6 +32,7 @@ mod update;
 
 pub use collection::Selected;
 pub use incoming::Incoming;
+pub use steps::MOVER;
 pub use update::{APPLY_PATCH, makes};
 
 use std::{

@@ -10,7 +10,7 @@ use crate::{
     answer::reply::Reply,
     config::MemberName,
     placement::{
-        divided::Value,
+        divided::{Division, Value},
         marker::Marker,
         overrides::overridden,
         plan::{Order, Plan, PlanError, Standing, plan},
@@ -249,7 +249,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
         Strategy::Divide => "divide",
         Strategy::One => "one",
     };
-    Ok(reply(&key, plan.policy.clone(), strategy, places(plan, &asked), warnings))
+    Ok(reply(&key, plan.policy.clone(), strategy, places(plan, &asked, &key), warnings))
 }
 
 /// Says why the overrides of a policy do not go with the parts that would be made.
@@ -283,7 +283,13 @@ fn one(member: &MemberName, why: &str) -> Place {
 }
 
 /// Every member, in the order of the configuration.
-fn places(plan: Plan, asked: &CreateFacts) -> Vec<Place> {
+fn places(plan: Plan, asked: &CreateFacts, key: &Key) -> Vec<Place> {
+    let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
+    let without_a_part = if Division::of(group, kind).is_some_and(Division::gains_parts) {
+        "its share is 0; a scale-up may make its part".to_owned()
+    } else {
+        format!("its share is 0; a {kind} that exists gets no further part")
+    };
     let mut places: Vec<Place> = plan
         .left_out
         .into_iter()
@@ -293,7 +299,7 @@ fn places(plan: Plan, asked: &CreateFacts) -> Vec<Place> {
         let sticky = asked.facts.sticky.as_ref() == Some(&target.member);
         let why = match &target.behind {
             Some(why) => Some(why.clone()),
-            None if !target.made => Some("its share is 0; a scale-up may make its part".to_owned()),
+            None if !target.made => Some(without_a_part.clone()),
             None if at == 0 && sticky => Some("the namespace's single objects are there".to_owned()),
             None => None,
         };

@@ -337,6 +337,73 @@ async fn a_certificate_that_two_members_accept_is_nobodys() {
     asks(&fleet, StatusCode::CREATED).await;
 }
 
+/// Authorities in the configuration, each with its domain, come and go without a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_authority_of_the_configuration_has_its_domain() {
+    let bed = Testbed::shared(&["east", "west"]).await;
+    let (east, west) = (&bed["east"], &bed["west"]);
+    for member in [east, west] {
+        reads(member, "domains", "--user=jane").await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [partners, of_east, other] = ["partners", "of-east", "other"].map(Authority::new);
+    let of_partners = written(folder.path(), "partners.crt", &partners.cert_pem());
+    let in_east = written(folder.path(), "of-east.crt", &of_east.cert_pem());
+    let file = FleetFile::default().member(east, 1).member(west, 1);
+    let with =
+        |authorities: &[String]| file.clone().settings(&format!("clientAuthorities: [{}]", authorities.join(", ")));
+    let of_fleet = format!("{{file: {}}}", of_partners.display());
+    let of_member = format!("{{file: {}, member: east}}", in_east.display());
+    let fleet = Kubefold::start(&file).await;
+    let path = maps("domains");
+    let partner = api_with(&fleet, "partner", &partners.client("jane", None)).await;
+    let jane = api_with(&fleet, "jane", &of_east.client("jane", None)).await;
+    let admin = api_with(&fleet, "admin", &of_east.client("root", Some("system:masters"))).await;
+    for api in [&partner, &jane, &admin] {
+        assert_eq!(get(api, &path).await.status, StatusCode::UNAUTHORIZED);
+    }
+    fleet.configure(&with(&[of_fleet.clone(), of_member.clone()]));
+    let shows = async |api: &Api, wanted: &[&str]| {
+        eventually(SOON, async || {
+            let answer = get(api, &path).await;
+            let is_it = answer.status == StatusCode::OK && keys(&answer.json()) == wanted;
+            if is_it { Ok(()) } else { Err(answer) }
+        })
+        .await;
+    };
+    shows(&partner, &["domains/kept@east", "domains/kept@west"]).await;
+    // As certificates of the member's own authority.
+    shows(&jane, &["domains/kept@east"]).await;
+    assert_eq!(get(&jane, &format!("/clusters/west{path}")).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(get(&admin, "/clusters/east/api/v1/nodes").await.status, StatusCode::OK);
+    for elsewhere in ["/clusters/west/api/v1/nodes", "/metrics", "/kubefold/v1/status"] {
+        let answer = get(&admin, elsewhere).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{elsewhere}: {answer}");
+    }
+    let [node, everywhere] =
+        [&of_east, &partners].map(|authority| authority.client("system:node:n1", Some("system:nodes")));
+    let node = api_with(&fleet, "node", &node).await;
+    assert_eq!(user(&who(&node, &[]).await)["groups"], json!(["system:nodes", "system:authenticated"]));
+    let everywhere = api_with(&fleet, "node-everywhere", &everywhere).await;
+    assert_eq!(get(&everywhere, &path).await.status, StatusCode::UNAUTHORIZED);
+    // What the member says itself goes on to count.
+    let signed = api_with(&fleet, "signed", &east.identity_of("jane", None)).await;
+    shows(&signed, &["domains/kept@east"]).await;
+
+    // Another authority in the file, and an entry less.
+    let mut watch = jane.watch(&format!("{path}?watch=true")).await;
+    fs::write(&in_east, other.cert_pem()).unwrap();
+    is_nobody(&jane, &path).await;
+    while watch.next(SOON).await.is_some() {}
+    shows(&api_with(&fleet, "later", &other.client("jane", None)).await, &["domains/kept@east"]).await;
+    fleet.configure(&with(&[of_member]));
+    is_nobody(&partner, &path).await;
+    // A file that is no certificate is refused, and what counted before goes on to.
+    fs::write(&in_east, "-----BEGIN CERTIFICATE-----\nMII").unwrap();
+    eventually(SOON, async || if fleet.log().contains("file holds") { Ok(()) } else { Err(fleet.log()) }).await;
+    shows(&api_with(&fleet, "last", &other.client("jane", None)).await, &["domains/kept@east"]).await;
+}
+
 /// A certificate of kubefold's own, a colleague's, ends before its time, and with it what is open.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_is_revoked_is_out_and_so_is_what_is_open() {

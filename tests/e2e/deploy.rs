@@ -81,7 +81,7 @@ async fn a_kube_apiserver_takes_the_manifests() {
     assert!(!applied.stderr.contains("Warning"), "{applied}");
     let rbac = format!("{folder}/member-rbac.yaml");
     let dry = east.kubectl(&["apply", "--dry-run=server", "--validate=strict", "-f", &rbac]).await;
-    assert_eq!(dry.ok().lines().count(), 11, "{dry}");
+    assert_eq!(dry.ok().lines().count(), 13, "{dry}");
 
     let path = "/apis/apps/v1/namespaces/kubefold/deployments/kubefold";
     let deployment = east.api().await.get(path).await;

@@ -182,7 +182,7 @@ fn counted(samples: &BTreeMap<String, f64>) {
         let provoked: &[&str] = match row.kind {
             Kind::List => &["cut", "expired"],
             Kind::Watch => &["cut"],
-            Kind::Get => &[],
+            Kind::Get | Kind::Review => &[],
         };
         assert!(causes.remove(row.cause).is_some_and(|count| count >= 1.0), "{}: {causes:?}", row.name);
         causes.retain(|cause, _| !provoked.contains(&cause.as_str()));

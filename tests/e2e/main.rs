@@ -12,7 +12,9 @@
 
 mod absence;
 mod access;
+mod access_faults;
 mod access_proofs;
+mod access_random;
 mod accounts;
 mod audit;
 mod authentication;

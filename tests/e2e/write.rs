@@ -1,6 +1,7 @@
 //! Writes through the fleet view: one object for the client, parts in the members.
 
 mod alike;
+mod balancers;
 mod behind;
 mod children;
 mod crash;
@@ -21,6 +22,7 @@ mod release;
 mod rollout;
 mod shared;
 mod subresources;
+mod undone;
 mod update;
 
 use std::{collections::BTreeMap, time::Duration};

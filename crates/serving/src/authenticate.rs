@@ -13,7 +13,7 @@ use crate::caller::Caller;
 const UID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 /// What users and groups of Kubernetes' own begin with.
 pub const SYSTEM: &str = "system:";
-/// What groups of the server's own begin with.
+/// What users and groups of the server's own begin with.
 pub const OWN: &str = "kubefold:";
 /// Those groups of Kubernetes' own that people are in.
 const PEOPLES: [&str; 2] = [AUTHENTICATED, "system:masters"];
@@ -22,15 +22,15 @@ const OF_CREDENTIALS: &str = "authentication.kubernetes.io/";
 /// The group of everybody who is somebody.
 pub const AUTHENTICATED: &str = "system:authenticated";
 
-/// Says whether only the server's own authority may name a group: it is Kubernetes' own, or the server's.
-pub fn is_reserved(group: &str) -> bool {
-    group.starts_with(SYSTEM) || group.starts_with(OWN)
+/// Says whether only the server's own authority may name a user or group: it is Kubernetes' own, or the server's.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with(SYSTEM) || name.starts_with(OWN)
 }
 
-/// Somebody, without what only a cluster's own components are: such a user is nobody, and such a group is left out. So is what
-/// another cluster says of the credential that it was shown: it differs from one credential of the same user to the next.
+/// Somebody, without what only a cluster's own components are, or the server itself: such a user is nobody, and such a group is
+/// left out. So is what another cluster says of the credential that it was shown: it differs from one credential of the same user to the next.
 pub fn of_people(mut caller: Caller) -> Option<Caller> {
-    if caller.user.starts_with(SYSTEM) {
+    if is_reserved(&caller.user) {
         return None;
     }
     caller.extra.retain(|key, _| !key.starts_with(OF_CREDENTIALS));
@@ -177,6 +177,7 @@ mod tests {
         };
         assert_eq!(caller("system:node:n1", "system:nodes"), None);
         assert_eq!(caller("system:kube-controller-manager", "dev"), None);
+        assert_eq!(caller("kubefold:mover", "dev"), None);
         let groups = |group| caller("jane", group).unwrap().groups;
         assert_eq!(groups("dev"), ["dev", "system:authenticated"]);
         assert_eq!(groups("system:nodes"), ["system:authenticated"]);

@@ -117,6 +117,10 @@ impl http_body::Body for Begun {
             None => Pin::new(&mut self.body).poll_frame(cx),
         }
     }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.body.is_end_stream()
+    }
 }
 
 /// A body, compressed as it goes.
@@ -163,6 +167,9 @@ impl http_body::Body for Gzip {
                 return Poll::Ready(Some(Ok(Frame::data(out.into()))));
             }
         }
+    }
+    fn is_end_stream(&self) -> bool {
+        self.encoder.is_none()
     }
 }
 

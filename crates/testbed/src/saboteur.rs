@@ -1,4 +1,4 @@
-//! A proxy before a real member that answers some requests for config maps wrongly.
+//! A proxy before a real member that answers some requests for config maps, and access reviews, wrongly.
 //!
 //! It gives its member an identity of its own, so that several may stand before one cluster: each is a member that fails
 //! in its own way.
@@ -12,6 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -32,13 +33,17 @@ use super::{
 
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// What a request for config maps is.
+/// What a request for config maps is, or one for a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     List,
     Watch,
     Get,
+    /// Whether somebody may do something.
+    Review,
 }
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// What is answered in place of the truth.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +58,12 @@ pub enum Lie {
     Endless(&'static [u8]),
     /// The truth, but of the first the second.
     Replaced(&'static str, fn() -> String),
+    /// What was asked, with this status.
+    Says(&'static str),
+    /// The truth, so much later.
+    Late(Duration),
+    /// Nothing, and the connection stays.
+    Hangs,
 }
 
 /// A request for config maps, as it came.
@@ -152,7 +163,7 @@ impl Saboteur {
     pub fn lie(&self, kind: Kind, lie: Lie) {
         *self.inner.lie.lock() = Some((Some(kind), lie));
         *self.inner.expired.lock() = kind == Kind::List;
-        if kind != Kind::Get {
+        if matches!(kind, Kind::List | Kind::Watch) {
             self.cut_watches();
         }
     }
@@ -193,6 +204,7 @@ fn kind_of(request: &Request<Incoming>) -> Option<Kind> {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
     match path.strip_prefix(IN_DEFAULT) {
         Some(name) if name.starts_with('/') => Some(Kind::Get),
+        _ if path == REVIEWS => Some(Kind::Review),
         _ if path != CONFIG_MAPS => None,
         _ if query.contains("watch=") => Some(Kind::Watch),
         // kubefold asks which revision it is.
@@ -232,6 +244,17 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
             response.headers_mut().remove(header::CONTENT_LENGTH);
             response.map(|body| replaced(body, from, to()))
         }
+        Some(Lie::Says(status)) => {
+            let asked = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            let mut review: serde_json::Value = serde_json::from_slice(&asked).unwrap_or_default();
+            review["status"] = serde_json::from_str(status).expect("a status");
+            Response::new(full(review.to_string()))
+        }
+        Some(Lie::Late(by)) => {
+            tokio::time::sleep(by).await;
+            truth(&inner, request, kind).await
+        }
+        Some(Lie::Hangs) => std::future::pending().await,
     })
 }
 

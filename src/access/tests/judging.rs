@@ -52,11 +52,22 @@ pub(super) async fn judging(
             let review: Value = serde_json::from_slice(&body).unwrap_or_default();
             count.fetch_add(1, Ordering::Relaxed);
             let (code, text) = match judge(&user, &review["spec"]["resourceAttributes"]) {
-                Verdict::Says(code, text) => (code, text),
+                Verdict::Says(code, text) => (code, of_review(review, text)),
                 Verdict::Hangs => pending().await,
             };
             Ok(Response::builder().status(code).body(full(text)).unwrap())
         }
     });
     (Fake::http2(answer).await, count)
+}
+
+/// What a member answers: where it says a status, that of the review that it was asked for.
+pub(super) fn of_review(mut review: Value, said: String) -> String {
+    match serde_json::from_str::<Value>(&said) {
+        Ok(Value::Object(answer)) if answer.get("status").is_some_and(Value::is_object) => {
+            review["status"] = answer["status"].clone();
+            review.to_string()
+        }
+        _ => said,
+    }
 }

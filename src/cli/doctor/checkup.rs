@@ -20,10 +20,14 @@ use crate::{
         dial::{Dialer, Opened, STREAM_WINDOW_BYTES},
         error::{Failure, root},
     },
+    write::MOVER,
 };
+use kubefold_serving::authenticate::AUTHENTICATED;
 use kubefold_wire::body::{empty, full};
 
-use super::needs::{Need, OF_IMPERSONATOR, OF_LOGINS, OF_READER, TOO_MUCH_FOR_IMPERSONATOR, TOO_MUCH_FOR_READER};
+use super::needs::{
+    Need, OF_IMPERSONATOR, OF_LOGINS, OF_MOVER, OF_READER, TOO_MUCH_FOR_IMPERSONATOR, TOO_MUCH_FOR_READER,
+};
 
 /// An answer of these checks is small; a longer one is something else.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -165,6 +169,8 @@ struct Line {
     opened: Opened,
     credentials: Arc<Credentials>,
     answer_max: Duration,
+    /// It asks as kubefold's own user.
+    is_mover: bool,
 }
 
 async fn reach(
@@ -194,7 +200,7 @@ async fn reach(
     let tcp = done.check("tcp", tcp(&dialer)).await?;
     let opened = done.check("tls", tls(&dialer, tcp)).await?;
     done.check("trust", async { trust(&credentials) }).await;
-    let line = Line { opened, credentials, answer_max: member.deadlines.read };
+    let line = Line { opened, credentials, answer_max: member.deadlines.read, is_mover: false };
     Some(Patient { dialer, line })
 }
 
@@ -306,6 +312,10 @@ impl Line {
             .map_err(|error| Failure::Request(error.to_string().into()))?;
         if let Some(authorization) = self.credentials.authorization(on).await? {
             request.headers_mut().insert(header::AUTHORIZATION, authorization);
+        }
+        if self.is_mover {
+            request.headers_mut().insert("impersonate-user", HeaderValue::from_static(MOVER));
+            request.headers_mut().insert("impersonate-group", HeaderValue::from_static(AUTHENTICATED));
         }
         let uri = target(&self.credentials.base, request.uri())?;
         address(&mut request, &uri, matches!(self.opened, Opened::Http2(..)));
@@ -472,7 +482,15 @@ async fn authorization(line: &mut Line, member: &str) -> Outcome<()> {
         let why = "so ServiceAccounts of this member cannot log in to the fleet with their tokens";
         return Err(note(format!("it may not {}, {why}", listed(&denied)), remedy));
     }
-    let count = OF_READER.len() + OF_IMPERSONATOR.len() + OF_LOGINS.len();
+    line.is_mover = true;
+    let denied = refused(line, On::CallersBehalf, OF_MOVER).await;
+    line.is_mover = false;
+    let denied = denied?;
+    if !denied.is_empty() {
+        let why = "so a part that a create has to take back stays, where its creator may not delete it";
+        return Err(note(format!("user {MOVER} may not {}, {why}", listed(&denied)), remedy));
+    }
+    let count = OF_READER.len() + OF_IMPERSONATOR.len() + OF_LOGINS.len() + OF_MOVER.len();
     Ok(((), format!("all {count} things that kubefold does are allowed")))
 }
 
@@ -543,7 +561,8 @@ async fn websocket(dialer: &Dialer) -> Outcome<()> {
     let tcp = dialer.reach().await.map_err(trouble)?;
     let opened = timeout(dialer.connect_max, Box::pin(dialer.open_http1(tcp))).await;
     let opened = opened.map_err(|_| trouble(Failure::HandshakeTimeout(dialer.connect_max)))?.map_err(trouble)?;
-    let mut line = Line { opened, credentials: Arc::clone(&dialer.credentials), answer_max: dialer.connect_max };
+    let (credentials, answer_max) = (Arc::clone(&dialer.credentials), dialer.connect_max);
+    let mut line = Line { opened, credentials, answer_max, is_mover: false };
     let mut request = line
         .request(On::OwnBehalf, Method::GET, "/api/v1/namespaces?watch=1&timeoutSeconds=1", None)
         .await

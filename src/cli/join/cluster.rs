@@ -259,7 +259,7 @@ mod tests {
     fn every_object_of_the_manifest_has_its_path() {
         let paths: Vec<String> = objects(MANIFEST).unwrap().iter().map(|(object, _)| object.path()).collect();
         let rbac = "/apis/rbac.authorization.k8s.io/v1";
-        assert_eq!(paths.len(), 11);
+        assert_eq!(paths.len(), 13);
         assert_eq!(paths[0], "/api/v1/namespaces/kubefold");
         assert_eq!(paths[1], "/api/v1/namespaces/kubefold/serviceaccounts/kubefold-reader");
         assert!(paths.contains(&format!("{rbac}/clusterrolebindings/kubefold-impersonator")));
@@ -272,6 +272,6 @@ mod tests {
         let narrowed = manifest(&["dev".to_owned(), "oidc:ops".to_owned()]);
         let rule = "resources: [\"groups\"]\n    resourceNames: [\"dev\", \"oidc:ops\", \"system:authenticated\"]\n    verbs: [\"impersonate\"]\n";
         assert_eq!(narrowed.matches(rule).count(), 1, "{narrowed}");
-        assert_eq!(objects(&narrowed).unwrap().len(), 11);
+        assert_eq!(objects(&narrowed).unwrap().len(), 13);
     }
 }

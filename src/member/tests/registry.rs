@@ -14,6 +14,7 @@ pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
         shared: Vec::new(),
         policies: Vec::new(),
         subjects: Vec::new(),
+        client_authorities: Vec::new(),
         own: Default::default(),
     }
 }

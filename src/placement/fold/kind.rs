@@ -13,6 +13,8 @@ pub enum FoldKind {
     PodDisruptionBudget,
     HorizontalPodAutoscaler,
     ResourceQuota,
+    Service,
+    Ingress,
     Other,
 }
 
@@ -40,6 +42,8 @@ impl FoldKind {
             ("policy", "poddisruptionbudgets") => Self::PodDisruptionBudget,
             ("autoscaling", "horizontalpodautoscalers") => Self::HorizontalPodAutoscaler,
             ("", "resourcequotas") => Self::ResourceQuota,
+            ("", "services") => Self::Service,
+            ("networking.k8s.io", "ingresses") => Self::Ingress,
             _ => Self::Other,
         }
     }
@@ -51,7 +55,7 @@ impl FoldKind {
             Self::Job => &["parallelism", "completions"],
             Self::PodDisruptionBudget => &["minAvailable", "maxUnavailable"],
             Self::HorizontalPodAutoscaler => &["minReplicas", "maxReplicas"],
-            Self::DaemonSet | Self::ResourceQuota | Self::Other => &[],
+            Self::DaemonSet | Self::ResourceQuota | Self::Service | Self::Ingress | Self::Other => &[],
         }
     }
 
@@ -87,7 +91,7 @@ impl FoldKind {
             Self::Job => &["active", "succeeded", "failed", "terminating", "ready"],
             Self::PodDisruptionBudget => &["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"],
             Self::HorizontalPodAutoscaler => &["currentReplicas", "desiredReplicas"],
-            Self::ResourceQuota | Self::Other => &[],
+            Self::ResourceQuota | Self::Service | Self::Ingress | Self::Other => &[],
         }
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::placement::fold::{
     Summands,
+    balancer::{self, Address},
     hide::spliced,
     integer,
     kind::{FoldKind, Polarity},
@@ -41,6 +42,8 @@ enum Special {
     Revisions(String, String),
     /// What a quota's part has used.
     Used(Map<String, Value>),
+    /// By which addresses a part is reached from outside.
+    Addresses(Vec<Address>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,6 +73,7 @@ impl Summand {
             FoldKind::ResourceQuota => raw(status, "used")
                 .and_then(|used| serde_json::from_str(used).ok())
                 .map_or(Special::Nothing, Special::Used),
+            FoldKind::Service | FoldKind::Ingress => Special::Addresses(balancer::addresses(status)),
             FoldKind::Deployment
             | FoldKind::ReplicaSet
             | FoldKind::ReplicationController
@@ -131,6 +135,13 @@ pub(super) fn fold(
                 home.set("used", used);
             }
         }
+        FoldKind::Service | FoldKind::Ingress => balancer::unite(
+            home,
+            all(parts).filter_map(|part| match &part.special {
+                Special::Addresses(addresses) => Some(addresses.as_slice()),
+                _ => None,
+            }),
+        ),
         FoldKind::Deployment
         | FoldKind::ReplicaSet
         | FoldKind::ReplicationController

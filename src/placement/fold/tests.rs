@@ -231,6 +231,38 @@ fn a_quotas_usage_is_the_largest_of_what_every_member_has_and_the_sum_of_the_res
     assert_eq!((&both["status"]["used"], &both["status"]["hard"]), (&used, &json!({"pods": "10"})));
 }
 
+#[test]
+fn the_whole_has_the_addresses_of_all_parts() {
+    let part = |ingress: Value| object(json!({}), json!({"loadBalancer": ingress, "conditions": []}));
+    let fold = |parts: &[Value], kind| shown(parts, kind)["status"]["loadBalancer"].clone();
+    let east = part(json!({"ingress": [{"ip": "203.0.113.1", "ipMode": "VIP"}, {"hostname": "b.example.com"}]}));
+    let west = part(json!({"ingress": [{"ip": "203.0.113.2"}, {"ip": "203.0.113.1", "ipMode": "Proxy"}]}));
+    let none = part(json!({}));
+    for kind in [FoldKind::Service, FoldKind::Ingress] {
+        let both = json!({"ingress": [
+            {"ip": "203.0.113.1", "ipMode": "VIP"}, {"hostname": "b.example.com"}, {"ip": "203.0.113.2"}
+        ]});
+        assert_eq!(fold(&[east.clone(), none.clone(), west.clone()], kind), both, "the home's first");
+        let of_west = json!({"ingress": [{"ip": "203.0.113.2"}, {"ip": "203.0.113.1", "ipMode": "Proxy"}]});
+        assert_eq!(fold(&[none.clone(), west.clone()], kind), of_west, "the home has none yet");
+        assert_eq!(fold(&[east.clone(), east.clone()], kind), east["status"]["loadBalancer"]);
+        assert_eq!(fold(&[none.clone(), none.clone()], kind), json!({}), "nothing is written where there is none");
+        assert_eq!(fold(&[object(json!({}), json!({})), west.clone()], kind), of_west, "a status without the field");
+        assert_eq!(fold(&[part(json!({"ingress": null})), west.clone()], kind), of_west);
+        assert_eq!(fold(&[east.clone(), part(json!("nonsense"))], kind), east["status"]["loadBalancer"]);
+    }
+    assert_eq!(fold(&[none, west], FoldKind::Other), json!({}));
+}
+
+/// Some addresses, of which parts may have the same.
+fn any_balanced() -> impl Strategy<Value = Value> {
+    prop::collection::vec(0..6_u8, 0..4).prop_map(|addresses| {
+        let ingress: Vec<Value> = addresses.iter().map(|at| json!({"ip": format!("192.0.2.{at}")})).collect();
+        let balancer = if ingress.is_empty() { json!({}) } else { json!({ "ingress": ingress }) };
+        object(json!({}), json!({"loadBalancer": balancer}))
+    })
+}
+
 /// Parts as their controllers write them: what is 0 is left out.
 fn any_part() -> impl Strategy<Value = Value> {
     let status = ["True", "False", "Unknown", ""];
@@ -263,6 +295,38 @@ fn any_part() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    /// Parts that change one after the other come to what they come to from scratch: every address that some part has.
+    #[test]
+    fn addresses_that_change_are_those_from_scratch(
+        parts in prop::collection::vec(any_balanced(), 2..5),
+        changes in prop::collection::vec((0..5_usize, any_balanced()), 0..6),
+    ) {
+        let kind = FoldKind::Service;
+        let mut parts = parts;
+        let of = |part: &Value| Summand::of(&part.to_string(), kind).unwrap();
+        let mut summands: Vec<Summand> = parts.iter().map(of).collect();
+        let mut sums = Sums::of(&summands);
+        for (at, part) in changes {
+            let at = at % parts.len();
+            let before = std::mem::replace(&mut summands[at], of(&part));
+            sums.put(at, Some(&before), Some(&summands[at]));
+            parts[at] = part;
+        }
+        let home = parts[0].to_string();
+        let mut edits = sums.edits(&home, &Numbers::of(&home).unwrap(), &summands, kind, 0);
+        let mut out = Vec::new();
+        splice(home.as_bytes(), &mut edits, &mut out);
+        let kept: Value = serde_json::from_slice(&out).unwrap();
+        let ingress = |part: &Value| part["status"]["loadBalancer"]["ingress"].as_array().cloned().unwrap_or_default();
+        prop_assert_eq!(ingress(&kept), ingress(&shown(&parts, kind)));
+        let mut all: Vec<Value> = Vec::new();
+        for part in &parts {
+            let before = all.clone();
+            all.extend(ingress(part).into_iter().filter(|address| !before.contains(address)));
+        }
+        prop_assert_eq!(ingress(&kept), all);
+    }
+
     /// Every number is the sum over the parts, and nothing depends on the order in which the others stand.
     #[test]
     fn the_whole_is_the_sum_of_its_parts(parts in prop::collection::vec(any_part(), 1..5), turn in 0..4_usize) {

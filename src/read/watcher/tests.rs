@@ -4,9 +4,11 @@ use serde_json::Value;
 use super::*;
 use crate::{
     config::{MemberName, Names},
+    read::turns::Turns,
     store::{Identities, KindSpec, LogLimits, Naming, Revisions, Shared},
     view::FleetSelector,
 };
+use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     accept::PARTIAL_OBJECT,
     resource::{Gvk, Gvr},
@@ -68,6 +70,7 @@ fn watcher(store: &Arc<FleetStore>, labels: &str, form: Form, begins: bool) -> W
         stale: Box::new(Vec::new),
         is_strict: false,
         renewal: None,
+        pace: Arc::new(Turns::new(1)).pace(&Caller::default()),
         drain: CancellationToken::new(),
     };
     let walk = begins.then(|| Walk::new(snapshot, filter(labels), ""));

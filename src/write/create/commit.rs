@@ -133,7 +133,7 @@ async fn take_back<F: Fleet>(writer: &Writer<F>, entry: &Entry, made: &[(&EntryT
         let uid = Seen::of(body).uid;
         Some(async move {
             let removed = match uid {
-                Some(uid) => writer.undo(entry, target, &uid).await,
+                Some(uid) => writer.undo(entry, target, &uid, true).await,
                 None => Removed::Left("its answer has no UID".to_owned()),
             };
             (target, removed)

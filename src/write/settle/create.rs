@@ -189,11 +189,13 @@ impl<F: Fleet> Writer<F> {
 
     /// Takes a part back. Says whether it is gone, or as good as.
     async fn undo_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
-        let removed = match self.find(entry, target).await {
+        let found = self.find(entry, target).await;
+        let is_made = matches!(&found, Found::Part { uid, .. } if target.made(uid));
+        let removed = match found {
             // Nothing but its UID says that an object without a marker is what was made here.
-            Found::Part { uid, .. } if entry.shared && !target.made(&uid) => Removed::Gone,
+            Found::Part { .. } if entry.shared && !is_made => Removed::Gone,
             Found::Part { deleting: true, .. } => Removed::Requested,
-            Found::Part { uid, .. } => self.undo(entry, target, &uid).await,
+            Found::Part { uid, .. } => self.undo(entry, target, &uid, is_made).await,
             Found::Absent | Found::Stranger { .. } | Found::Elsewhere => Removed::Gone,
             Found::Unreachable(cause) => Removed::Left(cause),
         };
@@ -203,7 +205,7 @@ impl<F: Fleet> Writer<F> {
                 true
             }
             // The step keeps the UID by which it can be taken back.
-            Removed::Left(cause) if !entry.shared => {
+            Removed::Left(cause) if !entry.shared && !is_made => {
                 self.journal.step(entry.id, &target.member, Step::Failed(cause)).await;
                 false
             }

@@ -3,6 +3,10 @@
 //! Embedded members (`tests/promises`) cannot take their place: these tests put a fault or a kill after each single call of
 //! a write, and after each pair of calls, so that they have to know and to number the calls.
 
+mod fault;
+
+pub(super) use fault::Fault;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -29,6 +33,7 @@ use crate::{
     },
     store::{KindSpec, Naming, localize},
     write::{
+        MOVER,
         fleet::{Ask, Facts, Fleet, Key, MemberLocal, Owner, Part, Visible},
         tests::{answered, document, get_of},
     },
@@ -36,40 +41,13 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{patch::merge_into, splice::splice, status::Status};
 
-/// What happens to one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The member refuses: 403.
-    Refuse,
-    /// The member answers 500; it did nothing.
-    Broken,
-    /// The member answers 500; it did it all the same, as when etcd's answer is lost.
-    BrokenLanded,
-    /// Somebody deletes the object in the member just before.
-    Vanished,
-    /// Somebody changes the object in this member (empty: in the one that is asked) just before, at this place.
-    Touched(&'static str, &'static str),
-    /// No byte is sent.
-    NotSent,
-    /// The answer is lost; the member did it.
-    LostLanded,
-    /// The answer is lost; the member never got it.
-    LostNothing,
-    /// The answer is lost; the member does it 33 s later.
-    LostLate,
-    /// kubefold is killed before a byte is sent.
-    CrashBefore,
-    /// kubefold is killed when the member has done it.
-    CrashAfter,
-    /// kubefold is killed; the member does it 33 s later.
-    CrashLate,
-}
-
 /// Everything that is not kubefold: it survives a crash.
 #[derive(Default)]
 pub(super) struct World {
     pub(super) members: BTreeMap<MemberName, Cluster>,
     pub(super) calls: Vec<(MemberName, Call)>,
+    /// Who made each of them.
+    pub(super) callers: Vec<String>,
     /// By the number of the call.
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) crashed: bool,
@@ -321,22 +299,26 @@ impl Fleet for Scripted {
         self.call(member, &Caller::default(), get_of(key)).await
     }
 
-    async fn call(&self, member: &MemberName, _caller: &Caller, call: Call) -> Answer {
+    async fn call(&self, member: &MemberName, caller: &Caller, call: Call) -> Answer {
         let answer = {
             let mut world = self.world.lock();
             world.land();
             let number = world.calls.len();
             if !world.crashed {
                 world.calls.push((member.clone(), call.clone()));
+                world.callers.push(caller.user.clone());
             }
-            let fault = world.faults.get(&number).copied().filter(|_| !world.crashed);
+            let concerns = |fault: &Fault| {
+                *fault != Fault::RefuseCaller || (call.method == Method::DELETE && caller.user != MOVER)
+            };
+            let fault = world.faults.get(&number).copied().filter(|fault| !world.crashed && concerns(fault));
             let late = Instant::now() + Duration::from_secs(33);
             let down = world.members[member].down;
             match fault {
                 _ if world.crashed => None,
                 _ if down => Some(Answer::NotSent("connection refused".into())),
                 Some(Fault::NotSent) => Some(Answer::NotSent("connection refused".into())),
-                Some(Fault::Refuse) => Some(answered(&Status::forbidden("no"))),
+                Some(Fault::Refuse | Fault::RefuseCaller) => Some(answered(&Status::forbidden("no"))),
                 Some(fault @ (Fault::Broken | Fault::BrokenLanded)) => {
                     if fault == Fault::BrokenLanded {
                         world.serve(member, &call);

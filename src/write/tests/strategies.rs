@@ -6,6 +6,7 @@ use tempfile::TempDir;
 use crate::{
     placement::plan::Standing,
     write::{
+        MOVER,
         request::Request,
         tests::{
             Process, message, pair, parsed, request,
@@ -198,6 +199,36 @@ async fn what_one_member_refuses_in_the_commit_is_taken_back_everywhere() {
             assert!(holders(&fleet, "x").is_empty(), "{refused_at}");
             assert!(process.writer.journal().open_entries().is_empty());
         }
+    }
+}
+
+/// A caller who may create and not delete left the part, and the write was never closed.
+#[tokio::test(start_paused = true)]
+async fn what_its_caller_may_not_delete_kubefold_takes_back_as_itself() {
+    for create in [config("x"), namespace("x")] {
+        let (fleet, _directory, process) = fleet();
+        // The home refuses, and so does a member when the caller deletes there.
+        fleet.world.lock().faults = [(5, Fault::Refuse), (6, Fault::Refuse)].into();
+        let reply = process.writer.create(create.clone()).await;
+        assert_eq!(reply.code, 403);
+        assert!(!message(&reply).contains("not removed"), "{}", message(&reply));
+        assert!(holders(&fleet, "x").is_empty());
+        assert!(process.writer.journal().open_entries().is_empty());
+        let own = |fleet: &Scripted| fleet.world.lock().callers.iter().filter(|user| *user == MOVER).count();
+        assert_eq!(own(&fleet), 1, "nothing else is done as kubefold itself");
+
+        // Where that may not, either, the part stays for now, and the caller is told what he was refused.
+        let (fleet, directory, process) = self::fleet();
+        fleet.world.lock().faults = [5, 6, 7, 8, 9].map(|at| (at, Fault::Refuse)).into();
+        let reply = process.writer.create(create).await;
+        assert!(message(&reply).contains("not removed yet"), "{}", message(&reply));
+        assert_eq!((holders(&fleet, "x").len(), own(&fleet)), (2, 2));
+        // The caller may not, and kubefold was given the right meanwhile.
+        let calls = fleet.world.lock().calls.len();
+        fleet.world.lock().faults = (calls..calls + 40).map(|at| (at, Fault::RefuseCaller)).collect();
+        let process = restarted(&fleet, &directory, process).await;
+        assert!(holders(&fleet, "x").is_empty());
+        assert!(process.writer.journal().open_entries().is_empty());
     }
 }
 

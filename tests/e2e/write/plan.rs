@@ -107,9 +107,55 @@ async fn a_plan_is_what_a_create_does() {
     let (_, again, _) = planned(&fleet, &deployment("web", 3), &[]).await;
     assert!(again.contains("Warning: deployments.apps \"web\" exists already"), "{again}");
 
+    what_gains_no_parts_is_promised_none(&fleet, &api, &members).await;
     single_objects_stay_together(&fleet, &bed).await;
     refusals_name_what_is_wrong(&fleet).await;
     a_bad_policy_keeps_the_running_ones(&fleet, &bed).await;
+}
+
+/// A scale-up makes a part of a Deployment, and of nothing that counts by ordinals or completions: a plan says so.
+async fn what_gains_no_parts_is_promised_none(fleet: &Kubefold, api: &Api, members: &[&Member; 3]) {
+    let template = deployment("small", 1)["spec"]["template"].clone();
+    let labels = json!({"matchLabels": template["metadata"]["labels"]});
+    api.create("/api/v1/namespaces", &json!({"metadata": {"name": "gains"}})).await;
+    let mut small = deployment("small", 1);
+    small["metadata"]["namespace"] = json!("gains");
+    // Without the policy they would be whole, in one member.
+    let annotations = json!({"kubefold.io/placement-policy": "roomy"});
+    let metadata = json!({"name": "small", "namespace": "gains", "annotations": annotations});
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata,
+        "spec": {"replicas": 1, "serviceName": "small", "selector": labels, "template": template}});
+    let mut pod = template["spec"].clone();
+    pod["restartPolicy"] = json!("Never");
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata,
+        "spec": {"completions": 1, "parallelism": 1, "template": {"spec": pod}}});
+    for (object, why) in [
+        (&small, "its share is 0; a scale-up may make its part"),
+        (&set, "its share is 0; a StatefulSet that exists gets no further part"),
+        (&job, "its share is 0; a Job that exists gets no further part"),
+    ] {
+        let (good, out, error) = planned(fleet, object, &["-o", "json"]).await;
+        assert!(good, "{error}");
+        let plan: Value = serde_json::from_str(&out).unwrap();
+        let told = plan["members"].as_array().unwrap();
+        let without = told.iter().filter(|place| place["part"] == false && place["member"] != "north");
+        assert_eq!(without.map(|place| text(place, "/why")).collect::<Vec<_>>(), [why], "{plan}");
+    }
+    // It is so.
+    for (kind, object, parts) in [("deployments", small, 2), ("statefulsets", set, 1)] {
+        let path = format!("/apis/apps/v1/namespaces/gains/{kind}");
+        api.create(&path, &object).await;
+        let scale = json!({"spec": {"replicas": 6}}).to_string();
+        let request =
+            http::Request::patch(format!("{path}/small")).header("content-type", "application/merge-patch+json");
+        let answer = api.send(request.body(scale.into()).unwrap()).await.unwrap();
+        assert_eq!(answer.ok()["spec"]["replicas"], 6);
+        let mut held = 0;
+        for member in members {
+            held += usize::from(in_member(member, &format!("{path}/small")).await.is_some());
+        }
+        assert_eq!(held, parts, "{path}");
+    }
 }
 
 /// What is whole in one member goes where the namespace's other such objects are.
