@@ -351,6 +351,7 @@ mod tests {
                     cluster_uid: format!("c-{name}"),
                     values: vec![Value { pointer: "/spec/replicas".into(), number: 1 }],
                     overrides: Overrides::default(),
+                    whole: None,
                     own_uid: None,
                     step: Step::Planned,
                 })

@@ -3,6 +3,7 @@
 mod alike;
 mod behind;
 mod children;
+mod companions;
 mod crash;
 mod create;
 mod delete;
