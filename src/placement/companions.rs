@@ -132,13 +132,10 @@ impl Limits {
         };
     }
 
-    /// The numbers that a part has for itself. What is no number it has as it is written.
-    pub fn values(&self) -> Vec<Number> {
-        let number = |(name, limit): (&&'static str, &Limit)| match limit {
-            Limit::Number(number) => Some(Number { pointer: format!("/spec/{name}"), number: *number }),
-            Limit::Percent(_) => None,
-        };
-        self.0.iter().filter_map(number).collect()
+    /// The numbers that a part has for itself, in the order of the fields. What is no number it has as it is written.
+    pub fn values(&self, division: Division) -> Vec<Number> {
+        let number = |field: &Field| Some(Number { pointer: field.pointer.to_owned(), number: self.number(field)? });
+        division.fields().iter().filter_map(number).collect()
     }
 
     /// The number of a field; `None`: it has none.

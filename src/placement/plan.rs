@@ -311,12 +311,12 @@ fn duplicate(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
 
 /// The parts of a companion.
 fn along(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
-    let Some(Companion { whole, shares }) = order.companion else { return };
+    let (Some(division), Some(Companion { whole, shares })) = (order.wholes.division, order.companion) else { return };
     let share = |taker: &Taker<'_>| shares.get(&taker.candidate.name).copied().unwrap_or(0);
     sort(order, &mut takers, share);
     let names: Vec<&MemberName> = takers.iter().map(|taker| &taker.candidate.name).collect();
-    let parts: Vec<Option<Limits>> = match order.wholes.division {
-        Some(Division::Autoscaler) => {
+    let parts: Vec<Option<Limits>> = match division {
+        Division::Autoscaler => {
             let members: Vec<_> = names.iter().map(|member| Scaled { member, has_part: false }).collect();
             autoscaler(whole, &members, shares, order.uid)
         }
@@ -324,10 +324,10 @@ fn along(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
     };
     let made: Vec<(&MemberName, &Limits)> =
         names.iter().zip(&parts).filter_map(|(name, part)| Some((*name, part.as_ref()?))).collect();
-    plan.warnings.extend(too_much(order.wholes.division, whole, &made, shares));
+    plan.warnings.extend(too_much(division, whole, &made, shares));
     let mut targets: Vec<Target> = Vec::new();
     for (taker, part) in takers.iter().zip(parts) {
-        let values = part.iter().flat_map(Limits::values).collect();
+        let values = part.iter().flat_map(|part| part.values(division)).collect();
         targets.push(Target { whole: Some(whole.to_note()), ..taker.target(values, part.is_some()) });
     }
     // The home has a part.
@@ -337,12 +337,12 @@ fn along(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
 
 /// What a client should know where the parts of a companion come to more than the whole.
 pub fn too_much(
-    division: Option<Division>,
+    division: Division,
     whole: &Limits,
     parts: &[(&MemberName, &Limits)],
     shares: &Shares,
 ) -> Option<String> {
-    if division == Some(Division::Autoscaler) {
+    if division == Division::Autoscaler {
         let count = |limits: &Limits| limits.number(&MIN_REPLICAS).unwrap_or(0);
         let sum = parts.iter().map(|(_, part)| count(part)).fold(0_u32, u32::saturating_add);
         let (least, members) = (count(whole), parts.len());

@@ -192,6 +192,11 @@ fn a_write_that_others_came_before_is_refused() {
     );
     let budget = || WriteError::Budget { budget: "web".into(), desired: 2, healthy: 2 };
     write_fails(budget(), 429, "Cannot evict pod as it would violate the pod's disruption budget.");
+    write_fails(
+        WriteError::BudgetHeld { budget: "web".into() },
+        429,
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+    );
     let causes = Status::from(budget()).details.causes;
     let cause =
         ("DisruptionBudget", "The disruption budget web needs 2 healthy pods and has 2 currently in all members");

@@ -23,7 +23,7 @@ use kubefold_wire::resource::{Gvk, Gvr};
 /// Judges the eviction of a pod by the wholes of the budgets that select it. They are held until the eviction was answered:
 /// so that the next one sees what this one took.
 ///
-/// Errors: 429 where the whole allows no more; 503 where another eviction holds the budget.
+/// Errors: 429 where the whole allows no more, or other evictions hold the budget for too long.
 pub(in crate::write) async fn guard<F: Fleet>(
     writer: &Writer<F>,
     request: &Request,
@@ -45,7 +45,8 @@ pub(in crate::write) async fn guard<F: Fleet>(
     for budget in budgets.iter().filter(|one| one.folded && one.parts.len() > 1).filter(selects) {
         let gvk = Gvk::new(group, version, kind);
         let key = Key { gvr: gvr.clone(), gvk, namespace: request.namespace.clone(), name: budget.name.clone() };
-        let hold = writer.fleet.hold(&key).await.ok_or_else(|| WriteError::Taken(key.to_ref()))?;
+        let hold = writer.fleet.hold(&key).await;
+        let hold = hold.ok_or_else(|| WriteError::BudgetHeld { budget: key.name.clone() })?;
         judge(writer, &key, budget, &pod).await?;
         holds.push(hold);
     }

@@ -271,13 +271,13 @@ fn autoscalers_and_budgets_go_along() {
     let policy = Policy::plain(Strategy::Divide);
     let even = shares(&[("east", 1), ("west", 2), ("north", 1)]);
     let plan = hpa(&policy, r#"{"minReplicas":4,"maxReplicas":12}"#, &even);
-    assert_eq!(numbers(&plan), [("east", vec![3, 1]), ("north", vec![3, 1]), ("west", vec![6, 2])]);
+    assert_eq!(numbers(&plan), [("east", vec![1, 3]), ("north", vec![1, 3]), ("west", vec![2, 6])]);
     assert!(plan.targets.iter().all(|target| target.whole.as_deref() == Some(r#"{"maxReplicas":12,"minReplicas":4}"#)));
     // One part, where the target is; the others are listed, for later.
     let one = hpa(&policy, r#"{"maxReplicas":10}"#, &shares(&[("north", 1)]));
     let listed: Vec<_> = one.targets.iter().map(|target| (target.member.as_str(), target.made)).collect();
     assert_eq!(listed, [("north", true), ("west", false), ("east", false)]);
-    assert_eq!(one.targets[0].values.iter().map(|value| value.number).collect::<Vec<_>>(), [10, 1]);
+    assert_eq!(one.targets[0].values.iter().map(|value| value.number).collect::<Vec<_>>(), [1, 10]);
     let before = hpa(&policy, r#"{"maxReplicas":10}"#, &Shares::new());
     assert_eq!(before.targets.iter().filter(|target| target.made).count(), 1);
 

@@ -72,12 +72,12 @@ impl<F: Fleet> Work<'_, F> {
         let missing = made.iter().filter(|(member, _)| !parts.contains(member)).filter_map(|(member, limits)| {
             let (_, cluster_uid) = marker.members.iter().find(|(name, _)| name == *member)?;
             let overrides = policy.as_ref().map(|policy| policy.terms(member).overrides).unwrap_or_default();
-            let (values, whole) = (limits.values(), Some(whole.to_note()));
+            let (values, whole) = (limits.values(division), Some(whole.to_note()));
             Some(Missing { member: (*member).clone(), cluster_uid: cluster_uid.clone(), values, overrides, whole })
         });
         let missing: Vec<Missing> = missing.collect();
         let changes = !missing.is_empty() || tasks.iter().any(|task| !task.own.is_empty());
-        let warning = too_much(Some(division), &whole, &made, &by).filter(|_| changes);
+        let warning = too_much(division, &whole, &made, &by).filter(|_| changes);
         let coming = tasks.split_off(with_parts).into_iter().zip(all.iter().skip(with_parts));
         let coming = coming.map(|(task, part)| (part.member.to_string(), task.own)).collect();
         Some(Shares { tasks, coming, missing, warning })

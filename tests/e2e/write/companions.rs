@@ -150,6 +150,9 @@ async fn a_budget_lets_each_member_be_drained_and_the_fleet_keep_to_the_whole() 
         member.kubectl(&["uncordon", &node]).await.ok();
     }
     counts(&stage, "web", [3, 2, 3, 1]).await;
+    let node = nodes.trim_start_matches("node/");
+    let drained = stage.kubectl(&["drain", &format!("{node}@west"), "--force", "--timeout=60s"]).await;
+    assert!(drained.ok().contains("drained"), "{drained}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
