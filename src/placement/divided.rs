@@ -24,6 +24,13 @@ const fn field(path: &'static [&'static str], pointer: &'static str, unset: Opti
     Field { path, pointer, unset, floor }
 }
 
+impl Field {
+    /// Its name in the object that holds it.
+    pub fn name(&self) -> &'static str {
+        self.path.last().copied().unwrap_or_default()
+    }
+}
+
 /// `spec.replicas`.
 pub const REPLICAS: Field = field(&["spec", "replicas"], "/spec/replicas", Some(1), 0);
 /// `spec.completions` of a Job; the API's own default depends on `parallelism`.
@@ -34,8 +41,10 @@ pub const PARALLELISM: Field = field(&["spec", "parallelism"], "/spec/parallelis
 pub const MIN_REPLICAS: Field = field(&["spec", "minReplicas"], "/spec/minReplicas", Some(1), 1);
 /// Most replicas of an autoscaler.
 pub const MAX_REPLICAS: Field = field(&["spec", "maxReplicas"], "/spec/maxReplicas", None, 1);
-const MIN_AVAILABLE: Field = field(&["spec", "minAvailable"], "/spec/minAvailable", None, 0);
-const MAX_UNAVAILABLE: Field = field(&["spec", "maxUnavailable"], "/spec/maxUnavailable", None, 0);
+/// Least pods that a budget leaves.
+pub const MIN_AVAILABLE: Field = field(&["spec", "minAvailable"], "/spec/minAvailable", None, 0);
+/// Most pods that a budget lets go at a time.
+pub const MAX_UNAVAILABLE: Field = field(&["spec", "maxUnavailable"], "/spec/maxUnavailable", None, 0);
 
 /// What is divided of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +55,10 @@ pub enum Division {
     Ordinals,
     /// `spec.completions` and `spec.parallelism`; a share of 0 makes no part.
     Job,
-    /// The bounds of a workload's replicas, with a part wherever the workload may have one.
+    /// The bounds of a workload's replicas: a companion.
     Autoscaler,
-    /// The integers of a disruption budget, with a part in every member: without one a member would evict at will.
+    /// What a disruption budget leaves or lets go, with a part in every member: a companion. Without a part a member would
+    /// evict at will.
     Budget,
 }
 
@@ -81,7 +91,7 @@ impl Division {
         self == Self::Replicas
     }
 
-    /// Says whether a share of 0 still makes a part, because the kind goes with others.
+    /// Says whether the kind goes with others: it is divided as [`companions`](crate::placement::companions) says.
     pub fn goes_along(self) -> bool {
         matches!(self, Self::Autoscaler | Self::Budget)
     }

@@ -20,7 +20,13 @@ use smallvec::SmallVec;
 pub use kind::FoldKind;
 pub use sums::Sums;
 
-use crate::config::MemberName;
+use crate::{
+    config::MemberName,
+    placement::{
+        companions::{Limits, WHOLE_KEY},
+        divided::Division,
+    },
+};
 use hide::{hide_fields, hide_label};
 use kubefold_wire::{
     locate::{Member, NotAnObject, Paths, entries, validate},
@@ -99,6 +105,8 @@ pub struct Summand {
     spec: Option<SmallVec<[Divided; 2]>>,
     /// `None` if the status is no object.
     status: Option<status::Summand>,
+    /// Of a companion: what was written. It is shown in the place of sums.
+    whole: Option<Box<Limits>>,
 }
 
 /// A divided field in one part.
@@ -137,6 +145,7 @@ impl Summand {
             generation: value(&numbers.generation).and_then(integer).unwrap_or(0),
             spec,
             status: object(&numbers.status).map(|status| status::Summand::of(&status, kind)),
+            whole: kind.companion().and_then(|division| whole(json, division)).map(Box::new),
         }
     }
 
@@ -184,6 +193,16 @@ static HIDDEN: LazyLock<Paths> = LazyLock::new(|| {
 static NUMBERS: LazyLock<Paths> = LazyLock::new(|| {
     Paths::new([(GENERATION, ["metadata", "generation"].as_slice()), (SPEC, &["spec"]), (STATUS, &["status"])])
 });
+
+static WHOLES: LazyLock<Paths> = LazyLock::new(|| Paths::new([(0, ["metadata", "annotations", WHOLE_KEY].as_slice())]));
+
+/// What the divided fields of a companion are as they were written.
+fn whole(json: &str, division: Division) -> Option<Limits> {
+    let mut found = Vec::new();
+    WHOLES.locate_valid(json, &mut found).ok()?;
+    let note: String = serde_json::from_str(json.get(found.first()?.range.clone())?).ok()?;
+    Limits::noted(division, &note)
+}
 
 fn integer(raw: &str) -> Option<i64> {
     raw.parse().ok()

@@ -6,13 +6,17 @@ use crate::{
     config::{MemberName, Overrides, Weight},
     placement::{
         capacity::Capacity,
-        divided::{COMPLETIONS, Division, Field, PARALLELISM, Value, Wholes},
+        companions::{Allowed, Limits, Scaled, Shares, allowed, autoscaler, budget},
+        divided::{COMPLETIONS, Division, Field, MIN_REPLICAS, PARALLELISM, Value, Wholes},
         division::{Share, divide, tie},
         policy::{Policy, Strategy, Terms},
         scheduling::{Misfit, PodRequirements},
     },
 };
-use kubefold_wire::matching::{Taint, Toleration};
+use kubefold_wire::{
+    golang::Quoted,
+    matching::{Taint, Toleration},
+};
 
 /// How a member is, as far as placing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct Candidate {
     pub has_namespace: bool,
     /// Owners named in the body that it does not hold: its garbage collector would delete the part.
     pub missing_owners: Vec<String>,
+    /// Claims that its pods mount and that it does not hold, but another member does.
+    pub missing_claims: Vec<String>,
     /// What [`fits`](crate::placement::scheduling::fits) said.
     pub fits: Result<(), Misfit>,
     /// What is free there; `None` if that is not known or was not asked.
@@ -65,8 +71,22 @@ pub struct Order<'a> {
     pub pod: Option<&'a PodRequirements>,
     /// The member that holds the namespace's single objects.
     pub sticky: Option<&'a MemberName>,
-    /// The members of the placed workload that an autoscaler is for: it goes along with that.
-    pub beside: Option<&'a [MemberName]>,
+    /// The member that has what came before it and belongs to it: the claim of its pods, the pods of a claim, an
+    /// autoscaler. It goes there if it can.
+    pub drawn: Option<&'a MemberName>,
+    /// The claims that its pods mount, existing or not: one member has them.
+    pub claims: &'a [String],
+    /// Of a companion: what it is about.
+    pub companion: Option<Companion<'a>>,
+}
+
+/// What a companion is placed by.
+#[derive(Clone, Copy, Debug)]
+pub struct Companion<'a> {
+    /// The divided fields as they are written.
+    pub whole: &'a Limits,
+    /// The shares of the workload, or of all that a budget selects. Empty while there is none.
+    pub shares: &'a Shares,
 }
 
 /// One part: one to make, or one that a later write may make.
@@ -84,6 +104,8 @@ pub struct Target {
     pub behind: Option<String>,
     /// How this part differs.
     pub overrides: Overrides,
+    /// Of a companion: what its parts note of the whole.
+    pub whole: Option<String>,
 }
 
 impl Target {
@@ -172,6 +194,7 @@ impl Taker<'_> {
             made,
             behind: self.behind.clone(),
             overrides: self.terms.overrides.clone(),
+            whole: None,
         }
     }
 }
@@ -213,6 +236,15 @@ pub fn plan(order: &Order<'_>, candidates: &[Candidate]) -> Result<Plan, PlanErr
     }
     let refusing = left_out.iter().filter(|(_, why)| strategy == Strategy::Duplicate && why == NOT_ALLOWED);
     let warnings = refusing.map(|(name, _)| format!("member {name} has no part: {NOT_ALLOWED}")).collect();
+    let mut warnings: Vec<String> = warnings;
+    if strategy != Strategy::One && !order.claims.is_empty() {
+        let claims: Vec<String> = order.claims.iter().map(|claim| Quoted(claim).to_string()).collect();
+        warnings.push(format!(
+            "policy {} places it in several members, and its pods mount the claim {}, which is in one: elsewhere they wait",
+            order.policy.name.as_deref().unwrap_or_default(),
+            claims.join(", ")
+        ));
+    }
     let mut plan = Plan {
         uid: order.uid.to_owned(),
         policy: order.policy.name.clone(),
@@ -235,16 +267,20 @@ fn strategy(order: &Order<'_>) -> Strategy {
     match order.policy.strategy {
         // Two parts would have pods of one index.
         Strategy::Divide if order.wholes.indexed => Strategy::One,
-        Strategy::Divide if !order.wholes.are_divided() => Strategy::Duplicate,
+        // The claim is in one member, and so are the pods that can mount it.
+        Strategy::Divide | Strategy::Duplicate if !order.claims.is_empty() && !order.policy.names_strategy => {
+            Strategy::One
+        }
+        Strategy::Divide if !order.wholes.are_divided() && order.companion.is_none() => Strategy::Duplicate,
         other => other,
     }
 }
 
-/// Sorts by who is listed first: who is up, then the sticky member, then the largest.
+/// Sorts by who is listed first: who is up, then who draws it, then the sticky member, then the largest.
 fn sort(order: &Order<'_>, takers: &mut [Taker<'_>], size: impl Fn(&Taker<'_>) -> u32) {
     takers.sort_by_key(|taker| {
         let name = &taker.candidate.name;
-        let later = (taker.behind.is_some(), order.sticky != Some(name));
+        let later = (taker.behind.is_some(), order.drawn != Some(name), order.sticky != Some(name));
         (later, std::cmp::Reverse((size(taker), taker.weight(), tie(order.uid, name))))
     });
 }
@@ -255,7 +291,7 @@ fn one(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
         let name = &taker.candidate.name;
         let free = taker.candidate.capacity.unwrap_or_default();
         let room = (taker.weight().0 > 0, free, tie(order.uid, name));
-        (order.sticky != Some(name), std::cmp::Reverse(room))
+        (order.drawn != Some(name), order.sticky != Some(name), std::cmp::Reverse(room))
     });
     let mut takers = takers.into_iter();
     let Some(chosen) = takers.next() else { return };
@@ -273,37 +309,60 @@ fn duplicate(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
     plan.targets.extend(takers.iter().map(|taker| taker.target(Vec::new(), true)));
 }
 
-/// A part in every member, with its share of the numbers.
+/// The parts of a companion.
 fn along(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
-    sort(order, &mut takers, |_| 0);
-    let mut values: Vec<Vec<Value>> = takers.iter().map(|_| Vec::new()).collect();
-    let mut least = vec![0; takers.len()];
-    for (field, total) in &order.wholes.totals {
-        let share = |taker: &Taker<'_>| (taker.candidate.name.clone(), taker.weight());
-        let claims: Vec<_> = takers.iter().map(share).collect();
-        let shares = claims.iter().map(|(name, weight)| Share { min: field.floor, ..Share::by_weight(name, *weight) });
-        let numbers = divide(*total, &shares.collect::<Vec<_>>(), order.uid);
-        let mut sum = 0;
-        for ((number, values), least) in numbers.into_iter().zip(&mut values).zip(&mut least) {
-            // The most is never below the least.
-            let number = if order.wholes.division == Some(Division::Autoscaler) { number.max(*least) } else { number };
-            let number = number.max(field.floor);
-            *least = number;
-            sum += number;
-            values.push(Value { pointer: field.pointer.to_owned(), number });
+    let (Some(division), Some(Companion { whole, shares })) = (order.wholes.division, order.companion) else { return };
+    let share = |taker: &Taker<'_>| shares.get(&taker.candidate.name).copied().unwrap_or(0);
+    sort(order, &mut takers, share);
+    let names: Vec<&MemberName> = takers.iter().map(|taker| &taker.candidate.name).collect();
+    let parts: Vec<Option<Limits>> = match division {
+        Division::Autoscaler => {
+            let members: Vec<_> = names.iter().map(|member| Scaled { member, has_part: false }).collect();
+            autoscaler(whole, &members, shares, order.uid)
         }
-        if sum > *total {
-            let (path, count) = (field.path.join("."), takers.len());
-            plan.warnings.push(format!("{path} is {sum} over {count} members: each needs at least {}", field.floor));
-        }
+        _ => budget(whole, &names, shares, order.uid).into_iter().map(Some).collect(),
+    };
+    let made: Vec<(&MemberName, &Limits)> =
+        names.iter().zip(&parts).filter_map(|(name, part)| Some((*name, part.as_ref()?))).collect();
+    plan.warnings.extend(too_much(division, whole, &made, shares));
+    let mut targets: Vec<Target> = Vec::new();
+    for (taker, part) in takers.iter().zip(parts) {
+        let values = part.iter().flat_map(|part| part.values(division)).collect();
+        targets.push(Target { whole: Some(whole.to_note()), ..taker.target(values, part.is_some()) });
     }
-    plan.targets.extend(takers.iter().zip(values).map(|(taker, values)| taker.target(values, true)));
+    // The home has a part.
+    targets.sort_by_key(|target| (!target.made, target.behind.is_some()));
+    plan.targets.extend(targets);
+}
+
+/// What a client should know where the parts of a companion come to more than the whole.
+pub fn too_much(
+    division: Division,
+    whole: &Limits,
+    parts: &[(&MemberName, &Limits)],
+    shares: &Shares,
+) -> Option<String> {
+    if division == Division::Autoscaler {
+        let count = |limits: &Limits| limits.number(&MIN_REPLICAS).unwrap_or(0);
+        let sum = parts.iter().map(|(_, part)| count(part)).fold(0_u32, u32::saturating_add);
+        let (least, members) = (count(whole), parts.len());
+        return (sum > least && members > 1).then(|| {
+            format!("spec.minReplicas is {least}, its parts in {members} members have {sum}: each has at least 1")
+        });
+    }
+    let Allowed { parts, whole } = allowed(whole, parts, shares)?;
+    (parts > whole).then(|| {
+        format!(
+            "it lets {whole} pods go at a time; its parts let {parts} go, each its own: an eviction through the fleet keeps \
+             to the whole, one inside a member to its part"
+        )
+    })
 }
 
 /// Parts by shares.
 fn divided(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) -> Result<(), PlanError> {
     let claims: Vec<_> = takers.iter().map(|taker| claim(order, taker)).collect();
-    let shares: Vec<_> = takers.iter().zip(&claims).map(|(taker, claim)| share(taker, claim)).collect();
+    let shares: Vec<_> = takers.iter().zip(&claims).map(|(taker, claim)| share(order, taker, claim)).collect();
     let Some((first, total)) = order.wholes.totals.first().copied() else { return Ok(()) };
     let mut sizes = divide(total, &shares, order.uid);
     let placed: u32 = sizes.iter().sum();
@@ -412,11 +471,12 @@ fn claim(order: &Order<'_>, taker: &Taker<'_>) -> Bound {
     bound
 }
 
-fn share<'a>(taker: &'a Taker<'_>, bound: &Bound) -> Share<'a> {
+fn share<'a>(order: &Order<'_>, taker: &'a Taker<'_>, bound: &Bound) -> Share<'a> {
     Share {
         member: &taker.candidate.name,
         weight: bound.weight,
-        min: taker.terms.min,
+        // What came before it needs it there.
+        min: taker.terms.min.max(u32::from(order.drawn == Some(&taker.candidate.name))),
         max: bound.max,
         group: taker.terms.group.as_deref(),
     }
@@ -455,9 +515,6 @@ fn taker<'a>(
     if !candidate.allowed {
         return no(NOT_ALLOWED.to_owned());
     }
-    if order.beside.is_some_and(|members| !members.contains(&candidate.name)) {
-        return no("the workload that it scales has no part there".to_owned());
-    }
     let lacks = lacks(order, strategy, candidate, &terms);
     let behind = match &candidate.standing {
         Standing::Down(why) if !later || lacks.is_some() => {
@@ -485,6 +542,10 @@ fn lacks(order: &Order<'_>, strategy: Strategy, candidate: &Candidate, terms: &T
     }
     if !candidate.missing_owners.is_empty() {
         return Some(format!("it does not hold the owner {}", candidate.missing_owners.join(", ")));
+    }
+    if strategy == Strategy::One && !candidate.missing_claims.is_empty() {
+        let claims: Vec<String> = candidate.missing_claims.iter().map(|claim| Quoted(claim).to_string()).collect();
+        return Some(format!("it does not hold the claim {}, which its pods mount", claims.join(", ")));
     }
     if let Err(why) = &candidate.fits {
         return Some(why.to_string());

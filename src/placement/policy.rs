@@ -86,6 +86,8 @@ pub struct Policy {
     pub name: Option<String>,
     /// How parts are made.
     pub strategy: Strategy,
+    /// The policy itself says so, and not the default of the kind.
+    pub names_strategy: bool,
     /// Shares go by free capacity in place of weights.
     pub by_capacity: bool,
     /// What holds in each configured member.
@@ -159,6 +161,7 @@ impl Policy {
         Self {
             name: None,
             strategy,
+            names_strategy: false,
             by_capacity: false,
             terms: BTreeMap::new(),
             spread: None,
@@ -203,6 +206,7 @@ impl Rules {
         if let Some(config) = config {
             policy.name = Some(config.name.clone());
             policy.strategy = config.strategy.unwrap_or(policy.strategy);
+            policy.names_strategy = config.strategy.is_some();
             policy.by_capacity = config.by_capacity;
             policy.spread.clone_from(&config.spread);
             policy.partial = config.partial;

@@ -1,6 +1,7 @@
 //! What a create body becomes before a member sees it.
 
 use crate::placement::{
+    companions::WHOLE_KEY,
     divided::Value,
     marker::{INPUT_ANNOTATIONS, MARKER_KEY, Marker, OWN_PREFIX},
 };
@@ -18,6 +19,8 @@ pub struct Stamp<'a> {
     pub name: Option<&'a str>,
     /// What is set in this part alone: its shares.
     pub values: &'a [Value],
+    /// What the divided fields of a companion are as they were written: [`WHOLE_KEY`].
+    pub whole: Option<&'a str>,
 }
 
 /// The edits that stamp a create body.
@@ -35,8 +38,10 @@ pub fn stamp(body: &str, stamp: Stamp<'_>) -> Result<Vec<Edit<'static>>, NotAnOb
         let mut object = ObjectEdits::new(json, place.range.start)?;
         if place.id == METADATA {
             let marker = stamp.marker;
-            stamp_map(&mut object, "labels", marker.map(Marker::label_json))?;
-            stamp_map(&mut object, "annotations", marker.map(Marker::annotation_json))?;
+            let whole = stamp.whole.map(|whole| (WHOLE_KEY, string(whole)));
+            let mark = |value: fn(&Marker) -> Vec<u8>| marker.map(|marker| (MARKER_KEY, value(marker)));
+            stamp_map(&mut object, "labels", mark(Marker::label_json))?;
+            stamp_map(&mut object, "annotations", mark(Marker::annotation_json).into_iter().chain(whole))?;
             if let Some(name) = stamp.name {
                 object.set("name", string(name));
             }
@@ -83,14 +88,16 @@ fn set(object: &mut ObjectEdits<'_>, path: &mut dyn Iterator<Item = &str>, numbe
     Ok(())
 }
 
-/// Drops kubefold's own keys from a string map of `metadata`, then sets the marker's.
-fn stamp_map(metadata: &mut ObjectEdits<'_>, field: &str, value: Option<Vec<u8>>) -> Result<(), NotAnObject> {
+/// Drops kubefold's own keys from a string map of `metadata`, then sets these.
+fn stamp_map(
+    metadata: &mut ObjectEdits<'_>,
+    field: &str,
+    values: impl IntoIterator<Item = (&'static str, Vec<u8>)>,
+) -> Result<(), NotAnObject> {
     let json = metadata.member(field).map_or("null", |member| member.raw);
     let mut map = ObjectEdits::new(json, 0)?;
     map.remove(|key| key.starts_with(OWN_PREFIX));
-    if let Some(value) = value {
-        map.set(MARKER_KEY, value);
-    }
+    values.into_iter().for_each(|(key, value)| map.set(key, value));
     if map.is_unchanged() {
         return Ok(());
     }
@@ -137,7 +144,7 @@ mod tests {
         ] {
             let marker = marker();
             let values = [Value { pointer: "/spec/replicas".into(), number: 2 }];
-            let what = Stamp { marker: Some(&marker), name: Some("web"), values: &values };
+            let what = Stamp { marker: Some(&marker), name: Some("web"), values: &values, whole: None };
             let out = String::from_utf8(stamped(body, what).unwrap()).unwrap();
             assert_eq!(read_back(&out).as_ref(), Some(&marker), "{out}");
             let tree: serde_json::Value = serde_json::from_str(&out).unwrap();

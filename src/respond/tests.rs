@@ -190,6 +190,17 @@ fn a_write_that_others_came_before_is_refused() {
         409,
         "\"web@east\" is the part in member east of deployments.apps \"web\": write to \"web\" as a whole, or to the part in its member (kubectl --context fleet-east)",
     );
+    let budget = || WriteError::Budget { budget: "web".into(), desired: 2, healthy: 2 };
+    write_fails(budget(), 429, "Cannot evict pod as it would violate the pod's disruption budget.");
+    write_fails(
+        WriteError::BudgetHeld { budget: "web".into() },
+        429,
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+    );
+    let causes = Status::from(budget()).details.causes;
+    let cause =
+        ("DisruptionBudget", "The disruption budget web needs 2 healthy pods and has 2 currently in all members");
+    assert_eq!(causes.iter().map(|one| (&*one.reason, &*one.message)).collect::<Vec<_>>(), [cause]);
     write_fails(WriteError::NotFound(web()), 404, "deployments.apps \"web\" not found");
 }
 

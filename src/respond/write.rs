@@ -311,6 +311,24 @@ pub enum WriteError {
         /// What came of the parts that were made, in parentheses.
         undone: String,
     },
+    /// The whole of a budget lets no more pods go, whatever its part in the pod's member says. In the words of a kube-apiserver.
+    ///
+    /// Source: kubernetes `pkg/registry/core/pod/storage/eviction.go` `checkAndDecrement`.
+    #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
+    Budget {
+        /// The budget.
+        budget: String,
+        /// So many pods must be healthy, in all members together.
+        desired: i64,
+        /// So many are.
+        healthy: i64,
+    },
+    /// Another eviction has the budget, for longer than one waits.
+    #[error("Cannot evict pod as it would violate the pod's disruption budget.")]
+    BudgetHeld {
+        /// The budget.
+        budget: String,
+    },
     /// No member is up that an event could go to.
     #[error("no member is up that could take the event")]
     NoMemberUp,
@@ -374,7 +392,9 @@ impl ApiError for WriteError {
             | Self::NotSent { .. }
             | Self::NoAnswer { .. }
             | Self::DryRunUnanswered { .. }
-            | Self::NoMemberUp => Retry::Always,
+            | Self::NoMemberUp
+            | Self::Budget { .. }
+            | Self::BudgetHeld { .. } => Retry::Always,
             Self::NotCreated { .. } | Self::OutcomeUnknown { .. } | Self::Unwritable(_) | Self::Internal(_) => {
                 Retry::IfRead
             }
@@ -436,9 +456,25 @@ impl From<WriteError> for Status {
             WriteError::NoMatchYet { .. } | WriteError::Journal(_) | WriteError::NoMemberUp => {
                 Self::unavailable(message)
             }
+            WriteError::Budget { budget, desired, healthy } => by_budget(
+                message,
+                format!(
+                    "The disruption budget {budget} needs {desired} healthy pods and has {healthy} currently in all members"
+                ),
+            ),
+            WriteError::BudgetHeld { budget } => {
+                by_budget(message, format!("The disruption budget {budget} is still being processed by the server."))
+            }
             WriteError::Unwritable(_) | WriteError::Internal(_) => Self::internal(message),
         }
     }
+}
+
+/// 429, which `kubectl drain` repeats.
+fn by_budget(message: String, cause: String) -> Status {
+    let mut status = Status::new(StatusCode::TOO_MANY_REQUESTS, Reason::TooManyRequests, message);
+    status.details.causes.push(Cause { reason: "DisruptionBudget".to_owned(), message: cause, field: String::new() });
+    status
 }
 
 fn about(object: &ObjectRef, status: Status) -> Status {

@@ -95,7 +95,7 @@ async fn place<F: Fleet>(
     plan.warnings.iter().for_each(|warning| warnings.add(warning));
     let mut behind = is_made_later(draft, &plan).then(|| {
         let behind = |target: &crate::placement::plan::Target| Some((target.member.clone(), target.behind.clone()?));
-        plan.targets.iter().filter_map(behind).collect()
+        plan.targets.iter().filter(|target| target.made).filter_map(behind).collect()
     });
     if behind.is_none() {
         warn_of_down(&asked.facts.candidates, &key, plan.strategy, &mut warnings);
@@ -170,6 +170,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         cluster_uid: target.cluster_uid,
         values: target.values,
         overrides: target.overrides,
+        whole: target.whole,
         own_uid: None,
         step: Step::Planned,
         uncertain: false,

@@ -117,6 +117,7 @@ fn entry_of<F: Fleet>(
             cluster_uid: part.cluster_uid.clone(),
             values: Vec::new(),
             overrides: Overrides::default(),
+            whole: None,
             own_uid: Some(part.uid.clone()),
             step: Step::Planned,
             uncertain: false,

@@ -99,7 +99,7 @@ impl<F: Fleet> Writer<F> {
     async fn extend_one(self: &Arc<Self>, made: &Everywhere, newcomers: Vec<Listed>) {
         let key = &made.key;
         // It waits until it is known what the members hold.
-        let ask = Ask { key, owners: &[], pod: None, scales: None, measure: Measure::Nothing };
+        let ask = Ask { key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
         drop(self.fleet.facts(ask).await);
         let Some(hold) = self.fleet.hold(key).await else { return };
         // Where it is not known what there is, another time.
@@ -138,6 +138,7 @@ fn entry_of(made: &Everywhere, visible: &Visible, parts: &[Part], missing: Vec<L
         member,
         cluster_uid,
         values: Vec::new(),
+        whole: None,
         overrides: Overrides::default(),
         own_uid: None,
         step,

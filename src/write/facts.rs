@@ -17,10 +17,10 @@ use crate::{
         plan::{Candidate, Standing},
         scheduling::{Misfit, NodeFacts, PodRequirements, fits},
     },
-    store::key,
+    store::{Entry, key},
     stores::{Running, Stores},
     write::{
-        fleet::{Ask, Facts, Measure, Owner, Scaled},
+        fleet::{Ask, Facts, Listed, Measure, Owner},
         room::{Measured, node},
     },
 };
@@ -48,15 +48,15 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
     let owners = join_all(
         ask.owners.iter().map(|owner| async move { (owner, holders(stores, &ask.key.namespace, owner).await) }),
     );
-    let beside = async {
-        match ask.scales {
-            Some(scaled) => members_of(stores, &ask.key.namespace, scaled).await,
-            None => None,
+    let claims = async {
+        match ask.claims {
+            [] => Vec::new(),
+            claims => claim_holders(stores, &ask.key.namespace, claims).await,
         }
     };
     // Each waits for members that are not known yet; together they wait no longer than one.
-    let (kind, nodes, namespaces, owners, beside, ()) =
-        tokio::join!(stores.known(&ask.key.gvr), nodes, namespaces, owners, beside, stores.placed_are_known());
+    let (kind, nodes, namespaces, owners, claims, ()) =
+        tokio::join!(stores.known(&ask.key.gvr), nodes, namespaces, owners, claims, stores.placed_are_known());
     let sticky = sticky(stores, &ask.key.namespace);
     let rooms = match ask.measure {
         Measure::Always => Some(measured.now(stores).await),
@@ -78,11 +78,16 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
             serves_kind,
             has_namespace: has_namespace(member, namespaces.as_deref(), &ask.key.namespace).await,
             missing_owners: missing.map(|(owner, _)| format!("{} {}", owner.kind, Quoted(&owner.name))).collect(),
+            missing_claims: claims
+                .iter()
+                .filter(|(_, holders)| !holders.is_empty() && !holders.contains(name))
+                .map(|(claim, _)| claim.clone())
+                .collect(),
             fits: ask.pod.map_or(Ok(()), |pod| fits_nodes(stores, nodes.as_deref(), name, pod)),
             capacity: rooms.as_ref().and_then(|rooms| rooms.get(name)).map(|rooms| capacity(rooms, ask.pod)),
         }
     });
-    Facts { candidates: join_all(candidates).await, sticky, beside }
+    Facts { candidates: join_all(candidates).await, sticky }
 }
 
 /// The member that holds most of the objects of a namespace that are whole in one member.
@@ -99,14 +104,38 @@ fn sticky(stores: &Stores, namespace: &str) -> Option<MemberName> {
     counts.into_iter().max_by_key(|(name, count)| (*count, std::cmp::Reverse(place(name)))).map(|(name, _)| name)
 }
 
-/// The members that the marker of a placed object lists; `None` if it is none.
-async fn members_of(stores: &Stores, namespace: &str, scaled: &Scaled) -> Option<Vec<MemberName>> {
-    let (group, version) = split_api_version(&scaled.api_version).unwrap_or_default();
-    let gvr = stores.catalog().by_kind(group, version, &scaled.kind)?.gvr.clone();
-    let running = stores.known(&gvr).await?;
-    let parts = running.store.shown_parts(&key(namespace, &scaled.name));
-    let marker = parts.first()?.marker.as_ref()?;
-    Some(marker.members.iter().map(|(name, _)| name.clone()).collect())
+/// Who holds each of these claims, under its own name: placed, or member-local.
+async fn claim_holders(stores: &Stores, namespace: &str, claims: &[String]) -> Vec<(String, Vec<MemberName>)> {
+    let Some(running) = stores.known(&Gvr::new("", "v1", "persistentvolumeclaims")).await else { return Vec::new() };
+    let members = stores.registry().members();
+    let holders = |claim: &String| {
+        let key = key(namespace, claim);
+        let placed = running.store.shown_parts(&key);
+        let holds = |member: &MemberName| {
+            placed.iter().any(|part| part.member == *member) || running.store.member_local(&key, member).is_some()
+        };
+        let holders = members.iter().map(|member| member.name()).filter(|name| holds(name)).cloned();
+        (claim.clone(), holders.collect())
+    };
+    claims.iter().map(holders).collect()
+}
+
+/// The objects of a kind in a namespace.
+pub(super) async fn objects(stores: &Stores, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
+    let Some(running) = stores.known(gvr).await else { return Vec::new() };
+    let snapshot = running.store.snapshot();
+    let listed = |entry: &Arc<Entry>| {
+        let (name, folded) = (entry.name().to_owned(), entry.folded);
+        let parts = match entry.holders.first() {
+            Some(member) if !folded => vec![(member.clone(), Bytes::copy_from_slice(entry.json()))],
+            _ => {
+                let parts = running.store.shown_parts(&key(namespace, &name));
+                parts.iter().map(|part| (part.member.clone(), Bytes::from(part.document.text().into_owned()))).collect()
+            }
+        };
+        Listed { name, folded, parts }
+    };
+    snapshot.range(namespace, b"").filter(|entry| !entry.deleting).map(listed).collect()
 }
 
 fn standing(stores: &Stores, member: &Arc<Member>, kind: Option<&Running>) -> Standing {

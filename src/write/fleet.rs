@@ -93,8 +93,8 @@ pub struct Ask<'a> {
     pub owners: &'a [Owner],
     /// What its pods ask of nodes, for [`fits`](crate::placement::scheduling::fits); `None` of a kind that makes no pods.
     pub pod: Option<&'a PodRequirements>,
-    /// What it scales, if it is an autoscaler.
-    pub scales: Option<&'a Scaled>,
+    /// The claims that its pods mount.
+    pub claims: &'a [String],
     /// Whether what is free in each member is wanted, too.
     pub measure: Measure,
 }
@@ -106,20 +106,17 @@ pub struct Facts {
     pub candidates: Vec<Candidate>,
     /// The member that holds the namespace's single objects.
     pub sticky: Option<MemberName>,
-    /// The members of what is scaled, if that is placed.
-    pub beside: Option<Vec<MemberName>>,
 }
 
-/// `scaleTargetRef`: a workload by its visible name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Scaled {
-    /// `apps/v1`.
-    pub api_version: String,
-    /// Kind.
-    pub kind: String,
-    /// Visible name.
+/// An object of a namespace, as its members hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its visible name.
     pub name: String,
+    /// It is placed or shared: all writes to it are one.
+    pub folded: bool,
+    /// Its documents by member: of a placed object its home's first.
+    pub parts: Vec<(MemberName, Bytes)>,
 }
 
 /// One part of a placed object, as the store holds it.
@@ -192,6 +189,13 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// What must be known for a plan. Starts the kind's store and waits (bounded) for members that it does not know.
     fn facts(&self, ask: Ask<'_>) -> impl Future<Output = Facts> + Send;
+
+    /// The objects of a kind in a namespace. Starts the kind's store and waits (bounded) for members that it does not know;
+    /// what those hold is missing.
+    fn objects(&self, gvr: &Gvr, namespace: &str) -> impl Future<Output = Vec<Listed>> + Send;
+
+    /// The resource of a kind; `None`: no member serves it.
+    fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr>;
 
     /// The members that hold an object that is referred to by its visible name and UID, the first-listed first.
     fn holders(&self, namespace: &str, owner: &Owner) -> impl Future<Output = Vec<MemberName>> + Send;

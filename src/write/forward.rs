@@ -20,6 +20,7 @@ use crate::{
     respond::{Settling, WriteError},
     write::{
         GONE_WITHIN, Writer,
+        evict::guard,
         fleet::{Fleet, Key, MemberLocal, Part, Visible},
         forward::{outward::Fate, to::To},
         request::Request,
@@ -37,6 +38,12 @@ pub(super) async fn forward<F: Fleet>(
     member: &MemberName,
 ) -> Reply {
     let to = To::new(&writer.fleet, request, own, member);
+    let pod = to.member_local.as_ref().map(|pod| &*pod.json);
+    // Until the eviction was answered.
+    let _held = match guard(writer, request, pod).await {
+        Ok(held) => held,
+        Err(error) => return error.into(),
+    };
     to.answer().await.unwrap_or_else(|reply| reply)
 }
 

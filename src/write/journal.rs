@@ -167,7 +167,7 @@ impl Journal {
         .await;
     }
 
-    /// Gives an open entry the body, the values and the amendment of this one. When it returns, that is on disk.
+    /// Gives an open entry the body, the parts' own values and the amendment of this one. When it returns, that is on disk.
     pub async fn amend(&self, amended: Entry) {
         self.note(move |this| {
             let mut inner = this.inner.lock();
@@ -175,7 +175,7 @@ impl Journal {
             let entry = &mut open.begun.entry;
             (entry.body, entry.amended) = (amended.body, amended.amended);
             for (target, amended) in entry.targets.iter_mut().zip(amended.targets) {
-                target.values = amended.values;
+                (target.values, target.whole) = (amended.values, amended.whole);
             }
             let begun = open.begun.clone();
             inner.put(Open { bytes: begun.entry.size(), ..open });
@@ -396,6 +396,7 @@ mod tests {
                     cluster_uid: format!("c-{name}"),
                     values: vec![Value { pointer: "/spec/replicas".into(), number: 1 }],
                     overrides: Overrides::default(),
+                    whole: None,
                     own_uid: None,
                     step: Step::Planned,
                     uncertain: false,
@@ -449,11 +450,14 @@ mod tests {
         };
         let mut journal = journal;
         for body in ["{\"a\":2}", "{\"a\":3}"] {
-            journal.amend(Entry { body: body.to_owned(), ..a.clone() }).await;
+            let mut amended = Entry { body: body.to_owned(), ..a.clone() };
+            amended.targets[0].whole = Some(body.to_owned());
+            journal.amend(amended).await;
             stands(&journal, body);
             drop(journal);
             journal = Journal::open(directory.path()).unwrap();
             stands(&journal, body);
+            assert_eq!(journal.open_entries()[0].targets[0].whole.as_deref(), Some(body));
         }
         // What is closed stays closed, and what never was does not come to be.
         journal.finish(a.id).await;

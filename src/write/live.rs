@@ -21,13 +21,14 @@ use crate::{
     stores::{Running, Stores},
     write::{
         facts,
-        fleet::{Ask, Facts, Fleet, Key, MemberLocal, Owner, Part, Visible},
+        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Visible},
         room::Measured,
     },
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     locate::Paths,
+    resource::{Gvr, split_api_version},
     splice::{Edit, ObjectEdits, splice},
 };
 
@@ -128,6 +129,15 @@ impl Fleet for LiveFleet {
 
     async fn facts(&self, ask: Ask<'_>) -> Facts {
         Box::pin(facts::facts(&self.stores, &self.measured, ask)).await
+    }
+
+    async fn objects(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
+        Box::pin(facts::objects(&self.stores, gvr, namespace)).await
+    }
+
+    fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr> {
+        let (group, version) = split_api_version(api_version)?;
+        Some(self.stores.catalog().by_kind(group, version, kind)?.gvr.clone())
     }
 
     async fn holders(&self, namespace: &str, owner: &Owner) -> Vec<MemberName> {

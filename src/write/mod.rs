@@ -15,9 +15,11 @@ pub mod request;
 pub mod settle;
 
 mod collection;
+mod companions;
 mod create;
 mod debugger;
 mod delete;
+mod evict;
 mod extend;
 mod forward;
 mod incoming;
@@ -29,6 +31,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 mod update;
+mod workloads;
 
 pub use collection::Selected;
 pub use incoming::Incoming;
@@ -112,7 +115,12 @@ impl<F: Fleet> Writer<F> {
     /// Cancel: safe; the write goes on.
     pub async fn create(self: &Arc<Self>, request: Request) -> Reply {
         let this = self.clone();
-        self.run(async move { create::create(&this, &request).await }).await
+        self.run(async move {
+            let before = companions::before(&this, &request, "");
+            let reply = create::create(&this, &request).await;
+            companions::follow(&this, &request, before, reply).await
+        })
+        .await
     }
 
     /// Answers a `DELETE` of the placed object `name`, which the store holds. The body is JSON or empty.
@@ -120,7 +128,12 @@ impl<F: Fleet> Writer<F> {
     /// Cancel: safe; the write goes on.
     pub async fn delete(self: &Arc<Self>, request: Request, name: String) -> Reply {
         let this = self.clone();
-        self.run(async move { delete::delete(&this, &request, &name).await }).await
+        self.run(async move {
+            let before = companions::before(&this, &request, &name);
+            let reply = delete::delete(&this, &request, &name).await;
+            companions::follow(&this, &request, before, reply).await
+        })
+        .await
     }
 
     /// Answers a `PUT` or `PATCH` of the folded object `name` (placed or shared), or any write to a subresource of it.
@@ -128,7 +141,12 @@ impl<F: Fleet> Writer<F> {
     /// Cancel: safe; the write goes on.
     pub async fn update(self: &Arc<Self>, request: Request, name: String) -> Reply {
         let this = self.clone();
-        self.run(async move { update::update(&this, &request, &name).await }).await
+        self.run(async move {
+            let before = companions::before(&this, &request, &name);
+            let reply = update::update(&this, &request, &name).await;
+            companions::follow(&this, &request, before, reply).await
+        })
+        .await
     }
 
     /// Answers any write but a create to the member-local object `own` of `member`, or to a subresource of it.

@@ -10,10 +10,11 @@ use crate::{
     answer::reply::Reply,
     config::MemberName,
     placement::{
+        companions::Shares,
         divided::{Division, Value},
         marker::Marker,
         overrides::overridden,
-        plan::{Order, Plan, PlanError, Standing, plan},
+        plan::{Companion, Order, Plan, PlanError, Standing, plan},
         policy::{Policy, Strategy, Subject},
         scheduling::{Misfit, PodRequirements},
         stamp::{Stamp, stamped},
@@ -24,6 +25,7 @@ use crate::{
         create::{Draft, Pin, pins, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
         request::Request,
+        workloads,
     },
 };
 use kubefold_wire::{
@@ -41,6 +43,10 @@ pub(super) struct CreateFacts {
     pins: Vec<Pin>,
     /// What its pods ask of nodes, by the nodes' own names.
     pod: Option<PodRequirements>,
+    /// Of a companion: the shares of what it is for.
+    shares: Shares,
+    /// The member that has what came before it and belongs to it.
+    drawn: Option<MemberName>,
 }
 
 /// Finds the policy and asks for the facts.
@@ -68,15 +74,22 @@ pub(super) async fn asked<F: Fleet>(
     if let Some(pod) = pod.as_mut().filter(|_| !pins.is_empty()) {
         pod.rename_nodes(|name| Some(fleet.split(name)?.0));
     }
-    let ask =
-        Ask { key, owners: &draft.owners, pod: pod.as_ref(), scales: draft.scales.as_ref(), measure: measure(&policy) };
-    let mut facts = fleet.facts(ask).await;
+    let measure = measure(&policy, &draft.claims);
+    let ask = Ask { key, owners: &draft.owners, pod: pod.as_ref(), claims: &draft.claims, measure };
+    let shares = async {
+        match &draft.companion {
+            Some((subject, _)) => workloads::shares(fleet, &key.namespace, subject).await,
+            None => Shares::new(),
+        }
+    };
+    let division = draft.wholes.division;
+    let (mut facts, shares, drawn) = tokio::join!(fleet.facts(ask), shares, workloads::drawn(fleet, key, division));
     facts.candidates.iter_mut().for_each(|one| one.allowed = !request.refusing.contains(&one.name));
     expect_namespace(writer, key, &mut facts);
     for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
         candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.as_str().to_owned()).collect()));
     }
-    Ok(CreateFacts { policy, facts, shared, pins, pod })
+    Ok(CreateFacts { policy, facts, shared, pins, pod, shares, drawn })
 }
 
 /// Says whether a body names things of other members alone.
@@ -99,8 +112,9 @@ fn expect_namespace<F: Fleet>(writer: &Writer<F>, key: &Key, facts: &mut Facts) 
     }
 }
 
-fn measure(policy: &Policy) -> Measure {
+fn measure(policy: &Policy, claims: &[String]) -> Measure {
     match policy.strategy {
+        _ if !claims.is_empty() && !policy.names_strategy => Measure::UnlessSticky,
         Strategy::Divide if policy.by_capacity => Measure::Always,
         Strategy::One => Measure::UnlessSticky,
         Strategy::Divide | Strategy::Duplicate => Measure::Nothing,
@@ -119,7 +133,9 @@ impl CreateFacts {
             wholes: &draft.wholes,
             pod: self.pod.as_ref(),
             sticky: self.facts.sticky.as_ref(),
-            beside: self.facts.beside.as_deref(),
+            drawn: self.drawn.as_ref(),
+            claims: &draft.claims,
+            companion: draft.companion.as_ref().map(|(_, whole)| Companion { whole, shares: &self.shares }),
         };
         let planned = match plan(&order, &self.facts.candidates) {
             Err(error @ PlanError::NoCandidate(_)) => self.waiting(&order).ok_or(error),
@@ -270,7 +286,8 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), Pa
             policy: plan.policy.clone(),
             is_child: false,
         };
-        let what = Stamp { marker: Some(&marker), name: None, values: &target.values };
+        let whole = target.whole.as_deref();
+        let what = Stamp { marker: Some(&marker), name: None, values: &target.values, whole };
         let body = stamped(draft.json, what)?;
         let policy = plan.policy.as_deref().unwrap_or_default();
         overridden(body, &target.overrides, &key.gvk, policy, &target.member)?;

@@ -14,6 +14,9 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::resource::{Gvk, Gvr};
 
+/// The field manager of what kubefold itself divides.
+pub(super) const OWN_MANAGER: &str = "kubefold";
+
 /// A write of the fleet view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -11,7 +11,7 @@ use http::HeaderValue;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::write::{
-    GONE_WITHIN, LANDS_WITHIN, Writer,
+    GONE_WITHIN, LANDS_WITHIN, Writer, companions,
     delete::delete_step,
     fleet::{Fleet, Part},
     journal::{Entry, EntryTarget, Step, Verb},
@@ -69,8 +69,11 @@ impl<F: Fleet> Writer<F> {
         };
         let this = self.clone();
         self.tasks.spawn(async move {
-            this.cancel.run_until_cancelled(this.try_to_settle(id, hold, after, &wake)).await;
+            let settled = this.cancel.run_until_cancelled(this.try_to_settle(id, hold, after, &wake)).await.flatten();
             this.settling.lock().remove(&id);
+            if let Some(entry) = settled {
+                under_id_of(&entry, companions::settled(&this, &entry)).await;
+            }
         });
     }
 
@@ -81,13 +84,14 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
-    async fn try_to_settle(&self, id: u64, mut hold: Option<F::Hold>, after: Duration, wake: &Notify) {
+    /// Gives the entry as it was before it was closed; `None` if it is open still, or somebody else closed it.
+    async fn try_to_settle(&self, id: u64, mut hold: Option<F::Hold>, after: Duration, wake: &Notify) -> Option<Entry> {
         let mut pause = if after.is_zero() { PAUSE_FIRST } else { after };
         if !after.is_zero() {
             self.pause(after, wake).await;
         }
         for _ in 0..TRIES_MAX {
-            let Some((entry, _)) = self.journal.open_entry(id) else { return };
+            let (entry, _) = self.journal.open_entry(id)?;
             if hold.is_none() {
                 hold = self.fleet.hold(&entry.key).await;
             }
@@ -96,13 +100,14 @@ impl<F: Fleet> Writer<F> {
                 self.fleet.show(&entry.key);
                 self.fleet.release(hold).await;
                 if settled == Settled::Closed {
-                    return;
+                    return Some(entry);
                 }
             }
             self.pause(pause, wake).await;
             pause *= 2;
         }
         tracing::warn!(entry = id, "an unfinished write waits for its members to recover");
+        None
     }
 
     /// Waits, but not once a member has recovered.

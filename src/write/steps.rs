@@ -189,7 +189,8 @@ impl<F: Fleet> Writer<F> {
     pub(super) fn part_body(&self, entry: &Entry, target: &EntryTarget) -> Result<Bytes, PartError> {
         let local = self.fleet.localize(&entry.key, &target.member, &Bytes::from(entry.body.clone()));
         let marker = (!entry.shared).then(|| entry.marker(&target.member));
-        let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values };
+        let whole = target.whole.as_deref();
+        let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values, whole };
         let body = stamped(std::str::from_utf8(&local)?, what)?;
         let policy = entry.policy.as_deref().unwrap_or_default();
         let body = overridden(body, &target.overrides, &entry.key.gvk, policy, &target.member)?;

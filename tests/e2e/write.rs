@@ -4,6 +4,7 @@ mod alike;
 mod balancers;
 mod behind;
 mod children;
+mod companions;
 mod crash;
 mod create;
 mod delete;

@@ -1,5 +1,7 @@
 //! What a kind's fold sums, and which way its conditions point.
 
+use crate::placement::divided::Division;
+
 /// What a kind sums. `Other` sums generations only; every status is the home's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are Kubernetes' own")]
@@ -56,6 +58,15 @@ impl FoldKind {
             Self::PodDisruptionBudget => &["minAvailable", "maxUnavailable"],
             Self::HorizontalPodAutoscaler => &["minReplicas", "maxReplicas"],
             Self::DaemonSet | Self::ResourceQuota | Self::Service | Self::Ingress | Self::Other => &[],
+        }
+    }
+
+    /// What is divided of a companion; `None`: it is none, and what is divided is a sum.
+    pub(super) fn companion(self) -> Option<Division> {
+        match self {
+            Self::PodDisruptionBudget => Some(Division::Budget),
+            Self::HorizontalPodAutoscaler => Some(Division::Autoscaler),
+            _ => None,
         }
     }
 

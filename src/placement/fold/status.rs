@@ -5,13 +5,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::placement::fold::{
-    Summands,
-    balancer::{self, Address},
-    hide::spliced,
-    integer,
-    kind::{FoldKind, Polarity},
-    quota,
+use crate::placement::{
+    companions::{Counts, Eviction, evicts},
+    fold::{
+        Summands,
+        balancer::{self, Address},
+        hide::spliced,
+        integer,
+        kind::{FoldKind, Polarity},
+        quota,
+    },
 };
 use kubefold_wire::{
     locate::{Member, entries},
@@ -116,7 +119,12 @@ pub(super) fn fold(
             home.set(key, wanted.into_bytes());
         }
     }
-    if let Some(conditions) = conditions(firsts, parts, kind) {
+    let whole = parts.get(0).and_then(|home| home.whole.as_deref());
+    let whole = whole.filter(|_| kind == FoldKind::PodDisruptionBudget).map(|whole| evicts(whole, counts(parts)));
+    if let Some(whole) = whole {
+        budget(home, whole);
+    }
+    if let Some(conditions) = conditions(firsts, parts, kind, whole) {
         if conditions.is_empty() {
             home.remove(|key| key == CONDITIONS);
         } else {
@@ -150,6 +158,38 @@ pub(super) fn fold(
         | FoldKind::HorizontalPodAutoscaler
         | FoldKind::Other => {}
     }
+}
+
+/// What a budget's whole allows and wants, by what its parts count: each of those knows its own share alone.
+fn budget(home: &mut ObjectEdits<'_>, whole: Eviction) {
+    for (key, number) in [("disruptionsAllowed", whole.allowed), ("desiredHealthy", whole.desired)] {
+        // There is none before the controller has judged the budget.
+        if home.member(key).is_some() {
+            home.set(key, number.to_string().into_bytes());
+        }
+    }
+}
+
+/// A budget's condition says of the whole whether it allows a disruption.
+///
+/// Source: kubernetes/component-helpers `apps/poddisruptionbudget/helpers.go` `UpdateDisruptionAllowedCondition`.
+fn judged(condition: String, whole: Eviction) -> String {
+    let (status, reason) = if whole.allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let Ok(mut edits) = ObjectEdits::new(&condition, 0) else { return condition };
+    if edits.member("status").is_some_and(|now| now.raw.trim_matches('"') == status) {
+        return condition;
+    }
+    set_text(&mut edits, "status", status);
+    set_text(&mut edits, "reason", reason);
+    String::from_utf8(spliced(&condition, edits)).unwrap_or_default()
+}
+
+/// In the order of [`FoldKind::counters`].
+fn counts(parts: &dyn Summands) -> impl Iterator<Item = Counts> {
+    all(parts).map(|part| {
+        let count = |at: usize| part.counters.get(at).copied().unwrap_or_default();
+        Counts { allowed: count(0), healthy: count(1), desired: count(2), expected: count(3) }
+    })
 }
 
 fn all(parts: &dyn Summands) -> impl Iterator<Item = &Summand> {
@@ -202,7 +242,14 @@ fn conditions_of(part: &[Member<'_>]) -> Vec<Condition> {
 }
 
 /// The folded conditions, in the home's order; `None` where they are the home's own bytes.
-fn conditions(firsts: &[&Summand], parts: &dyn Summands, kind: FoldKind) -> Option<Vec<String>> {
+///
+/// `whole` is what a budget comes to.
+fn conditions(
+    firsts: &[&Summand],
+    parts: &dyn Summands,
+    kind: FoldKind,
+    whole: Option<Eviction>,
+) -> Option<Vec<String>> {
     let home = &firsts.first()?.conditions;
     let mut out = Vec::new();
     for condition in home {
@@ -221,7 +268,11 @@ fn conditions(firsts: &[&Summand], parts: &dyn Summands, kind: FoldKind) -> Opti
                 worst.filter(|worst| worst.rank() < 2 || said.iter().all(Option::is_some))
             }
         };
-        out.extend(shown.map(|shown| observed(shown, parts)));
+        let is_judged = name == "DisruptionAllowed";
+        out.extend(shown.map(|shown| observed(shown, parts)).map(|shown| match whole.filter(|_| is_judged) {
+            Some(whole) => judged(shown, whole),
+            None => shown,
+        }));
     }
     // What holds somewhere and the home does not speak of.
     let mut known: Vec<&str> = home.iter().map(|condition| &*condition.about.r#type).collect();

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use crate::placement::fold::{Divided, FoldKind, Numbers, Summand, Summands, integer, status};
+use crate::placement::{
+    companions::Limits,
+    fold::{Divided, FoldKind, Numbers, Summand, Summands, integer, status},
+};
 use kubefold_wire::splice::{Edit, ObjectEdits};
 
 /// The sums over all parts of an object.
@@ -78,7 +81,9 @@ impl Sums {
         behind: usize,
     ) -> Vec<Edit<'static>> {
         let mut edits = Vec::new();
-        if parts.count() < 2 && behind == 0 {
+        // Of a companion what was written, which its only part need not say.
+        let whole = parts.get(0).and_then(|home| home.whole.as_deref());
+        if parts.count() < 2 && behind == 0 && whole.is_none() {
             return edits;
         }
         let value = |at: &Range<usize>| body.get(at.clone()).unwrap_or_default();
@@ -92,7 +97,10 @@ impl Sums {
         if let Some(mut spec) =
             numbers.spec.as_ref().filter(|_| self.no_specs == 0 && !kind.divided().is_empty()).and_then(object)
         {
-            self.spec(&mut spec, kind);
+            match whole {
+                Some(whole) => written(&mut spec, kind, whole),
+                None => self.spec(&mut spec, kind),
+            }
             edits.extend(spec.finish());
         }
         if let Some(mut status) = numbers.status.as_ref().filter(|_| self.no_statuses == 0).and_then(object) {
@@ -123,6 +131,18 @@ impl Sums {
             }
         }
         firsts.into_iter().filter_map(|at| parts.get(at)?.status.as_ref()).collect()
+    }
+}
+
+/// The divided fields as they were written.
+fn written(spec: &mut ObjectEdits<'_>, kind: FoldKind, whole: &Limits) {
+    for key in kind.divided() {
+        let limit = whole.named(key).map(|limit| limit.to_json().to_string());
+        match (limit, spec.member(key).map(|now| now.raw)) {
+            (Some(limit), now) if now != Some(limit.as_str()) => spec.set(key, limit.into_bytes()),
+            (None, Some(_)) => spec.remove(|name| name == *key),
+            _ => {}
+        }
     }
 }
 

@@ -140,6 +140,42 @@ fn divided_fields_are_summed_and_percentages_are_not() {
 }
 
 #[test]
+fn a_companion_reads_back_as_it_is_written() {
+    let noted = |whole: &str, spec: Value, status: Value| {
+        let mut part = object(spec, status);
+        part["metadata"]["annotations"] = json!({"kubefold.io/whole": whole});
+        part
+    };
+    let budget = |healthy: i64, allowed: i64| {
+        let condition = json!({"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods"});
+        let counts = json!({"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": 0, "expectedPods": 1, "conditions": [condition]});
+        noted(r#"{"minAvailable":2}"#, json!({"minAvailable": 0, "x": 1}), counts)
+    };
+    let all_well = shown(&[budget(1, 1), budget(1, 1), budget(1, 1)], FoldKind::PodDisruptionBudget);
+    assert_eq!(all_well["spec"], json!({"minAvailable": 2, "x": 1}));
+    let numbers = |of: &Value| {
+        let status = &of["status"];
+        ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"]
+            .map(|at| status[at].as_i64().unwrap())
+    };
+    assert_eq!(numbers(&all_well), [1, 3, 2, 3]);
+    let one_gone = shown(&[budget(1, 1), budget(0, 0), budget(1, 1)], FoldKind::PodDisruptionBudget);
+    assert_eq!(numbers(&one_gone), [0, 2, 2, 3]);
+    let condition = &one_gone["status"]["conditions"][0];
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("InsufficientPods")));
+    assert_eq!(all_well["status"]["conditions"][0]["status"], "True");
+
+    // The only part of an autoscaler need not say it either.
+    let hpa = noted(r#"{"maxReplicas":10,"minReplicas":1}"#, json!({"minReplicas": 1, "maxReplicas": 8}), json!({}));
+    assert_eq!(shown(&[hpa], FoldKind::HorizontalPodAutoscaler)["spec"], json!({"minReplicas": 1, "maxReplicas": 10}));
+    // What is none of the whole's goes; a note that is none counts for nothing.
+    let swapped = noted(r#"{"maxUnavailable":"30%"}"#, json!({"minAvailable": 1}), json!({}));
+    assert_eq!(shown(&[swapped], FoldKind::PodDisruptionBudget)["spec"], json!({"maxUnavailable": "30%"}));
+    let broken = noted("no", json!({"minAvailable": 1}), json!({}));
+    assert_eq!(shown(&[broken.clone(), broken], FoldKind::PodDisruptionBudget)["spec"], json!({"minAvailable": 2}));
+}
+
+#[test]
 fn a_condition_holds_of_all_when_it_holds_of_each() {
     let available = |status: &str| json!([{"type": "Available", "status": status, "reason": status}]);
     let fold = |home: Value, other: Value| {

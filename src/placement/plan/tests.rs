@@ -1,7 +1,7 @@
 //! Who gets which part, for every strategy.
 
 use super::*;
-use crate::placement::{policy::Rules, resources::Resources};
+use crate::placement::{companions::claims, policy::Rules, resources::Resources};
 
 fn candidate(name: &str, weight: u32) -> Candidate {
     Candidate {
@@ -14,6 +14,7 @@ fn candidate(name: &str, weight: u32) -> Candidate {
         serves_kind: true,
         has_namespace: true,
         missing_owners: Vec::new(),
+        missing_claims: Vec::new(),
         fits: Ok(()),
         capacity: None,
     }
@@ -24,12 +25,16 @@ fn shape(plan: &Plan) -> Vec<(&str, u32)> {
     made.map(|target| (target.member.as_str(), target.share().unwrap_or_default())).collect()
 }
 
+fn order<'a>(policy: &'a Policy, wholes: &'a Wholes) -> Order<'a> {
+    Order { uid: "u", policy, wholes, pod: None, sticky: None, drawn: None, claims: &[], companion: None }
+}
+
 /// Plans a Deployment without a policy.
 fn plan_of(replicas: u32, candidates: &[Candidate], sticky: Option<&MemberName>) -> Result<Plan, PlanError> {
     let body = format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#);
     let wholes = Wholes::read("apps", "Deployment", &body).unwrap();
     let (policy, pod) = (Policy::plain(Strategy::Divide), PodRequirements::default());
-    plan(&Order { uid: "u", policy: &policy, wholes: &wholes, pod: Some(&pod), sticky, beside: None }, candidates)
+    plan(&Order { pod: Some(&pod), sticky, ..order(&policy, &wholes) }, candidates)
 }
 
 #[test]
@@ -108,11 +113,16 @@ fn by(
     policy: &Policy,
     (group, kind, body): (&str, &str, &str),
     candidates: &[Candidate],
-    beside: Option<&[MemberName]>,
+    shares: Option<&Shares>,
 ) -> Result<Plan, PlanError> {
     let wholes = Wholes::read(group, kind, body).unwrap();
     let pod = PodRequirements::of(group, kind, body).unwrap();
-    plan(&Order { uid: "u", policy, wholes: &wholes, pod: pod.as_ref(), sticky: None, beside }, candidates)
+    let none = Shares::new();
+    let document = serde_json::from_str(body).unwrap();
+    let whole = wholes.division.filter(|division| division.goes_along()).and_then(|of| Limits::of(of, &document));
+    let companion = whole.as_ref().map(|whole| Companion { whole, shares: shares.unwrap_or(&none) });
+    let claims = claims(group, kind, body);
+    plan(&Order { pod: pod.as_ref(), claims: &claims, companion, ..order(policy, &wholes) }, candidates)
 }
 
 fn numbers(plan: &Plan) -> Vec<(&str, Vec<u32>)> {
@@ -164,9 +174,9 @@ fn one_is_where_the_namespace_is_then_where_most_is_free() {
     all[2].capacity = free(500, 5);
     let plan_one = |all: &[Candidate], sticky: Option<&MemberName>| {
         let pod = PodRequirements::default();
-        let order =
-            Order { uid: "u", policy: &policy, wholes: &Wholes::default(), pod: Some(&pod), sticky, beside: None };
-        plan(&order, all).map(|plan| plan.targets.iter().map(|target| target.member.to_string()).collect::<Vec<_>>())
+        let wholes = Wholes::default();
+        plan(&Order { pod: Some(&pod), sticky, ..order(&policy, &wholes) }, all)
+            .map(|plan| plan.targets.iter().map(|target| target.member.to_string()).collect::<Vec<_>>())
     };
     assert_eq!(plan_one(&all, None), Ok(vec!["north".into()]));
     assert_eq!(plan_one(&all, Some(&name("east"))), Ok(vec!["east".into()]));
@@ -248,27 +258,75 @@ fn a_job_is_divided_in_both_numbers_or_not_at_all() {
     assert_eq!((strategy, whole.len(), whole[0].1.len()), (Strategy::One, 1, 0));
 }
 
+fn shares(of: &[(&str, u32)]) -> Shares {
+    of.iter().map(|(member, share)| (name(member), *share)).collect()
+}
+
 #[test]
 fn autoscalers_and_budgets_go_along() {
-    let hpa = ("autoscaling", "HorizontalPodAutoscaler");
+    let hpa = |policy: &Policy, spec: &str, of: &Shares| {
+        let body = format!(r#"{{"spec":{spec}}}"#);
+        by(policy, ("autoscaling", "HorizontalPodAutoscaler", &body), &three(), Some(of)).unwrap()
+    };
     let policy = Policy::plain(Strategy::Divide);
-    let plan = by(&policy, (hpa.0, hpa.1, r#"{"spec":{"minReplicas":4,"maxReplicas":12}}"#), &three(), None).unwrap();
+    let even = shares(&[("east", 1), ("west", 2), ("north", 1)]);
+    let plan = hpa(&policy, r#"{"minReplicas":4,"maxReplicas":12}"#, &even);
     assert_eq!(numbers(&plan), [("east", vec![1, 3]), ("north", vec![1, 3]), ("west", vec![2, 6])]);
-    let small = by(&policy, (hpa.0, hpa.1, r#"{"spec":{"maxReplicas":2}}"#), &three(), None).unwrap();
-    assert_eq!(numbers(&small), [("east", vec![1, 1]), ("north", vec![1, 1]), ("west", vec![1, 1])]);
-    assert_eq!(small.warnings[1], "spec.maxReplicas is 3 over 3 members: each needs at least 1");
-    let beside = [name("west")];
-    let one = by(&policy, (hpa.0, hpa.1, r#"{"spec":{"minReplicas":4,"maxReplicas":12}}"#), &three(), Some(&beside));
-    assert_eq!(numbers(&one.unwrap()), [("west", vec![4, 12])]);
+    assert!(plan.targets.iter().all(|target| target.whole.as_deref() == Some(r#"{"maxReplicas":12,"minReplicas":4}"#)));
+    // One part, where the target is; the others are listed, for later.
+    let one = hpa(&policy, r#"{"maxReplicas":10}"#, &shares(&[("north", 1)]));
+    let listed: Vec<_> = one.targets.iter().map(|target| (target.member.as_str(), target.made)).collect();
+    assert_eq!(listed, [("north", true), ("west", false), ("east", false)]);
+    assert_eq!(one.targets[0].values.iter().map(|value| value.number).collect::<Vec<_>>(), [1, 10]);
+    let before = hpa(&policy, r#"{"maxReplicas":10}"#, &Shares::new());
+    assert_eq!(before.targets.iter().filter(|target| target.made).count(), 1);
+
     let pdb = ("policy", "PodDisruptionBudget");
     let mut all = three();
     all[0].standing = Standing::Down("cut off".into());
-    let plan = by(&policy, (pdb.0, pdb.1, r#"{"spec":{"maxUnavailable":1}}"#), &all, None).unwrap();
-    assert_eq!(numbers(&plan), [("east", vec![0]), ("north", vec![0]), ("west", vec![1])]);
+    let plan = by(&policy, (pdb.0, pdb.1, r#"{"spec":{"maxUnavailable":1}}"#), &all, Some(&even)).unwrap();
+    assert_eq!(numbers(&plan), [("east", vec![1]), ("north", vec![1]), ("west", vec![1])]);
+    assert!(plan.warnings[0].contains("lets 1 pods go at a time; its parts let 3 go"), "{:?}", plan.warnings);
     assert!(plan.targets.iter().all(|target| target.made), "without one a member would evict at will");
     assert!(plan.targets.iter().any(|target| target.behind.is_some()));
     let percent = by(&policy, (pdb.0, pdb.1, r#"{"spec":{"maxUnavailable":"25%"}}"#), &all, None).unwrap();
-    assert_eq!((percent.strategy, percent.targets.len()), (Strategy::Duplicate, 3));
+    assert_eq!((percent.strategy, percent.targets.len()), (Strategy::Divide, 3));
+    assert_eq!(percent.targets[0].whole.as_deref(), Some(r#"{"maxUnavailable":"25%"}"#));
+}
+
+#[test]
+fn what_mounts_a_claim_is_one_and_goes_where_the_claim_is() {
+    let body =
+        r#"{"spec":{"replicas":3,"template":{"spec":{"volumes":[{"persistentVolumeClaim":{"claimName":"data"}}]}}}}"#;
+    let mounting = (DEPLOYMENT.0, DEPLOYMENT.1, body);
+    let (default, mut all) = (Policy::plain(Strategy::Divide), three());
+    let none_yet = by(&default, mounting, &all, None).unwrap();
+    assert_eq!((none_yet.strategy, numbers(&none_yet).len()), (Strategy::One, 1));
+    for other in [0, 1] {
+        all[other].missing_claims = vec!["data".into()];
+    }
+    let there = by(&default, mounting, &all, None).unwrap();
+    assert_eq!(numbers(&there), [("north", vec![])]);
+    assert_eq!(there.left_out[0].1, r#"it does not hold the claim "data", which its pods mount"#);
+    all[2].fits = Err(Misfit::NoMatch);
+    let refused = by(&default, mounting, &all, None).unwrap_err().to_string();
+    assert!(refused.contains(r#"east: it does not hold the claim "data""#), "{refused}");
+    // Who says otherwise gets it, and is told.
+    all[2].fits = Ok(());
+    let said = Policy { name: Some("spread".into()), names_strategy: true, ..default };
+    let spread = by(&said, mounting, &all, None).unwrap();
+    assert_eq!(numbers(&spread).len(), 3);
+    assert!(spread.warnings[0].starts_with("policy spread places it in several members"), "{:?}", spread.warnings);
+}
+
+#[test]
+fn a_workload_goes_where_what_came_before_it_is() {
+    let wholes = Wholes::read("apps", "Deployment", r#"{"spec":{"replicas":1}}"#).unwrap();
+    let (policy, all) = (Policy::plain(Strategy::Divide), three());
+    for member in ["east", "west", "north"].map(name) {
+        let drawn = plan(&Order { drawn: Some(&member), ..order(&policy, &wholes) }, &all).unwrap();
+        assert_eq!(shape(&drawn), [(member.as_str(), 1)]);
+    }
 }
 
 #[test]

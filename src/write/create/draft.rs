@@ -4,12 +4,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    placement::{divided::Wholes, scheduling::PodRequirements},
-    respond::WriteError,
-    write::{
-        fleet::{Owner, Scaled},
-        request::Request,
+    placement::{
+        companions::{Limits, Subject, claims},
+        divided::{Division, Wholes},
+        scheduling::PodRequirements,
     },
+    respond::WriteError,
+    write::{fleet::Owner, request::Request},
 };
 use kubefold_wire::locate::Paths;
 
@@ -28,8 +29,10 @@ pub(in crate::write) struct Draft<'a> {
     pub(in crate::write) wholes: Wholes,
     /// `None` of a kind that makes no pods.
     pub(in crate::write) pod: Option<PodRequirements>,
-    /// What an autoscaler is for.
-    pub(in crate::write) scales: Option<Scaled>,
+    /// The claims that its pods mount.
+    pub(in crate::write) claims: Vec<String>,
+    /// What a companion is for, and what it is to be as a whole.
+    pub(in crate::write) companion: Option<(Subject, Limits)>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -55,16 +58,13 @@ impl<'a> Draft<'a> {
             WriteError::Body { what, cause: error.to_string() }
         };
         let mut found = Vec::new();
-        Paths::new([(0, ["metadata"].as_slice()), (1, &["spec", "scaleTargetRef"])])
-            .locate(json, &mut found)
-            .map_err(|error| bad(&error))?;
-        let raw = |id: u16| found.iter().find(|place| place.id == id).and_then(|place| json.get(place.range.clone()));
-        let metadata = raw(0).ok_or_else(|| bad(&"it has no metadata"))?;
+        Paths::new([(0, ["metadata"].as_slice())]).locate(json, &mut found).map_err(|error| bad(&error))?;
+        let metadata = found.first().and_then(|place| json.get(place.range.clone()));
+        let metadata = metadata.ok_or_else(|| bad(&"it has no metadata"))?;
         let metadata: Metadata<'a> = serde_json::from_str(metadata).map_err(|error| bad(&error))?;
         let name = metadata.name.unwrap_or_default();
         let (group, kind) = (&*request.gvk.group, &*request.gvk.kind);
         let wholes = Wholes::read(group, kind, json).map_err(|error| request.invalid(&name, error.into()))?;
-        let is_autoscaler = (group, kind) == ("autoscaling", "HorizontalPodAutoscaler");
         Ok(Self {
             json,
             name,
@@ -72,10 +72,17 @@ impl<'a> Draft<'a> {
             labels: metadata.labels.map(RawValue::get),
             annotations: metadata.annotations.map(RawValue::get),
             owners: metadata.owner_references.unwrap_or_default(),
+            companion: companion(wholes.division, json),
             wholes,
+            claims: claims(group, kind, json),
             pod: PodRequirements::of(group, kind, json).map_err(|error| bad(&error))?,
-            // The member refuses one that is malformed.
-            scales: raw(1).filter(|_| is_autoscaler).and_then(|target| serde_json::from_str(target).ok()),
         })
     }
+}
+
+/// What is no limit a member refuses in its own words: until then it limits nothing.
+fn companion(division: Option<Division>, json: &str) -> Option<(Subject, Limits)> {
+    let subject = Subject::of(division, json)?;
+    let document = serde_json::from_str(json).unwrap_or_default();
+    Some((subject, Limits::of(division?, &document).unwrap_or_default()))
 }

@@ -58,6 +58,9 @@ pub struct EntryTarget {
     /// On a create: how this part differs.
     #[serde(default)]
     pub overrides: Overrides,
+    /// On a create of a companion: what its parts note of the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<String>,
     /// On a delete: the part's own UID.
     pub own_uid: Option<String>,
     /// How far it came.

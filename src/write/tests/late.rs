@@ -10,6 +10,7 @@ use crate::write::{
         Process, fresh, message, pair, parsed, request,
         scripted::{Fault, Scripted, member},
         update::{MERGE, down, patch, send},
+        workload,
     },
 };
 use kubefold_wire::resource::{Gvk, Gvr};
@@ -61,6 +62,7 @@ fn both(value: &Value) -> Vec<(String, Value)> {
 /// Makes the object, while what is sent to the other member lands 33 s later and the member is away from then on.
 async fn late(kind: (&str, &str, &str), object: &Value) -> (Scripted, tempfile::TempDir, Process, &'static str) {
     let (fleet, directory, process) = fresh();
+    workload(&fleet);
     // Two dry runs, then the part that is not the home.
     fleet.world.lock().faults.insert(2, Fault::LostLate);
     let reply = process.writer.create(of(kind, request("", object))).await;
@@ -210,15 +212,19 @@ async fn a_kill_in_an_update_does_not_have_a_shared_object_made_as_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_is_behind_has_its_share_of_a_later_total() {
-    let budget = |spec: Value| json!({"metadata": {"name": "web"}, "spec": spec});
+    let budget = |least: u32| {
+        let spec = json!({"minAvailable": least, "selector": {"matchLabels": {"app": "web"}}});
+        json!({"kind": BUDGET.1, "metadata": {"name": "web"}, "spec": spec})
+    };
     for (later, east, west) in [
         (json!({"minAvailable": 6}), json!(2), json!(4)),
         (json!({"minAvailable": 3}), json!(1), json!(2)),
-        (json!({"minAvailable": "50%"}), json!("50%"), json!("50%")),
+        (json!({"minAvailable": "50%"}), json!(0), json!("50%")),
     ] {
         let (fleet, directory, process) = fresh();
+        workload(&fleet);
         down(&fleet, "east", true);
-        let made = process.writer.create(of(BUDGET, request("", &budget(json!({"minAvailable": 3}))))).await;
+        let made = process.writer.create(of(BUDGET, request("", &budget(3)))).await;
         assert_eq!(made.code, 201, "{}", message(&made));
         assert_eq!(spec(&fleet, "minAvailable"), [("west".to_owned(), json!(2))]);
         for spec in [json!({"minAvailable": 9}), later.clone()] {
@@ -238,7 +244,8 @@ async fn a_budget_that_is_behind_has_its_share_of_a_later_total() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_lands_late_has_its_share_of_a_later_total() {
-    let budget = json!({"metadata": {"name": "web"}, "spec": {"minAvailable": 3}});
+    let three = json!({"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}});
+    let budget = json!({"kind": BUDGET.1, "metadata": {"name": "web"}, "spec": three});
     let (fleet, _directory, process, away) = late(BUDGET, &budget).await;
     let swap = json!({"spec": {"minAvailable": null, "maxUnavailable": 6}});
     assert_eq!(send(&process, of(BUDGET, patch(MERGE, &swap))).await.code, 200);

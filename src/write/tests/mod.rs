@@ -10,9 +10,10 @@ mod strategies;
 mod update;
 mod update_parts;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -23,10 +24,10 @@ use crate::{
     placement::plan::Standing,
     write::{
         Writer,
-        fleet::Key,
+        fleet::{Key, Listed},
         journal::Journal,
         request::Request,
-        tests::scripted::{Fault, Scripted, member},
+        tests::scripted::{Fault, Scripted, World, member},
     },
 };
 use kubefold_serving::caller::Caller;
@@ -118,6 +119,49 @@ fn fresh() -> (Scripted, TempDir, Process) {
     let directory = tempfile::tempdir().unwrap();
     let process = Process::start(fleet.clone(), &directory);
     (fleet, directory, process)
+}
+
+/// A name that is held.
+struct Held {
+    held: Arc<Mutex<BTreeSet<String>>>,
+    key: Key,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.held.lock().remove(&self.key.name);
+    }
+}
+
+/// The objects of a kind, by the word in them.
+fn listed(world: &World, gvr: &Gvr) -> Vec<Listed> {
+    let is_its = |object: &Value| {
+        object["kind"].as_str().is_some_and(|kind| format!("{}s", kind.to_lowercase()) == *gvr.resource)
+    };
+    let mut listed: Vec<Listed> = Vec::new();
+    for (member, cluster) in &world.members {
+        for (name, object) in cluster.objects.iter().filter(|(_, object)| is_its(object)) {
+            let part = (member.clone(), Bytes::from(object.to_string()));
+            match listed.iter_mut().find(|one| one.name == *name) {
+                Some(one) => one.parts.push(part),
+                None => listed.push(Listed { name: name.clone(), folded: true, parts: vec![part] }),
+            }
+        }
+    }
+    listed
+}
+
+/// Gives the members a Deployment `app` for companions: one replica in east and two in west.
+fn workload(fleet: &Scripted) {
+    let mut world = fleet.world.lock();
+    for (name, replicas) in [("east", 1), ("west", 2)] {
+        let labels = json!({"app": "web"});
+        let app = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "app"},
+            "spec": {"replicas": replicas, "template": {"metadata": {"labels": labels}}}
+        });
+        world.members.get_mut(&member(name)).unwrap().objects.insert("app".to_owned(), app);
+    }
 }
 
 #[tokio::test(start_paused = true)]

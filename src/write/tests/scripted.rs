@@ -34,12 +34,12 @@ use crate::{
     store::{KindSpec, Naming, localize},
     write::{
         MOVER,
-        fleet::{Ask, Facts, Fleet, Key, MemberLocal, Owner, Part, Visible},
-        tests::{answered, document, get_of},
+        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Visible},
+        tests::{Held, answered, document, get_of, listed},
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{patch::merge_into, splice::splice, status::Status};
+use kubefold_wire::{patch::merge_into, resource::Gvr, splice::splice, status::Status};
 
 /// Everything that is not kubefold: it survives a crash.
 #[derive(Default)]
@@ -411,11 +411,21 @@ impl Fleet for Scripted {
                 .filter(|owner| !cluster.objects.contains_key(&owner.name))
                 .map(|owner| format!("{} {:?}", owner.kind, owner.name))
                 .collect(),
+            missing_claims: Vec::new(),
             fits: Ok(()),
             capacity: None,
         };
         let candidates = world.members.iter().map(candidate).collect();
-        Facts { candidates, sticky: world.sticky.clone(), beside: None }
+        Facts { candidates, sticky: world.sticky.clone() }
+    }
+
+    async fn objects(&self, gvr: &Gvr, _namespace: &str) -> Vec<Listed> {
+        listed(&self.world.lock(), gvr)
+    }
+
+    fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Some(Gvr::new(group, version, &format!("{}s", kind.to_lowercase())))
     }
 
     async fn holders(&self, _namespace: &str, owner: &Owner) -> Vec<MemberName> {
@@ -569,16 +579,5 @@ impl Fleet for Scripted {
     async fn wait_gone(&self, key: &Key, member: &MemberName, uid: &str, _bound: Duration) -> bool {
         let world = self.world.lock();
         world.members[member].objects.get(&key.name).is_none_or(|object| object["metadata"]["uid"] != uid)
-    }
-}
-
-pub(super) struct Held {
-    held: Arc<Mutex<BTreeSet<String>>>,
-    key: Key,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.held.lock().remove(&self.key.name);
     }
 }

@@ -12,6 +12,7 @@ use crate::{
             Process, fresh, message, pair, parsed, request,
             scripted::{Fault, Scripted, member},
             update::{MERGE, down, patch, put, send},
+            workload,
         },
     },
 };
@@ -126,11 +127,12 @@ fn other(request: Request, (group, version, kind, resource): (&str, &str, &str, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disruption_budget_is_divided_unless_it_is_a_percentage() {
+async fn a_disruption_budget_is_divided_by_the_workloads_parts() {
     let (fleet, _directory, process) = fresh();
+    workload(&fleet);
     let kind = ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
-    let body =
-        json!({"apiVersion": "policy/v1", "kind": kind.2, "metadata": {"name": "web"}, "spec": {"minAvailable": 3}});
+    let spec = json!({"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}});
+    let body = json!({"apiVersion": "policy/v1", "kind": kind.2, "metadata": {"name": "web"}, "spec": spec});
     let made = process.writer.create(other(request("", &body), kind)).await;
     assert_eq!(made.code, 201, "{}", message(&made));
     let least = "/spec/minAvailable";
@@ -142,7 +144,7 @@ async fn a_disruption_budget_is_divided_unless_it_is_a_percentage() {
     set(json!(6)).await;
     assert_eq!(everywhere(&fleet, least), [json!(2), json!(4)]);
     set(json!("50%")).await;
-    assert_eq!(everywhere(&fleet, least), [json!("50%"), json!("50%")]);
+    assert_eq!(everywhere(&fleet, least), [json!(0), json!("50%")], "half of one pod would be one");
     set(json!(3)).await;
     assert_eq!(everywhere(&fleet, least), [json!(1), json!(2)]);
     let swap = json!({"spec": {"minAvailable": null, "maxUnavailable": 3}});
@@ -152,11 +154,79 @@ async fn a_disruption_budget_is_divided_unless_it_is_a_percentage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_of_a_workload_divides_its_budget_again_and_stands_where_that_fails() {
+    let (fleet, _directory, process) = fresh();
+    let kind = ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+    let spec = json!({"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}});
+    let body = json!({"apiVersion": "policy/v1", "kind": kind.2, "metadata": {"name": "web"}, "spec": spec});
+    let made = process.writer.create(other(request("", &body), kind)).await;
+    assert_eq!(made.code, 201, "{}", message(&made));
+    let least = "/spec/minAvailable";
+    assert_eq!(everywhere(&fleet, least), [json!(2), json!(2)], "it waits for nothing");
+    let template = json!({"metadata": {"labels": {"app": "web"}}});
+    let app = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "app"},
+        "spec": {"replicas": 3, "template": template}
+    });
+    create(&process, &app).await;
+    assert_eq!(everywhere(&fleet, least), [json!(0), json!(1)], "none says that nothing may go");
+    assert_eq!(parsed(&send(&process, other(patch(MERGE, &json!({})), kind)).await)["spec"]["minAvailable"], 2);
+
+    let scale = |replicas: u32| patch(MERGE, &json!({"spec": {"replicas": replicas}}));
+    let of_app = async |request: Request| {
+        let request = Request { name: "app".to_owned(), ..request };
+        process.writer.update(request, "app".to_owned()).await
+    };
+    let next = fleet.world.lock().calls.len();
+    // The dry runs and the writes of both, and then the first of the budget.
+    fleet.world.lock().faults = [(next + 4, Fault::Refuse)].into();
+    let reply = of_app(scale(6)).await;
+    assert_eq!((reply.code.as_u16(), &parsed(&reply)["spec"]["replicas"]), (200, &json!(6)));
+    let said = format!("{:?}", reply.warnings);
+    assert!(said.contains("is not divided by the parts of deployments.apps"), "{said}");
+    assert_eq!(everywhere(&fleet, least), [json!(0), json!(1)]);
+    let reply = of_app(scale(6)).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    assert_eq!(everywhere(&fleet, least), [json!(1), json!(1)], "the next write does it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_follows_a_workload_that_catches_up() {
+    let (fleet, _directory, process) = fresh();
+    let kind = ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+    let template = json!({"metadata": {"labels": {"app": "web"}}});
+    let app = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "app"},
+        "spec": {"replicas": 3, "template": template}
+    });
+    create(&process, &app).await;
+    let spec = json!({"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}});
+    let body = json!({"apiVersion": "policy/v1", "kind": kind.2, "metadata": {"name": "web"}, "spec": spec});
+    let made = process.writer.create(other(request("", &body), kind)).await;
+    assert_eq!(made.code, 201, "{}", message(&made));
+    let least = "/spec/minAvailable";
+    assert_eq!(everywhere(&fleet, least), [json!(0), json!(1)]);
+    down(&fleet, "east", true);
+    let scale = Request { name: "app".to_owned(), ..patch(MERGE, &json!({"spec": {"replicas": 9}})) };
+    let reply = process.writer.update(scale, "app".to_owned()).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    down(&fleet, "east", false);
+    process.writer.replay();
+    process.settled().await;
+    // Three and six: of seven that may go, two and five.
+    assert_eq!(everywhere(&fleet, least), [json!(1), json!(1)]);
+    let app = |name: &str| fleet.world.lock().members[&member(name)].objects["app"]["spec"]["replicas"].clone();
+    assert_eq!([app("east"), app("west")], [json!(3), json!(6)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_autoscalers_least_is_never_above_its_most() {
     let (fleet, _directory, process) = fresh();
+    workload(&fleet);
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "app"});
     let kind = ("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
     let body = json!({"apiVersion": "autoscaling/v2", "kind": kind.2, "metadata": {"name": "web"},
-        "spec": {"minReplicas": 3, "maxReplicas": 9}});
+        "spec": {"minReplicas": 3, "maxReplicas": 9, "scaleTargetRef": target}});
     let made = process.writer.create(other(request("", &body), kind)).await;
     assert_eq!(made.code, 201, "{}", message(&made));
     let bounds = || ["/spec/minReplicas", "/spec/maxReplicas"].map(|at| everywhere(&fleet, at).map(|of| of.as_u64()));

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::{
     member::call::Document,
     placement::{
+        companions::WHOLE_KEY,
         divided::Value as Number,
         merge::{Change, Take, What, take},
     },
@@ -207,6 +208,10 @@ fn fresh(update: &Entry) -> Amended {
 
 /// A number is a share of the part's own; what is none, or goes, is the same in all.
 fn set_share(target: &mut EntryTarget, change: &Change) {
+    if change.is_within(&["metadata", "annotations", WHOLE_KEY]) {
+        target.whole = change.wanted().and_then(|whole| whole.as_str().map(str::to_owned));
+        return;
+    }
     let pointer = format!("/{}", change.fields().collect::<Vec<_>>().join("/"));
     target.values.retain(|value| value.pointer != pointer);
     let number = change.wanted().and_then(|new| new.as_u64()).and_then(|number| u32::try_from(number).ok());

@@ -5,16 +5,18 @@ use serde_json::Value;
 
 use crate::{
     placement::{
+        companions::{Limit, WHOLE_KEY},
         divided::{Field, REPLICAS},
         fold::FoldKind,
         marker::MARKER_KEY,
-        merge::{What, difference},
+        merge::{Change, What, difference},
         overrides::applied,
     },
     write::{
         fleet::Fleet,
         request::values,
         update::{
+            companion::note as note_of,
             desired::{self, Desired, check_preconditions, object, plain, set},
             disown::owns_alone,
             draft::{Plan, overrides_in},
@@ -67,7 +69,14 @@ impl<F: Fleet> Work<'_, F> {
             DesiredReplicas::Number(number) => waits(&total.field) != u64::from(*number),
             DesiredReplicas::Same(_) => true,
         };
-        let totals: Vec<Total> = asked.iter().filter(is_new).cloned().collect();
+        let is_companion = self.companion().is_some();
+        let mut totals: Vec<Total> = asked.iter().filter(|total| is_companion || is_new(total)).cloned().collect();
+        if is_companion {
+            // What has no default goes with the only manager that had it.
+            let gone = fields.iter().filter(|field| field.unset.is_none() && !said.contains(field));
+            let gone = gone.filter(|field| owns_alone(&self.home.document, &manager, field.path));
+            totals.extend(gone.map(|field| Total { field: *field, asked: DesiredReplicas::Same(None) }));
+        }
         let as_shown = plain(self.shown.clone());
         let wanted =
             Desired { before: as_shown.clone(), after: as_shown, guarded: revision.is_some(), managed_fields: None };
@@ -85,6 +94,11 @@ impl<F: Fleet> Work<'_, F> {
             let apply = Apply { patch: &patch, said: &said, unsaid: &unsaid, revision, is_home };
             task.apply = Some(self.apply_body(part, task, apply));
         };
+        if is_companion {
+            // What is applied is in none of them yet: they are made when the companion is placed anew, after it.
+            plan.missing.clear();
+            plan.body = None;
+        }
         of(&self.home, &mut plan.home, true);
         for (task, part) in plan.others.iter_mut().zip(&self.others) {
             of(part, task, false);
@@ -107,14 +121,20 @@ impl<F: Fleet> Work<'_, F> {
                 merge_into(&mut body, desired::nested(field.path, share));
             }
         }
+        let noted = task.own.iter().find(|change| change.is_within(&WHOLE)).and_then(Change::wanted);
+        let note = noted.or_else(|| note_of(&awaited).map(Value::from));
         for field in said {
             let share = share(field);
             if let (Some(place), Some(share)) = (body.pointer_mut(field.pointer), share) {
                 // What is no number is refused in the member's own words.
-                if place.as_i64().is_some_and(|number| number >= 0) {
+                let is_percent = note.is_some() && Limit::read(place).is_some();
+                if is_percent || place.as_i64().is_some_and(|number| number >= 0) {
                     *place = share;
                 }
             }
+        }
+        if let Some(note) = note {
+            merge_into(&mut body, desired::nested(&WHOLE, note));
         }
         if self.manner.subresource.is_empty() {
             let own = overrides_in(self.policy(marker_of(&self.home.document).as_ref()).as_ref(), &part.member);
@@ -152,9 +172,7 @@ impl<F: Fleet> Work<'_, F> {
             return;
         }
         let mut changes = difference(&plain(self.home.document.clone()), &plain(after.clone()));
-        let is_divided = |change: &crate::placement::merge::Change| {
-            divided(self.key).iter().any(|field| change.is_within(field.path))
-        };
+        let is_divided = |change: &Change| divided(self.key).iter().any(|field| change.is_within(field.path));
         changes.retain(|change| !(is_divided(change) || self.without_status && change.is_within(&["status"])));
         for task in &mut plan.others {
             task.shared.clone_from(&changes);
@@ -171,6 +189,9 @@ impl<F: Fleet> Work<'_, F> {
         plan.home.shared = changes;
     }
 }
+
+/// What a companion's part notes of the whole: who applies a part has it, as he has the part's own numbers.
+const WHOLE: [&str; 3] = ["metadata", "annotations", WHOLE_KEY];
 
 /// kubectl's own note of what it applied.
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";

@@ -4,7 +4,7 @@ use crate::{
     answer::reply::{Reply, refusal},
     config::{MemberName, Overrides},
     member::call::Document,
-    placement::{divided::Value as Number, merge::Change},
+    placement::merge::Change,
     respond::{Settling, WriteError},
     write::{
         fleet::Fleet,
@@ -54,6 +54,7 @@ impl<F: Fleet> Work<'_, F> {
             cluster_uid: part.cluster_uid.clone(),
             values: Vec::new(),
             overrides: Overrides::default(),
+            whole: None,
             own_uid: Some(part.uid.clone()),
             step: Step::Planned,
             uncertain: false,
@@ -317,8 +318,9 @@ pub(super) fn missing_target(missing: &Missing) -> EntryTarget {
     EntryTarget {
         member: missing.member.clone(),
         cluster_uid: missing.cluster_uid.clone(),
-        values: vec![Number { pointer: missing.field.pointer.to_owned(), number: missing.share }],
+        values: missing.values.clone(),
         overrides: missing.overrides.clone(),
+        whole: missing.whole.clone(),
         own_uid: None,
         step: Step::Planned,
         uncertain: false,

@@ -23,7 +23,7 @@ use kubefold_wire::{
 
 /// Media types of patches. Source: kubernetes/apimachinery `pkg/types/patch.go`.
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";
-pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
+pub(in crate::write) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// A server-side apply.
 pub const APPLY_PATCH: &str = "application/apply-patch+yaml";
 

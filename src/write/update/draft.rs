@@ -44,6 +44,8 @@ pub(super) struct Plan {
     pub(super) scale: Option<u32>,
     /// The client named the revision that it changes.
     pub(super) guarded: bool,
+    /// What the client should know.
+    pub(super) warning: Option<String>,
 }
 
 impl Plan {
@@ -56,7 +58,11 @@ impl Plan {
 impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
     pub(super) async fn draft(&self, wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Plan {
-        let Shares { mut tasks, coming, missing } = self.shares(totals).await;
+        let shares = match self.companion_shares(&wanted.after, totals).await {
+            Some(shares) => shares,
+            None => self.shares(totals).await,
+        };
+        let Shares { mut tasks, coming, missing, warning } = shares;
         let policy = self.policy(marker_of(&self.home.document).as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
@@ -84,7 +90,8 @@ impl<F: Fleet> Work<'_, F> {
         let body =
             if missing.is_empty() { None } else { Some(template(self.undressed(&wanted.after, policy.as_ref()))) };
         let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
-        Plan { document, home, shown, others, coming, missing, body, scale: None, guarded: wanted.guarded }
+        let guarded = wanted.guarded;
+        Plan { document, home, shown, others, coming, missing, body, scale: None, guarded, warning }
     }
 
     /// The object without what a policy has its home differ in: with its overrides it is shown, and no other part is to inherit it.

@@ -6,6 +6,7 @@
 mod amend;
 mod apply;
 mod commit;
+mod companion;
 mod desired;
 mod disown;
 mod draft;
@@ -21,6 +22,7 @@ mod task;
 mod work;
 
 pub use desired::APPLY_PATCH;
+pub(super) use {desired::MERGE_PATCH, part::SCALE};
 
 use std::sync::Arc;
 
@@ -35,11 +37,11 @@ use crate::{
     write::{
         Writer,
         create::create,
+        evict::guard,
         fleet::{Fleet, Key, Owner, Part, Visible},
         forward::{forward_home, paired},
         request::{Request, with_dry_run},
         update::{
-            part::SCALE,
             shares::divided,
             work::{Stop, Work},
         },
@@ -76,6 +78,21 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
     refused(writer, request, &key).into()
 }
 
+/// Places a companion anew: a change of nothing, in which each part gets its share as it is by now. `None`: all have it.
+pub(super) async fn replace<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Option<Reply> {
+    let key = request.key(&request.name);
+    let (visible, parts) = (writer.fleet.visible(&key)?, writer.fleet.parts(&key));
+    let shares = match Work::new(writer, request, &key, visible, parts, false) {
+        Ok(work) => work.companion_shares(&work.shown, &[]).await?,
+        Err(error) => return Some(error.into()),
+    };
+    let is_same = shares.missing.is_empty() && shares.tasks.iter().all(|task| task.own.is_empty());
+    if is_same {
+        return None;
+    }
+    Some(document(writer, request, &key).await.unwrap_or_else(|reply| reply))
+}
+
 /// Subresources that are one member's affair, of which most answer with something else than the object.
 const OF_HOME: [&str; 4] = ["binding", "eviction", SCALE, "token"];
 
@@ -98,6 +115,8 @@ async fn of_home<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key
         _ if request.method == Method::GET => Vec::new(),
         _ => return Err(refused(writer, request, key).into()),
     };
+    // Until the eviction was answered.
+    let _held = guard(writer, request, parts.first().map(|part| &*part.json)).await?;
     let place = parts.iter().position(|part| at.contains(&part.member)).unwrap_or(0);
     let home = parts.into_iter().nth(place).ok_or_else(|| missing(writer, key))?;
     Ok(Box::pin(forward_home(fleet, request, key, visible, home)).await)

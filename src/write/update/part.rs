@@ -18,16 +18,16 @@ use crate::{
     write::{
         Writer,
         fleet::{Fleet, Key},
-        request::with_dry_run,
+        request::{OWN_MANAGER, with_dry_run},
         steps::{Outcome, Seen, Silent},
         update::desired::{APPLY_PATCH, MERGE_PATCH, set},
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{path::ApiPath, warning::Warnings};
+use kubefold_wire::{golang::Quoted, path::ApiPath, warning::Warnings};
 
 /// The subresource of scales.
-pub(super) const SCALE: &str = "scale";
+pub(in crate::write) const SCALE: &str = "scale";
 /// How often a part is read again because it changed meanwhile.
 const CONFLICTS_MAX: u32 = 8;
 
@@ -260,7 +260,15 @@ impl<F: Fleet> Writer<F> {
             return Brought::Gone;
         }
         let patch = Bytes::from(body.to_string());
-        match self.send_patch(asking, &part.member, APPLY_PATCH, patch, dry, warnings).await {
+        let mut outcome = self.send_patch(asking, &part.member, APPLY_PATCH, patch.clone(), dry, warnings).await;
+        if matches!(&outcome, Outcome::Refused { code: StatusCode::CONFLICT, body } if is_with_kubefold(body)) {
+            // It was refused: nothing came of it. What kubefold divided is whoever's that writes the whole.
+            let forced = asking.unforced(false);
+            let query = if forced.is_empty() { "force=true".to_owned() } else { format!("{forced}&force=true") };
+            let asking = Asking { query: &query, ..asking };
+            outcome = self.send_patch(asking, &part.member, APPLY_PATCH, patch, dry, warnings).await;
+        }
+        match outcome {
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(&body) => Brought::Gone,
             Outcome::Done { code, body } if !dry && !disowns.is_empty() => {
                 let body = Box::pin(self.disown(asking, &part.member, disowns, body, warnings)).await;
@@ -371,6 +379,20 @@ impl<F: Fleet> Writer<F> {
             Answer::NotSent(cause) | Answer::Unknown(cause) => Err(Silent(cause)),
         }
     }
+}
+
+/// Says whether a 409 of an apply is about fields alone that kubefold itself has divided.
+///
+/// Source: kubernetes/apimachinery `pkg/util/managedfields/internal/conflict.go` `NewConflictError`.
+fn is_with_kubefold(body: &Bytes) -> bool {
+    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    let causes = status.pointer("/details/causes").and_then(Value::as_array);
+    let own = format!("conflict with {}", Quoted(OWN_MANAGER));
+    let is_own = |cause: &Value| {
+        cause["reason"] == "FieldManagerConflict"
+            && cause["message"].as_str().is_some_and(|message| message.starts_with(&own))
+    };
+    causes.is_some_and(|causes| !causes.is_empty() && causes.iter().all(is_own))
 }
 
 /// Says whether a 409 is about the UID.

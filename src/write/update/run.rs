@@ -33,6 +33,7 @@ impl<F: Fleet> Work<'_, F> {
     /// Runs the try to its end.
     pub(super) async fn run(&mut self, hold: F::Hold) -> Result<Reply, Stop> {
         let mut plan = Box::pin(self.planned()).await?;
+        plan.warning.iter().for_each(|warning| self.warnings.add(warning));
         let dry_run_result = loop {
             match Box::pin(self.dry_run(&mut plan)).await? {
                 Some(dry_run_result) => break dry_run_result,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{
     config::{MemberName, Overrides, Weight},
     placement::{
-        divided::{Division, Field, MAX_REPLICAS, MIN_REPLICAS},
+        divided::{Division, Field, Value as Number},
         division::{Share, redivide},
         marker::Marker,
         merge::{Change, Step, Take, What, take},
@@ -84,9 +84,10 @@ impl Claim {
 pub(super) struct Missing {
     pub(super) member: MemberName,
     pub(super) cluster_uid: String,
-    pub(super) field: Field,
-    pub(super) share: u32,
+    pub(super) values: Vec<Number>,
     pub(super) overrides: Overrides,
+    /// Of a companion: what its parts note of the whole.
+    pub(super) whole: Option<String>,
 }
 
 /// What new totals come to.
@@ -98,6 +99,8 @@ pub(super) struct Shares {
     pub(super) coming: Vec<(String, Vec<Change>)>,
     /// The parts that are to be made.
     pub(super) missing: Vec<Missing>,
+    /// What the client should know.
+    pub(super) warning: Option<String>,
 }
 
 impl<F: Fleet> Work<'_, F> {
@@ -114,7 +117,7 @@ impl<F: Fleet> Work<'_, F> {
         let told = DivisionInput { policy: policy.as_ref(), candidates: &candidates };
         let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();
         let mut tasks = vec![PartTask::default(); all.len()];
-        for total in in_order(self.key, totals) {
+        for total in totals {
             let DesiredReplicas::Number(number) = &total.asked else {
                 for (task, part) in tasks.iter_mut().zip(&all) {
                     let DesiredReplicas::Same(same) = &total.asked else { continue };
@@ -128,7 +131,6 @@ impl<F: Fleet> Work<'_, F> {
             };
             let mut claims: Vec<Claim> = all.iter().map(|part| self.claim(part, total.field, &told)).collect();
             claims.extend(self.newcomers(marker.as_ref(), &all, &told));
-            self.bound(&mut claims, total.field, totals, all.iter().zip(&tasks));
             let numbers = divide(*number, &claims, total.field.floor, &self.visible.uid);
             for ((task, part), number) in tasks.iter_mut().zip(&all).zip(&numbers) {
                 let now = self.awaited(part).pointer(total.field.pointer).cloned();
@@ -137,13 +139,14 @@ impl<F: Fleet> Work<'_, F> {
             for (claim, share) in claims.into_iter().zip(numbers).skip(all.len()).filter(|(_, share)| *share > 0) {
                 let cluster = marker.iter().flat_map(|marker| &*marker.members).find(|(name, _)| *name == claim.member);
                 let Some((_, cluster_uid)) = cluster.cloned() else { continue };
-                let overrides = claim.terms.overrides;
-                missing.push(Missing { member: claim.member, cluster_uid, field: total.field, share, overrides });
+                let values = vec![Number { pointer: total.field.pointer.to_owned(), number: share }];
+                let (member, overrides) = (claim.member, claim.terms.overrides);
+                missing.push(Missing { member, cluster_uid, values, overrides, whole: None });
             }
         }
         let coming = tasks.split_off(with_parts).into_iter().zip(all.iter().skip(with_parts));
         let coming = coming.map(|(task, part)| (part.member.to_string(), task.own)).collect();
-        Shares { tasks, coming, missing }
+        Shares { tasks, coming, missing, warning: None }
     }
 
     /// A part's document as it will be when what waits for it is done.
@@ -170,12 +173,12 @@ impl<F: Fleet> Work<'_, F> {
         self.writer.fleet.rules().rule_for(&subject).ok()
     }
 
-    async fn candidates(&self, policy: Option<&Policy>) -> Vec<Candidate> {
+    pub(super) async fn candidates(&self, policy: Option<&Policy>) -> Vec<Candidate> {
         let pod = PodRequirements::of(&self.key.gvk.group, &self.key.gvk.kind, &self.home.document.to_string())
             .ok()
             .flatten();
         let measure = if policy.is_some_and(|policy| policy.by_capacity) { Measure::Always } else { Measure::Nothing };
-        let ask = Ask { key: self.key, owners: &[], pod: pod.as_ref(), scales: None, measure };
+        let ask = Ask { key: self.key, owners: &[], pod: pod.as_ref(), claims: &[], measure };
         self.writer.fleet.facts(ask).await.candidates
     }
 
@@ -186,36 +189,6 @@ impl<F: Fleet> Work<'_, F> {
             Some(Total { asked: DesiredReplicas::Same(_), .. }) | None => 0,
         };
         told.claim(&part.member, now)
-    }
-
-    /// What goes along with others has a part everywhere, and no bounds but its own: the least is never above the most.
-    fn bound<'t>(
-        &self,
-        claims: &mut [Claim],
-        field: Field,
-        totals: &[Total],
-        parts: impl Iterator<Item = (&'t Held, &'t PartTask)>,
-    ) {
-        let division = Division::of(&self.key.gvk.group, &self.key.gvk.kind);
-        if !division.is_some_and(Division::goes_along) {
-            return;
-        }
-        let changes = |field: Field| totals.iter().any(|total| total.field == field);
-        for (claim, (part, task)) in claims.iter_mut().zip(parts) {
-            (claim.terms, claim.max) = (Terms::default(), None);
-            let mut now = self.awaited(part);
-            take(&task.own, Take::Always, &mut now);
-            let number = |field: Field| match Total::read(&now, field) {
-                Some(Total { asked: DesiredReplicas::Number(number), .. }) => Some(number),
-                _ => None,
-            };
-            if field == MAX_REPLICAS && !changes(MIN_REPLICAS) {
-                claim.terms.min = number(MIN_REPLICAS).unwrap_or_default();
-            }
-            if field == MIN_REPLICAS {
-                claim.max = number(MAX_REPLICAS);
-            }
-        }
     }
 
     /// The members that the marker lists and that have no part: with more to divide they may get one.
@@ -252,21 +225,12 @@ impl DivisionInput<'_> {
     }
 }
 
-fn takes(candidate: &Candidate) -> bool {
+pub(super) fn takes(candidate: &Candidate) -> bool {
     !candidate.absent
         && candidate.standing == Standing::Ready
         && candidate.serves_kind
         && candidate.has_namespace
         && candidate.fits.is_ok()
-}
-
-/// The most of an autoscaler is divided before the least, which goes by it.
-fn in_order<'t>(key: &Key, totals: &'t [Total]) -> Vec<&'t Total> {
-    let mut totals: Vec<&Total> = totals.iter().collect();
-    if Division::of(&key.gvk.group, &key.gvk.kind) == Some(Division::Autoscaler) {
-        totals.reverse();
-    }
-    totals
 }
 
 /// Divides what has become `total`. What nobody takes by these bounds, the parts take all the same.
@@ -279,7 +243,7 @@ fn divide(total: u32, claims: &[Claim], floor: u32, uid: &str) -> Vec<u32> {
     numbers.into_iter().map(|number| number.max(floor)).collect()
 }
 
-fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Option<Change> {
+pub(super) fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Option<Change> {
     let at = field.path.iter().map(|name| Step::Field((*name).to_owned())).collect();
     (old != new).then_some(Change { at, what: What::Value { old, new } })
 }

@@ -1,0 +1,103 @@
+//! What is known of workloads in a namespace: the shares of their parts, and who mounts or scales what.
+
+use futures::future::join_all;
+
+use crate::{
+    config::MemberName,
+    placement::{
+        companions::{Shares, Subject, claims, is_made_by_deployment, pod_labels, replicas},
+        divided::Division,
+    },
+    write::fleet::{Fleet, Key, Listed},
+};
+use kubefold_wire::{media::is_built_in, resource::Gvr};
+
+/// Who makes the pods that budgets select, in the version that is read here.
+pub(super) const WORKLOADS: [(&str, &str, &str, &str); 4] = [
+    ("apps", "v1", "deployments", "Deployment"),
+    ("apps", "v1", "statefulsets", "StatefulSet"),
+    ("apps", "v1", "replicasets", "ReplicaSet"),
+    ("", "v1", "replicationcontrollers", "ReplicationController"),
+];
+
+/// Who else has a pod template, or is a pod: all that may mount claims.
+const OTHERS_WITH_PODS: [(&str, &str, &str, &str); 4] = [
+    ("apps", "v1", "daemonsets", "DaemonSet"),
+    ("batch", "v1", "jobs", "Job"),
+    ("batch", "v1", "cronjobs", "CronJob"),
+    ("", "v1", "pods", "Pod"),
+];
+
+/// Kinds of companions.
+pub(super) const COMPANIONS: [(&str, &str, &str, &str); 2] = [
+    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+    ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+];
+
+/// The shares of what a companion is for. Empty while there is none.
+pub(super) async fn shares<F: Fleet>(fleet: &F, namespace: &str, subject: &Subject) -> Shares {
+    let mut shares = Shares::new();
+    match subject {
+        Subject::Pods(_) => {
+            for ((group, kind), listed) in of_kinds(fleet, namespace, &WORKLOADS).await {
+                for (member, document) in listed.iter().flat_map(documents) {
+                    let is_of_budget = pod_labels(group, kind, document).is_some_and(|labels| subject.selects(labels));
+                    if is_of_budget && !is_made_by_deployment(document) {
+                        let share: &mut u32 = shares.entry(member.clone()).or_default();
+                        *share = share.saturating_add(replicas(document));
+                    }
+                }
+            }
+        }
+        Subject::Target(Some(target)) => {
+            let Some(gvr) = fleet.resource(&target.api_version, &target.kind) else { return shares };
+            let listed = fleet.objects(&gvr, namespace).await;
+            let found = listed.iter().find(|one| one.name == target.name);
+            shares.extend(found.into_iter().flat_map(documents).map(|(member, json)| (member.clone(), replicas(json))));
+        }
+        Subject::Target(None) => {}
+    }
+    shares
+}
+
+/// The member of what came before an object and belongs to it: the pods of a claim, the autoscaler of a workload.
+pub(super) async fn drawn<F: Fleet>(fleet: &F, key: &Key, division: Option<Division>) -> Option<MemberName> {
+    let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
+    if (group, kind) == ("", "PersistentVolumeClaim") {
+        let kinds: Vec<_> = WORKLOADS.into_iter().chain(OTHERS_WITH_PODS).collect();
+        let all = of_kinds(fleet, &key.namespace, &kinds).await;
+        let mounts = |(group, kind): (&str, &str), listed: &Listed| {
+            documents(listed)
+                .find(|(_, json)| claims(group, kind, json).contains(&key.name))
+                .map(|(name, _)| name.clone())
+        };
+        return all.iter().find_map(|(kind, listed)| listed.iter().find_map(|one| mounts(*kind, one)));
+    }
+    let scales = matches!(division, Some(Division::Replicas | Division::Ordinals));
+    if !scales && (is_built_in(group) || key.namespace.is_empty()) {
+        return None;
+    }
+    let [_, autoscalers] = COMPANIONS;
+    let all = of_kinds(fleet, &key.namespace, &[autoscalers]).await;
+    let is_its = |(_, json): &(&MemberName, &str)| {
+        Subject::of(Some(Division::Autoscaler), json).is_some_and(|subject| subject.scales(group, kind, &key.name))
+    };
+    let homes = all.iter().flat_map(|(_, listed)| listed).filter_map(|one| documents(one).next());
+    homes.into_iter().find(is_its).map(|(member, _)| member.clone())
+}
+
+/// The objects of these kinds, in their order, with group and kind.
+pub(super) async fn of_kinds<'k, F: Fleet>(
+    fleet: &F,
+    namespace: &str,
+    kinds: &[(&'k str, &'k str, &'k str, &'k str)],
+) -> Vec<((&'k str, &'k str), Vec<Listed>)> {
+    let all = join_all(kinds.iter().map(|(group, version, resource, kind)| async move {
+        ((*group, *kind), fleet.objects(&Gvr::new(group, version, resource), namespace).await)
+    }));
+    all.await
+}
+
+pub(super) fn documents(of: &Listed) -> impl Iterator<Item = (&MemberName, &str)> {
+    of.parts.iter().filter_map(|(member, json)| Some((member, std::str::from_utf8(json).ok()?)))
+}
