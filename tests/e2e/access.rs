@@ -6,7 +6,7 @@ use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
 
 use testbed::{
-    Answer, Api, FleetFile, Informer, Kubectl, Kubefold, Member, Relay, Testbed, Watch, eventually,
+    Answer, Api, FleetFile, Informer, Kubectl, Kubefold, Member, MemberOptions, Relay, Testbed, Watch, eventually,
     objects::held,
     samples::{config_map, controlled_pod, deployment, keys, name, namespace, revision},
 };
@@ -414,7 +414,8 @@ async fn rights_come_and_go(jane: &Api, east: &Member, west: &Member, north: &Me
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_member_is_down_its_last_word_stands() {
-    let bed = Testbed::shared(&["east", "west"]).await;
+    // A word does not stand against a change of rights, and other tests change theirs.
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let (east, west) = (&bed["east"], &bed["west"]);
     let maps = "/api/v1/namespaces/silent/configmaps";
     for member in [east, west] {
