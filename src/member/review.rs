@@ -189,7 +189,7 @@ mod tests {
             review["kind"] = json!("SelfSubjectRulesReview");
             assert!(matches!(said(&told, review.to_string().as_bytes()), Judgement::Unknown(_)));
         }
-        // What is empty is left out, and a member that knows no selectors repeats none.
+        // A member leaves out empty fields. One that does not know selectors does not repeat them.
         let mut review = json!({"kind": "SelfSubjectAccessReview", "status": {"allowed": true}});
         review["spec"]["resourceAttributes"] =
             json!({"verb": "list", "version": "v1", "resource": "pods", "name": "web"});

@@ -78,6 +78,16 @@ impl Change {
         }
     }
 
+    /// Leaves a change of nothing at its place: lists whose changes belong together by their places stay as long as they are.
+    pub fn clear(&mut self) {
+        self.what = What::Value { old: None, new: None };
+    }
+
+    /// Says whether nothing is, was or is to be at its place.
+    pub fn is_nothing(&self) -> bool {
+        matches!(self.what, What::Value { old: None, new: None })
+    }
+
     /// What was there before; of an order, nothing is known.
     pub fn before(&self) -> Option<Value> {
         match &self.what {

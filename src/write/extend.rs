@@ -40,8 +40,8 @@ impl<F: Fleet> Writer<F> {
         });
     }
 
-    /// Notes that a shared object that was made now is to be in members that join later, too. Those that there are had their turn:
-    /// where its caller may not create it, it is not made.
+    /// Notes a shared object that the caller has just created: members that join later get it. The members of now count as
+    /// done, also those in which the caller may not create it.
     pub(super) async fn keep_everywhere(&self, entry: &Entry) {
         let listed = |member: MemberName| Some(Listed { cluster_uid: self.fleet.cluster_uid(&member)?, member });
         self.keep_with(entry, self.fleet.members().into_iter().filter_map(listed).collect()).await;

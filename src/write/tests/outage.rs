@@ -1,5 +1,5 @@
-//! A member that is away for long: what waits for it is as much as has changed, and whatever happened meanwhile, its part is
-//! like the home when it is back.
+//! A member is down for long. The journal then holds what has changed, not every write; and when the member is back, its part
+//! becomes like the home, whatever clients wrote meanwhile.
 
 use std::time::Duration;
 

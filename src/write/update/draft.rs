@@ -83,7 +83,7 @@ impl<F: Fleet> Work<'_, F> {
             shift(change, &self.home.document);
             // A change stands at the same place in all lists: elsewhere this one says nothing.
             for change in others.iter_mut().filter_map(|other| other.shared.get_mut(at)) {
-                change.what = What::Value { old: None, new: None };
+                change.clear();
             }
         }
         let document = with_all(&self.home.document, &home);

@@ -65,7 +65,7 @@ impl<F: Fleet> Work<'_, F> {
         let wanted = desired::read(self.request, self.key, &self.visible, &self.shown)?;
         self.manner.managed_fields.clone_from(&wanted.managed_fields);
         self.hold_owners(&wanted.after).await?;
-        let shares_wait = || self.parts().any(|part| self.awaited(part) != part.document);
+        let shares_wait = || !self.earlier.is_empty() && self.parts().any(|part| self.awaited(part) != part.document);
         let is_coming = !divided(self.key).is_empty() && (!self.coming().is_empty() || shares_wait());
         let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));

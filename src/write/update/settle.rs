@@ -5,7 +5,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     config::MemberName,
-    placement::merge::{Change, Take, What, take},
+    placement::merge::{Change, Take, take},
     write::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
@@ -185,7 +185,8 @@ impl<F: Fleet> Writer<F> {
         for (change, holds) in task.home.shared.iter().zip(&task.holds) {
             let is_followed = || later.iter().any(|later| later.follows(change, holds.as_ref()));
             if change.value_in(home) != *holds && !is_followed() {
-                let gone = Change { at: change.at.clone(), what: What::Value { old: None, new: None } };
+                let mut gone = change.clone();
+                gone.clear();
                 take(&[gone], Take::Always, &mut body);
             }
         }

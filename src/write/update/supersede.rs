@@ -4,8 +4,6 @@
 //! The later change begins then where the earliest began: at the value that the part still holds. That is only so where no
 //! try of the earlier one may have been done, and where nothing in between has to do with the place.
 
-use std::mem;
-
 use serde_json::Value;
 
 use crate::{
@@ -15,15 +13,12 @@ use crate::{
         Writer,
         fleet::Fleet,
         journal::{Entry, Step},
-        update::task::{PartTask, Task},
+        update::task::{PartTask, Task, manager},
     },
 };
-use kubefold_wire::options::query_value;
-
-/// An unfinished update of the same object.
-struct Earlier {
-    id: u64,
-    query: String,
+/// An earlier update of the same object that is not finished.
+struct Earlier<'a> {
+    entry: &'a Entry,
     task: Task,
     /// What it says may go to a later one: it waits for the same members, and none of them may have it.
     gives: bool,
@@ -40,7 +35,7 @@ impl<F: Fleet> Writer<F> {
         let members: Vec<MemberName> = update.unfinished().collect();
         let Some(waiting) = waiting(&update, &members) else { return };
         let open = self.journal.open_updates(&update.key, &update.uid);
-        let mut earlier: Vec<Earlier> = Vec::new();
+        let mut earlier: Vec<Earlier<'_>> = Vec::new();
         for entry in open.iter().filter(|entry| entry.id < id) {
             match Earlier::of(entry, &update, &members) {
                 Some(known) => earlier.push(known),
@@ -58,12 +53,10 @@ impl<F: Fleet> Writer<F> {
         }
         for known in earlier {
             let is_over = known.is_changed && waiting.iter().all(|at| is_empty(known.task.others.get(*at)));
-            if is_over || replaced.contains(&known.id) {
-                self.journal.finish(known.id).await;
-            } else if known.is_changed
-                && let Some(entry) = open.iter().find(|entry| entry.id == known.id)
-            {
-                self.journal.amend(Entry { body: known.task.to_body(), ..entry.clone() }).await;
+            if is_over || replaced.contains(&known.entry.id) {
+                self.journal.finish(known.entry.id).await;
+            } else if known.is_changed {
+                self.journal.amend(Entry { body: known.task.to_body(), ..known.entry.clone() }).await;
             }
         }
         // What has nothing to change there, or is back to where it was before the member was lost.
@@ -83,9 +76,9 @@ impl<F: Fleet> Writer<F> {
     }
 }
 
-impl Earlier {
+impl<'a> Earlier<'a> {
     /// `None`: nothing of it can be compared with what the update says.
-    fn of(entry: &Entry, update: &Entry, members: &[MemberName]) -> Option<Self> {
+    fn of(entry: &'a Entry, update: &Entry, members: &[MemberName]) -> Option<Self> {
         let task = Task::of(entry)?;
         let targets = |entry: &Entry| -> Vec<_> {
             entry.targets.iter().map(|target| (target.member.clone(), target.own_uid.clone())).collect()
@@ -98,7 +91,7 @@ impl Earlier {
         let waits_for = |member: &MemberName| members.contains(member);
         let is_certain = !entry.targets.iter().any(|target| target.uncertain && waits_for(&target.member));
         let gives = waits_alike && is_certain && is_plain(&task);
-        Some(Self { id: entry.id, query: entry.query.clone(), task, gives, waits_alike, is_changed: false })
+        Some(Self { entry, task, gives, waits_alike, is_changed: false })
     }
 
     /// Says whether anything that it says lies at a place, above or below it.
@@ -106,7 +99,7 @@ impl Earlier {
         let parts = || [&self.task.home].into_iter().chain(&self.task.others);
         let mut changes = parts().flat_map(|part| part.shared.iter().chain(&part.own));
         // An apply says what is so already, too.
-        changes.any(|change| !is_nothing(change) && overlap(&change.at, at))
+        changes.any(|change| !change.is_nothing() && overlap(&change.at, at))
             || parts().filter_map(|part| part.apply.as_ref()).any(|body| names(body, at))
     }
 }
@@ -136,24 +129,23 @@ fn is_plain(task: &Task) -> bool {
 }
 
 /// The applies that this one takes the place of: those of the same manager, unless something since had to do with what they said.
-fn replaced(earlier: &[Earlier], update: &Entry, task: &Task, waiting: &[usize]) -> Vec<u64> {
-    let manager = |query: &str| query_value(query, "fieldManager").filter(|manager| !manager.is_empty());
+fn replaced(earlier: &[Earlier<'_>], update: &Entry, task: &Task, waiting: &[usize]) -> Vec<u64> {
     let applies = |task: &Task| waiting.iter().all(|at| task.others.get(*at).is_some_and(|part| part.apply.is_some()));
     let Some(own) = manager(&update.query).filter(|_| applies(task)) else { return Vec::new() };
-    let is_replaced = |at: usize, known: &Earlier| {
-        let said = || known.task.home.shared.iter().filter(|change| !is_nothing(change));
+    let is_replaced = |at: usize, known: &Earlier<'_>| {
+        let said = || known.task.home.shared.iter().filter(|change| !change.is_nothing());
         let since = || earlier.iter().skip(at + 1);
         known.waits_alike
             && known.task.making.is_none()
             && applies(&known.task)
-            && manager(&known.query).as_ref() == Some(&own)
+            && manager(&known.entry.query).as_ref() == Some(&own)
             && !said().any(|change| since().any(|later| later.touches(&change.at)))
     };
-    earlier.iter().enumerate().filter(|(at, known)| is_replaced(*at, known)).map(|(_, known)| known.id).collect()
+    earlier.iter().enumerate().filter(|(at, known)| is_replaced(*at, known)).map(|(_, known)| known.entry.id).collect()
 }
 
 /// Moves what earlier updates say of a place to the later one. `waiting` are the places of the parts that it is about.
-fn take_over(earlier: &mut [Earlier], later: &mut Task, waiting: &[usize]) {
+fn take_over(earlier: &mut [Earlier<'_>], later: &mut Task, waiting: &[usize]) {
     if !is_plain(later) {
         return;
     }
@@ -167,7 +159,7 @@ fn take_over(earlier: &mut [Earlier], later: &mut Task, waiting: &[usize]) {
     }
 }
 
-fn take_shared(earlier: &mut [Earlier], later: &mut Task, at: usize, waiting: &[usize]) {
+fn take_shared(earlier: &mut [Earlier<'_>], later: &mut Task, at: usize, waiting: &[usize]) {
     let Some(place) = later.home.shared.get(at).filter(|change| is_value(change)).map(|change| change.at.clone())
     else {
         return;
@@ -181,15 +173,16 @@ fn take_shared(earlier: &mut [Earlier], later: &mut Task, at: usize, waiting: &[
         let others = known.task.home.shared.iter().enumerate();
         let is_alone = !others
             .into_iter()
-            .any(|(other, change)| other != said && !is_nothing(change) && overlap(&change.at, &place));
+            .any(|(other, change)| other != said && !change.is_nothing() && overlap(&change.at, &place));
         if !is_alone || !goes_on(&known.task, said, later, at, waiting) {
             return;
         }
         known.is_changed = true;
         for (from, to) in lists(&mut known.task).into_iter().zip(lists(later)) {
             let (Some(from), Some(to)) = (from.get_mut(said), to.get_mut(at)) else { continue };
-            let gone = mem::replace(&mut from.what, What::Value { old: None, new: None });
-            if let (What::Value { old, .. }, What::Value { old: begins, .. }) = (gone, &mut to.what) {
+            let old = from.before();
+            from.clear();
+            if let What::Value { old: begins, .. } = &mut to.what {
                 *begins = old;
             }
         }
@@ -200,7 +193,7 @@ fn take_shared(earlier: &mut [Earlier], later: &mut Task, at: usize, waiting: &[
         for part in waiting {
             let change = later.others.get_mut(*part).and_then(|part| part.shared.get_mut(at));
             if let Some(change) = change.filter(|change| change.before() == change.wanted()) {
-                change.what = What::Value { old: None, new: None };
+                change.clear();
             }
         }
     }
@@ -228,7 +221,7 @@ fn lists(task: &mut Task) -> Vec<&mut Vec<Change>> {
     [&mut home.shared, shown].into_iter().chain(others.iter_mut().map(|part| &mut part.shared)).collect()
 }
 
-fn take_own(earlier: &mut [Earlier], part: usize, change: &mut Change) {
+fn take_own(earlier: &mut [Earlier<'_>], part: usize, change: &mut Change) {
     for known in earlier.iter_mut().rev() {
         if !known.touches(&change.at) {
             continue;
@@ -244,15 +237,11 @@ fn take_own(earlier: &mut [Earlier], part: usize, change: &mut Change) {
 
 /// Says whether nothing is to be done in a part.
 fn is_empty(part: Option<&PartTask>) -> bool {
-    part.is_none_or(|part| part.apply.is_none() && part.own.is_empty() && part.shared.iter().all(is_nothing))
-}
-
-fn is_nothing(change: &Change) -> bool {
-    matches!(change.what, What::Value { old: None, new: None })
+    part.is_none_or(|part| part.apply.is_none() && part.own.is_empty() && part.shared.iter().all(Change::is_nothing))
 }
 
 fn is_value(change: &Change) -> bool {
-    matches!(change.what, What::Value { .. }) && !is_nothing(change)
+    matches!(change.what, What::Value { .. }) && !change.is_nothing()
 }
 
 fn overlap(one: &[Place], other: &[Place]) -> bool {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     config::MemberName,
-    placement::merge::{Change, What},
+    placement::merge::Change,
     write::{
         journal::{Entry, Step},
         update::part::{Held, Manner},
@@ -75,11 +75,15 @@ pub(super) fn applies_in(entry: &Entry, member: &MemberName) -> bool {
     part.is_some_and(|part| part.apply.is_some())
 }
 
+/// The field manager that a query names.
+pub(super) fn manager(query: &str) -> Option<String> {
+    query_value(query, "fieldManager").filter(|manager| !manager.is_empty())
+}
+
 /// Says whether a write waits for an earlier apply in a member: each value is the latest writer's only if they are brought in
 /// their order. A later apply of the same manager takes the place of the earlier one; `query` is that of an apply, and
 /// `None` of any other write.
 pub(super) fn waits_for(earlier: &Entry, member: &MemberName, query: Option<&str>) -> bool {
-    let manager = |query: &str| query_value(query, "fieldManager").filter(|manager| !manager.is_empty());
     let is_replaced = query.and_then(manager).is_some_and(|own| manager(&earlier.query) == Some(own));
     applies_in(earlier, member) && !is_replaced
 }
@@ -124,7 +128,7 @@ impl Pending {
             let mut batch = if waiting.part.apply.is_none() { waiting.part.own.clone() } else { Vec::new() };
             for (at, change) in waiting.part.shared.iter().enumerate().filter(|_| waiting.part.apply.is_none()) {
                 let (Some(of_home), Some(holds)) = (waiting.home.get(at), waiting.holds.get(at)) else { continue };
-                if matches!(change.what, What::Value { old: None, new: None }) {
+                if change.is_nothing() {
                     continue;
                 }
                 let mut after = live.iter().chain(&later);

@@ -340,8 +340,8 @@ async fn change(fleet: &Api, name: &str, manager: usize, value: &str) -> Answer 
     fleet.send(patch.body(body.to_string().into()).unwrap()).await.unwrap()
 }
 
-/// A member is away for many more writes than the journal once had room for: what waits is bounded by the objects, other
-/// writes and every delete go on, kubefold is killed meanwhile, and in the end every part is like its home.
+/// Clients write 1,200 times while a member is down. The journal holds at most one entry for each object and manager. Other
+/// writes and deletes go on. kubefold is killed. In the end each part in the member is like its home.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_outage_costs_what_changed_and_not_what_was_written() {
     const OBJECTS: usize = 40;
