@@ -92,5 +92,8 @@ fn entry(writer: usize, number: usize) -> Entry {
         shared: false,
         applied: false,
         amended: None,
+        epoch: 0,
+        place_on: None,
+        everywhere: false,
     }
 }

@@ -295,6 +295,7 @@ async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: 
         let reachable = members.iter().filter(|member| member.health().is_reachable());
         if retries.are_due(reachable.map(Reached::of).collect(), Instant::now()) {
             writer.replay();
+            writer.resume_moves();
             writer.extend();
         }
     }

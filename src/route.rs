@@ -30,7 +30,7 @@ use crate::{
     stores::{Marking, Stores, Target},
     stream::{self, StreamAsked, is_stream},
     view::{Mode, View},
-    write::{Incoming, Writer, live::LiveFleet, preview::PLAN_PATH},
+    write::{Incoming, Writer, live::LiveFleet, moves::MOVES_PATH, preview::PLAN_PATH},
 };
 use kubefold_serving::{
     caller::Caller,
@@ -185,7 +185,8 @@ impl Router {
     async fn fleet_view(&self, mode: Mode, who: Who<'_>, request: Request<Body>) -> Result<Response<Body>, Status> {
         let of_own = match request.uri().path() {
             METRICS | STATUS_PATH => Some(Own::View),
-            PLAN_PATH => Some(Own::Administer),
+            MOVES_PATH if request.method() == Method::GET => Some(Own::View),
+            PLAN_PATH | MOVES_PATH => Some(Own::Administer),
             _ => None,
         };
         if let Some(own) = of_own.filter(|own| !self.access.allows_own(who, *own)) {
@@ -225,7 +226,7 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        if !is_admin(who) && parts.uri.path() != PLAN_PATH {
+        if !is_admin(who) && ![PLAN_PATH, MOVES_PATH].contains(&parts.uri.path()) {
             Box::pin(self.allow_path(who, parts)).await?;
         }
         if parts.uri.path() == "/openapi/v2" {
@@ -246,6 +247,9 @@ impl Router {
                 return Err(RouteError::Method.into());
             }
             return Box::pin(self.writer.preview(asked, body)).await;
+        }
+        if path == MOVES_PATH {
+            return Box::pin(self.writer.moves(asked, &parts.method, body)).await;
         }
         if is_discovery_path(path) && !METHODS.contains(&parts.method) {
             return Err(RouteError::Method.into());

@@ -134,6 +134,35 @@ Examples:
   kubefold plan -f web.yaml --state-dir ./state
   kubectl create deployment web --image=nginx --dry-run=client -o yaml | kubefold plan -f - --kubeconfig fleet.kubeconfig";
 
+pub(super) const CORDON: &str = "\
+Examples:
+  kubefold cordon east --state-dir ./state
+  kubefold uncordon east --state-dir ./state
+
+A cordoned member has the taint kubefold.io/unschedulable:NoSchedule: a policy may tolerate it.";
+
+pub(super) const DRAIN: &str = "\
+Examples:
+  # What would move, where to, and what stays
+  kubefold drain east --dry-run --state-dir ./state
+
+  kubefold drain east --state-dir ./state
+  kubefold uncordon east --state-dir ./state
+
+Parts elsewhere are made and grow first. What they replace goes once they are available. A drain that is interrupted goes on;
+`kubefold moves` shows it. Objects that every member has stay. If the member does not answer, its parts leave their objects now,
+and are deleted once it answers again: until then both may run.";
+
+pub(super) const REBALANCE: &str = "\
+Examples:
+  kubefold rebalance --dry-run --state-dir ./state
+  kubefold rebalance --kubeconfig fleet.kubeconfig -o json --wait=false";
+
+pub(super) const EXTEND: &str = "\
+Examples:
+  # Secrets and RBAC too, which a member that joins does not get by itself
+  kubefold extend north --state-dir ./state";
+
 pub(super) const CAN_I: &str = "\
 Examples:
   kubefold can-i list pods -n shop --as jane --as-group dev --state-dir ./state

@@ -15,6 +15,7 @@ mod init;
 mod join;
 mod kubeconfig;
 mod login;
+mod moves;
 mod paint;
 mod plan;
 #[cfg(test)]
@@ -37,6 +38,7 @@ use crate::{
     observe::{self, LogFormat},
     read::Freshness,
     serve::AuditError,
+    write::moves::Verb,
 };
 use kubefold_serving::tls::TlsError;
 use kubefold_wire::quantity::Quantity;
@@ -82,6 +84,22 @@ enum Command {
     /// Print where the objects of a manifest would go, and why; change nothing.
     #[command(after_help = help::PLAN)]
     Plan(plan::Plan),
+    /// Let a member get nothing new; what it has stays.
+    #[command(after_help = help::CORDON)]
+    Cordon(moves::Cordon),
+    /// Let a cordoned member get new objects again.
+    Uncordon(moves::Cordon),
+    /// Move what runs in a member to the others, and cordon it.
+    #[command(after_help = help::DRAIN)]
+    Drain(moves::Drain),
+    /// Divide anew what is divided, as a create would divide it now.
+    #[command(after_help = help::REBALANCE)]
+    Rebalance(moves::Rebalance),
+    /// Make in members what belongs in every member and is missing there.
+    #[command(after_help = help::EXTEND)]
+    Extend(moves::Extend),
+    /// Print what is moving, and what it waits for.
+    Moves(moves::Moves),
     /// Print what each member says of what somebody may do, and by which rule.
     #[command(after_help = help::CAN_I)]
     CanI(can_i::CanI),
@@ -199,6 +217,12 @@ pub fn main() -> ExitCode {
         Command::Logout(flags) => flags.run(),
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
+        Command::Cordon(flags) => flags.run(Verb::Cordon),
+        Command::Uncordon(flags) => flags.run(Verb::Uncordon),
+        Command::Drain(flags) => flags.run(),
+        Command::Rebalance(flags) => flags.run(),
+        Command::Extend(flags) => flags.run(),
+        Command::Moves(flags) => flags.print(),
         Command::CanI(flags) => can_i::print(&flags),
         Command::Auth(flags) => explain::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),

@@ -129,7 +129,7 @@ fn write_rows(write: &UnfinishedWrite) -> Vec<[String; 5]> {
     }
 }
 
-fn name(resource: &str, namespace: &str, name: &str) -> String {
+pub(super) fn name(resource: &str, namespace: &str, name: &str) -> String {
     if namespace.is_empty() { format!("{resource}/{name}") } else { format!("{resource}/{name} in {namespace}") }
 }
 

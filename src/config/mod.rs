@@ -30,11 +30,32 @@ pub use policy::{
 pub use reload::{ReloadHandle, Reloads};
 
 use kubefold_wire::names::is_dns_label;
+use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 /// The name of a member: a DNS label, so that it never holds an `@`, a dot or a slash.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct MemberName(Arc<str>);
+
+impl TryFrom<String> for MemberName {
+    type Error = NotAMemberName;
+
+    fn try_from(name: String) -> Result<Self, NotAMemberName> {
+        Self::new(&name).ok_or(NotAMemberName(name))
+    }
+}
+
+impl From<MemberName> for String {
+    fn from(name: MemberName) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
+/// A text that is no DNS label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no name of a member")]
+pub struct NotAMemberName(String);
 
 impl MemberName {
     /// Takes a DNS label (RFC 1123: lower case letters, digits and `-`, at most 63 bytes).

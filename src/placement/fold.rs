@@ -25,6 +25,7 @@ use crate::{
     placement::{
         companions::{Limits, WHOLE_KEY},
         divided::Division,
+        moved::Moved,
     },
 };
 use hide::{hide_fields, hide_label};
@@ -146,6 +147,28 @@ impl Summand {
             spec,
             status: object(&numbers.status).map(|status| status::Summand::of(&status, kind)),
             whole: kind.companion().and_then(|division| whole(json, division)).map(Box::new),
+        }
+    }
+
+    /// Takes in what the record of a placement that has moved says of the part in a cluster.
+    pub fn judge(&mut self, moved: &Moved, cluster_uid: &str) {
+        if let (Some(ceiling), Some(spec)) = (moved.ceiling(cluster_uid), self.spec.as_mut())
+            && let Some(Divided::Number(number)) = spec.first_mut()
+        {
+            *number = (*number).min(i64::from(ceiling));
+        }
+        if moved.leaving.contains(cluster_uid) {
+            self.generation = 0;
+            if let Some(status) = &mut self.status {
+                status.forget_observed();
+            }
+            return;
+        }
+        if moved.generation > 0 && moved.is_first(cluster_uid) && self.generation > 0 {
+            self.generation += moved.generation;
+            if let Some(status) = &mut self.status {
+                status.observe_more(moved.generation);
+            }
         }
     }
 

@@ -43,8 +43,14 @@ pub struct Marker {
     pub members: Arc<[(MemberName, String)]>,
     /// How many of those got a part at creation: the others may get one by a later scale, and are not missed before.
     pub made: usize,
+    /// How often the placement had moved when this was written.
+    pub epoch: u64,
+    /// It is of a move that the state does not know.
+    pub is_unknown: bool,
     /// The policy that the object named: a later scale goes by it.
     pub policy: Option<String>,
+    /// The members, or the selector over their labels, that the object was limited to when it was made.
+    pub place_on: Option<String>,
     /// It is not written on the object: it is what a copy of its controller's marker makes of it.
     pub is_child: bool,
 }
@@ -81,8 +87,12 @@ struct Written<'a> {
     members: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     made: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     policy: Option<Cow<'a, str>>,
+    #[serde(borrow, default, rename = "on", skip_serializing_if = "Option::is_none")]
+    place_on: Option<Cow<'a, str>>,
 }
 
 impl Marker {
@@ -104,21 +114,31 @@ impl Marker {
     ///
     /// All children of one placed object that have one name are one object in the fleet, as its parts are. Whether the copy
     /// counts is what [`Marker::belongs_to`] says of the controller, here, and of the child's own place.
-    pub fn of_child(annotations_json: Option<&str>, gvk: &Gvk, name: &str, controller: Controller<'_>) -> Option<Self> {
+    ///
+    /// Gives the placement's UID, too: the child has one of its own.
+    pub fn of_child(
+        annotations_json: Option<&str>,
+        gvk: &Gvk,
+        name: &str,
+        controller: Controller<'_>,
+    ) -> Option<(String, Self)> {
         let (uid, marker) = Self::noted(annotations_json?)?;
-        let placement = uuid::Uuid::parse_str(&uid?).ok()?;
+        let uid = uid?;
+        let placement = uuid::Uuid::parse_str(&uid).ok()?;
         let is_of =
             marker.group == controller.group && marker.kind == controller.kind && marker.name == controller.name;
-        is_of.then(|| Self {
+        let child = is_of.then(|| Self {
             uid: uuid::Uuid::new_v5(&placement, format!("{}/{}/{name}", gvk.group, gvk.kind).as_bytes()).to_string(),
             group: gvk.group.to_string(),
             kind: gvk.kind.to_string(),
             name: name.to_owned(),
             made: marker.members.len(),
             policy: None,
+            place_on: None,
             is_child: true,
             ..marker
-        })
+        })?;
+        Some((uid, child))
     }
 
     /// The UID of the visible object in its `life`: a child that its controller made again, after all parts of it were gone,
@@ -152,11 +172,44 @@ impl Marker {
             name: written.name.into_owned(),
             member,
             made: written.made.unwrap_or(members.len()),
+            epoch: written.epoch.unwrap_or_default(),
+            is_unknown: false,
             members,
             policy: written.policy.map(Cow::into_owned),
+            place_on: written.place_on.map(Cow::into_owned),
             is_child: false,
         };
         Some((written.uid.map(Cow::into_owned), marker))
+    }
+
+    /// The marker as it is to be read in that member and cluster: the cluster decides, and a member may have been renamed
+    /// since it was written. `None`: it is not of that cluster.
+    #[must_use]
+    pub fn seen_in(mut self, member: &MemberName, cluster_uid: &str) -> Option<Self> {
+        let (then, _) = self.members.iter().find(|(_, cluster)| cluster == cluster_uid)?;
+        if self.member != *then {
+            return None;
+        }
+        if *then != *member {
+            let then = then.clone();
+            let renamed = |(name, cluster): &(MemberName, String)| {
+                let name = match name {
+                    _ if cluster == cluster_uid => member,
+                    // Two members may have changed names with each other.
+                    name if name == member => &then,
+                    name => name,
+                };
+                (name.clone(), cluster.clone())
+            };
+            self.members = self.members.iter().map(renamed).collect();
+            self.member = member.clone();
+        }
+        Some(self)
+    }
+
+    /// The UID of a listed member's cluster.
+    pub fn cluster_of(&self, member: &MemberName) -> Option<&str> {
+        self.members.iter().find(|(name, _)| name == member).map(|(_, cluster)| cluster.as_str())
     }
 
     /// Says whether this marker counts on the object that was found bearing it.
@@ -203,7 +256,9 @@ impl Marker {
                 .map(|(name, cluster)| (Cow::Borrowed(name.as_str()), Cow::Borrowed(cluster.as_str())))
                 .collect(),
             made: (self.made < self.members.len()).then_some(self.made),
+            epoch: (self.epoch > 0).then_some(self.epoch),
             policy: self.policy.as_deref().map(Cow::Borrowed),
+            place_on: self.place_on.as_deref().map(Cow::Borrowed),
         };
         // Strings only: serialization has no way to fail.
         string(&serde_json::to_string(&written).unwrap_or_default())
@@ -238,7 +293,10 @@ mod tests {
             member: member("west"),
             members: Arc::new([(member("east"), "c-e".into()), (member("west"), "c-w".into())]),
             made: 2,
+            epoch: 0,
+            is_unknown: false,
             policy: None,
+            place_on: None,
             is_child: false,
         }
     }
@@ -291,17 +349,30 @@ mod tests {
     }
 
     #[test]
+    fn a_renamed_member_keeps_its_part() {
+        let renamed = marker().seen_in(&member("oost"), "c-w").unwrap();
+        assert!(renamed.belongs_to("apps", "Deployment", "default", "web", &member("oost"), "c-w"));
+        assert_eq!(renamed.members.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["east", "oost"]);
+        let swapped = marker().seen_in(&member("east"), "c-w").unwrap();
+        assert_eq!(swapped.members.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["west", "east"]);
+        assert_eq!(marker().seen_in(&member("west"), "c-w"), Some(marker()));
+        assert_eq!(marker().seen_in(&member("east"), "c-e"), None, "copied between members");
+        assert_eq!(marker().seen_in(&member("west"), "c-new"), None, "another cluster");
+    }
+
+    #[test]
     fn a_copy_says_whose_child_an_object_is() {
         let (labels, annotations) = maps(&marker());
         let replica_set = Gvk::new("apps", "v1", "ReplicaSet");
         let of = |annotations: &str, group: &str, kind: &str, name: &str| {
             Marker::of_child(Some(annotations), &replica_set, "web-1", Controller { group, kind, name })
         };
-        let child = of(&annotations, "apps", "Deployment", "web").unwrap();
+        let (placement, child) = of(&annotations, "apps", "Deployment", "web").unwrap();
+        assert_eq!(placement, UID);
         assert!(child.belongs_to("apps", "ReplicaSet", "default", "web-1", &member("west"), "c-w"));
         assert!(!child.belongs_to("apps", "ReplicaSet", "default", "web-1", &member("east"), "c-e"));
         let of_east = maps(&Marker { member: member("east"), ..marker() }).1;
-        assert_eq!(of(&of_east, "apps", "Deployment", "web").unwrap().uid, child.uid, "one object");
+        assert_eq!(of(&of_east, "apps", "Deployment", "web").unwrap().1.uid, child.uid, "one object");
         assert_ne!(child.uid, UID);
         for (group, kind, name) in
             [("", "Deployment", "web"), ("apps", "StatefulSet", "web"), ("apps", "Deployment", "db")]

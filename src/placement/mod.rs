@@ -10,6 +10,7 @@ pub mod fingerprint;
 pub mod fold;
 pub mod marker;
 pub mod merge;
+pub mod moved;
 pub mod overrides;
 pub mod plan;
 pub mod policy;

@@ -9,7 +9,7 @@ use crate::{
         companions::{Allowed, Limits, Scaled, Shares, allowed, autoscaler, budget},
         divided::{COMPLETIONS, Division, Field, MIN_REPLICAS, PARALLELISM, Value, Wholes},
         division::{Share, divide, tie},
-        policy::{Policy, Strategy, Terms},
+        policy::{Policy, Strategy, Terms, UNSCHEDULABLE},
         scheduling::{Misfit, PodRequirements},
     },
 };
@@ -555,6 +555,9 @@ fn lacks(order: &Order<'_>, strategy: Strategy, candidate: &Candidate, terms: &T
     let own: &[Toleration] = order.pod.map_or(&[], |pod| &pod.nodes.tolerations);
     let borne = |taint: &Taint| own.iter().chain(&order.policy.tolerations).any(|one| one.tolerates(taint));
     let taint = terms.taints.iter().find(|taint| repelled && !borne(taint))?;
+    if taint.key == UNSCHEDULABLE {
+        return Some("it is cordoned".to_owned());
+    }
     Some(format!("it has the taint {}, which nothing tolerates", taint.text()))
 }
 

@@ -1,6 +1,6 @@
 //! Which policy holds for an object: one that it names, the first that matches it, or the default of its kind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     config::{Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, Weight},
@@ -20,6 +20,9 @@ pub use crate::config::Strategy;
 pub const POLICY_KEY: &str = "kubefold.io/placement-policy";
 /// Annotation by which an object limits its members: names, or a selector over the members' labels.
 pub const PLACE_ON_KEY: &str = "kubefold.io/place-on";
+
+/// Taint of a member that an operator has cordoned.
+pub const UNSCHEDULABLE: &str = "kubefold.io/unschedulable";
 
 /// Namespaced kinds of which every member gets a whole part, by group and kind. Of all cluster-scoped built-in kinds but
 /// [`ALONE`] every member gets one, too.
@@ -185,6 +188,15 @@ impl Rules {
             taints: member.taints.clone(),
         };
         Self { members: config.members.iter().map(member).collect(), policies: config.policies.clone() }
+    }
+
+    /// Taints the members that an operator has cordoned.
+    #[must_use]
+    pub fn cordoned(mut self, cordoned: &BTreeSet<MemberName>) -> Self {
+        for member in self.members.iter_mut().filter(|member| cordoned.contains(&member.name)) {
+            member.taints.push(MemberTaint { key: UNSCHEDULABLE.to_owned(), value: String::new() });
+        }
+        self
     }
 
     /// The policy that holds for an object.
@@ -356,6 +368,11 @@ fn matches(rule: &Match, subject: &Subject<'_>) -> bool {
 }
 
 /// One value of a string map.
+/// What an object's annotations limit its members to.
+pub fn place_on(annotations_json: &str) -> Option<String> {
+    text_of(annotations_json, PLACE_ON_KEY)
+}
+
 fn text_of(map: &str, key: &str) -> Option<String> {
     entries(map).ok()?.into_iter().rev().find(|entry| entry.name == key)?.text()
 }

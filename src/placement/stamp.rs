@@ -123,7 +123,10 @@ mod tests {
             member: east.clone(),
             members: std::sync::Arc::new([(east, "c-e".into())]),
             made: 1,
+            epoch: 0,
+            is_unknown: false,
             policy: None,
+            place_on: None,
             is_child: false,
         }
     }

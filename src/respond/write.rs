@@ -247,6 +247,20 @@ pub enum WriteError {
         /// The journal's own error.
         Box<dyn Error + Send + Sync>,
     ),
+    /// A command names a member that is not configured.
+    #[error("there is no member {name:?}; the members are {}", names(.members))]
+    MemberUnknown {
+        /// What it names.
+        name: String,
+        /// The configured members.
+        members: Vec<MemberName>,
+    },
+    /// A command names no member.
+    #[error("name a member: {}", names(.0))]
+    MemberUnnamed(
+        /// The configured members.
+        Vec<MemberName>,
+    ),
     /// The home decides, and it does not answer. Nothing was done.
     #[error("{object} is not {done}: its home, member {home}, cannot be reached: {cause}")]
     HomeUnreachable {
@@ -359,6 +373,10 @@ fn dry_run(value: &str) -> String {
     format!("dryRun: Unsupported value: {}: supported values: \"All\"", Quoted(value))
 }
 
+fn names(members: &[MemberName]) -> String {
+    members.iter().map(MemberName::as_str).collect::<Vec<_>>().join(", ")
+}
+
 impl ApiError for WriteError {
     fn blame(&self) -> Blame {
         match self {
@@ -421,6 +439,8 @@ impl From<WriteError> for Status {
             | WriteError::NoKind
             | WriteError::ApiVersion(_)
             | WriteError::Parameter { .. }
+            | WriteError::MemberUnknown { .. }
+            | WriteError::MemberUnnamed(_)
             | WriteError::Replicas => Self::bad_request(message),
             WriteError::NoMatch { .. } => Self::new(StatusCode::NOT_FOUND, Reason::NotFound, message),
             WriteError::NotCreatable(_) => Self::method_not_allowed(message),

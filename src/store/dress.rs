@@ -154,7 +154,13 @@ impl Dressing {
         }
         let read = || {
             let marker = Marker::read(facts.labels(incoming.text), facts.annotations(incoming.text));
-            marker.or_else(|| self.child_marker(incoming, found)).map(Arc::new)
+            let of_placement = marker.map(|marker| (marker.uid.clone(), marker));
+            let (placement, marker) = of_placement.or_else(|| self.child_marker(incoming, found))?;
+            let marker = match self.identities.moved(&placement) {
+                Some(moved) => moved.judge(marker, &self.cluster_uid, facts.uid)?,
+                None => marker,
+            };
+            marker.seen_in(&self.member, &self.cluster_uid).map(Arc::new)
         };
         // It was ours in that state, which is of the same life of the member.
         if let Some(marker) = before.and_then(|before| before.marker.clone()) {
@@ -168,7 +174,7 @@ impl Dressing {
     }
 
     /// The marker of what the controller of a placed object made. Where names are plain there is nothing to fold.
-    fn child_marker(&self, incoming: &Incoming<'_>, found: &[Found]) -> Option<Marker> {
+    fn child_marker(&self, incoming: &Incoming<'_>, found: &[Found]) -> Option<(String, Marker)> {
         /// The fields of an owner reference that decide.
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -216,7 +222,13 @@ impl Dressing {
             true => (incoming.identity(), &Numbers::default()),
             false => (incoming.whole(), numbers),
         };
-        let summand = marker.as_ref().map(|_| Arc::new(Summand::at(incoming.text, numbers, kind)));
+        let summand = marker.as_deref().map(|marker| {
+            let mut summand = Summand::at(incoming.text, numbers, kind);
+            if let Some(moved) = self.identities.moved(&marker.uid) {
+                summand.judge(&moved, &self.cluster_uid);
+            }
+            Arc::new(summand)
+        });
         let print = || Fingerprint::of(incoming.text, &gvr.group, &gvr.resource, self.naming.mask()).map(Arc::new);
         // Its author has changed nothing: the same labels and annotations, and the same generation where there is one.
         let generation = |summand: &Option<Arc<Summand>>| summand.as_ref().map_or(0, |summand| summand.generation());

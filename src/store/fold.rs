@@ -214,11 +214,22 @@ impl Fold {
             }
             return chosen;
         };
-        let of_placement = |(name, _): &(MemberName, String)| {
-            let at = *places.get(name)?;
-            self.is_of(at, &marker.uid).then_some(at)
-        };
+        let of_placement = |(name, cluster): &(MemberName, String)| self.place_of(&places, name, cluster, &marker.uid);
         marker.members.iter().filter_map(of_placement).collect()
+    }
+
+    /// Where the part of a placement in a listed member is. The cluster decides: a member may have another name by now.
+    fn place_of(
+        &self,
+        places: &HashMap<&MemberName, usize>,
+        name: &MemberName,
+        cluster: &str,
+        uid: &str,
+    ) -> Option<usize> {
+        let is_it = |at: &usize| {
+            self.is_of(*at, uid) && self.parts.get(*at).is_some_and(|part| part.cluster() == Some(cluster))
+        };
+        places.get(name).copied().filter(is_it).or_else(|| (0..self.parts.len()).find(is_it))
     }
 
     fn is_of(&self, at: usize, uid: &str) -> bool {
@@ -228,9 +239,9 @@ impl Fold {
     /// Of several placements under one key the one with the older home has the name.
     fn winner(&self, places: &HashMap<&MemberName, usize>) -> Option<&Marker> {
         let home_age = |marker: &Marker| {
-            let holds = |name: &MemberName| places.get(name).is_some_and(|at| self.is_of(*at, &marker.uid));
-            let home = marker.home(holds).and_then(|home| places.get(home)).and_then(|at| self.parts.get(*at));
-            home.map(|part| part.created.as_str())
+            let mut listed = marker.members.iter();
+            let home = listed.find_map(|(name, cluster)| self.place_of(places, name, cluster, &marker.uid));
+            home.and_then(|at| self.parts.get(at)).map(|part| part.created.as_str())
         };
         let mut seen: SmallVec<[u64; 2]> = SmallVec::new();
         let is_first = |part: &&Arc<Part>| {

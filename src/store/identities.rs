@@ -12,7 +12,11 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use crate::{config::MemberName, store::changes::Changes};
+use crate::{
+    config::MemberName,
+    placement::moved::Moved,
+    store::{changes::Changes, moved::Records},
+};
 
 /// A kind in all its versions: group and kind.
 pub type GroupKind = (String, String);
@@ -100,6 +104,7 @@ pub struct Identities {
     /// Rises whenever some member's objects of one kind refer to another kind for the first time.
     references: AtomicU64,
     changes: Changes,
+    moved: Records,
     /// Told when a kind was referred to, or placed, for the first time.
     news: Notify,
     /// Who is asked of what is not known here.
@@ -278,6 +283,16 @@ impl Identities {
     /// Rises whenever kinds may refer to others than before.
     pub fn references(&self) -> u64 {
         self.references.load(Ordering::Acquire)
+    }
+
+    /// The record of a placement that has moved.
+    pub fn moved(&self, uid: &str) -> Option<Arc<Moved>> {
+        self.moved.get(uid).or_else(|| self.under.as_ref()?.moved(uid))
+    }
+
+    /// Sets or forgets that record. Then the stores are to judge its parts anew.
+    pub fn set_moved(&self, uid: &str, moved: Option<Arc<Moved>>) {
+        self.moved.set(uid, moved);
     }
 
     /// The kinds that were ever placed, for the state directory.

@@ -22,6 +22,7 @@ mod localize;
 mod log;
 mod member_local;
 mod membership;
+mod moved;
 mod naming;
 mod nodes;
 mod notices;

@@ -6,7 +6,11 @@ use std::{collections::HashSet, sync::Arc};
 use crate::{
     config::MemberName,
     placement::fold::FoldKind,
-    store::{audience::Audience, part::Part, sequencer::Sequencer},
+    store::{
+        audience::Audience,
+        part::Part,
+        sequencer::{MemberState, Sequencer},
+    },
 };
 use kubefold_wire::golang::Quoted;
 
@@ -120,14 +124,11 @@ impl Sequencer {
         // Those listed after them had a share of 0.
         let there: HashSet<&MemberName> = chosen.iter().map(|part| &part.member).collect();
         for (name, cluster) in marker.members.iter().take(marker.made) {
-            let is_there = there.contains(name);
             // Of a member that has left, was never read, or is another cluster by now nothing is expected.
-            let is_known = self
-                .member(name)
-                .is_some_and(|member| member.filled && !member.left && *member.cluster_uid == **cluster);
-            if !is_there && is_known {
-                out.push(name.clone());
-            }
+            let is_known = |member: &&MemberState| member.filled && !member.left && *member.cluster_uid == **cluster;
+            let by_name = self.member(name).filter(is_known);
+            let known = by_name.or_else(|| self.members.iter().find(is_known));
+            out.extend(known.map(|member| &member.name).filter(|name| !there.contains(name)).cloned());
         }
         out
     }
@@ -141,8 +142,14 @@ fn edited(chosen: &[&Arc<Part>], behind: &[MemberName]) -> Vec<MemberName> {
     }
     let is_edited = |part: &&&Arc<Part>| {
         let fingerprints = home.fingerprint.as_ref().zip(part.fingerprint.as_ref());
-        part.deleting || fingerprints.is_some_and(|(home, part)| home.differs(part))
+        part.deleting || is_unknown(part) || fingerprints.is_some_and(|(home, part)| home.differs(part))
     };
     let others = others.iter().filter(|part| !behind.contains(&part.member));
-    others.filter(is_edited).map(|part| part.member.clone()).collect()
+    let home = std::slice::from_ref(home).iter().filter(|home| is_unknown(home));
+    home.chain(others.filter(is_edited)).map(|part| part.member.clone()).collect()
+}
+
+/// Somebody wrote a marker of a move that kubefold did not make.
+fn is_unknown(part: &Part) -> bool {
+    part.marker.as_ref().is_some_and(|marker| marker.is_unknown)
 }

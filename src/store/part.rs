@@ -42,7 +42,9 @@ pub struct Part {
 /// A number that stands for the placement that a marker names.
 pub(super) fn placement_of(marker: &Marker) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&marker.uid, &marker.members, marker.made, marker.is_child).hash(&mut hasher);
+    // Members may be renamed.
+    marker.members.iter().for_each(|(_, cluster)| cluster.hash(&mut hasher));
+    (&marker.uid, marker.made, marker.is_child, marker.is_unknown).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -50,6 +52,11 @@ impl Part {
     /// Says whether its marker names a part in that member.
     pub(super) fn lists(&self, member: &MemberName) -> bool {
         self.marker.as_ref().is_some_and(|marker| marker.members.iter().any(|(name, _)| name == member))
+    }
+
+    /// The UID of the cluster that it is in, as its marker has it.
+    pub(super) fn cluster(&self) -> Option<&str> {
+        self.marker.as_ref()?.cluster_of(&self.member)
     }
 
     /// Says whether another state of it is shown as this one, alone or with others.

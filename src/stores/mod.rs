@@ -24,7 +24,7 @@ mod ready;
 pub(crate) mod tests;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -41,7 +41,7 @@ use crate::{
     catalog::{self, Catalog, FleetCatalogue, MemberCatalog, MergedResource},
     config::{Config, MemberName},
     member::{Member, reflector::ReflectorState, registry::Registry},
-    placement::policy::Rules,
+    placement::{moved::Moved, policy::Rules},
     respond::StoresError,
     store::{FleetStore, GroupKind, Hold, KindSpec, LockHolds, Naming, Referent, Shared},
 };
@@ -80,6 +80,8 @@ pub struct Stores {
     catalog: FleetCatalogue,
     shared: ArcSwap<Shared>,
     rules: ArcSwap<Rules>,
+    /// The rules as they are configured, and the members that get nothing new for now.
+    configured: Mutex<Configured>,
     polled: Mutex<HashMap<MemberName, Polled>>,
     running: Mutex<HashMap<Gvr, Arc<Running>>>,
     /// What knows the parts of placed objects of kinds that nobody reads: see [`parts`].
@@ -96,6 +98,13 @@ pub struct Stores {
     tasks: TaskTracker,
     cancel: CancellationToken,
     this: Weak<Self>,
+}
+
+/// What the rules are made of.
+#[derive(Default)]
+struct Configured {
+    rules: Rules,
+    cordoned: BTreeSet<MemberName>,
 }
 
 /// An object's resource without the version, and its key.
@@ -155,6 +164,7 @@ impl Stores {
             catalog: FleetCatalogue::new(Vec::new()),
             shared: ArcSwap::from_pointee(shared),
             rules: ArcSwap::default(),
+            configured: Mutex::default(),
             polled: Mutex::default(),
             running: Mutex::default(),
             parts: Mutex::default(),
@@ -205,7 +215,7 @@ impl Stores {
         let naming = Arc::new(Naming::new(config));
         let shared = Shared { naming: Arc::clone(&naming), ..Shared::clone(&self.shared.load()) };
         self.shared.store(Arc::new(shared));
-        self.rules.store(Arc::new(Rules::new(config)));
+        self.change_rules(|configured| configured.rules = Rules::new(config));
         for running in self.all() {
             running.store.rename(&naming);
         }
@@ -213,6 +223,40 @@ impl Stores {
         self.catalog.set_members(present.map(|member| member.name.clone()).collect());
         self.poll();
         self.reconcile();
+    }
+
+    /// Sets which members get nothing new.
+    pub fn set_cordoned(&self, members: BTreeSet<MemberName>) {
+        self.change_rules(|configured| configured.cordoned = members);
+    }
+
+    /// The members that get nothing new.
+    pub fn cordoned(&self) -> BTreeSet<MemberName> {
+        self.configured.lock().cordoned.clone()
+    }
+
+    fn change_rules(&self, change: impl FnOnce(&mut Configured)) {
+        let mut configured = self.configured.lock();
+        change(&mut configured);
+        self.rules.store(Arc::new(configured.rules.clone().cordoned(&configured.cordoned)));
+    }
+
+    /// The record of a placement that has moved is another: judges its parts anew, in all versions.
+    pub fn set_moved(&self, gvr: &Gvr, key: &str, uid: &str, moved: Option<Arc<Moved>>) {
+        self.shared().identities.set_moved(uid, moved);
+        let of = gvr.qualified();
+        for running in self.all().iter().filter(|running| running.store.spec().gvr.qualified() == of) {
+            running.store.judge_parts(key);
+        }
+        self.judge_children(key, uid);
+    }
+
+    /// Judges the children of a placed object anew, which lie in its namespace.
+    fn judge_children(&self, key: &str, uid: &str) {
+        let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
+        for running in self.all().iter().filter(|running| running.store.spec().has_children()) {
+            running.store.judge_children(namespace, uid);
+        }
     }
 
     /// Follows members and catalog until cancelled: reflectors begin and end with them.

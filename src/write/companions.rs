@@ -19,11 +19,12 @@ use crate::{
         fleet::{Fleet, Key, Listed},
         journal::Entry,
         request::{OWN_MANAGER, Request},
+        steps::mover,
         update::{MERGE_PATCH, SCALE, replace},
         workloads::{COMPANIONS, WORKLOADS, documents, of_kinds},
     },
 };
-use kubefold_serving::request::body_name;
+use kubefold_serving::{caller::Caller, request::body_name};
 use kubefold_wire::{
     media::is_built_in,
     resource::{Gvk, Gvr},
@@ -98,9 +99,17 @@ pub(super) async fn follow<F: Fleet>(
 
 /// The same for a write that was settled later than it was answered: nobody is there to be warned.
 pub(super) async fn settled<F: Fleet>(writer: &Arc<Writer<F>>, entry: &Entry) {
-    let Entry { key, caller, user_agent, .. } = entry;
+    unasked(writer, &entry.key, entry.caller.clone(), entry.user_agent.clone()).await;
+}
+
+/// The same for a workload whose parts have moved, as the mover.
+pub(super) async fn moved<F: Fleet>(writer: &Arc<Writer<F>>, key: &Key) {
+    unasked(writer, key, mover(), None).await;
+}
+
+async fn unasked<F: Fleet>(writer: &Arc<Writer<F>>, key: &Key, caller: Caller, user_agent: Option<String>) {
     let request = Request {
-        caller: caller.clone(),
+        caller,
         method: Method::PATCH,
         gvr: key.gvr.clone(),
         gvk: key.gvk.clone(),
@@ -109,7 +118,7 @@ pub(super) async fn settled<F: Fleet>(writer: &Arc<Writer<F>>, entry: &Entry) {
         subresource: String::new(),
         query: String::new(),
         content_type: String::new(),
-        user_agent: user_agent.clone(),
+        user_agent,
         refusing: Vec::new(),
         body: Bytes::new(),
     };
@@ -117,7 +126,7 @@ pub(super) async fn settled<F: Fleet>(writer: &Arc<Writer<F>>, entry: &Entry) {
     let reply = Reply { code: StatusCode::OK, warnings: Warnings::default(), body: Bytes::new() };
     let told = follow(writer, &request, followed, reply).await;
     if told.warnings != Warnings::default() {
-        tracing::warn!(object = %key, warnings = ?told.warnings, "companions of a write that was settled");
+        tracing::warn!(object = %key, warnings = ?told.warnings, "companions of a workload that was settled or moved");
     }
 }
 

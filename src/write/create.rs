@@ -17,7 +17,7 @@ use crate::{
     placement::{
         divided::Division,
         plan::{Candidate, Plan, Standing},
-        policy::Strategy,
+        policy::{Strategy, place_on},
     },
     respond::{InvalidField, WriteError},
     write::{
@@ -190,9 +190,12 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         targets: made.into_iter().map(target).collect(),
         listed: listed.into_iter().map(other).collect(),
         policy: plan.policy,
+        place_on: draft.annotations.and_then(place_on),
+        everywhere: plan.strategy == Strategy::Duplicate,
         shared: false,
         applied: request.content_type == APPLY_PATCH,
         amended: None,
+        epoch: 0,
     }
 }
 

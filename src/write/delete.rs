@@ -145,6 +145,9 @@ fn entry_of<F: Fleet>(
         shared: parts.first().is_none_or(|home| Seen::of(&home.json).marker.is_none()),
         applied: false,
         amended: None,
+        epoch: 0,
+        place_on: None,
+        everywhere: false,
     }
 }
 

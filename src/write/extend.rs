@@ -55,10 +55,11 @@ impl<F: Fleet> Writer<F> {
     }
 
     async fn keep_with(&self, entry: &Entry, members: Vec<Listed>) {
-        if !entry.shared {
-            return;
-        }
-        let Some(uid) = self.fleet.shared_uid(&entry.key) else { return };
+        let uid = match entry.shared {
+            true => self.fleet.shared_uid(&entry.key),
+            false => entry.everywhere.then(|| entry.uid.clone()),
+        };
+        let Some(uid) = uid else { return };
         let made = Everywhere {
             key: entry.key.clone(),
             uid,
@@ -98,6 +99,16 @@ impl<F: Fleet> Writer<F> {
 
     async fn extend_one(self: &Arc<Self>, made: &Everywhere, newcomers: Vec<Listed>) {
         let key = &made.key;
+        if self.fleet.shared_uid(key).is_none() {
+            match self.extend_placement(made, &newcomers).await {
+                Ok(()) => {
+                    let members = made.members.iter().cloned().chain(newcomers).collect();
+                    self.journal.keep_everywhere(Everywhere { members, ..made.clone() }).await;
+                }
+                Err(why) => tracing::warn!(object = %key, why, "it is made in members that joined at another time"),
+            }
+            return;
+        }
         // It waits until it is known what the members hold.
         let ask = Ask { key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
         drop(self.fleet.facts(ask).await);
@@ -162,5 +173,8 @@ fn entry_of(made: &Everywhere, visible: &Visible, parts: &[Part], missing: Vec<L
         shared: true,
         applied: false,
         amended: None,
+        epoch: 0,
+        place_on: None,
+        everywhere: false,
     })
 }

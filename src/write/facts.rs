@@ -17,10 +17,10 @@ use crate::{
         plan::{Candidate, Standing},
         scheduling::{Misfit, NodeFacts, PodRequirements, fits},
     },
-    store::{Entry, key},
+    store::{Entry, Part, key},
     stores::{Running, Stores},
     write::{
-        fleet::{Ask, Facts, Listed, Measure, Owner},
+        fleet::{Ask, Facts, Key, Listed, Measure, Owner, Placed},
         room::{Measured, node},
     },
 };
@@ -136,6 +136,27 @@ pub(super) async fn objects(stores: &Stores, gvr: &Gvr, namespace: &str) -> Vec<
         Listed { name, folded, parts }
     };
     snapshot.range(namespace, b"").filter(|entry| !entry.deleting).map(listed).collect()
+}
+
+/// Every placed object, with the kinds that others need first.
+pub(super) async fn placed(stores: &Stores) -> Vec<Placed> {
+    let catalog = stores.catalog();
+    let kinds = stores.shared().identities.placed();
+    let kinds = kinds.iter().filter_map(|(group, kind)| catalog.of_kind(group, kind));
+    let all = kinds.map(|resource| async {
+        let Some(running) = stores.known(&resource.gvr).await else { return Vec::new() };
+        let of = |(key, parts): (String, Vec<Arc<Part>>)| {
+            let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
+            let (gvr, gvk) = (resource.gvr.clone(), resource.gvk.clone());
+            Some(Placed {
+                key: Key { gvr, gvk, namespace: namespace.to_owned(), name: name.to_owned() },
+                marker: parts.first()?.marker.clone()?,
+                members: parts.iter().map(|part| part.member.clone()).collect(),
+            })
+        };
+        running.store.placed().into_iter().filter_map(of).collect()
+    });
+    join_all(all).await.into_iter().flatten().collect()
 }
 
 fn standing(stores: &Stores, member: &Arc<Member>, kind: Option<&Running>) -> Standing {

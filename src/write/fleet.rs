@@ -1,13 +1,13 @@
 //! What the writes need of the fleet: members to call, and the store to read and to feed.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
 use crate::{
     config::MemberName,
     member::call::{Answer, Call, Document},
-    placement::{plan::Candidate, policy::Rules, scheduling::PodRequirements},
+    placement::{marker::Marker, moved::Moved, plan::Candidate, policy::Rules, scheduling::PodRequirements},
     respond::ObjectRef,
 };
 use kubefold_serving::caller::Caller;
@@ -108,6 +108,17 @@ pub struct Facts {
     pub sticky: Option<MemberName>,
 }
 
+/// A placed object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The object.
+    pub key: Key,
+    /// The marker of its home, as the record of the placement has it.
+    pub marker: Arc<Marker>,
+    /// The members that have a part, the home first.
+    pub members: Vec<MemberName>,
+}
+
 /// An object of a namespace, as its members hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -177,6 +188,20 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// Splits `x@east` into `x` and `east`, if that is a member and names are suffixed.
     fn split(&self, visible: &str) -> Option<(String, MemberName)>;
+
+    /// Sets or forgets the record of a placement that has moved, and shows what that changes: one event, after the hold if
+    /// the key is held.
+    fn set_moved(&self, key: &Key, uid: &str, moved: Option<Arc<Moved>>);
+
+    /// The record of a placement that has moved.
+    fn moved(&self, uid: &str) -> Option<Arc<Moved>>;
+
+    /// Every placed object of the fleet with its marker. Starts the stores of all kinds that were ever placed, and waits
+    /// (bounded) for members that they do not know.
+    fn placed(&self) -> impl Future<Output = Vec<Placed>> + Send;
+
+    /// Sets which members get nothing new.
+    fn set_cordoned(&self, members: BTreeSet<MemberName>);
 
     /// Says whether the configuration declares the member absent: it is nobody's home, and not waited for as one.
     fn is_absent(&self, member: &MemberName) -> bool;

@@ -6,6 +6,7 @@
 //! what they are.
 
 mod earlier;
+mod placements;
 mod record;
 mod table;
 
@@ -20,6 +21,7 @@ use kubefold_sql::SqlError;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+pub(in crate::write) use crate::write::journal::record::KeyWords;
 pub use crate::write::journal::{
     record::{Amended, Before, Entry, EntryTarget, Everywhere, Listed, Step, Verb},
     table::JournalOpenError,
@@ -29,6 +31,7 @@ use crate::{
     write::{
         fleet::Key,
         journal::{record::Begun, table::Table},
+        moves::Placement,
     },
 };
 use kubefold_serving::audit;
@@ -75,6 +78,10 @@ type Observer = Arc<Mutex<dyn Fn(&Key, &str, &[MemberName]) + Send>>;
 #[derive(Default)]
 struct Inner {
     open: BTreeMap<u64, Open>,
+    /// Placements that have moved or are moving, by UID.
+    placements: BTreeMap<String, Placement>,
+    /// Members that get nothing new.
+    cordoned: BTreeSet<MemberName>,
     /// The entries about each key.
     about: HashMap<About, BTreeSet<u64>>,
     /// Units: bytes of all entries.
@@ -124,6 +131,10 @@ impl Journal {
             inner.last = remembered.fold(inner.last.max(begun.entry.id), |last, id| last.max(*id));
             inner.insert(begun);
         }
+        let of_sql = |cause| JournalOpenError::of(directory, cause);
+        let placements = table.placements().map_err(of_sql)?;
+        inner.placements = placements.into_iter().map(|placement| (placement.uid.clone(), placement)).collect();
+        inner.cordoned = table.cordoned().map_err(of_sql)?;
         Ok(Self { table, inner: Arc::new(Mutex::new(inner)) })
     }
 
@@ -407,6 +418,9 @@ mod tests {
             shared: false,
             applied: false,
             amended: None,
+            epoch: 0,
+            place_on: None,
+            everywhere: false,
         }
     }
 

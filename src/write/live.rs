@@ -1,7 +1,7 @@
 //! The fleet as it is: writes reach members through their connections, and the store through its own doors.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -16,12 +16,12 @@ use crate::{
         Member,
         call::{Answer, Call, Document},
     },
-    placement::policy::Rules,
+    placement::{moved::Moved, policy::Rules},
     store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
     stores::{Running, Stores},
     write::{
         facts,
-        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Visible},
+        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Placed, Visible},
         room::Measured,
     },
 };
@@ -138,6 +138,22 @@ impl Fleet for LiveFleet {
     fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr> {
         let (group, version) = split_api_version(api_version)?;
         Some(self.stores.catalog().by_kind(group, version, kind)?.gvr.clone())
+    }
+
+    fn set_moved(&self, of: &Key, uid: &str, moved: Option<Arc<Moved>>) {
+        self.stores.set_moved(&of.gvr, &key(&of.namespace, &of.name), uid, moved);
+    }
+
+    fn moved(&self, uid: &str) -> Option<Arc<Moved>> {
+        self.stores.shared().identities.moved(uid)
+    }
+
+    async fn placed(&self) -> Vec<Placed> {
+        Box::pin(facts::placed(&self.stores)).await
+    }
+
+    fn set_cordoned(&self, members: BTreeSet<MemberName>) {
+        self.stores.set_cordoned(members);
     }
 
     async fn holders(&self, namespace: &str, owner: &Owner) -> Vec<MemberName> {

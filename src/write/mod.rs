@@ -9,6 +9,7 @@ mod facts;
 pub mod fleet;
 pub mod journal;
 pub mod live;
+pub mod moves;
 pub mod plan;
 pub mod preview;
 pub mod request;
@@ -79,6 +80,7 @@ pub struct Writer<F> {
     cancel: CancellationToken,
     /// The writes that a task is settling, each with what wakes it. At most as many as the journal holds.
     settling: Mutex<HashMap<u64, Arc<Notify>>>,
+    moving: moves::Working,
 }
 
 impl<F: Fleet> Writer<F> {
@@ -101,7 +103,10 @@ impl<F: Fleet> Writer<F> {
                     writer.fleet.set_behind(key, uid, members);
                 }
             });
-            Self { fleet, journal, tasks, cancel, settling: Mutex::default() }
+            let moving = moves::Working::default();
+            let writer = Self { fleet, journal, tasks, cancel, settling: Mutex::default(), moving };
+            writer.restore_moves();
+            writer
         })
     }
 

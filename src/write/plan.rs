@@ -126,9 +126,13 @@ impl CreateFacts {
     ///
     /// Errors: as [`plan`], as the client sees them.
     pub(super) fn plan(&self, draft: &Draft<'_>, key: &Key) -> Result<Plan, Unplaced> {
-        let uid = self.shared.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        self.plan_of(draft, key, &self.shared.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string()))
+    }
+
+    /// The same of an object that has its UID already.
+    pub(super) fn plan_of(&self, draft: &Draft<'_>, key: &Key, uid: &str) -> Result<Plan, Unplaced> {
         let order = Order {
-            uid: &uid,
+            uid,
             policy: &self.policy,
             wholes: &draft.wholes,
             pod: self.pod.as_ref(),
@@ -283,7 +287,10 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), Pa
             member: target.member.clone(),
             members: Arc::clone(&members),
             made: plan.targets.iter().filter(|target| target.made).count(),
+            epoch: 0,
+            is_unknown: false,
             policy: plan.policy.clone(),
+            place_on: None,
             is_child: false,
         };
         let whole = target.whole.as_deref();

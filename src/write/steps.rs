@@ -176,7 +176,10 @@ impl Entry {
             member: member.clone(),
             members: targets.chain(listed).collect(),
             made: self.targets.len(),
+            epoch: self.epoch,
+            is_unknown: false,
             policy: self.policy.clone(),
+            place_on: self.place_on.clone(),
             is_child: false,
         }
     }
@@ -319,7 +322,7 @@ impl<F: Fleet> Writer<F> {
 pub const MOVER: &str = "kubefold:mover";
 
 /// Nobody logs in as that user; see [`of_people`](kubefold_serving::authenticate::of_people).
-fn mover() -> Caller {
+pub(super) fn mover() -> Caller {
     Caller { user: MOVER.to_owned(), groups: vec![AUTHENTICATED.to_owned()], ..Caller::default() }
 }
 
@@ -328,7 +331,7 @@ fn is_forbidden(outcome: &Outcome) -> bool {
 }
 
 /// Options of a removal that takes a part back: its pods go with it.
-const UNDO: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
+pub(super) const UNDO: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","propagationPolicy":"Background"}"#;
 
 fn found(entry: &Entry, target: &EntryTarget, body: Document) -> Found {
     let (key, seen) = (&entry.key, Seen::of(&body));

@@ -14,6 +14,7 @@ mod forward;
 mod kinds;
 mod kubectl;
 mod logical;
+mod moves;
 mod outage;
 mod pinned;
 mod plan;

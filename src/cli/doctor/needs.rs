@@ -43,9 +43,13 @@ pub(super) const OF_IMPERSONATOR: &[Need] = &[
 /// What nothing but logins with ServiceAccounts' tokens needs.
 pub(super) const OF_LOGINS: &[Need] =
     &[Need::Resource("create", "authentication.k8s.io", "tokenreviews"), Need::Path("/openid/v1/jwks")];
-/// What it does as its own user, where one member refuses what others have and the creator may not delete.
-pub(super) const OF_MOVER: &[Need] =
-    &[Need::Resource("delete", "", "configmaps"), Need::Resource("delete", "apps", "deployments")];
+/// What it does as its own user: it moves parts, and takes back what its creator may not delete.
+pub(super) const OF_MOVER: &[Need] = &[
+    Need::Resource("create", "apps", "deployments"),
+    Need::Resource("patch", "apps", "deployments"),
+    Need::Resource("delete", "apps", "deployments"),
+    Need::Resource("delete", "", "configmaps"),
+];
 /// What kubefold never does as itself, and who steals the credential might.
 pub(super) const TOO_MUCH_FOR_READER: &[Need] = &[
     // Enough for a command in any container of a node: kubernetes/kubernetes issue 136550.

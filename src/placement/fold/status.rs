@@ -93,6 +93,22 @@ impl Summand {
     }
 }
 
+impl Summand {
+    /// Adds to the observed generation, if there is one.
+    pub(super) fn observe_more(&mut self, generations: i64) {
+        if let Some(observed) = self.counters.last_mut().filter(|observed| **observed > 0) {
+            *observed += generations;
+        }
+    }
+
+    /// Counts no observed generation.
+    pub(super) fn forget_observed(&mut self) {
+        if let Some(observed) = self.counters.last_mut() {
+            *observed = 0;
+        }
+    }
+}
+
 fn uncounted(status: &[Member<'_>]) -> [Vec<String>; 2] {
     let part = raw(status, UNCOUNTED).and_then(|raw| entries(raw).ok()).unwrap_or_default();
     UNCOUNTED_LISTS.map(|key| {

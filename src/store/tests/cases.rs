@@ -123,7 +123,10 @@ fn part(at: usize, rv: u64, placement: u8, order: &[usize]) -> Doc {
         member: member(at),
         members: order.iter().map(|at| (member(*at), format!("cluster-{at}"))).collect(),
         made: 2,
+        epoch: 0,
+        is_unknown: false,
         policy: None,
+        place_on: None,
         is_child: false,
     };
     Doc { marker: Some(marker), ..doc(Kind::Deployments, "web", &format!("own-{at}"), rv) }

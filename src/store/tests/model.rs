@@ -87,7 +87,10 @@ impl Doc {
             member: at,
             made: members.len(),
             members: members.into(),
+            epoch: 0,
+            is_unknown: false,
             policy: None,
+            place_on: None,
             is_child: false,
         });
     }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     config::MemberName,
-    write::journal::record::{Begun, Step, member_name},
+    write::journal::record::{Begun, Step},
 };
 
 /// What an earlier version left.
@@ -26,12 +26,7 @@ enum Record {
     /// A write is about to begin.
     Begun(Box<Begun>),
     /// A part came so far.
-    Step {
-        id: u64,
-        #[serde(with = "member_name")]
-        member: MemberName,
-        step: Step,
-    },
+    Step { id: u64, member: MemberName, step: Step },
     /// Nothing is left to do.
     Finished { id: u64 },
 }

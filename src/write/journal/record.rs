@@ -48,7 +48,6 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryTarget {
     /// Where.
-    #[serde(with = "member_name")]
     pub member: MemberName,
     /// In which cluster: another one under the member's name is left alone.
     pub cluster_uid: String,
@@ -106,6 +105,15 @@ pub struct Entry {
     /// The policy that the marker names.
     #[serde(default)]
     pub policy: Option<String>,
+    /// What the object's author limited its members to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place_on: Option<String>,
+    /// How often the placement has moved.
+    #[serde(default)]
+    pub epoch: u64,
+    /// It belongs in every member, in those that join later, too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub everywhere: bool,
     /// Every cluster has the object under this name: its parts have no marker.
     #[serde(default)]
     pub shared: bool,
@@ -184,7 +192,6 @@ pub struct Everywhere {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     /// Where.
-    #[serde(with = "member_name")]
     pub member: MemberName,
     /// In which cluster.
     pub cluster_uid: String,
@@ -244,7 +251,7 @@ pub(super) struct Begun {
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeyWords {
+pub(in crate::write) struct KeyWords {
     group: String,
     version: String,
     resource: String,
@@ -254,7 +261,7 @@ struct KeyWords {
 }
 
 impl KeyWords {
-    fn serialize<S: Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::write) fn serialize<S: Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S::Error> {
         let words = Self {
             group: key.gvr.group.to_string(),
             version: key.gvr.version.to_string(),
@@ -266,7 +273,7 @@ impl KeyWords {
         Serialize::serialize(&words, serializer)
     }
 
-    fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+    pub(in crate::write) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
         let words: Self = Deserialize::deserialize(deserializer)?;
         Ok(Key {
             gvr: Gvr::new(&words.group, &words.version, &words.resource),
@@ -274,25 +281,5 @@ impl KeyWords {
             namespace: words.namespace,
             name: words.name,
         })
-    }
-}
-
-pub(super) mod member_name {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::config::MemberName;
-
-    pub(in crate::write::journal) fn serialize<S: Serializer>(
-        name: &MemberName,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(name.as_str())
-    }
-
-    pub(in crate::write::journal) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<MemberName, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        MemberName::new(&name).ok_or_else(|| D::Error::custom("no member's name"))
     }
 }

@@ -1,7 +1,7 @@
 //! The journal's tables in the state directory's database.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
@@ -12,18 +12,23 @@ use kubefold_sql::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::write::{
-    fleet::Key,
-    journal::{
-        earlier,
-        record::{Begun, EntryTarget, Everywhere, Listed, Step},
+use crate::{
+    config::MemberName,
+    write::{
+        fleet::Key,
+        journal::{
+            earlier,
+            record::{Begun, EntryTarget, Everywhere, Listed, Step},
+        },
+        moves::Placement,
     },
 };
 
 /// The database in the state directory.
 const FILE: &str = "state.db";
 /// The formats that it has had, oldest first.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE journal_entries (
         id INTEGER PRIMARY KEY,
         entry BLOB NOT NULL
@@ -43,7 +48,12 @@ const MIGRATIONS: &[&str] = &["
         made BLOB NOT NULL,
         PRIMARY KEY (\"group\", resource, namespace, name)
     ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+    CREATE TABLE placements (uid TEXT PRIMARY KEY, placement BLOB NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE cordoned (member TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+",
+];
 
 /// Why the journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +74,13 @@ pub enum JournalOpenError {
     Io(#[from] io::Error),
 }
 
+impl JournalOpenError {
+    /// The database in that directory cannot be read.
+    pub(super) fn of(directory: &Path, cause: SqlError) -> Self {
+        Self::Sql { path: directory.join(FILE), cause }
+    }
+}
+
 /// The unfinished writes on disk. All of it blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Table(Database);
@@ -75,7 +92,7 @@ impl Table {
         fs::create_dir_all(directory)?;
         let path = directory.join(FILE);
         let this = Self(Database::open(&path, MIGRATIONS)?);
-        let of_sql = |cause| JournalOpenError::Sql { path: path.clone(), cause };
+        let of_sql = |cause| JournalOpenError::of(directory, cause);
         if let Some(earlier) = earlier::File::read(directory)? {
             this.insert_all(earlier.unfinished()).map_err(of_sql)?;
             earlier.remove()?;
@@ -155,6 +172,52 @@ impl Table {
         self.0.read(|sql| {
             let mut all = sql.prepare_cached("SELECT made FROM made_everywhere")?;
             all.query_map([], |row| parsed(&row.get::<_, Vec<u8>>(0)?))?.collect()
+        })
+    }
+
+    /// Keeps where a placement is and is going. When it returns, that is on disk.
+    pub(super) fn keep_placement(&self, placement: &Placement) -> Result<(), SqlError> {
+        let (uid, placement) = (placement.uid.clone(), json(placement));
+        self.0.write(Durability::Synced, move |sql| {
+            let mut insert = sql.prepare_cached("INSERT OR REPLACE INTO placements VALUES (?1, ?2)")?;
+            insert.execute(params![uid, placement]).map(|_| ())
+        })
+    }
+
+    /// Forgets a placement that is gone.
+    pub(super) fn forget_placement(&self, uid: &str) -> Result<(), SqlError> {
+        let uid = uid.to_owned();
+        self.0.write(Durability::Synced, move |sql| {
+            sql.prepare_cached("DELETE FROM placements WHERE uid = ?1")?.execute([uid]).map(|_| ())
+        })
+    }
+
+    /// The placements that have moved or are moving.
+    pub(super) fn placements(&self) -> Result<Vec<Placement>, SqlError> {
+        self.0.read(|sql| {
+            let mut all = sql.prepare_cached("SELECT placement FROM placements ORDER BY uid")?;
+            all.query_map([], |row| parsed(&row.get::<_, Vec<u8>>(0)?))?.collect()
+        })
+    }
+
+    /// Notes that a member gets nothing new, or does again.
+    pub(super) fn cordon(&self, member: &MemberName, is_cordoned: bool) -> Result<(), SqlError> {
+        let member = member.to_string();
+        self.0.write(Durability::Synced, move |sql| {
+            let change = match is_cordoned {
+                true => "INSERT OR REPLACE INTO cordoned VALUES (?1)",
+                false => "DELETE FROM cordoned WHERE member = ?1",
+            };
+            sql.prepare_cached(change)?.execute([member]).map(|_| ())
+        })
+    }
+
+    /// The members that get nothing new.
+    pub(super) fn cordoned(&self) -> Result<BTreeSet<MemberName>, SqlError> {
+        self.0.read(|sql| {
+            let mut all = sql.prepare_cached("SELECT member FROM cordoned")?;
+            let names = all.query_map([], |row| row.get::<_, String>(0))?;
+            names.filter_map(|name| name.map(|name| MemberName::new(&name)).transpose()).collect()
         })
     }
 

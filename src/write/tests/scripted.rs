@@ -28,13 +28,14 @@ use crate::{
     placement::{
         fold::{FoldKind, PartView, fold},
         marker::Marker,
+        moved::Moved,
         plan::{Candidate, Standing},
         policy::Rules,
     },
     store::{KindSpec, Naming, localize},
     write::{
         MOVER,
-        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Visible},
+        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Placed, Visible},
         tests::{Held, answered, document, get_of, listed},
     },
 };
@@ -56,6 +57,8 @@ pub(super) struct World {
     pub(super) lacks_namespace: BTreeSet<MemberName>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
+    /// The records of placements that have moved, by UID.
+    pub(super) moved: BTreeMap<String, Arc<Moved>>,
     /// The newest own UID of every name that was ever made, per member.
     pub(super) made: Vec<(MemberName, String)>,
 }
@@ -294,6 +297,24 @@ impl World {
 
 impl Fleet for Scripted {
     type Hold = Held;
+
+    fn set_moved(&self, _key: &Key, uid: &str, moved: Option<Arc<Moved>>) {
+        let mut world = self.world.lock();
+        match moved {
+            Some(moved) => drop(world.moved.insert(uid.to_owned(), moved)),
+            None => drop(world.moved.remove(uid)),
+        }
+    }
+
+    fn moved(&self, uid: &str) -> Option<Arc<Moved>> {
+        self.world.lock().moved.get(uid).cloned()
+    }
+
+    async fn placed(&self) -> Vec<Placed> {
+        Vec::new()
+    }
+
+    fn set_cordoned(&self, _members: BTreeSet<MemberName>) {}
 
     async fn look(&self, member: &MemberName, key: &Key) -> Answer {
         self.call(member, &Caller::default(), get_of(key)).await

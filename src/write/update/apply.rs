@@ -21,7 +21,7 @@ use crate::{
             disown::owns_alone,
             draft::{Plan, overrides_in},
             part::{Held, SCALE},
-            shares::{DesiredReplicas, Total, divided, marker_of},
+            shares::{DesiredReplicas, Total, divided},
             task::PartTask,
             work::{Stop, Work},
         },
@@ -137,7 +137,7 @@ impl<F: Fleet> Work<'_, F> {
             merge_into(&mut body, desired::nested(&WHOLE, note));
         }
         if self.manner.subresource.is_empty() {
-            let own = overrides_in(self.policy(marker_of(&self.home.document).as_ref()).as_ref(), &part.member);
+            let own = overrides_in(self.policy(self.marker().as_ref()).as_ref(), &part.member);
             let manager = values(&self.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
             body = applied(body, &part.document, &own, &self.key.gvk, owns);

@@ -14,7 +14,7 @@ use crate::{
             amend::Amendment,
             draft::Plan,
             part::{Asking, Brought, Held, How, Manner, Rewrite, SCALE, is_stale},
-            shares::{Missing, marker_of},
+            shares::Missing,
             task::{PartTask, Task, waits_for},
             work::{DryRun, NOTHING_CHANGED, Stop, Work, unreachable},
         },
@@ -59,7 +59,7 @@ impl<F: Fleet> Work<'_, F> {
             step: Step::Planned,
             uncertain: false,
         });
-        let marker = marker_of(&self.home.document);
+        let marker = self.marker();
         Entry {
             id: 0,
             verb: Verb::Update,
@@ -76,12 +76,15 @@ impl<F: Fleet> Work<'_, F> {
             shared: marker.is_none(),
             applied: false,
             amended: None,
+            epoch: 0,
+            place_on: None,
+            everywhere: false,
         }
     }
 
     /// The create of parts that are missing, with the marker that the others have.
     pub(super) fn making(&self, plan: &Plan) -> Option<Entry> {
-        let (marker, body) = (marker_of(&self.home.document)?, plan.body.clone()?);
+        let (marker, body) = (self.marker()?, plan.body.clone()?);
         let listed = marker.members.iter().cloned().map(|(member, cluster_uid)| Listed { member, cluster_uid });
         Some(Entry {
             id: 0,
@@ -99,6 +102,9 @@ impl<F: Fleet> Work<'_, F> {
             shared: false,
             applied: false,
             amended: None,
+            epoch: marker.epoch,
+            place_on: marker.place_on,
+            everywhere: false,
         })
     }
 

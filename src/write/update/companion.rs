@@ -15,7 +15,7 @@ use crate::{
         fleet::Fleet,
         update::{
             part::{Held, How},
-            shares::{DesiredReplicas, Missing, Shares, Total, change, marker_of, takes},
+            shares::{DesiredReplicas, Missing, Shares, Total, change, takes},
             task::PartTask,
             work::Work,
         },
@@ -28,7 +28,7 @@ impl<F: Fleet> Work<'_, F> {
     pub(super) fn companion(&self) -> Option<(Division, Marker)> {
         let division =
             Division::of(&self.key.gvk.group, &self.key.gvk.kind).filter(|division| division.goes_along())?;
-        let marker = marker_of(&self.home.document)?;
+        let marker = self.marker()?;
         (marker.members.len() > 1 || note(&self.home.document).is_some()).then_some((division, marker))
     }
 

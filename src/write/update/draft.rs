@@ -16,7 +16,7 @@ use crate::{
             desired::{Desired, meant, plain, take_at},
             overrider::Overrider,
             part::{Held, changed},
-            shares::{Missing, Shares, Total, divided, marker_of},
+            shares::{Missing, Shares, Total, divided},
             task::PartTask,
             work::Work,
         },
@@ -63,7 +63,7 @@ impl<F: Fleet> Work<'_, F> {
             None => self.shares(totals).await,
         };
         let Shares { mut tasks, coming, missing, warning } = shares;
-        let policy = self.policy(marker_of(&self.home.document).as_ref());
+        let policy = self.policy(self.marker().as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
             task.shared = self.changes_of(part, wanted, patch, totals);

@@ -10,7 +10,7 @@ use crate::{
         marker::Marker,
         merge::{Change, Step, Take, What, take},
         plan::{Candidate, Standing},
-        policy::{Policy, Subject, Terms},
+        policy::{Policy, Subject, Terms, UNSCHEDULABLE},
         scheduling::PodRequirements,
     },
     write::{
@@ -111,7 +111,7 @@ impl<F: Fleet> Work<'_, F> {
             return Shares { tasks: vec![PartTask::default(); with_parts], ..Shares::default() };
         }
         let mut missing = Vec::new();
-        let marker = marker_of(&self.home.document);
+        let marker = self.marker();
         let policy = self.policy(marker.as_ref());
         let candidates = self.candidates(policy.as_ref()).await;
         let told = DivisionInput { policy: policy.as_ref(), candidates: &candidates };
@@ -134,6 +134,11 @@ impl<F: Fleet> Work<'_, F> {
             let numbers = divide(*number, &claims, total.field.floor, &self.visible.uid);
             for ((task, part), number) in tasks.iter_mut().zip(&all).zip(&numbers) {
                 let now = self.awaited(part).pointer(total.field.pointer).cloned();
+                // What a move is about to take from it stays until then.
+                let gives = self.ceiling(part).is_some_and(|ceiling| *number == ceiling);
+                if gives && now.as_ref().and_then(Value::as_u64).is_some_and(|now| now > u64::from(*number)) {
+                    continue;
+                }
                 task.own.extend(change(total.field, now, Some((*number).into())));
             }
             for (claim, share) in claims.into_iter().zip(numbers).skip(all.len()).filter(|(_, share)| *share > 0) {
@@ -188,7 +193,25 @@ impl<F: Fleet> Work<'_, F> {
             Some(Total { asked: DesiredReplicas::Number(number), .. }) => number,
             Some(Total { asked: DesiredReplicas::Same(_), .. }) | None => 0,
         };
-        told.claim(&part.member, now)
+        let ceiling = self.ceiling(part);
+        let claim = told.claim(&part.member, ceiling.map_or(now, |ceiling| now.min(ceiling)));
+        let max = claim.max.into_iter().chain(ceiling).min();
+        Claim { max, ..claim }
+    }
+
+    /// What a part counts at most, since a move is about to take the rest from it.
+    fn ceiling(&self, part: &Held) -> Option<u32> {
+        self.writer.fleet.moved(&self.visible.uid)?.ceiling(&part.cluster_uid)
+    }
+
+    /// The marker of the home's part, as the record of the placement has it.
+    pub(super) fn marker(&self) -> Option<Marker> {
+        let marker = marker_of(&self.home.document)?;
+        let marker = match self.writer.fleet.moved(&marker.uid) {
+            Some(moved) => moved.apply(marker),
+            None => marker,
+        };
+        marker.seen_in(&self.home.member, &self.home.cluster_uid)
     }
 
     /// The members that the marker lists and that have no part: with more to divide they may get one.
@@ -213,7 +236,7 @@ impl DivisionInput<'_> {
     fn claim(&self, member: &MemberName, now: u32) -> Claim {
         let terms = self.policy.map(|policy| policy.terms(member)).unwrap_or_default();
         let candidate = self.candidates.iter().find(|candidate| candidate.name == *member);
-        let takes = candidate.is_some_and(|candidate| takes(candidate) && terms.excluded.is_none());
+        let takes = candidate.is_some_and(|candidate| takes(candidate) && is_open_to_more(&terms, self.policy));
         let mut max = if takes { terms.max.map(|max| max.max(now)) } else { Some(now) };
         let mut weight = terms.weight.or_else(|| candidate.map(|candidate| candidate.weight)).unwrap_or(Weight(0));
         if self.policy.is_some_and(|policy| policy.by_capacity) {
@@ -223,6 +246,13 @@ impl DivisionInput<'_> {
         }
         Claim { member: member.clone(), now, weight, max, terms }
     }
+}
+
+/// Says whether a member's part may grow, as far as the operator is concerned.
+fn is_open_to_more(terms: &Terms, policy: Option<&Policy>) -> bool {
+    let is_borne = |taint| policy.is_some_and(|policy| policy.tolerations.iter().any(|one| one.tolerates(taint)));
+    let mut cordons = terms.taints.iter().filter(|taint| taint.key == UNSCHEDULABLE);
+    terms.excluded.is_none() && cordons.all(is_borne)
 }
 
 pub(super) fn takes(candidate: &Candidate) -> bool {
@@ -249,7 +279,7 @@ pub(super) fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Op
 }
 
 /// The marker that a part has.
-pub(super) fn marker_of(document: &Value) -> Option<Marker> {
+fn marker_of(document: &Value) -> Option<Marker> {
     let map = |name: &str| document.pointer(name).map(Value::to_string);
     Marker::read(map("/metadata/labels").as_deref(), map("/metadata/annotations").as_deref())
 }

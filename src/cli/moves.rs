@@ -1,0 +1,277 @@
+//! `kubefold cordon`, `uncordon`, `drain`, `rebalance`, `extend` and `moves`: where placed objects go, and how far they are.
+
+use std::{
+    collections::BTreeSet,
+    io::{IsTerminal, Write as _},
+    time::Duration,
+};
+
+use anyhow::Context;
+use http::Method;
+
+use crate::{
+    cli::{
+        client::{Connection, Output},
+        print as print_text,
+        status::{name, table},
+    },
+    config::MemberName,
+    write::moves::{Command, LeftObject, MOVES_PATH, MoveState, MovesReport, Verb},
+};
+
+/// How often a command that waits looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Characters of the bar on a terminal.
+const BAR: usize = 30;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Cordon {
+    /// The member.
+    #[arg(value_name = "MEMBER", value_parser = member)]
+    member: MemberName,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Drain {
+    /// The member.
+    #[arg(value_name = "MEMBER", value_parser = member)]
+    member: MemberName,
+    /// Move also what cannot move without a gap, or may run twice for a while.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Rebalance {
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Extend {
+    /// The member. Default: every member.
+    #[arg(value_name = "MEMBER", value_parser = member)]
+    member: Option<MemberName>,
+    #[command(flatten)]
+    waiting: Waiting,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Moves {
+    #[command(flatten)]
+    connection: Connection,
+    /// Print the whole answer, for programs.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Waiting {
+    /// Wait until everything has moved; `--wait=false` returns at once.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    wait: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Flags {
+    /// Print what would be done; change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    connection: Connection,
+    /// Print the whole answer, for programs.
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+fn member(text: &str) -> Result<MemberName, String> {
+    MemberName::new(text).ok_or_else(|| "a member's name is a DNS label".to_owned())
+}
+
+impl Cordon {
+    pub(super) fn run(self, verb: Verb) -> anyhow::Result<()> {
+        let done = match verb {
+            Verb::Uncordon => "uncordoned",
+            _ => "cordoned",
+        };
+        let command = Command { verb, member: Some(self.member.clone()), dry_run: self.flags.dry_run, force: false };
+        let report = self.flags.send(&command)?;
+        let dry = if self.flags.dry_run { " (dry run)" } else { "" };
+        match self.flags.output {
+            Some(output) => print_text(&output.text(&report)?),
+            None => print_text(&format!("member {} {done}{dry}\n", self.member)),
+        }
+    }
+}
+
+impl Drain {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let member = Some(self.member);
+        self.flags.run(Verb::Drain, member, self.force, self.waiting.wait)
+    }
+}
+
+impl Rebalance {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        self.flags.run(Verb::Rebalance, None, false, self.waiting.wait)
+    }
+}
+
+impl Extend {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        self.flags.run(Verb::Extend, self.member, false, self.waiting.wait)
+    }
+}
+
+impl Moves {
+    pub(super) fn print(&self) -> anyhow::Result<()> {
+        let report = ask(&self.connection, Method::GET, Vec::new())?;
+        match self.output {
+            Some(output) => print_text(&output.text(&report)?),
+            None => print_text(&render(&report)),
+        }
+    }
+}
+
+impl Flags {
+    fn send(&self, command: &Command) -> anyhow::Result<MovesReport> {
+        ask(&self.connection, Method::POST, serde_json::to_vec(command)?)
+    }
+
+    fn run(&self, verb: Verb, member: Option<MemberName>, force: bool, wait: bool) -> anyhow::Result<()> {
+        let report = self.send(&Command { verb, member, dry_run: self.dry_run, force })?;
+        match self.output {
+            Some(output) => print_text(&output.text(&report)?)?,
+            None => print_text(&planned(&report))?,
+        }
+        if wait && !self.dry_run && !report.moves.is_empty() {
+            self.wait(&report.moves)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all of these have moved, and tells each that has.
+    fn wait(&self, begun: &[MoveState]) -> anyhow::Result<()> {
+        let all: BTreeSet<String> = begun.iter().map(object).collect();
+        let mut waits = all.clone();
+        let mut problem = String::new();
+        while !waits.is_empty() {
+            std::thread::sleep(LOOK_EVERY);
+            let report = ask(&self.connection, Method::GET, Vec::new())?;
+            let moving: BTreeSet<String> = report.moves.iter().map(object).collect();
+            for done in waits.iter().filter(|object| !moving.contains(*object)) {
+                clear();
+                if self.output.is_none() {
+                    print_text(&format!("{done} moved\n"))?;
+                }
+            }
+            waits.retain(|object| moving.contains(object));
+            let waiting = report.moves.iter().find(|one| one.problem.is_some() && waits.contains(&object(one)));
+            let said = waiting.map_or_else(String::new, |one| {
+                format!("{}: {}", object(one), one.problem.as_deref().unwrap_or_default())
+            });
+            progress(all.len() - waits.len(), all.len(), &said, &mut problem);
+        }
+        clear();
+        Ok(())
+    }
+}
+
+fn ask(connection: &Connection, method: Method, body: Vec<u8>) -> anyhow::Result<MovesReport> {
+    let answer = connection.ask(method, MOVES_PATH, body)?;
+    serde_json::from_str(&answer).context("the server is not a kubefold of this version")
+}
+
+/// How far it is: a bar on a terminal, else a line whenever what it waits for changes.
+fn progress(done: usize, all: usize, waits_for: &str, told: &mut String) {
+    let mut out = std::io::stderr();
+    // Nobody is there to be told where standard error is closed.
+    if out.is_terminal() {
+        let filled = BAR * done / all.max(1);
+        let shown: String = waits_for.chars().take(80).collect();
+        let _closed =
+            write!(out, "\r\u{1b}[K[{}{}] {done}/{all} {shown}", "=".repeat(filled), " ".repeat(BAR - filled));
+        let _closed = out.flush();
+    } else if !waits_for.is_empty() && *told != waits_for {
+        let _closed = writeln!(out, "{done}/{all} moved; {waits_for}");
+        waits_for.clone_into(told);
+    }
+}
+
+fn clear() {
+    let mut out = std::io::stderr();
+    if out.is_terminal() {
+        let _closed = write!(out, "\r\u{1b}[K");
+        let _closed = out.flush();
+    }
+}
+
+fn object(one: &MoveState) -> String {
+    name(&one.resource, &one.namespace, &one.name)
+}
+
+fn left(one: &LeftObject) -> String {
+    name(&one.resource, &one.namespace, &one.name)
+}
+
+fn to(one: &MoveState) -> String {
+    let parts = one.to.iter().map(|part| match part.share {
+        Some(share) => format!("{} {share}", part.member),
+        None => part.member.clone(),
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// What a command begins, or would begin.
+fn planned(report: &MovesReport) -> String {
+    let mut out = String::new();
+    if !report.moves.is_empty() {
+        let row = |one: &MoveState| [object(one), to(one), one.leaving.join(", ")];
+        let titles = ["OBJECT", "TO", "LEAVES"].map(str::to_owned);
+        out.push_str(&table(&[titles].into_iter().chain(report.moves.iter().map(row)).collect::<Vec<_>>()));
+    }
+    if !report.left.is_empty() {
+        let row = |one: &LeftObject| [left(one), one.why.clone()];
+        let titles = ["STAYS", "WHY"].map(str::to_owned);
+        out.push_str(&table(&[titles].into_iter().chain(report.left.iter().map(row)).collect::<Vec<_>>()));
+    }
+    if out.is_empty() {
+        out.push_str("nothing is to be moved\n");
+    }
+    out
+}
+
+/// What is moving.
+fn render(report: &MovesReport) -> String {
+    let mut out = String::new();
+    if !report.cordoned.is_empty() {
+        out.push_str(&format!("cordoned: {}\n", report.cordoned.join(", ")));
+    }
+    if !report.moves.is_empty() {
+        let row = |one: &MoveState| {
+            let why = one.problem.clone().unwrap_or_else(|| "-".to_owned());
+            [object(one), one.why.clone(), to(one), one.leaving.join(", "), one.stage.clone(), why]
+        };
+        let titles = ["OBJECT", "BY", "TO", "LEAVES", "STAGE", "WAITS FOR"].map(str::to_owned);
+        out.push_str(&table(&[titles].into_iter().chain(report.moves.iter().map(row)).collect::<Vec<_>>()));
+    }
+    if !report.superseded.is_empty() {
+        let row = |one: &LeftObject| [left(one), one.why.clone()];
+        let titles = ["REPLACED", "WHAT FOLLOWS"].map(str::to_owned);
+        out.push_str(&table(&[titles].into_iter().chain(report.superseded.iter().map(row)).collect::<Vec<_>>()));
+    }
+    if report.moves.is_empty() && report.superseded.is_empty() {
+        out.push_str("nothing moves\n");
+    }
+    out
+}

@@ -1,0 +1,62 @@
+//! Placements that have moved or are moving, and members that get nothing new, as the state directory has them.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    config::MemberName,
+    write::{
+        journal::{Journal, JournalError, blocking},
+        moves::Placement,
+    },
+};
+
+impl Journal {
+    /// Keeps where a placement is and is going.
+    ///
+    /// Errors: the disk refuses; then nothing may be done by it.
+    pub async fn keep_placement(&self, placement: Placement) -> Result<(), JournalError> {
+        let this = self.clone();
+        let keep = move || {
+            this.table.keep_placement(&placement)?;
+            this.inner.lock().placements.insert(placement.uid.clone(), placement);
+            Ok(())
+        };
+        blocking(keep).await
+    }
+
+    /// Forgets a placement that is gone.
+    pub async fn forget_placement(&self, uid: &str) {
+        let uid = uid.to_owned();
+        self.inner.lock().placements.remove(&uid);
+        self.note(move |this| this.table.forget_placement(&uid)).await;
+    }
+
+    /// The placements that have moved or are moving.
+    pub fn placements(&self) -> Vec<Placement> {
+        self.inner.lock().placements.values().cloned().collect()
+    }
+
+    /// One of them.
+    pub fn placement(&self, uid: &str) -> Option<Placement> {
+        self.inner.lock().placements.get(uid).cloned()
+    }
+
+    /// Notes that a member gets nothing new, or does again.
+    ///
+    /// Errors: the disk refuses.
+    pub async fn cordon(&self, member: &MemberName, is_cordoned: bool) -> Result<(), JournalError> {
+        let (this, member) = (self.clone(), member.clone());
+        let cordon = move || {
+            this.table.cordon(&member, is_cordoned)?;
+            let cordoned = &mut this.inner.lock().cordoned;
+            let _changed = if is_cordoned { cordoned.insert(member) } else { cordoned.remove(&member) };
+            Ok(())
+        };
+        blocking(cordon).await
+    }
+
+    /// The members that get nothing new.
+    pub fn cordoned(&self) -> BTreeSet<MemberName> {
+        self.inner.lock().cordoned.clone()
+    }
+}

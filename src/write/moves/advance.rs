@@ -1,0 +1,580 @@
+//! The stages of a move. Each looks at what stands, does what is missing, and says how far it came.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::{
+    config::{MemberName, Overrides},
+    member::call::Call,
+    placement::{
+        divided::{Division, Value as Number},
+        marker::{MARKER_KEY, Marker},
+        moved::{Moved, Superseded},
+    },
+    write::{
+        GONE_WITHIN, Writer, companions,
+        fleet::{Ask, Fleet, Key, Measure, Part, Visible},
+        journal::{Entry, EntryTarget, Listed, Step, Verb},
+        moves::{
+            body::body_of,
+            record::{Goal, Placement, Stage, Wanted},
+        },
+        options,
+        request::OWN_MANAGER,
+        steps::{Found, Outcome, Removed, Seen, UNDO, mover, removed},
+        update::MERGE_PATCH,
+    },
+};
+use kubefold_wire::warning::Warnings;
+
+/// How far a stage came.
+#[derive(Debug)]
+pub(super) enum Advanced {
+    /// Nothing is left to do.
+    Finished,
+    /// The next stage begins.
+    Further,
+    /// It does not go on just now: why.
+    Waits(String),
+}
+
+/// Why a step of a stage was not done.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// It may have been done.
+    Unknown,
+    /// It was not: why.
+    Not(String),
+}
+
+impl From<Problem> for Advanced {
+    fn from(problem: Problem) -> Self {
+        Self::Waits(problem.to_string())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("it is not known whether a part was made"),
+            Self::Not(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What stands when a stage begins, with the key held.
+struct Standing {
+    visible: Visible,
+    parts: Vec<Part>,
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Does the stage of a move that is next.
+    pub(super) async fn advance(self: &Arc<Self>, uid: &str) -> Advanced {
+        let Some(placement) = self.journal.placement(uid) else { return Advanced::Finished };
+        let Some(goal) = &placement.goal else { return self.remove_superseded(placement).await };
+        match goal.stage {
+            Stage::Waiting => self.await_available(placement).await,
+            Stage::Leaving => self.await_gone(placement).await,
+            Stage::Growing | Stage::Shrinking => {
+                let unknown = self.unknown_members(&placement).await;
+                if let Some(why) = unknown {
+                    return Advanced::Waits(why);
+                }
+                let Some(hold) = self.fleet.hold(&placement.key).await else {
+                    return Advanced::Waits("another write to the object takes long".to_owned());
+                };
+                let advanced = match self.fleet.whole(&hold, &placement.key) {
+                    Some((visible, parts)) if visible.uid == placement.uid && !visible.deleting => {
+                        let standing = Standing { visible, parts };
+                        let stage = goal.stage;
+                        match stage {
+                            Stage::Growing => Box::pin(self.grow(placement, standing)).await,
+                            _ => Box::pin(self.shrink(placement, standing)).await,
+                        }
+                    }
+                    Some(_) | None => self.give_up(placement).await,
+                };
+                self.fleet.release(hold).await;
+                advanced
+            }
+        }
+    }
+
+    /// Dry-runs the making of a part.
+    ///
+    /// Errors: why it would fail.
+    pub(super) async fn may_make(&self, entry: &Entry, wanted: &Wanted) -> Result<(), String> {
+        match self.make(entry, &target(&entry.key, wanted), true, &mut Warnings::default()).await {
+            Outcome::Done { .. } => Ok(()),
+            outcome => Err(format!("member {}: {}", wanted.member, words(&outcome))),
+        }
+    }
+
+    /// Starts the kind's store, and says of which member of the placement it is not known what it holds.
+    pub(super) async fn unknown_members(&self, placement: &Placement) -> Option<String> {
+        use crate::placement::plan::Standing;
+        let ask = Ask { key: &placement.key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
+        let facts = self.fleet.facts(ask).await;
+        let is_leaving = |name: &MemberName| {
+            placement.goal.iter().flat_map(|goal| &goal.leaving).any(|leaving| leaving.member == *name)
+        };
+        let listed = facts.candidates.iter().filter(|candidate| {
+            let cluster = candidate.cluster_uid.as_deref();
+            placement.moved.members.iter().any(|(_, listed)| Some(listed.as_str()) == cluster)
+        });
+        let unknown = listed.filter_map(|candidate| match &candidate.standing {
+            Standing::Unknown(why) if !is_leaving(&candidate.name) => Some(why.clone()),
+            _ => None,
+        });
+        unknown.into_iter().next()
+    }
+
+    /// The object is gone, or another has its name: there is nothing to move.
+    async fn give_up(&self, mut placement: Placement) -> Advanced {
+        placement.goal = None;
+        tracing::info!(object = %placement.key, "a move ends: the object was deleted");
+        if placement.moved.superseded.is_empty() {
+            self.forget_moved(&placement).await;
+            return Advanced::Finished;
+        }
+        self.kept(&placement, Advanced::Further).await
+    }
+
+    async fn kept(&self, placement: &Placement, then: Advanced) -> Advanced {
+        match self.keep_moved(placement).await {
+            Ok(()) => then,
+            Err(error) => Advanced::Waits(error.to_string()),
+        }
+    }
+
+    /// Writes that have not reached every part: a part may become the home, and must not take back what they say.
+    fn busy(&self, placement: &Placement) -> Option<String> {
+        let up = self.fleet.up();
+        let behind = self.journal.behind(&placement.key, &placement.uid);
+        let waits: Vec<_> = behind.iter().filter(|member| up.contains(member)).map(MemberName::as_str).collect();
+        (!waits.is_empty()).then(|| format!("an unfinished write has not reached {}", waits.join(", ")))
+    }
+
+    /// Makes the parts that are missing, and lets others grow. All of it, or none.
+    async fn grow(&self, mut placement: Placement, standing: Standing) -> Advanced {
+        let (Some(goal), None) = (placement.goal.clone(), self.busy(&placement)) else {
+            return Advanced::Waits(self.busy(&placement).unwrap_or_default());
+        };
+        let Standing { visible, parts } = standing;
+        let before = placement.moved.clone();
+        let (members, made) = listed(&before, &parts, &goal.parts);
+        if (&members, made) != (&before.members, before.made) {
+            placement.moved = Moved { epoch: before.epoch + 1, members, made, ..before.clone() };
+            if let Err(error) = self.keep_moved(&placement).await {
+                return Advanced::Waits(error.to_string());
+            }
+        }
+        if let Err(problem) = self.make_and_grow(&placement, &goal, &visible, &parts).await {
+            let epoch = placement.moved.epoch;
+            placement.moved = Moved { epoch, ..before };
+            return match problem {
+                // What may have been made is looked for again.
+                Problem::Unknown => problem.into(),
+                problem @ Problem::Not(_) => self.kept(&placement, problem.into()).await,
+            };
+        }
+        for part in &parts {
+            let Some(own) = share_of(&placement.key, &part.json) else { continue };
+            let wanted = goal.parts.iter().find(|wanted| wanted.cluster_uid == part.cluster_uid);
+            let to = wanted.map_or(Some(0), |wanted| wanted.share).unwrap_or(own);
+            if to < own {
+                placement.moved.ceilings.insert(part.cluster_uid.clone(), to);
+            }
+        }
+        placement.goal = Some(Goal { stage: Stage::Waiting, problem: None, ..goal });
+        self.kept(&placement, Advanced::Further).await
+    }
+
+    /// Errors: [`Problem::Unknown`] where the outcome is not known, else why; then nothing has changed in the members.
+    async fn make_and_grow(
+        &self,
+        placement: &Placement,
+        goal: &Goal,
+        visible: &Visible,
+        parts: &[Part],
+    ) -> Result<(), Problem> {
+        let waits = |member: &MemberName, why: &str| Problem::Not(format!("member {member}: {why}"));
+        let key = &placement.key;
+        let marker = parts.first().and_then(|part| Seen::of(&part.json).marker);
+        let marker = marker.ok_or_else(|| Problem::Not("its home has no marker any more".to_owned()))?;
+        let body = body_of(key, &visible.body).ok_or_else(|| Problem::Not("it is no object".to_owned()))?;
+        let entry = making(placement, body, &marker);
+        let (mut made, mut grown): (Vec<(EntryTarget, String)>, Vec<(&Part, u32)>) = Default::default();
+        let mut failed = None;
+        for wanted in &goal.parts {
+            let held = parts.iter().find(|part| part.cluster_uid == wanted.cluster_uid);
+            let outcome = match held {
+                None => {
+                    let target = target(key, wanted);
+                    match self.make_missing(&entry, &target).await {
+                        Ok(Some(uid)) => Ok(made.push((target, uid))),
+                        Ok(None) => Ok(()),
+                        Err(problem) => Err(problem),
+                    }
+                }
+                Some(part) => {
+                    let own = share_of(key, &part.json);
+                    match (own, wanted.share) {
+                        (Some(own), Some(share)) if share > own => {
+                            self.set_share(key, part, share).await.map(|()| grown.push((part, own)))
+                        }
+                        _ => Ok(()),
+                    }
+                }
+            };
+            if let Err(problem) = outcome {
+                failed = Some((wanted.member.clone(), problem));
+                break;
+            }
+        }
+        let Some((member, problem)) = failed else { return Ok(()) };
+        let Problem::Not(why) = problem else { return Err(problem) };
+        for (target, uid) in &made {
+            self.undo(&entry, target, uid, true).await;
+        }
+        for (part, own) in grown {
+            // What cannot be taken back is divided again by the next write of the number.
+            drop(self.set_share(key, part, own).await);
+        }
+        Err(waits(&member, &why))
+    }
+
+    /// Makes a part, unless it stands already; gives its own UID if it was made now.
+    async fn make_missing(&self, entry: &Entry, target: &EntryTarget) -> Result<Option<String>, Problem> {
+        let key = &entry.key;
+        match self.find(entry, target).await {
+            Found::Part { deleting: false, body, .. } => {
+                self.fleet.ingest(key, &target.member, &body).await;
+                return Ok(None);
+            }
+            Found::Absent => {}
+            Found::Part { .. } => return Err(Problem::Not("an earlier part there is being deleted".to_owned())),
+            Found::Stranger { .. } => {
+                return Err(Problem::Not("it has an object of its own under that name".to_owned()));
+            }
+            Found::Elsewhere => return Err(Problem::Not("it is not the cluster that was planned for".to_owned())),
+            Found::Unreachable(why) => return Err(Problem::Not(why)),
+        }
+        let body = match self.make(entry, target, false, &mut Warnings::default()).await {
+            Outcome::Done { body, .. } => body,
+            Outcome::Unknown(_) => return Err(Problem::Unknown),
+            outcome => return Err(Problem::Not(words(&outcome))),
+        };
+        self.fleet.ingest(key, &target.member, &body).await;
+        Ok(Seen::of(&body).uid)
+    }
+
+    /// Sets the number of a part.
+    async fn set_share(&self, key: &Key, part: &Part, share: u32) -> Result<(), Problem> {
+        let Some(field) = field_of(key) else { return Ok(()) };
+        let mut body = json!({"metadata": {"uid": part.uid}});
+        let path: Vec<&str> = field.split('/').skip(1).collect();
+        let nested = path.into_iter().rev().fold(Value::from(share), |inner, name| json!({name: inner}));
+        kubefold_wire::patch::merge_into(&mut body, nested);
+        self.patch(key, part, body).await
+    }
+
+    /// Patches a part as the mover.
+    async fn patch(&self, key: &Key, part: &Part, patch: Value) -> Result<(), Problem> {
+        let call = Call {
+            method: Method::PATCH,
+            path: key.object(),
+            query: format!("fieldManager={OWN_MANAGER}"),
+            body: patch.to_string().into(),
+            content_type: MERGE_PATCH.to_owned(),
+            user_agent: None,
+        };
+        match self.mutate(&part.member, &mover(), call, false, &mut Warnings::default()).await {
+            Outcome::Done { body, .. } => {
+                self.fleet.ingest(key, &part.member, &body).await;
+                Ok(())
+            }
+            // Setting a number twice does no harm: it is looked at again.
+            outcome => Err(Problem::Not(words(&outcome))),
+        }
+    }
+
+    /// Waits until what was made can stand in for what is to go. Parts whose member does not answer cannot be waited for.
+    async fn await_available(&self, mut placement: Placement) -> Advanced {
+        if let Some(why) = self.unknown_members(&placement).await {
+            return Advanced::Waits(why);
+        }
+        let (parts, up) = (self.fleet.parts(&placement.key), self.fleet.up());
+        let Some(goal) = &mut placement.goal else { return Advanced::Finished };
+        if parts.is_empty() {
+            return self.give_up(placement).await;
+        }
+        // Writes wait for a home that is lost; nothing that it has can be kept from going.
+        let is_lost = |leaving: &Superseded| !up.contains(&leaving.member);
+        let are_lost = !goal.leaving.is_empty() && goal.leaving.iter().all(is_lost);
+        for wanted in goal.parts.iter().filter(|wanted| !are_lost && up.contains(&wanted.member)) {
+            let Some(part) = parts.iter().find(|part| part.cluster_uid == wanted.cluster_uid) else {
+                goal.stage = Stage::Growing;
+                return self.kept(&placement, Advanced::Further).await;
+            };
+            if let Some(why) = unavailable(&placement.key, part) {
+                return Advanced::Waits(why);
+            }
+        }
+        (goal.stage, goal.problem) = (Stage::Shrinking, None);
+        self.kept(&placement, Advanced::Further).await
+    }
+
+    /// Moves the home, shrinks what others have taken over, and deletes the parts that are to go.
+    async fn shrink(&self, mut placement: Placement, standing: Standing) -> Advanced {
+        let (Some(mut goal), None) = (placement.goal.clone(), self.busy(&placement)) else {
+            return Advanced::Waits(self.busy(&placement).unwrap_or_default());
+        };
+        let (key, parts, up) = (placement.key.clone(), standing.parts, self.fleet.up());
+        let is_made = |wanted: &Wanted| parts.iter().any(|part| part.cluster_uid == wanted.cluster_uid);
+        if !goal.parts.iter().all(is_made) {
+            goal.stage = Stage::Growing;
+            placement.goal = Some(goal);
+            return self.kept(&placement, Advanced::Further).await;
+        }
+        let going: Vec<&Part> =
+            parts.iter().filter(|part| goal.leaving.iter().any(|leaving| leaving.uid == part.uid)).collect();
+        self.move_home(&mut placement.moved, &goal, &going, &up);
+        if let Err(error) = self.keep_moved(&placement).await {
+            return Advanced::Waits(error.to_string());
+        }
+        for lost in placement.moved.superseded.clone() {
+            self.end_writes_to(&placement, &lost.member).await;
+        }
+        for (cluster, to) in placement.moved.ceilings.clone() {
+            let staying = parts.iter().find(|part| part.cluster_uid == cluster && !going.contains(part));
+            let Some(part) = staying.filter(|part| up.contains(&part.member)) else { continue };
+            if share_of(&key, &part.json).is_some_and(|own| own > to)
+                && let Err(problem) = self.set_share(&key, part, to).await
+            {
+                return problem.into();
+            }
+            placement.moved.ceilings.remove(&cluster);
+        }
+        for part in going.into_iter().filter(|part| up.contains(&part.member)) {
+            if let Err(problem) = self.delete_part_of(&key, part).await {
+                return problem.into();
+            }
+        }
+        (goal.stage, goal.problem) = (Stage::Leaving, None);
+        placement.goal = Some(goal);
+        self.kept(&placement, Advanced::Further).await
+    }
+
+    /// The record with the parts that are wanted first. Of the parts that go, those whose members cannot be reached leave the
+    /// placement now, by their UID.
+    fn move_home(&self, moved: &mut Moved, goal: &Goal, going: &[&Part], up: &[MemberName]) {
+        let mut leaving = Vec::new();
+        for part in going {
+            let (member, cluster_uid) = (part.member.clone(), part.cluster_uid.clone());
+            if moved.leaving.insert(cluster_uid.clone()) {
+                moved.generation += generation_of(&part.json);
+            }
+            if up.contains(&member) {
+                leaving.push((member, cluster_uid));
+            } else {
+                moved.leaving.remove(&cluster_uid);
+                moved.ceilings.remove(&cluster_uid);
+                moved.superseded.push(Superseded { member, cluster_uid, uid: part.uid.clone() });
+            }
+        }
+        let wanted: Vec<_> = goal.parts.iter().map(|part| (part.member.clone(), part.cluster_uid.clone())).collect();
+        let is_out = |cluster: &String| {
+            moved.superseded.iter().any(|lost| lost.cluster_uid == *cluster)
+                || wanted.iter().chain(&leaving).any(|(_, listed)| listed == cluster)
+        };
+        let others: Vec<_> = moved.members.iter().filter(|(_, cluster)| !is_out(cluster)).cloned().collect();
+        moved.made = wanted.len();
+        let members: Vec<_> = wanted.into_iter().chain(leaving).chain(others).collect();
+        if members != moved.members {
+            moved.epoch += 1;
+            moved.members = members;
+        }
+    }
+
+    /// Deletes a part that is to go; the garbage collector of its member takes what it has made.
+    pub(super) async fn delete_part_of(&self, key: &Key, part: &Part) -> Result<(), Problem> {
+        let call = Call {
+            method: Method::DELETE,
+            path: key.object(),
+            query: String::new(),
+            body: options::of_part(UNDO, &part.uid, None, false),
+            content_type: String::new(),
+            user_agent: None,
+        };
+        let outcome = self.mutate(&part.member, &mover(), call, false, &mut Warnings::default()).await;
+        match (&outcome, removed(&outcome)) {
+            (_, Removed::Gone) => {
+                self.fleet.wait_gone(key, &part.member, &part.uid, GONE_WITHIN).await;
+                Ok(())
+            }
+            (Outcome::Done { body, .. }, Removed::Requested) => {
+                self.fleet.ingest(key, &part.member, body).await;
+                Ok(())
+            }
+            _ => Err(Problem::Not(format!("member {}: {}", part.member, words(&outcome)))),
+        }
+    }
+
+    /// Ends what unfinished writes have still to do in a member whose part left the placement.
+    async fn end_writes_to(&self, placement: &Placement, member: &MemberName) {
+        let (key, uid) = (&placement.key, &placement.uid);
+        for entry in self.journal.open_updates(key, uid).into_iter().chain(self.journal.open_creates(key, uid)) {
+            let waits = entry.targets.iter().any(|target| target.member == *member && target.step.is_open());
+            if !waits {
+                continue;
+            }
+            self.journal.step(entry.id, member, Step::Done { uid: None }).await;
+            if self.journal.open_entry(entry.id).is_some_and(|(entry, _)| entry.unfinished().next().is_none()) {
+                self.journal.finish(entry.id).await;
+            }
+        }
+    }
+
+    /// Waits until the parts that were deleted are gone; then the placement has arrived.
+    async fn await_gone(self: &Arc<Self>, mut placement: Placement) -> Advanced {
+        let (key, parts, up) = (placement.key.clone(), self.fleet.parts(&placement.key), self.fleet.up());
+        let Some(goal) = placement.goal.take() else { return Advanced::Finished };
+        let still = parts.iter().find(|part| goal.leaving.iter().any(|leaving| leaving.uid == part.uid));
+        if let Some(part) = still.filter(|part| up.contains(&part.member)) {
+            return Advanced::Waits(format!("the part in member {} is being deleted", part.member));
+        }
+        let gone: BTreeSet<String> = goal.leaving.iter().map(|leaving| leaving.cluster_uid.clone()).collect();
+        placement.moved.members.retain(|(_, cluster)| !gone.contains(cluster));
+        placement.moved.ceilings.retain(|cluster, _| !gone.contains(cluster));
+        placement.moved.leaving.clear();
+        if let Err(error) = self.keep_moved(&placement).await {
+            return Advanced::Waits(error.to_string());
+        }
+        tracing::info!(object = %key, why = goal.why, by = goal.by, "moved");
+        for part in parts.iter().filter(|part| up.contains(&part.member) && !gone.contains(&part.cluster_uid)) {
+            self.write_marker(&placement, part).await;
+        }
+        companions::moved(self, &key).await;
+        if placement.is_unfinished() { Advanced::Further } else { Advanced::Finished }
+    }
+
+    /// Writes into a part where its placement is now. The record decides, so that a part may have an older marker.
+    async fn write_marker(&self, placement: &Placement, part: &Part) {
+        let Some(marker) = Seen::of(&part.json).marker else { return };
+        let now = Marker { member: part.member.clone(), ..placement.moved.apply(marker.clone()) };
+        if now == marker {
+            return;
+        }
+        let Ok(annotation) = serde_json::from_slice::<Value>(&now.annotation_json()) else { return };
+        let patch = json!({"metadata": {"uid": part.uid, "annotations": {MARKER_KEY: annotation}}});
+        if let Err(Problem::Not(why)) = self.patch(&placement.key, part, patch).await {
+            tracing::warn!(object = %placement.key, member = %part.member, why, "its marker was not written anew");
+        }
+    }
+}
+
+/// The members of a placement that is to get parts: those that have one first, in the order of now.
+fn listed(moved: &Moved, parts: &[Part], wanted: &[Wanted]) -> (Vec<(MemberName, String)>, usize) {
+    let has = |cluster: &str| parts.iter().any(|part| part.cluster_uid == cluster);
+    let mut members: Vec<_> = moved.members.iter().filter(|(_, cluster)| has(cluster)).cloned().collect();
+    for part in wanted {
+        if !members.iter().any(|(_, cluster)| *cluster == part.cluster_uid) {
+            members.push((part.member.clone(), part.cluster_uid.clone()));
+        }
+    }
+    let made = members.len();
+    let others = moved.members.iter().filter(|(_, cluster)| !members.iter().any(|(_, listed)| listed == cluster));
+    let others: Vec<_> = others.cloned().collect();
+    members.extend(others);
+    (members, made)
+}
+
+/// The create of further parts of a placement.
+pub(super) fn making(placement: &Placement, body: String, marker: &Marker) -> Entry {
+    let listed = placement.moved.members.iter().cloned();
+    Entry {
+        id: 0,
+        verb: Verb::Create,
+        key: placement.key.clone(),
+        uid: placement.uid.clone(),
+        caller: placement.goal.as_ref().and_then(|goal| goal.caller.clone()).unwrap_or_else(mover),
+        query: format!("fieldManager={OWN_MANAGER}"),
+        user_agent: None,
+        audit_id: None,
+        body,
+        targets: Vec::new(),
+        listed: listed.map(|(member, cluster_uid)| Listed { member, cluster_uid }).collect(),
+        policy: marker.policy.clone(),
+        shared: false,
+        applied: false,
+        amended: None,
+        epoch: placement.moved.epoch,
+        place_on: marker.place_on.clone(),
+        everywhere: false,
+    }
+}
+
+/// A part that is to be made.
+pub(super) fn target(key: &Key, wanted: &Wanted) -> EntryTarget {
+    let value = |number: u32| Some(Number { pointer: field_of(key)?.to_owned(), number });
+    EntryTarget {
+        member: wanted.member.clone(),
+        cluster_uid: wanted.cluster_uid.clone(),
+        values: wanted.share.and_then(value).into_iter().collect(),
+        overrides: Overrides::clone(&wanted.overrides),
+        whole: None,
+        own_uid: None,
+        step: Step::Planned,
+        uncertain: false,
+    }
+}
+
+/// Where the number stands that says how large a part is.
+fn field_of(key: &Key) -> Option<&'static str> {
+    let division = Division::of(&key.gvk.group, &key.gvk.kind).filter(|division| division.gains_parts())?;
+    division.fields().first().map(|field| field.pointer)
+}
+
+/// How large a part is; `None`: nothing of its kind is divided.
+pub(super) fn share_of(key: &Key, document: &Bytes) -> Option<u32> {
+    let field = field_of(key)?;
+    let document: Value = serde_json::from_slice(document).ok()?;
+    match document.pointer(field) {
+        None | Some(Value::Null) => Some(1),
+        Some(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
+    }
+}
+
+fn generation_of(document: &Bytes) -> i64 {
+    let document: Value = serde_json::from_slice(document).unwrap_or_default();
+    document.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
+}
+
+/// Why a part cannot stand in for another yet.
+pub(super) fn unavailable(key: &Key, part: &Part) -> Option<String> {
+    let share = share_of(key, &part.json)?;
+    let document: Value = serde_json::from_slice(&part.json).ok()?;
+    let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
+    let available = number("/status/availableReplicas");
+    let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
+    (available < u64::from(share) || !is_observed)
+        .then(|| format!("{available} of {share} replicas are available in member {}", part.member))
+}
+
+/// Why a mutation did not happen.
+fn words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Refused { code: StatusCode::FORBIDDEN, body } => format!(
+            "{} (deploy/member-rbac.yaml has the rights that moves need)",
+            Seen::of(body).message.unwrap_or_default()
+        ),
+        Outcome::Refused { code, body } => format!("it answered {code} {}", Seen::of(body).message.unwrap_or_default()),
+        Outcome::NotSent(cause) | Outcome::Unknown(cause) => cause.clone(),
+        Outcome::Done { .. } => String::new(),
+    }
+}

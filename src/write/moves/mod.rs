@@ -1,0 +1,152 @@
+//! Placements that move: from where they are to where an operator, or a policy, wants them.
+//!
+//! A move makes parts and lets parts grow before it takes any away, and the state directory has it before a member is asked
+//! for anything. What is done is decided by what stands in the members, stage by stage, so that a move goes on after a kill
+//! wherever it was. The record of a placement decides which parts are shown; the markers in the members follow it.
+
+mod advance;
+mod body;
+mod leave;
+mod orders;
+mod plan;
+mod record;
+mod report;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use self::advance::Advanced;
+pub use self::{
+    orders::MOVES_PATH,
+    plan::{Command, Verb},
+    record::{Goal, Placement, Stage, Wanted},
+    report::{LeftObject, MoveState, MovesReport, PartState},
+};
+use crate::write::{Writer, fleet::Fleet, journal::JournalError};
+
+/// How many placements move at once.
+const AT_ONCE: usize = 8;
+/// How often a move that waits is looked at, at first, and at most.
+const LOOK_FIRST: Duration = Duration::from_millis(250);
+const LOOK_MAX: Duration = Duration::from_secs(10);
+
+/// The moves that a task is working on.
+#[derive(Debug)]
+pub(super) struct Working {
+    uids: Mutex<BTreeSet<String>>,
+    permits: Semaphore,
+}
+
+impl Default for Working {
+    fn default() -> Self {
+        Self { uids: Mutex::default(), permits: Semaphore::new(AT_ONCE) }
+    }
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Tells the stores where placements are that have moved, before anything is served.
+    pub(super) fn restore_moves(&self) {
+        for Placement { key, uid, moved, .. } in self.journal.placements() {
+            self.fleet.set_moved(&key, &uid, Some(Arc::new(moved)));
+        }
+        self.fleet.set_cordoned(self.journal.cordoned());
+    }
+
+    /// Goes on with every unfinished move: to be called at start, and whenever a member is reached that was not before. Returns
+    /// at once; the work runs in the writer's tasks, one task per placement.
+    pub fn resume_moves(self: &Arc<Self>) {
+        for placement in self.journal.placements().into_iter().filter(Placement::is_unfinished) {
+            self.work_on(placement.uid);
+        }
+        let this = Arc::clone(self);
+        self.tasks.spawn(async move {
+            this.cancel.run_until_cancelled(this.sweep_moves()).await;
+        });
+    }
+
+    fn work_on(self: &Arc<Self>, uid: String) {
+        if !self.moving.uids.lock().insert(uid.clone()) {
+            return;
+        }
+        let this = Arc::clone(self);
+        self.tasks.spawn(async move {
+            this.cancel.run_until_cancelled(this.finish_move(&uid)).await;
+            this.moving.uids.lock().remove(&uid);
+        });
+    }
+
+    /// Forgets the records of placements that are gone, whoever deleted them.
+    async fn sweep_moves(&self) {
+        let finished = self.journal.placements().into_iter().filter(|placement| !placement.is_unfinished());
+        for placement in finished {
+            if self.unknown_members(&placement).await.is_some() {
+                continue;
+            }
+            let Some(hold) = self.fleet.hold(&placement.key).await else { continue };
+            let stands =
+                self.fleet.whole(&hold, &placement.key).is_some_and(|(visible, _)| visible.uid == placement.uid);
+            if !stands {
+                self.forget_moved(&placement).await;
+            }
+            self.fleet.release(hold).await;
+        }
+    }
+
+    async fn finish_move(self: &Arc<Self>, uid: &str) {
+        let (mut pause, mut stage) = (LOOK_FIRST, None);
+        loop {
+            let advanced = {
+                // It is never closed.
+                let _permit = self.moving.permits.acquire().await;
+                Box::pin(self.advance(uid)).await
+            };
+            match advanced {
+                Advanced::Finished => return,
+                Advanced::Further => {}
+                Advanced::Waits(problem) => {
+                    self.note_problem(uid, &problem).await;
+                    let now = self.journal.placement(uid).and_then(|placement| Some(placement.goal?.stage));
+                    pause = if now == stage { (pause * 2).min(LOOK_MAX) } else { LOOK_FIRST };
+                    stage = now;
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Notes why a move does not go on.
+    async fn note_problem(&self, uid: &str, problem: &str) {
+        let Some(mut placement) = self.journal.placement(uid) else { return };
+        let Some(goal) = placement.goal.as_mut().filter(|goal| goal.problem.as_deref() != Some(problem)) else {
+            return;
+        };
+        tracing::info!(object = %placement.key, why = goal.why, problem, "a move waits");
+        goal.problem = Some(problem.to_owned());
+        // It is for people: after a kill it is found again.
+        drop(self.journal.keep_placement(placement).await);
+    }
+
+    /// Keeps the record of a placement, and shows what it changes.
+    ///
+    /// Errors: the disk refuses; then nothing has changed.
+    pub(super) async fn keep_moved(&self, placement: &Placement) -> Result<(), JournalError> {
+        self.journal.keep_placement(placement.clone()).await?;
+        self.fleet.set_moved(&placement.key, &placement.uid, Some(Arc::new(placement.moved.clone())));
+        Ok(())
+    }
+
+    /// Forgets a placement that is gone.
+    pub(super) async fn forget_moved(&self, placement: &Placement) {
+        self.journal.forget_placement(&placement.uid).await;
+        self.fleet.set_moved(&placement.key, &placement.uid, None);
+    }
+}
+
+impl Placement {
+    /// Says whether something is left to do.
+    fn is_unfinished(&self) -> bool {
+        self.goal.is_some() || !self.moved.superseded.is_empty()
+    }
+}

@@ -1,0 +1,453 @@
+//! What a command moves, where to, and why the rest stays.
+
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+use super::{
+    LOOK_FIRST,
+    advance::{making, share_of},
+    body::body_of,
+    record::{Goal, Placement, Stage, Wanted},
+    report::{LeftObject, MoveState, MovesReport},
+};
+use crate::{
+    config::MemberName,
+    placement::{
+        companions::claims,
+        divided::Division,
+        marker::Marker,
+        moved::{Moved, Superseded},
+        plan::{Plan, Target},
+        policy::{PLACE_ON_KEY, POLICY_KEY, Strategy},
+    },
+    respond::WriteError,
+    write::{
+        Writer,
+        create::Draft,
+        fleet::{Fleet, Key, Part, Placed, Visible},
+        journal::{Everywhere, JournalError, Listed},
+        plan::asked,
+        request::Request,
+        steps::{MOVER, Seen, mover},
+    },
+};
+use kubefold_wire::media::is_built_in;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verb {
+    /// A member gets nothing new.
+    Cordon,
+    /// It does again.
+    Uncordon,
+    /// What runs in a member moves to others.
+    Drain,
+    /// What is divided is divided anew.
+    Rebalance,
+    /// What belongs in every member is made in those that lack it.
+    Extend,
+}
+
+/// An order, and the body of a `POST` to `/kubefold/v1/moves`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Command {
+    /// What is to be done.
+    pub verb: Verb,
+    /// In which member; a rebalance is of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberName>,
+    /// Nothing is changed.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// What cannot move without a gap, or run in two members, moves all the same.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Command {
+    /// `drain east`.
+    fn describe(&self) -> String {
+        let verb = format!("{:?}", self.verb).to_lowercase();
+        self.member.iter().fold(verb, |verb, member| format!("{verb} {member}"))
+    }
+}
+
+/// An object, and what stands of it.
+struct Object {
+    key: Key,
+    marker: Marker,
+    visible: Visible,
+    parts: Vec<Part>,
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Does what a command says. Returns once all moves that it begins are in the state directory.
+    ///
+    /// Errors: the member is not configured, or the disk refuses.
+    pub async fn order(self: &Arc<Self>, command: Command, by: &str) -> Result<MovesReport, WriteError> {
+        let member = self.named_member(&command)?;
+        let of_disk = |error: JournalError| WriteError::Journal(error.into());
+        if let (Some(member), false, Some(is_cordoned)) = (&member, command.dry_run, cordons(command.verb)) {
+            self.journal.cordon(member, is_cordoned).await.map_err(of_disk)?;
+            self.fleet.set_cordoned(self.journal.cordoned());
+        }
+        let mut report = self.report();
+        report.moves.clear();
+        report.superseded.clear();
+        if matches!(command.verb, Verb::Cordon | Verb::Uncordon) {
+            return Ok(report);
+        }
+        for placed in self.fleet.placed().await {
+            match self.goal_of(&command, member.as_ref(), placed, by).await {
+                Ok(None) => {}
+                Ok(Some(placement)) => {
+                    report.moves.extend(MoveState::of(&placement));
+                    if !command.dry_run {
+                        self.begin_move(placement).await.map_err(of_disk)?;
+                    }
+                }
+                Err(left) => report.left.push(left),
+            }
+        }
+        Ok(report)
+    }
+
+    /// What is moving now.
+    pub fn report(&self) -> MovesReport {
+        let placements = self.journal.placements();
+        let lost = placements.iter().flat_map(|placement| {
+            let of = |lost: &Superseded| {
+                LeftObject::of(&placement.key, format!("its part in member {} goes when it answers", lost.member))
+            };
+            placement.moved.superseded.iter().map(of).collect::<Vec<_>>()
+        });
+        MovesReport {
+            kind: "Moves".to_owned(),
+            api_version: "kubefold.io/v1".to_owned(),
+            cordoned: self.journal.cordoned().iter().map(ToString::to_string).collect(),
+            moves: placements.iter().filter_map(MoveState::of).collect(),
+            left: Vec::new(),
+            superseded: lost.collect(),
+        }
+    }
+
+    /// Makes parts of a placed object in members that joined, as whoever made the object. Where its policy does not want them
+    /// there, nothing is done.
+    ///
+    /// Errors: it cannot be done yet: why.
+    pub(in crate::write) async fn extend_placement(
+        self: &Arc<Self>,
+        made: &Everywhere,
+        newcomers: &[Listed],
+    ) -> Result<(), String> {
+        let Some(object) = self.object(&made.key, &made.uid) else { return Ok(()) };
+        let wanted = loop {
+            let (plan, waits) = self.fresh(&object, None).await?;
+            // Namespaces come first, and need their time.
+            if !newcomers.iter().any(|newcomer| waits.contains(&newcomer.member)) {
+                break extended(&object, &plan, |member| newcomers.iter().any(|newcomer| newcomer.member == *member));
+            }
+            tokio::time::sleep(LOOK_FIRST).await;
+        };
+        let Some((parts, leaving)) = wanted else { return Ok(()) };
+        let goal = goal("extend", MOVER, parts, leaving);
+        let goal = Goal { caller: Some(made.caller.clone()), ..goal };
+        let placement = self.placement_of(&object, goal).map_err(|goal| goal.why)?;
+        self.begin_move(placement).await.map_err(|error| error.to_string())
+    }
+
+    fn object(&self, key: &Key, uid: &str) -> Option<Object> {
+        let visible = self.fleet.visible(key).filter(|visible| visible.uid == uid && !visible.deleting)?;
+        let parts = self.fleet.parts(key);
+        let marker = Seen::of(&parts.first()?.json).marker?;
+        let marker = match self.fleet.moved(uid) {
+            Some(moved) => moved.apply(marker),
+            None => marker,
+        };
+        Some(Object { key: key.clone(), marker, visible, parts })
+    }
+
+    /// Errors: the goal that it has already.
+    fn placement_of(&self, object: &Object, goal: Goal) -> Result<Placement, Goal> {
+        let (key, marker) = (&object.key, &object.marker);
+        let known = self.journal.placement(&marker.uid);
+        if let Some(goal) = known.as_ref().and_then(|known| known.goal.clone()) {
+            return Err(goal);
+        }
+        let as_marked =
+            || Moved { members: marker.members.to_vec(), made: marker.made, epoch: marker.epoch, ..Moved::default() };
+        let moved = known.map_or_else(as_marked, |known| known.moved);
+        Ok(Placement { key: key.clone(), uid: marker.uid.clone(), moved, goal: Some(goal) })
+    }
+
+    fn named_member(&self, command: &Command) -> Result<Option<MemberName>, WriteError> {
+        match (&command.member, command.verb) {
+            (Some(member), _) if !self.fleet.members().contains(member) => {
+                Err(WriteError::MemberUnknown { name: member.to_string(), members: self.fleet.members() })
+            }
+            (None, Verb::Cordon | Verb::Uncordon | Verb::Drain) => Err(WriteError::MemberUnnamed(self.fleet.members())),
+            (member, _) => Ok(member.clone()),
+        }
+    }
+
+    async fn begin_move(self: &Arc<Self>, placement: Placement) -> Result<(), JournalError> {
+        let uid = placement.uid.clone();
+        self.journal.keep_placement(placement).await?;
+        self.work_on(uid);
+        Ok(())
+    }
+
+    /// Where an object is to go; `None`: it is there.
+    ///
+    /// Errors: it is to go somewhere and cannot: why.
+    async fn goal_of(
+        &self,
+        command: &Command,
+        member: Option<&MemberName>,
+        placed: Placed,
+        by: &str,
+    ) -> Result<Option<Placement>, LeftObject> {
+        let left = |why: &str| LeftObject::of(&placed.key, why.to_owned());
+        let uid = placed.marker.uid.clone();
+        if command.verb == Verb::Drain && member.is_none_or(|member| !placed.members.contains(member)) {
+            return Ok(None);
+        }
+        let Some(object) = self.object(&placed.key, &uid) else { return Ok(None) };
+        let Some((parts, leaving)) = self.wanted(command, member, &object).await.map_err(|why| left(&why))? else {
+            return Ok(None);
+        };
+        let placement = self.placement_of(&object, goal(&command.describe(), by, parts, leaving));
+        let placement = placement.map_err(|goal| left(&format!("it is moving already ({})", goal.why)))?;
+        self.check(&placement, &object).await.map_err(|why| left(&why))?;
+        Ok(Some(placement))
+    }
+
+    /// The parts that are to be, and those that are to go; `None`: all is as it should be.
+    ///
+    /// Errors: why it cannot be so.
+    async fn wanted(
+        &self,
+        command: &Command,
+        member: Option<&MemberName>,
+        object: &Object,
+    ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, String> {
+        let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
+        let is_divided =
+            division.is_some_and(Division::gains_parts) && share_of(&object.key, &Bytes::from_static(b"{}")).is_some();
+        match (command.verb, member) {
+            (Verb::Drain, Some(member)) => self.without(member, object, is_divided, command.force).await,
+            (Verb::Rebalance, _) if is_divided => {
+                let (plan, _) = self.fresh(object, None).await?;
+                Ok(changed(object, &plan, None).filter(|_| plan.strategy == Strategy::Divide))
+            }
+            (Verb::Extend, only) if !division.is_some_and(Division::goes_along) => {
+                let (plan, _) = self.fresh(object, None).await?;
+                Ok(extended(object, &plan, |member| only.is_none_or(|only| only == member)))
+            }
+            (Verb::Cordon | Verb::Uncordon | Verb::Drain | Verb::Rebalance | Verb::Extend, _) => Ok(None),
+        }
+    }
+
+    /// The parts without one in a member.
+    async fn without(
+        &self,
+        member: &MemberName,
+        object: &Object,
+        is_divided: bool,
+        force: bool,
+    ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, String> {
+        let is_up = self.fleet.up().contains(member);
+        let others: Vec<&Part> = object.parts.iter().filter(|part| part.member != *member).collect();
+        let is_home = object.parts.first().is_some_and(|home| home.member == *member);
+        if !is_divided && !others.is_empty() {
+            // Every member has it, and what is lost is no harm: but a home that does not answer stops all writes.
+            if is_up || !is_home {
+                return Ok(None);
+            }
+            let wanted = others.into_iter().chain(object.parts.first()).map(|part| wanted_as_is(part, None));
+            return Ok(Some((wanted.collect(), Vec::new())));
+        }
+        if let Some(why) = hazard(object).filter(|(_, is_final)| *is_final || !force) {
+            let (why, is_final) = why;
+            return Err(if is_final { why.to_owned() } else { format!("{why}; --force moves it all the same") });
+        }
+        let (plan, _) = self.fresh(object, Some(member)).await?;
+        Ok(changed(object, &plan, Some(member)))
+    }
+
+    /// The plan that a create of the object would have now, and the members that lack its namespace.
+    async fn fresh(&self, object: &Object, without: Option<&MemberName>) -> Result<(Plan, Vec<MemberName>), String> {
+        let key = &object.key;
+        let body = body_of(key, &object.visible.body).ok_or("it is no object")?;
+        let mut document: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
+        if let Some(annotations) = document.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+            let inputs = [(POLICY_KEY, &object.marker.policy), (PLACE_ON_KEY, &object.marker.place_on)];
+            annotations
+                .extend(inputs.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?.into()))));
+        }
+        let request = Request {
+            caller: mover(),
+            method: Method::POST,
+            gvr: key.gvr.clone(),
+            gvk: key.gvk.clone(),
+            namespace: key.namespace.clone(),
+            name: String::new(),
+            subresource: String::new(),
+            query: String::new(),
+            content_type: "application/json".to_owned(),
+            user_agent: None,
+            refusing: Vec::new(),
+            body: document.to_string().into(),
+        };
+        let draft = Draft::read(&request).map_err(|error| error.to_string())?;
+        let mut asked = asked(self, &request, &draft, key).await.map_err(|error| error.to_string())?;
+        asked.facts.candidates.retain(|candidate| without != Some(&candidate.name));
+        asked.facts.sticky = asked.facts.sticky.filter(|sticky| without != Some(sticky));
+        let lacks = asked.facts.candidates.iter().filter(|candidate| !candidate.has_namespace);
+        let lacks = lacks.map(|candidate| candidate.name.clone()).collect();
+        let plan = asked.plan_of(&draft, key, &object.marker.uid).map_err(|unplaced| unplaced.error.to_string())?;
+        Ok((plan, lacks))
+    }
+
+    /// Dry-runs what is to be made, so that what cannot be done is not begun.
+    async fn check(&self, placement: &Placement, object: &Object) -> Result<(), String> {
+        let Some(goal) = &placement.goal else { return Ok(()) };
+        let missing =
+            goal.parts.iter().filter(|wanted| !object.parts.iter().any(|part| part.cluster_uid == wanted.cluster_uid));
+        let body = body_of(&object.key, &object.visible.body).ok_or("it is no object")?;
+        for wanted in missing {
+            if self.fleet.member_local(&object.key, &wanted.member).is_some() {
+                return Err(format!("member {} has an object of its own under that name", wanted.member));
+            }
+            let entry = making(placement, body.clone(), &object.marker);
+            self.may_make(&entry, wanted).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a command cordons its member, or ends that.
+fn cordons(verb: Verb) -> Option<bool> {
+    match verb {
+        Verb::Cordon | Verb::Drain => Some(true),
+        Verb::Uncordon => Some(false),
+        Verb::Rebalance | Verb::Extend => None,
+    }
+}
+
+fn goal(why: &str, by: &str, parts: Vec<Wanted>, leaving: Vec<Superseded>) -> Goal {
+    Goal {
+        why: why.to_owned(),
+        by: by.to_owned(),
+        caller: None,
+        begun_at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        parts,
+        leaving,
+        stage: Stage::Growing,
+        problem: None,
+    }
+}
+
+fn wanted_as_is(part: &Part, share: Option<u32>) -> Wanted {
+    Wanted {
+        member: part.member.clone(),
+        cluster_uid: part.cluster_uid.clone(),
+        share,
+        overrides: crate::config::Overrides::default(),
+    }
+}
+
+fn wanted_of(target: &Target, share: Option<u32>) -> Wanted {
+    Wanted {
+        member: target.member.clone(),
+        cluster_uid: target.cluster_uid.clone(),
+        share,
+        overrides: target.overrides.clone(),
+    }
+}
+
+/// The parts of a plan, where they are not those that stand. The home stays where it is if it can; a part that is to have
+/// nothing stays unless its member is left.
+fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -> Option<(Vec<Wanted>, Vec<Superseded>)> {
+    let Object { key, parts, .. } = object;
+    let goes = |part: &Part| Some(&part.member) == left;
+    let target_of = |part: &Part| plan.targets.iter().find(|target| target.cluster_uid == part.cluster_uid);
+    let is_divided = plan.targets.iter().any(|target| target.share().is_some());
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for part in parts.iter().filter(|part| !goes(part)) {
+        let own = share_of(key, &part.json);
+        let share = target_of(part).and_then(Target::share).or(own.filter(|_| is_divided).map(|_| 0));
+        wanted.push(wanted_as_is(part, share));
+    }
+    let has = |target: &Target| parts.iter().any(|part| part.cluster_uid == target.cluster_uid);
+    let is_new = |target: &&Target| target.made && target.behind.is_none() && !has(target);
+    wanted.extend(plan.targets.iter().filter(is_new).map(|target| wanted_of(target, target.share())));
+    // A divided object has its home where it is largest, if the home goes.
+    let is_home_kept = parts.first().is_some_and(|home| !goes(home));
+    if !is_home_kept {
+        wanted.sort_by_key(|part| std::cmp::Reverse(part.share));
+    }
+    let leaving: Vec<Superseded> = parts.iter().filter(|part| goes(part)).map(superseded).collect();
+    let is_same = |wanted: &Wanted| {
+        let part = parts.iter().find(|part| part.cluster_uid == wanted.cluster_uid);
+        part.is_some_and(|part| wanted.share.is_none() || share_of(key, &part.json) == wanted.share)
+    };
+    (!leaving.is_empty() || !wanted.iter().all(is_same)).then_some((wanted, leaving))
+}
+
+fn superseded(part: &Part) -> Superseded {
+    Superseded { member: part.member.clone(), cluster_uid: part.cluster_uid.clone(), uid: part.uid.clone() }
+}
+
+/// The parts with those that are missing in members that are to have one.
+fn extended(
+    object: &Object,
+    plan: &Plan,
+    is_asked: impl Fn(&MemberName) -> bool,
+) -> Option<(Vec<Wanted>, Vec<Superseded>)> {
+    let has = |target: &Target| object.parts.iter().any(|part| part.cluster_uid == target.cluster_uid);
+    let is_missing = |target: &&Target| target.behind.is_none() && !has(target) && is_asked(&target.member);
+    let missing: Vec<Wanted> =
+        plan.targets.iter().filter(is_missing).map(|target| wanted_of(target, target.share())).collect();
+    if plan.strategy != Strategy::Duplicate || missing.is_empty() {
+        return None;
+    }
+    let standing = object.parts.iter().map(|part| wanted_as_is(part, None));
+    Some((standing.chain(missing).collect(), Vec::new()))
+}
+
+/// What may be lost when the only part of an object moves, and whether it never moves.
+fn hazard(object: &Object) -> Option<(&'static str, bool)> {
+    let key = &object.key;
+    let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
+    let text = std::str::from_utf8(&object.visible.body).unwrap_or_default();
+    let shown: Value = serde_json::from_str(text).unwrap_or_default();
+    if (group, kind) == ("", "PersistentVolumeClaim") {
+        return Some(("the data of a claim does not move", true));
+    }
+    if !claims(group, kind, text).is_empty()
+        || shown.pointer("/spec/volumeClaimTemplates").is_some_and(|list| *list != Value::Array(Vec::new()))
+    {
+        return Some(("its pods mount claims, whose data does not move", false));
+    }
+    let is_recreated = shown.pointer("/spec/strategy/type").is_some_and(|strategy| strategy == "Recreate");
+    let why = match (group, kind) {
+        ("apps", "StatefulSet") => "two pods of one name may run at once while a StatefulSet moves",
+        ("apps", "Deployment") if is_recreated => "it is never to run twice at once (strategy Recreate)",
+        ("batch", "Job" | "CronJob") => "what it does may be done twice",
+        ("coordination.k8s.io", "Lease") => "two leaders may be elected at once",
+        ("", "Pod") => "a pod that nothing controls is started anew elsewhere",
+        ("", "Event") => return Some(("an event stays with its object", true)),
+        _ if !is_built_in(group) => "its operator may take the move for a deletion",
+        _ => return None,
+    };
+    Some((why, false))
+}

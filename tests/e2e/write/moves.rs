@@ -1,0 +1,194 @@
+//! Placements that move: drained members, rebalanced fleets, homes that are lost.
+
+use serde_json::json;
+
+use super::*;
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
+
+const MOVES: &str = "/kubefold/v1/moves";
+const ALL: [&str; 3] = ["east", "west", "north"];
+
+async fn stage() -> Stage {
+    let bed = Testbed::start(&ALL, MemberOptions::with_workloads(1)).await;
+    let file = ALL.iter().fold(FleetFile::default(), |file, name| file.member(&bed[name], 1));
+    let fleet = Kubefold::start(&file).await;
+    let api = fleet.api().await;
+    let stage = Stage { bed, fleet, api };
+    for member in stage.all() {
+        member.apply(include_str!("../../../deploy/member-rbac.yaml")).await;
+    }
+    stage
+}
+
+impl Stage {
+    /// A command of kubefold; gives what it prints.
+    async fn command(&self, args: &[&str]) -> String {
+        let output = self.fleet.command(args).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    async fn shown(&self, name: &str) -> Value {
+        self.api.get(&format!("{DEPLOYMENTS}/{name}")).await
+    }
+
+    async fn available(&self, name: &str, replicas: i64) {
+        eventually(PODS, async || {
+            let shown = self.shown(name).await;
+            match shown["status"]["availableReplicas"] == json!(replicas) && is_observed(&shown) {
+                true => Ok(()),
+                false => Err(shown.to_string()),
+            }
+        })
+        .await;
+    }
+
+    /// No move is left, nor anything that follows one.
+    async fn arrived(&self) {
+        eventually(PODS, async || {
+            let moves = self.api.get(MOVES).await;
+            match moves["moves"] == json!([]) && moves["superseded"].is_null() {
+                true => Ok(()),
+                false => Err(moves.to_string()),
+            }
+        })
+        .await;
+    }
+}
+
+fn is_observed(shown: &Value) -> bool {
+    shown["status"]["observedGeneration"] == shown["metadata"]["generation"]
+}
+
+fn home_of(shown: &Value) -> String {
+    let holders = text(shown, "/metadata/annotations/kubefold.io~1clusters");
+    holders.split(',').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_member_gives_what_runs_there_to_the_others() {
+    let stage = stage().await;
+    post(&stage.api, &deployment("web", 6)).await.ok();
+    stage.kubectl(&["create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
+    stage.available("web", 6).await;
+    let before = stage.shown("web").await;
+    let home = home_of(&before);
+    let revision = text(&before, "/metadata/resourceVersion");
+    let path = format!("{DEPLOYMENTS}?watch=true&fieldSelector=metadata.name%3Dweb&resourceVersion={revision}");
+    let mut watch = stage.api.watch(&path).await;
+    let planned = stage.command(&["drain", &home, "--dry-run"]).await;
+    assert!(planned.contains("deployments.apps/web in default"), "{planned}");
+    assert_eq!(shares(&stage.all(), "web").await.len(), 3, "a dry run changes nothing");
+
+    let told = stage.command(&["drain", &home]).await;
+    assert!(told.contains("deployments.apps/web in default moved"), "{told}");
+    let shares_now = shares(&stage.all(), "web").await;
+    let expected = ALL.iter().filter(|name| **name != home).map(|name| ((*name).to_owned(), 3)).collect();
+    assert_eq!(shares_now, expected);
+    stage.available("web", 6).await;
+    let after = stage.shown("web").await;
+    for field in ["/metadata/uid", "/metadata/creationTimestamp", "/spec"] {
+        assert_eq!(before.pointer(field), after.pointer(field), "{field}");
+    }
+    assert_ne!(home_of(&after), home);
+    assert!(in_member(&stage.bed[home.as_str()], "/api/v1/namespaces/default/configmaps/settings").await.is_some());
+
+    // Whoever watched saw one Deployment of six that was available all the time.
+    let (mut generation, last) = (0, text(&after, "/metadata/resourceVersion").to_owned());
+    loop {
+        let (kind, object) = event(&mut watch, "web").await;
+        assert_eq!((kind.as_str(), &object["spec"]["replicas"]), ("MODIFIED", &json!(6)), "{object}");
+        assert!(object["status"]["availableReplicas"].as_i64() >= Some(6), "{object}");
+        let now = object["metadata"]["generation"].as_i64().unwrap();
+        assert!(now >= generation, "a generation never falls: {generation}, then {object}");
+        assert!(object["metadata"]["annotations"]["kubefold.io/differs"].is_null(), "{object}");
+        generation = now;
+        if text(&object, "/metadata/resourceVersion").parse::<u64>().unwrap() >= last.parse().unwrap() {
+            break;
+        }
+    }
+    the_object_goes_on(&stage, &home).await;
+}
+
+/// Writes go on at the new home; a cordoned member gets nothing, and an uncordoned one its share by `rebalance`.
+async fn the_object_goes_on(stage: &Stage, drained: &str) {
+    stage.kubectl(&["scale", "deployment/web", "--replicas=8"]).await.ok();
+    let others = ALL.iter().filter(|name| **name != drained).map(|name| ((*name).to_owned(), 4)).collect();
+    assert_eq!(shares(&stage.all(), "web").await, others, "the drained member is cordoned");
+    post(&stage.api, &deployment("late", 4)).await.ok();
+    assert!(part(&stage.bed[drained], "late").await.is_none());
+    // One name for the ReplicaSets of all members, as before.
+    eventually(PODS, async || {
+        let sets = stage.api.get("/apis/apps/v1/namespaces/default/replicasets?labelSelector=app%3Dweb").await;
+        match sets["items"].as_array().unwrap().len() {
+            1 => Ok(()),
+            _ => Err(sets.to_string()),
+        }
+    })
+    .await;
+    stage.fleet.kill9();
+    stage.fleet.restart().await;
+    stage.available("web", 8).await;
+    stage.command(&["uncordon", drained]).await;
+    let told = stage.command(&["rebalance"]).await;
+    assert!(told.contains("deployments.apps/web in default moved"), "{told}");
+    let counts: Vec<i64> = shares(&stage.all(), "web").await.into_values().collect();
+    assert_eq!((counts.len(), counts.iter().sum::<i64>()), (3, 8), "{counts:?}");
+    assert!(counts.iter().all(|count| (2..=3).contains(count)), "{counts:?}");
+    assert_eq!(stage.shown("web").await["spec"]["replicas"], json!(8));
+    assert_eq!(stage.command(&["rebalance", "--wait=false"]).await, "nothing is to be moved\n");
+    stage.kubectl(&["delete", "deployment", "web", "--wait=false"]).await.ok();
+    gone(&stage.api, &stage.all(), "web").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_home_does_not_stop_the_fleet() {
+    let stage = stage().await;
+    post(&stage.api, &deployment("web", 6)).await.ok();
+    stage.kubectl(&["create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
+    stage.available("web", 6).await;
+    let before = stage.shown("web").await;
+    let home = home_of(&before);
+    let lost = &stage.bed[home.as_str()];
+    lost.pause();
+    let api = &stage.api;
+    eventually(SOON, async || {
+        let answer = api.try_request(Method::GET, "/kubefold/v1/status", "").await?;
+        let members = answer.json()["members"].clone();
+        let is_down = members.as_array().unwrap().iter().any(|one| one["name"] == *home && one["reachable"] == false);
+        if is_down { Ok(()) } else { Err(members.to_string()) }
+    })
+    .await;
+    let patch = json!({"metadata": {"labels": {"team": "blue"}}}).to_string();
+    let patched = async |path: &str| {
+        let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+        api.send(request.body(patch.clone().into()).unwrap()).await.unwrap()
+    };
+    let web = format!("{DEPLOYMENTS}/web");
+    refused(&patched(&web).await, 503, "ServiceUnavailable", &[&home]);
+
+    stage.command(&["drain", &home]).await;
+    stage.available("web", 6).await;
+    let after = stage.shown("web").await;
+    assert_eq!((&after["metadata"]["uid"], &after["spec"]), (&before["metadata"]["uid"], &before["spec"]));
+    assert!(patched(&web).await.status.is_success(), "writes go on");
+    let settings = "/api/v1/namespaces/default/configmaps/settings";
+    assert!(patched(settings).await.status.is_success(), "also of what every member has");
+    // kubefold is killed, and knows nothing of the lost member but what the state directory says.
+    stage.fleet.kill9();
+    stage.fleet.restart().await;
+
+    lost.resume();
+    stage.arrived().await;
+    eventually(PODS, async || if part(lost, "web").await.is_none() { Ok(()) } else { Err("the old part stands") }).await;
+    assert_eq!(shares(&stage.all(), "web").await.into_values().collect::<Vec<_>>(), [3, 3]);
+    eventually(SOON, async || {
+        let part = in_member(lost, settings).await.unwrap();
+        if part["metadata"]["labels"]["team"] == "blue" { Ok(()) } else { Err(part.to_string()) }
+    })
+    .await;
+    let names = stage.api.get(DEPLOYMENTS).await;
+    let names: Vec<_> = names["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name")).collect();
+    assert_eq!(names, ["web"], "nothing of the lost part is left");
+}
