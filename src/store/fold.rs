@@ -214,22 +214,29 @@ impl Fold {
             }
             return chosen;
         };
-        let of_placement = |(name, cluster): &(MemberName, String)| self.place_of(&places, name, cluster, &marker.uid);
-        marker.members.iter().filter_map(of_placement).collect()
+        let of_placement = |listed| self.place_of(&places, listed, marker);
+        let mut is_chosen = vec![false; self.parts.len()];
+        let is_first = |at: &usize| is_chosen.get_mut(*at).is_some_and(|chosen| !std::mem::replace(chosen, true));
+        marker.members.iter().filter_map(of_placement).filter(is_first).collect()
     }
 
-    /// Where the part of a placement in a listed member is. The cluster decides: a member may have another name by now.
+    /// Where the part of a placement in a listed member is. The cluster decides, since a member may have another name by now;
+    /// only of a cluster that is not listed at all the name does.
     fn place_of(
         &self,
         places: &HashMap<&MemberName, usize>,
-        name: &MemberName,
-        cluster: &str,
-        uid: &str,
+        (name, cluster): &(MemberName, String),
+        marker: &Marker,
     ) -> Option<usize> {
-        let is_it = |at: &usize| {
-            self.is_of(*at, uid) && self.parts.get(*at).is_some_and(|part| part.cluster() == Some(cluster))
-        };
-        places.get(name).copied().filter(is_it).or_else(|| (0..self.parts.len()).find(is_it))
+        let is_it = |at: &usize| self.is_of(*at, &marker.uid) && self.cluster_at(*at) == Some(cluster);
+        let by_name = places.get(name).copied().filter(|at| self.is_of(*at, &marker.uid));
+        let is_listed = |at: usize| marker.members.iter().any(|(_, listed)| self.cluster_at(at) == Some(listed));
+        let by_cluster = by_name.filter(is_it).or_else(|| (0..self.parts.len()).find(is_it));
+        by_cluster.or_else(|| by_name.filter(|at| !is_listed(*at)))
+    }
+
+    fn cluster_at(&self, at: usize) -> Option<&str> {
+        self.parts.get(at)?.cluster()
     }
 
     fn is_of(&self, at: usize, uid: &str) -> bool {
@@ -240,7 +247,7 @@ impl Fold {
     fn winner(&self, places: &HashMap<&MemberName, usize>) -> Option<&Marker> {
         let home_age = |marker: &Marker| {
             let mut listed = marker.members.iter();
-            let home = listed.find_map(|(name, cluster)| self.place_of(places, name, cluster, &marker.uid));
+            let home = listed.find_map(|listed| self.place_of(places, listed, marker));
             home.and_then(|at| self.parts.get(at)).map(|part| part.created.as_str())
         };
         let mut seen: SmallVec<[u64; 2]> = SmallVec::new();

@@ -299,17 +299,25 @@ fn is_folded(members: &[Option<Etcd>; 3], at: usize, doc: &Doc) -> bool {
     if doc.kind == Kind::Namespaces {
         return !splits;
     }
-    let cluster = members[at].as_ref().map(|etcd| etcd.cluster_uid.clone()).unwrap_or_default();
+    let cluster = cluster_of(members, at);
     !splits
         && doc.counts().is_some_and(|marker| {
             marker.name == doc.name
                 && marker.kind == *doc.kind.spec().gvk.kind
-                && marker.members.contains(&(member(at), cluster))
-                && marker.member == member(at)
+                && marker
+                    .members
+                    .iter()
+                    .find(|(_, listed)| *listed == cluster)
+                    .is_some_and(|(name, _)| *name == marker.member)
         })
 }
 
-fn chosen<'a>(_: &[Option<Etcd>; 3], parts: &[(usize, &'a Doc)]) -> Vec<(usize, &'a Doc)> {
+/// The UID of the cluster that a member is: it decides, and the name that a marker has for it does not.
+fn cluster_of(members: &[Option<Etcd>; 3], at: usize) -> String {
+    members[at].as_ref().map(|etcd| etcd.cluster_uid.clone()).unwrap_or_default()
+}
+
+fn chosen<'a>(members: &[Option<Etcd>; 3], parts: &[(usize, &'a Doc)]) -> Vec<(usize, &'a Doc)> {
     let Some((_, first)) = parts.first() else { return Vec::new() };
     if first.kind == Kind::Namespaces {
         let mut all = parts.to_vec();
@@ -321,15 +329,20 @@ fn chosen<'a>(_: &[Option<Etcd>; 3], parts: &[(usize, &'a Doc)]) -> Vec<(usize, 
         return out;
     }
     let uid = |doc: &Doc| doc.counts().unwrap().uid;
+    // Only of a cluster that is not listed the name counts.
+    let place = |order: &[(MemberName, String)], at: usize| {
+        let by_cluster = order.iter().position(|(_, cluster)| *cluster == cluster_of(members, at));
+        by_cluster.or_else(|| order.iter().position(|(name, _)| *name == member(at)))
+    };
     let home = |wanted: &str| {
         let of: Vec<_> = parts.iter().filter(|(_, doc)| uid(doc) == wanted).collect();
         let order = of[0].1.counts().unwrap().members;
-        order.iter().find_map(|(name, _)| of.iter().find(|(at, _)| member(*at) == *name)).unwrap().1.created
+        of.iter().min_by_key(|(at, _)| place(&order, *at)).unwrap().1.created
     };
     let winner = parts.iter().map(|(_, doc)| (home(&uid(doc)), uid(doc))).min().unwrap().1;
     let mut out: Vec<(usize, &Doc)> = parts.iter().copied().filter(|(_, doc)| uid(doc) == winner).collect();
-    let order: Vec<_> = out[0].1.counts().unwrap().members.iter().map(|(name, _)| name.clone()).collect();
-    out.sort_by_key(|(at, _)| order.iter().position(|name| *name == member(*at)));
+    let order = out[0].1.counts().unwrap().members;
+    out.sort_by_key(|(at, _)| place(&order, *at));
     out
 }
 
@@ -380,9 +393,9 @@ fn differing(members: &[Option<Etcd>; 3], chosen: &[(usize, &Doc)]) -> Vec<&'sta
     };
     let differs = |at: &usize| match chosen.iter().find(|(holder, _)| holder == at) {
         Some((_, doc)) => is_edited(doc),
-        None => {
-            members[*at].as_ref().is_some_and(|etcd| marker.members.contains(&(member(*at), etcd.cluster_uid.clone())))
-        }
+        None => members[*at]
+            .as_ref()
+            .is_some_and(|etcd| marker.members.iter().any(|(_, cluster)| *cluster == etcd.cluster_uid)),
     };
     (0..3).filter(differs).map(|at| MEMBERS[at]).collect()
 }

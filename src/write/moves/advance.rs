@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{MemberName, Overrides},
-    member::call::Call,
+    member::call::{Answer, Call},
     placement::{
         divided::{Division, Value as Number},
         marker::{MARKER_KEY, Marker},
@@ -25,10 +25,13 @@ use crate::{
         options,
         request::OWN_MANAGER,
         steps::{Found, Outcome, Removed, Seen, UNDO, mover, removed},
-        update::MERGE_PATCH,
+        update::{MERGE_PATCH, is_stale},
     },
 };
-use kubefold_wire::warning::Warnings;
+use kubefold_wire::{patch::merge_into, warning::Warnings};
+
+/// How often a patch is tried that meets a part which changes all the time.
+const PATCHES_MAX: u32 = 5;
 
 /// How far a stage came.
 #[derive(Debug)]
@@ -39,28 +42,32 @@ pub(super) enum Advanced {
     Further,
     /// It does not go on just now: why.
     Waits(String),
+    /// Something was sent that may still land: nothing is done before it has landed, or never will.
+    MayLand(String),
 }
 
 /// Why a step of a stage was not done.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// It may have been done.
-    Unknown,
+    /// It may have been done: why that is not known.
+    Unknown(String),
     /// It was not: why.
     Not(String),
 }
 
 impl From<Problem> for Advanced {
     fn from(problem: Problem) -> Self {
-        Self::Waits(problem.to_string())
+        match problem {
+            Problem::Unknown(why) => Self::MayLand(why),
+            Problem::Not(why) => Self::Waits(why),
+        }
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => f.write_str("it is not known whether a part was made"),
-            Self::Not(why) => f.write_str(why),
+            Self::Unknown(why) | Self::Not(why) => f.write_str(why),
         }
     }
 }
@@ -178,7 +185,7 @@ impl<F: Fleet> Writer<F> {
             placement.moved = Moved { epoch, ..before };
             return match problem {
                 // What may have been made is looked for again.
-                Problem::Unknown => problem.into(),
+                problem @ Problem::Unknown(_) => problem.into(),
                 problem @ Problem::Not(_) => self.kept(&placement, problem.into()).await,
             };
         }
@@ -202,7 +209,6 @@ impl<F: Fleet> Writer<F> {
         visible: &Visible,
         parts: &[Part],
     ) -> Result<(), Problem> {
-        let waits = |member: &MemberName, why: &str| Problem::Not(format!("member {member}: {why}"));
         let key = &placement.key;
         let marker = parts.first().and_then(|part| Seen::of(&part.json).marker);
         let marker = marker.ok_or_else(|| Problem::Not("its home has no marker any more".to_owned()))?;
@@ -238,14 +244,18 @@ impl<F: Fleet> Writer<F> {
         }
         let Some((member, problem)) = failed else { return Ok(()) };
         let Problem::Not(why) = problem else { return Err(problem) };
+        let mut left = Vec::new();
         for (target, uid) in &made {
-            self.undo(&entry, target, uid, true).await;
+            if let Removed::Left(why) = self.undo(&entry, target, uid, true).await {
+                left.push(why);
+            }
         }
         for (part, own) in grown {
-            // What cannot be taken back is divided again by the next write of the number.
-            drop(self.set_share(key, part, own).await);
+            left.extend(self.set_share(key, part, own).await.err().map(|problem| problem.to_string()));
         }
-        Err(waits(&member, &why))
+        let why = format!("member {member}: {why}");
+        // What was not taken back, or not yet, is looked at anew.
+        Err(if left.is_empty() { Problem::Not(why) } else { Problem::Unknown(format!("{why}; {}", left.join("; "))) })
     }
 
     /// Makes a part, unless it stands already; gives its own UID if it was made now.
@@ -266,8 +276,7 @@ impl<F: Fleet> Writer<F> {
         }
         let body = match self.make(entry, target, false, &mut Warnings::default()).await {
             Outcome::Done { body, .. } => body,
-            Outcome::Unknown(_) => return Err(Problem::Unknown),
-            outcome => return Err(Problem::Not(words(&outcome))),
+            outcome => return Err(problem(&outcome)),
         };
         self.fleet.ingest(key, &target.member, &body).await;
         Ok(Seen::of(&body).uid)
@@ -276,30 +285,42 @@ impl<F: Fleet> Writer<F> {
     /// Sets the number of a part.
     async fn set_share(&self, key: &Key, part: &Part, share: u32) -> Result<(), Problem> {
         let Some(field) = field_of(key) else { return Ok(()) };
-        let mut body = json!({"metadata": {"uid": part.uid}});
         let path: Vec<&str> = field.split('/').skip(1).collect();
-        let nested = path.into_iter().rev().fold(Value::from(share), |inner, name| json!({name: inner}));
-        kubefold_wire::patch::merge_into(&mut body, nested);
-        self.patch(key, part, body).await
+        let patch = path.into_iter().rev().fold(Value::from(share), |inner, name| json!({name: inner}));
+        self.patch(key, part, patch).await
     }
 
-    /// Patches a part as the mover.
+    /// Patches a part as the mover, whatever its status is by now. The revision is a precondition, so that a patch that lands
+    /// late takes nothing back.
     async fn patch(&self, key: &Key, part: &Part, patch: Value) -> Result<(), Problem> {
-        let call = Call {
-            method: Method::PATCH,
-            path: key.object(),
-            query: format!("fieldManager={OWN_MANAGER}"),
-            body: patch.to_string().into(),
-            content_type: MERGE_PATCH.to_owned(),
-            user_agent: None,
-        };
-        match self.mutate(&part.member, &mover(), call, false, &mut Warnings::default()).await {
-            Outcome::Done { body, .. } => {
-                self.fleet.ingest(key, &part.member, &body).await;
-                Ok(())
+        let mut tries_left = PATCHES_MAX;
+        loop {
+            tries_left -= 1;
+            let body = match self.fleet.look(&part.member, key).await {
+                Answer::Answered { code: StatusCode::OK, body, .. } => body,
+                Answer::Answered { code, .. } => return Err(Problem::Not(format!("it answered {code}"))),
+                Answer::NotSent(why) | Answer::Unknown(why) => return Err(Problem::Not(why)),
+            };
+            let now: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let revision = now.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
+            let mut body = json!({"metadata": {"uid": part.uid, "resourceVersion": revision}});
+            merge_into(&mut body, patch.clone());
+            let call = Call {
+                method: Method::PATCH,
+                path: key.object(),
+                query: format!("fieldManager={OWN_MANAGER}"),
+                body: body.to_string().into(),
+                content_type: MERGE_PATCH.to_owned(),
+                user_agent: None,
+            };
+            match self.mutate(&part.member, &mover(), call, false, &mut Warnings::default()).await {
+                Outcome::Done { body, .. } => {
+                    self.fleet.ingest(key, &part.member, &body).await;
+                    return Ok(());
+                }
+                Outcome::Refused { code: StatusCode::CONFLICT, body } if is_stale(&body) && tries_left > 0 => {}
+                outcome => return Err(problem(&outcome)),
             }
-            // Setting a number twice does no harm: it is looked at again.
-            outcome => Err(Problem::Not(words(&outcome))),
         }
     }
 
@@ -421,7 +442,7 @@ impl<F: Fleet> Writer<F> {
                 self.fleet.ingest(key, &part.member, body).await;
                 Ok(())
             }
-            _ => Err(Problem::Not(format!("member {}: {}", part.member, words(&outcome)))),
+            _ => Err(problem(&outcome)),
         }
     }
 
@@ -429,8 +450,13 @@ impl<F: Fleet> Writer<F> {
     async fn end_writes_to(&self, placement: &Placement, member: &MemberName) {
         let (key, uid) = (&placement.key, &placement.uid);
         for entry in self.journal.open_updates(key, uid).into_iter().chain(self.journal.open_creates(key, uid)) {
-            let waits = entry.targets.iter().any(|target| target.member == *member && target.step.is_open());
-            if !waits {
+            let is_home = entry.targets.first().is_some_and(|home| home.member == *member);
+            if is_home && entry.verb == Verb::Update {
+                tracing::warn!(object = %key, %member, "an unfinished update is given up: its home was lost");
+                self.journal.finish(entry.id).await;
+                continue;
+            }
+            if !entry.targets.iter().any(|target| target.member == *member && target.step.is_open()) {
                 continue;
             }
             self.journal.step(entry.id, member, Step::Done { uid: None }).await;
@@ -471,9 +497,9 @@ impl<F: Fleet> Writer<F> {
             return;
         }
         let Ok(annotation) = serde_json::from_slice::<Value>(&now.annotation_json()) else { return };
-        let patch = json!({"metadata": {"uid": part.uid, "annotations": {MARKER_KEY: annotation}}});
-        if let Err(Problem::Not(why)) = self.patch(&placement.key, part, patch).await {
-            tracing::warn!(object = %placement.key, member = %part.member, why, "its marker was not written anew");
+        let patch = json!({"metadata": {"annotations": {MARKER_KEY: annotation}}});
+        if let Err(why) = self.patch(&placement.key, part, patch).await {
+            tracing::warn!(object = %placement.key, member = %part.member, %why, "its marker was not written anew");
         }
     }
 }
@@ -564,6 +590,13 @@ pub(super) fn unavailable(key: &Key, part: &Part) -> Option<String> {
     let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
     (available < u64::from(share) || !is_observed)
         .then(|| format!("{available} of {share} replicas are available in member {}", part.member))
+}
+
+fn problem(outcome: &Outcome) -> Problem {
+    match outcome {
+        Outcome::Unknown(why) => Problem::Unknown(why.clone()),
+        outcome => Problem::Not(words(outcome)),
+    }
 }
 
 /// Why a mutation did not happen.

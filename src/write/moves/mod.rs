@@ -24,7 +24,7 @@ pub use self::{
     record::{Goal, Placement, Stage, Wanted},
     report::{LeftObject, MoveState, MovesReport, PartState},
 };
-use crate::write::{Writer, fleet::Fleet, journal::JournalError};
+use crate::write::{LANDS_WITHIN, Writer, fleet::Fleet, journal::JournalError};
 
 /// How many placements move at once.
 const AT_ONCE: usize = 8;
@@ -58,7 +58,10 @@ impl<F: Fleet> Writer<F> {
     /// at once; the work runs in the writer's tasks, one task per placement.
     pub fn resume_moves(self: &Arc<Self>) {
         for placement in self.journal.placements().into_iter().filter(Placement::is_unfinished) {
-            self.work_on(placement.uid);
+            let stage = placement.goal.as_ref().map(|goal| goal.stage);
+            // What an earlier process sent may land still.
+            let sends = matches!(stage, Some(Stage::Growing | Stage::Shrinking));
+            self.work_on(placement.uid, if sends { LANDS_WITHIN } else { Duration::ZERO });
         }
         let this = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -66,13 +69,17 @@ impl<F: Fleet> Writer<F> {
         });
     }
 
-    fn work_on(self: &Arc<Self>, uid: String) {
+    fn work_on(self: &Arc<Self>, uid: String, after: Duration) {
         if !self.moving.uids.lock().insert(uid.clone()) {
             return;
         }
         let this = Arc::clone(self);
         self.tasks.spawn(async move {
-            this.cancel.run_until_cancelled(this.finish_move(&uid)).await;
+            let work = async {
+                tokio::time::sleep(after).await;
+                this.finish_move(&uid).await;
+            };
+            this.cancel.run_until_cancelled(work).await;
             this.moving.uids.lock().remove(&uid);
         });
     }
@@ -105,6 +112,10 @@ impl<F: Fleet> Writer<F> {
             match advanced {
                 Advanced::Finished => return,
                 Advanced::Further => {}
+                Advanced::MayLand(problem) => {
+                    self.note_problem(uid, &problem).await;
+                    tokio::time::sleep(LANDS_WITHIN).await;
+                }
                 Advanced::Waits(problem) => {
                     self.note_problem(uid, &problem).await;
                     let now = self.journal.placement(uid).and_then(|placement| Some(placement.goal?.stage));

@@ -2,7 +2,7 @@
 
 use std::{
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
@@ -201,7 +201,7 @@ impl<F: Fleet> Writer<F> {
     async fn begin_move(self: &Arc<Self>, placement: Placement) -> Result<(), JournalError> {
         let uid = placement.uid.clone();
         self.journal.keep_placement(placement).await?;
-        self.work_on(uid);
+        self.work_on(uid, Duration::ZERO);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 mod faults;
 mod forward;
 mod late;
+mod moves;
 mod outage;
 mod scripted;
 mod storm;

@@ -57,6 +57,8 @@ pub(super) struct World {
     pub(super) lacks_namespace: BTreeSet<MemberName>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
+    /// The fewest replicas that all members together had after a call, since this was last set.
+    pub(super) fewest: u64,
     /// The records of placements that have moved, by UID.
     pub(super) moved: BTreeMap<String, Arc<Moved>>,
     /// The newest own UID of every name that was ever made, per member.
@@ -137,6 +139,12 @@ impl World {
 
     /// What a kube-apiserver does, as far as these tests see it.
     fn serve(&mut self, member: &MemberName, call: &Call) -> (StatusCode, Bytes) {
+        let answer = self.answer(member, call);
+        self.count();
+        answer
+    }
+
+    fn answer(&mut self, member: &MemberName, call: &Call) -> (StatusCode, Bytes) {
         let status = |status: Status| (status.code, status.to_json());
         let dry =
             call.query.contains("dryRun=All") || String::from_utf8_lossy(&call.body).contains(r#""dryRun":["All"]"#);
@@ -205,6 +213,12 @@ impl World {
     /// A `PUT` or a merge patch.
     fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
         let body: Value = serde_json::from_slice(&call.body).unwrap();
+        let expected = &body["metadata"]["uid"];
+        if call.method == Method::PATCH && expected.is_string() && *expected != held["metadata"]["uid"] {
+            let words = "Precondition failed: UID in precondition".to_owned();
+            let status = Status::conflict("apps", "deployments", name, words);
+            return (status.code, status.to_json());
+        }
         let asks = &body["metadata"]["resourceVersion"];
         if asks.as_str().is_some_and(|text| !matches!(text, "" | "0")) && *asks != held["metadata"]["resourceVersion"] {
             let words = format!(
@@ -276,6 +290,23 @@ impl World {
         (StatusCode::OK, scale.to_string().into())
     }
 
+    /// While something moves, what runs is available at once.
+    fn as_available(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        if !self.moved.is_empty() {
+            let (replicas, generation) = (&object["spec"]["replicas"], &object["metadata"]["generation"]);
+            object["status"] = json!({"availableReplicas": replicas, "observedGeneration": generation});
+        }
+        object
+    }
+
+    /// Notes how few replicas there have been of all that stands.
+    fn count(&mut self) {
+        let replicas = |object: &Value| object["spec"]["replicas"].as_u64().unwrap_or_default();
+        let now = self.members.values().flat_map(|cluster| cluster.objects.values()).map(replicas).sum();
+        self.fewest = self.fewest.min(now);
+    }
+
     fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
         let mut parts = Vec::new();
         for (member, cluster) in &self.members {
@@ -286,8 +317,14 @@ impl World {
                 continue;
             };
             let kind = (&*key.gvk.group, &*key.gvk.kind);
+            let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+            let marker = match self.moved.get(&marker.uid) {
+                Some(moved) => moved.judge(marker, &cluster.uid, uid),
+                None => Some(marker),
+            };
+            let Some(marker) = marker else { continue };
             if marker.belongs_to(kind.0, kind.1, &key.namespace, &key.name, member, &cluster.uid) {
-                parts.push((marker, member.clone(), object.clone()));
+                parts.push((marker, member.clone(), self.as_available(object)));
             }
         }
         parts.sort_by_key(|(marker, member, _)| marker.members.iter().position(|(name, _)| name == member));
@@ -311,7 +348,13 @@ impl Fleet for Scripted {
     }
 
     async fn placed(&self) -> Vec<Placed> {
-        Vec::new()
+        let mut world = self.world.lock();
+        world.land();
+        let key = super::request("", &Value::Null).key("web");
+        let parts = world.marked(&key);
+        let Some((marker, ..)) = parts.first().cloned() else { return Vec::new() };
+        let members = parts.into_iter().map(|(_, member, _)| member).collect();
+        vec![Placed { key, marker: Arc::new(marker), members }]
     }
 
     fn set_cordoned(&self, _members: BTreeSet<MemberName>) {}

@@ -22,7 +22,10 @@ mod task;
 mod work;
 
 pub use desired::APPLY_PATCH;
-pub(super) use {desired::MERGE_PATCH, part::SCALE};
+pub(super) use {
+    desired::MERGE_PATCH,
+    part::{SCALE, is_stale},
+};
 
 use std::sync::Arc;
 

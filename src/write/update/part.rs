@@ -404,7 +404,7 @@ fn is_another(body: &Bytes) -> bool {
 }
 
 /// Says whether a 409 is about the revision: an apply's is about other managers, and a name's about who has it.
-pub(super) fn is_stale(body: &Bytes) -> bool {
+pub(in crate::write) fn is_stale(body: &Bytes) -> bool {
     let seen = Seen::of(body);
     seen.reason.as_deref() == Some("Conflict")
         && seen.message.is_some_and(|said| said.contains("the object has been modified"))

@@ -51,9 +51,28 @@ impl<F: Fleet> Writer<F> {
         !open
     }
 
+    /// What an update came to whose home is declared absent: what the first other part holds that has it.
+    async fn ask_absent(&self, entry: &Entry, home: &EntryTarget) -> Home {
+        let has_it = |target: &&EntryTarget| matches!(target.step, Step::Done { .. }) && target.own_uid.is_some();
+        let other = entry.targets.iter().skip(1).find(has_it).filter(|_| has_it(&home));
+        let Some(other) = other else {
+            tracing::warn!(object = %entry.key, member = %home.member, "an unfinished update is given up: \
+                its home is declared absent, and no other part is known to have it");
+            return Home::Over;
+        };
+        match self.look(&entry.key, &held(other)).await {
+            Ok(Some(body)) => document(&entry.key, &body).map_or(Home::Over, Home::Landed),
+            Ok(None) => Home::Over,
+            Err(Silent(_)) => Home::Unreachable,
+        }
+    }
+
     /// Looks at the home until what is there proves something: while the mutation may still land, what it finds undone
     /// does not.
     async fn ask_landed(&self, entry: &Entry, home: &EntryTarget, task: &Task, landed: Instant, wake: &Notify) -> Home {
+        if self.fleet.is_absent(&home.member) {
+            return self.ask_absent(entry, home).await;
+        }
         let part = held(home);
         loop {
             let may_still_land = Instant::now() < landed;

@@ -181,7 +181,8 @@ async fn a_lost_home_does_not_stop_the_fleet() {
 
     lost.resume();
     stage.arrived().await;
-    eventually(PODS, async || if part(lost, "web").await.is_none() { Ok(()) } else { Err("the old part stands") }).await;
+    eventually(PODS, async || if part(lost, "web").await.is_none() { Ok(()) } else { Err("the old part stands") })
+        .await;
     assert_eq!(shares(&stage.all(), "web").await.into_values().collect::<Vec<_>>(), [3, 3]);
     eventually(SOON, async || {
         let part = in_member(lost, settings).await.unwrap();
