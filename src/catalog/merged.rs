@@ -118,6 +118,24 @@ impl Catalog {
         versions.iter().find_map(|version| version.resources.get(*version.by_kind.get(kind)?))
     }
 
+    /// The resource that a person names as for kubectl: by its plural, singular, short name or kind, with its group behind a dot
+    /// if need be.
+    pub fn named(&self, text: &str) -> Option<&MergedResource> {
+        let text = text.to_lowercase();
+        let (name, of_group) = match text.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (text.as_str(), None),
+        };
+        let is_it = |resource: &&MergedResource| {
+            *resource.gvr.resource == *name
+                || *resource.singular == *name
+                || resource.gvk.kind.to_lowercase() == name
+                || resource.short_names.iter().any(|short| **short == *name)
+        };
+        let groups = self.groups.iter().filter(|group| of_group.is_none_or(|wanted| *group.name == *wanted));
+        groups.flat_map(|group| &group.versions).flat_map(|version| &version.resources).find(is_it)
+    }
+
     /// Who serves the resource in this very version, in configuration order.
     pub fn serving_members(&self, gvr: &Gvr) -> &[MemberName] {
         self.get(gvr).map_or(&[], |resource| &resource.members)

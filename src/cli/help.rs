@@ -158,6 +158,24 @@ Examples:
   kubefold rebalance --dry-run --state-dir ./state
   kubefold rebalance --kubeconfig fleet.kubeconfig -o json --wait=false";
 
+pub(super) const ADOPT: &str = "\
+Examples:
+  # The Deployment of one member, web@east until now, becomes web
+  kubefold adopt deployment/web --member east -n shop --state-dir ./state
+
+  # Those of two members become the parts of one
+  kubefold adopt deployment/web --member east,west -n shop --state-dir ./state
+
+No pod restarts. `kubefold rebalance` then spreads what is divided.";
+
+pub(super) const FORGET: &str = "\
+Examples:
+  # What would be given up
+  kubefold forget --member east --dry-run --state-dir ./state
+
+What unfinished writes have still to do in the member is not done. Its parts that were replaced while it was lost stay there as
+its own objects.";
+
 pub(super) const EXTEND: &str = "\
 Examples:
   # Secrets and RBAC too, which a member that joins does not get by itself

@@ -98,6 +98,12 @@ enum Command {
     /// Make in members what belongs in every member and is missing there.
     #[command(after_help = help::EXTEND)]
     Extend(moves::Extend),
+    /// Make objects of members the parts of one placed object; nothing is made anew.
+    #[command(after_help = help::ADOPT)]
+    Adopt(moves::Adopt),
+    /// Give up what waits for a member.
+    #[command(after_help = help::FORGET)]
+    Forget(moves::Forget),
     /// Print what is moving, and what it waits for.
     Moves(moves::Moves),
     /// Print what each member says of what somebody may do, and by which rule.
@@ -222,6 +228,8 @@ pub fn main() -> ExitCode {
         Command::Drain(flags) => flags.run(),
         Command::Rebalance(flags) => flags.run(),
         Command::Extend(flags) => flags.run(),
+        Command::Adopt(flags) => flags.run(),
+        Command::Forget(flags) => flags.run(),
         Command::Moves(flags) => flags.print(),
         Command::CanI(flags) => can_i::print(&flags),
         Command::Auth(flags) => explain::run(&flags),

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use http::Method;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
         status::{name, table},
     },
     config::MemberName,
-    write::moves::{Command, LeftObject, MOVES_PATH, MoveState, MovesReport, Verb},
+    write::moves::{Command, LeftObject, MOVES_PATH, MoveState, MovesReport, NamedObject, Verb},
 };
 
 /// How often a command that waits looks.
@@ -67,6 +67,30 @@ pub(super) struct Extend {
 }
 
 #[derive(Debug, clap::Args)]
+pub(super) struct Adopt {
+    /// The object, as for kubectl: deployment/web.
+    #[arg(value_name = "TYPE/NAME", value_parser = object_named)]
+    object: (String, String),
+    /// The members that have it, the home first.
+    #[arg(long = "member", value_name = "MEMBER", required = true, value_delimiter = ',', value_parser = member)]
+    members: Vec<MemberName>,
+    /// The object's namespace. Default: the context's.
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Forget {
+    /// The member.
+    #[arg(long, value_name = "MEMBER", value_parser = member)]
+    member: MemberName,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, clap::Args)]
 pub(super) struct Moves {
     #[command(flatten)]
     connection: Connection,
@@ -98,13 +122,42 @@ fn member(text: &str) -> Result<MemberName, String> {
     MemberName::new(text).ok_or_else(|| "a member's name is a DNS label".to_owned())
 }
 
+fn object_named(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty());
+    parts.map(|(kind, name)| (kind.to_owned(), name.to_owned())).ok_or_else(|| "write TYPE/NAME".to_owned())
+}
+
+impl Adopt {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let namespace = match self.namespace {
+            Some(namespace) => namespace,
+            None => self.flags.connection.namespace()?,
+        };
+        let (resource, name) = self.object;
+        let object = Some(NamedObject { resource, namespace, name });
+        let report = self.flags.send(&Command { object, members: self.members, ..self.flags.command(Verb::Adopt) })?;
+        self.flags.tell(&report, "adopted")
+    }
+}
+
+impl Forget {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let report = self.flags.send(&Command { member: Some(self.member), ..self.flags.command(Verb::Forget) })?;
+        match self.flags.output {
+            Some(output) => print_text(&output.text(&report)?),
+            None if report.left.is_empty() => print_text("nothing waits for it\n"),
+            None => print_text(&stays(&report, ["OBJECT", "WHAT"])),
+        }
+    }
+}
+
 impl Cordon {
     pub(super) fn run(self, verb: Verb) -> anyhow::Result<()> {
         let done = match verb {
             Verb::Uncordon => "uncordoned",
             _ => "cordoned",
         };
-        let command = Command { verb, member: Some(self.member.clone()), dry_run: self.flags.dry_run, force: false };
+        let command = Command { member: Some(self.member.clone()), ..self.flags.command(verb) };
         let report = self.flags.send(&command)?;
         let dry = if self.flags.dry_run { " (dry run)" } else { "" };
         match self.flags.output {
@@ -144,12 +197,31 @@ impl Moves {
 }
 
 impl Flags {
+    fn command(&self, verb: Verb) -> Command {
+        let dry_run = self.dry_run;
+        Command { verb, member: None, members: Vec::new(), object: None, dry_run, force: false }
+    }
+
+    /// What a command did at once.
+    ///
+    /// Errors: it did not.
+    fn tell(&self, report: &MovesReport, done: &str) -> anyhow::Result<()> {
+        if let Some(refused) = report.left.first() {
+            bail!("{} is not {done}: {}", left(refused), refused.why);
+        }
+        let dry = if self.dry_run { " (dry run)" } else { "" };
+        match self.output {
+            Some(output) => print_text(&output.text(report)?),
+            None => report.moves.iter().try_for_each(|one| print_text(&format!("{} {done}{dry}\n", object(one)))),
+        }
+    }
+
     fn send(&self, command: &Command) -> anyhow::Result<MovesReport> {
         ask(&self.connection, Method::POST, serde_json::to_vec(command)?)
     }
 
     fn run(&self, verb: Verb, member: Option<MemberName>, force: bool, wait: bool) -> anyhow::Result<()> {
-        let report = self.send(&Command { verb, member, dry_run: self.dry_run, force })?;
+        let report = self.send(&Command { member, force, ..self.command(verb) })?;
         match self.output {
             Some(output) => print_text(&output.text(&report)?)?,
             None => print_text(&planned(&report))?,
@@ -241,14 +313,18 @@ fn planned(report: &MovesReport) -> String {
         out.push_str(&table(&[titles].into_iter().chain(report.moves.iter().map(row)).collect::<Vec<_>>()));
     }
     if !report.left.is_empty() {
-        let row = |one: &LeftObject| [left(one), one.why.clone()];
-        let titles = ["STAYS", "WHY"].map(str::to_owned);
-        out.push_str(&table(&[titles].into_iter().chain(report.left.iter().map(row)).collect::<Vec<_>>()));
+        out.push_str(&stays(report, ["STAYS", "WHY"]));
     }
     if out.is_empty() {
         out.push_str("nothing is to be moved\n");
     }
     out
+}
+
+fn stays(report: &MovesReport, titles: [&str; 2]) -> String {
+    let row = |one: &LeftObject| [left(one), one.why.clone()];
+    let titles = titles.map(str::to_owned);
+    table(&[titles].into_iter().chain(report.left.iter().map(row)).collect::<Vec<_>>())
 }
 
 /// What is moving.

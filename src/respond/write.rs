@@ -255,6 +255,15 @@ pub enum WriteError {
         /// The configured members.
         members: Vec<MemberName>,
     },
+    /// A command names no object.
+    #[error("name an object: its type and its name")]
+    ObjectUnnamed,
+    /// A command names a type that no member serves.
+    #[error("no member serves the type {0:?}")]
+    KindUnknown(
+        /// What it names.
+        String,
+    ),
     /// A command names no member.
     #[error("name a member: {}", names(.0))]
     MemberUnnamed(
@@ -441,6 +450,8 @@ impl From<WriteError> for Status {
             | WriteError::Parameter { .. }
             | WriteError::MemberUnknown { .. }
             | WriteError::MemberUnnamed(_)
+            | WriteError::ObjectUnnamed
+            | WriteError::KindUnknown(_)
             | WriteError::Replicas => Self::bad_request(message),
             WriteError::NoMatch { .. } => Self::new(StatusCode::NOT_FOUND, Reason::NotFound, message),
             WriteError::NotCreatable(_) => Self::method_not_allowed(message),

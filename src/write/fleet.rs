@@ -9,6 +9,7 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{marker::Marker, moved::Moved, plan::Candidate, policy::Rules, scheduling::PodRequirements},
     respond::ObjectRef,
+    write::moves::NamedObject,
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
@@ -218,6 +219,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// The objects of a kind in a namespace. Starts the kind's store and waits (bounded) for members that it does not know;
     /// what those hold is missing.
     fn objects(&self, gvr: &Gvr, namespace: &str) -> impl Future<Output = Vec<Listed>> + Send;
+
+    /// The object that a person names, in the version that the fleet prefers; `None`: no member serves such a resource.
+    fn named(&self, named: &NamedObject) -> Option<Key>;
 
     /// The resource of a kind; `None`: no member serves it.
     fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr>;

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
 use crate::{
+    catalog::Scope,
     config::MemberName,
     member::{
         Member,
@@ -22,6 +23,7 @@ use crate::{
     write::{
         facts,
         fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Placed, Visible},
+        moves::NamedObject,
         room::Measured,
     },
 };
@@ -138,6 +140,13 @@ impl Fleet for LiveFleet {
     fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr> {
         let (group, version) = split_api_version(api_version)?;
         Some(self.stores.catalog().by_kind(group, version, kind)?.gvr.clone())
+    }
+
+    fn named(&self, named: &NamedObject) -> Option<Key> {
+        let catalog = self.stores.catalog();
+        let resource = catalog.named(&named.resource)?;
+        let namespace = if resource.scope == Scope::Namespaced { named.namespace.clone() } else { String::new() };
+        Some(Key { gvr: resource.gvr.clone(), gvk: resource.gvk.clone(), namespace, name: named.name.clone() })
     }
 
     fn set_moved(&self, of: &Key, uid: &str, moved: Option<Arc<Moved>>) {

@@ -450,18 +450,10 @@ impl<F: Fleet> Writer<F> {
     async fn end_writes_to(&self, placement: &Placement, member: &MemberName) {
         let (key, uid) = (&placement.key, &placement.uid);
         for entry in self.journal.open_updates(key, uid).into_iter().chain(self.journal.open_creates(key, uid)) {
+            let is_open = |target: &EntryTarget| target.member == *member && target.step.is_open();
             let is_home = entry.targets.first().is_some_and(|home| home.member == *member);
-            if is_home && entry.verb == Verb::Update {
-                tracing::warn!(object = %key, %member, "an unfinished update is given up: its home was lost");
-                self.journal.finish(entry.id).await;
-                continue;
-            }
-            if !entry.targets.iter().any(|target| target.member == *member && target.step.is_open()) {
-                continue;
-            }
-            self.journal.step(entry.id, member, Step::Done { uid: None }).await;
-            if self.journal.open_entry(entry.id).is_some_and(|(entry, _)| entry.unfinished().next().is_none()) {
-                self.journal.finish(entry.id).await;
+            if is_home || entry.targets.iter().any(is_open) {
+                self.end_write_to(&entry, member).await;
             }
         }
     }
@@ -592,7 +584,7 @@ pub(super) fn unavailable(key: &Key, part: &Part) -> Option<String> {
         .then(|| format!("{available} of {share} replicas are available in member {}", part.member))
 }
 
-fn problem(outcome: &Outcome) -> Problem {
+pub(super) fn problem(outcome: &Outcome) -> Problem {
     match outcome {
         Outcome::Unknown(why) => Problem::Unknown(why.clone()),
         outcome => Problem::Not(words(outcome)),

@@ -4,8 +4,10 @@
 //! for anything. What is done is decided by what stands in the members, stage by stage, so that a move goes on after a kill
 //! wherever it was. The record of a placement decides which parts are shown; the markers in the members follow it.
 
+mod adopt;
 mod advance;
 mod body;
+mod forget;
 mod leave;
 mod orders;
 mod plan;
@@ -20,7 +22,7 @@ use tokio::sync::Semaphore;
 use self::advance::Advanced;
 pub use self::{
     orders::MOVES_PATH,
-    plan::{Command, Verb},
+    plan::{Command, NamedObject, Verb},
     record::{Goal, Placement, Stage, Wanted},
     report::{LeftObject, MoveState, MovesReport, PartState},
 };

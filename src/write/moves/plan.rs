@@ -53,6 +53,23 @@ pub enum Verb {
     Rebalance,
     /// What belongs in every member is made in those that lack it.
     Extend,
+    /// Objects of members become parts of one placed object.
+    Adopt,
+    /// What waits for a member is given up.
+    Forget,
+}
+
+/// An object that a person names.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamedObject {
+    /// As kubectl takes it: `deployment`, `deploy`, `deployments.apps`.
+    pub resource: String,
+    /// Empty for cluster-scoped objects.
+    #[serde(default)]
+    pub namespace: String,
+    /// The name in its members.
+    pub name: String,
 }
 
 /// An order, and the body of a `POST` to `/kubefold/v1/moves`.
@@ -64,6 +81,12 @@ pub struct Command {
     /// In which member; a rebalance is of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberName>,
+    /// Of an adoption: the members, the home first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberName>,
+    /// What is adopted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<NamedObject>,
     /// Nothing is changed.
     #[serde(default)]
     pub dry_run: bool,
@@ -94,6 +117,12 @@ impl<F: Fleet> Writer<F> {
     /// Errors: the member is not configured, or the disk refuses.
     pub async fn order(self: &Arc<Self>, command: Command, by: &str) -> Result<MovesReport, WriteError> {
         let member = self.named_member(&command)?;
+        match (command.verb, &command.object, &member) {
+            (Verb::Adopt, Some(named), _) => return self.adopt(&command, named).await,
+            (Verb::Adopt, None, _) => return Err(WriteError::ObjectUnnamed),
+            (Verb::Forget, _, Some(member)) => return self.forget(member, command.dry_run).await,
+            _ => {}
+        }
         let of_disk = |error: JournalError| WriteError::Journal(error.into());
         if let (Some(member), false, Some(is_cordoned)) = (&member, command.dry_run, cordons(command.verb)) {
             self.journal.cordon(member, is_cordoned).await.map_err(of_disk)?;
@@ -189,12 +218,13 @@ impl<F: Fleet> Writer<F> {
     }
 
     fn named_member(&self, command: &Command) -> Result<Option<MemberName>, WriteError> {
-        match (&command.member, command.verb) {
+        let stranger = command.members.iter().find(|member| !self.fleet.members().contains(member));
+        match (stranger.or(command.member.as_ref()), command.verb) {
             (Some(member), _) if !self.fleet.members().contains(member) => {
                 Err(WriteError::MemberUnknown { name: member.to_string(), members: self.fleet.members() })
             }
             (None, Verb::Cordon | Verb::Uncordon | Verb::Drain) => Err(WriteError::MemberUnnamed(self.fleet.members())),
-            (member, _) => Ok(member.clone()),
+            _ => Ok(command.member.clone()),
         }
     }
 
@@ -252,7 +282,7 @@ impl<F: Fleet> Writer<F> {
                 let (plan, _) = self.fresh(object, None).await?;
                 Ok(extended(object, &plan, |member| only.is_none_or(|only| only == member)))
             }
-            (Verb::Cordon | Verb::Uncordon | Verb::Drain | Verb::Rebalance | Verb::Extend, _) => Ok(None),
+            _ => Ok(None),
         }
     }
 
@@ -339,7 +369,7 @@ fn cordons(verb: Verb) -> Option<bool> {
     match verb {
         Verb::Cordon | Verb::Drain => Some(true),
         Verb::Uncordon => Some(false),
-        Verb::Rebalance | Verb::Extend => None,
+        Verb::Rebalance | Verb::Extend | Verb::Adopt | Verb::Forget => None,
     }
 }
 

@@ -30,7 +30,7 @@ const CRASHES: [Fault; 3] = [Fault::CrashBefore, Fault::CrashAfter, Fault::Crash
 const CALLS: usize = 12;
 
 fn drain(name: &str, force: bool) -> Command {
-    Command { verb: Verb::Drain, member: Some(member(name)), dry_run: false, force }
+    Command { verb: Verb::Drain, member: Some(member(name)), members: Vec::new(), object: None, dry_run: false, force }
 }
 
 /// East and north have one replica each, west two.

@@ -36,6 +36,7 @@ use crate::{
     write::{
         MOVER,
         fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Placed, Visible},
+        moves::NamedObject,
         tests::{Held, answered, document, get_of, listed},
     },
 };
@@ -334,6 +335,10 @@ impl World {
 
 impl Fleet for Scripted {
     type Hold = Held;
+
+    fn named(&self, named: &NamedObject) -> Option<Key> {
+        Some(super::request("", &Value::Null).key(&named.name))
+    }
 
     fn set_moved(&self, _key: &Key, uid: &str, moved: Option<Arc<Moved>>) {
         let mut world = self.world.lock();

@@ -10,9 +10,9 @@ use crate::{
         request::Request,
         tests::{
             Process, fresh, message, pair, parsed, request,
-            scripted::{Fault, Scripted, member},
-            update::{MERGE, down, patch, put, send},
-            workload,
+            scripted::{Cluster, Fault, Scripted, member},
+            update::{MERGE, down, labels, patch, put, send},
+            web, workload,
         },
     },
 };
@@ -438,4 +438,26 @@ async fn an_eviction_takes_every_part_or_none() {
     let told = message(&send(&process, evict("")).await);
     assert!(told.contains("evicted already: "), "{told}");
     assert_eq!(fleet.standing("web").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_home_that_is_declared_absent_does_not_keep_what_it_made_from_the_others() {
+    let fleet = Scripted::new(&[("east", 1), ("north", 1), ("west", 2)]);
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(fleet.clone(), &directory);
+    assert_eq!(process.writer.create(request("", &web(4))).await.code, 201);
+    let change = |name: &str, change: fn(&mut Cluster)| {
+        change(fleet.world.lock().members.get_mut(&member(name)).unwrap());
+    };
+    change("north", |north| north.down = true);
+    let reply = send(&process, patch(MERGE, &json!({"metadata": {"labels": {"app": "new"}}}))).await;
+    assert_eq!(reply.code, 200, "{reply:?}");
+    // West, the home, is lost for good before north is back.
+    change("west", |west| (west.down, west.absent) = (true, true));
+    change("north", |north| north.down = false);
+    process.writer.replay();
+    process.settled().await;
+    assert!(process.writer.journal().open_entries().is_empty());
+    let values: Vec<_> = labels(&fleet, "app").into_iter().filter(|(name, _)| name != "west").collect();
+    assert!(values.len() == 2 && values.iter().all(|(_, value)| value == "new"), "{values:?}");
 }

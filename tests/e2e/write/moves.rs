@@ -193,3 +193,143 @@ async fn a_lost_home_does_not_stop_the_fleet() {
     let names: Vec<_> = names["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name")).collect();
     assert_eq!(names, ["web"], "nothing of the lost part is left");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_members_are_adopted_as_they_are() {
+    let stage = stage().await;
+    let [east, west] = ["east", "west"].map(|name| &stage.bed[name]);
+    for member in [east, west] {
+        member.request(Method::POST, DEPLOYMENTS, deployment("web", 2).to_string()).await.ok();
+    }
+    eventually(PODS, async || {
+        let seen = stage.api.get(DEPLOYMENTS).await;
+        let ready = |item: &Value| item["status"]["availableReplicas"] == json!(2);
+        let count = seen["items"].as_array().unwrap().iter().filter(|item| ready(item)).count();
+        if count == 2 { Ok(()) } else { Err(seen.to_string()) }
+    })
+    .await;
+    let pods = async |member: &Member| {
+        let list = member.request(Method::GET, "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", "").await.ok();
+        let uid = |pod: &Value| text(pod, "/metadata/uid").to_owned();
+        list["items"].as_array().unwrap().iter().map(uid).collect::<Vec<_>>()
+    };
+    let before = [pods(east).await, pods(west).await];
+    let own = part(east, "web").await.unwrap();
+    let adopt = ["adopt", "deploy/web", "-n", "default", "--member", "east,west"];
+    let nothing = stage.fleet.command(&["adopt", "deploy/none", "-n", "default", "--member", "east"]).await;
+    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+    assert!(!nothing.status.success() && said.contains("member east: there is no such object"), "{said}");
+    assert_eq!(stage.command(&adopt).await, "deployments.apps/web in default adopted\n");
+    let again = stage.fleet.command(&adopt).await;
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && said.contains("an object of the fleet has the name already"), "{said}");
+
+    let shown = stage.shown("web").await;
+    assert_eq!((&shown["metadata"]["uid"], &shown["spec"]["replicas"]), (&own["metadata"]["uid"], &json!(4)));
+    assert_eq!(stage.api.get(DEPLOYMENTS).await["items"].as_array().unwrap().len(), 1);
+    stage.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await.ok();
+    assert_eq!([pods(east).await, pods(west).await], before, "no pod restarts");
+    stage.command(&["rebalance"]).await;
+    assert_eq!(shares(&stage.all(), "web").await.len(), 3);
+    stage.kubectl(&["delete", "deployment", "web", "--wait=false"]).await.ok();
+    gone(&stage.api, &stage.all(), "web").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renamed_member_keeps_its_parts() {
+    let stage = stage().await;
+    post(&stage.api, &deployment("web", 6)).await.ok();
+    stage.kubectl(&["create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
+    stage.available("web", 6).await;
+    let before = stage.shown("web").await;
+    let home = home_of(&before);
+    let renamed = ALL.iter().fold(FleetFile::default(), |file, name| {
+        let now = if **name == home { "other" } else { name };
+        file.entry(now, &stage.bed[name].kubeconfig(), 1, "")
+    });
+    stage.fleet.configure(&renamed);
+    eventually(SOON, async || {
+        let shown = stage.api.try_request(Method::GET, &format!("{DEPLOYMENTS}/web"), "").await?;
+        if !shown.status.is_success() {
+            return Err(shown.to_string());
+        }
+        let shown = shown.json();
+        let is_it = shown["spec"]["replicas"] == json!(6) && home_of(&shown) == "other";
+        if is_it { Ok(()) } else { Err(shown.to_string()) }
+    })
+    .await;
+    let after = stage.shown("web").await;
+    assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
+    assert!(after["metadata"]["annotations"]["kubefold.io/differs"].is_null(), "{after}");
+    let names = |list: Value| -> Vec<String> {
+        list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned()).collect()
+    };
+    assert_eq!(names(stage.api.get(DEPLOYMENTS).await), ["web"]);
+    let sets = names(stage.api.get("/apis/apps/v1/namespaces/default/replicasets").await);
+    assert!(sets.len() == 1 && !sets[0].contains('@'), "{sets:?}");
+    stage.kubectl(&["scale", "deployment/web", "--replicas=9"]).await.ok();
+    assert_eq!(shares(&stage.all(), "web").await.into_values().collect::<Vec<_>>(), [3, 3, 3]);
+    stage.kubectl(&["label", "configmap", "settings", "team=blue"]).await.ok();
+    for member in stage.all() {
+        let part = in_member(member, "/api/v1/namespaces/default/configmaps/settings").await.unwrap();
+        assert_eq!(part["metadata"]["labels"]["team"], json!("blue"), "{}", member.name());
+    }
+    // Also after a restart, when nothing is known but what the members have.
+    stage.fleet.kill9();
+    stage.fleet.restart().await;
+    stage.kubectl(&["delete", "deployment", "web", "--wait=false"]).await.ok();
+    gone(&stage.api, &stage.all(), "web").await;
+}
+
+/// `rollout undo` brings an older marker back, a backup one of a part that is gone, and anybody may write one.
+#[tokio::test(flavor = "multi_thread")]
+async fn markers_that_no_move_wrote_take_nothing() {
+    let stage = stage().await;
+    post(&stage.api, &deployment("web", 6)).await.ok();
+    stage.available("web", 6).await;
+    let home = home_of(&stage.shown("web").await);
+    let backup = part(&stage.bed[home.as_str()], "web").await.unwrap();
+    stage.command(&["drain", &home]).await;
+    let shown = stage.shown("web").await;
+    let holders = text(&shown, "/metadata/annotations/kubefold.io~1clusters").to_owned();
+    let rest: Vec<&Member> = stage.all().into_iter().filter(|member| member.name() != home).collect();
+
+    // A rollout and its undo inside a member: Kubernetes puts the annotations of the older ReplicaSet back.
+    rest[1].kubectl(&["set", "image", "deployment/web", "web=web:2"]).await.ok();
+    rest[1].kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await.ok();
+    rest[1].kubectl(&["rollout", "undo", "deployment/web"]).await.ok();
+    rest[1].kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await.ok();
+    // A restored backup of the part that is gone.
+    let mut restored = backup.clone();
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"] {
+        restored["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    stage.bed[home.as_str()].request(Method::POST, DEPLOYMENTS, restored.to_string()).await.ok();
+    // A marker of a move that never was.
+    let marker = text(&backup, "/metadata/annotations/kubefold.io~1placement");
+    let part_marker = part(rest[0], "web").await.unwrap();
+    let own_marker = text(&part_marker, "/metadata/annotations/kubefold.io~1placement");
+    assert_ne!(marker, own_marker, "the markers follow the move");
+    let mut forged: Value = serde_json::from_str(own_marker).unwrap();
+    forged["epoch"] = json!(99);
+    let patch = json!({"metadata": {"annotations": {MARKER: forged.to_string()}}}).to_string();
+    rest[0].kubectl(&["patch", "deployment", "web", "--type=merge", "-p", &patch]).await.ok();
+
+    eventually(PODS, async || {
+        let list = stage.api.get(DEPLOYMENTS).await;
+        let mut names: Vec<_> =
+            list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned()).collect();
+        names.sort();
+        let differs = stage.shown("web").await["metadata"]["annotations"]["kubefold.io/differs"].clone();
+        match names == ["web".to_owned(), format!("web@{home}")] && differs == json!(rest[0].name()) {
+            true => Ok(()),
+            false => Err(format!("{names:?}, {differs}")),
+        }
+    })
+    .await;
+    stage.available("web", 6).await;
+    let now = stage.shown("web").await;
+    assert_eq!(text(&now, "/metadata/annotations/kubefold.io~1clusters"), holders);
+    assert_eq!(now["metadata"]["uid"], shown["metadata"]["uid"]);
+    assert_eq!(shares(&stage.all(), "web").await.len(), 3, "nothing was deleted");
+}
