@@ -58,6 +58,16 @@ pub struct Candidate {
     pub capacity: Option<Capacity>,
 }
 
+impl Candidate {
+    /// Why it is not known what it holds of the kind; `None`: it is.
+    pub fn unknown(&self) -> Option<&str> {
+        match &self.standing {
+            Standing::Unknown(why) => Some(why),
+            Standing::Ready | Standing::Down(_) => None,
+        }
+    }
+}
+
 /// What is asked of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {

@@ -101,7 +101,8 @@ impl<F: Fleet> Writer<F> {
         let key = &made.key;
         if self.fleet.shared_uid(key).is_none() {
             match self.extend_placement(made, &newcomers).await {
-                Ok(()) => {
+                Ok(false) => {}
+                Ok(true) => {
                     let members = made.members.iter().cloned().chain(newcomers).collect();
                     self.journal.keep_everywhere(Everywhere { members, ..made.clone() }).await;
                 }

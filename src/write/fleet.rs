@@ -201,6 +201,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// (bounded) for members that they do not know.
     fn placed(&self) -> impl Future<Output = Vec<Placed>> + Send;
 
+    /// Follows the parts of kinds that were placed, by group and kind.
+    fn follow_placed(&self, kinds: BTreeSet<(String, String)>);
+
     /// Sets which members get nothing new.
     fn set_cordoned(&self, members: BTreeSet<MemberName>);
 

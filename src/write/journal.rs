@@ -80,6 +80,8 @@ struct Inner {
     open: BTreeMap<u64, Open>,
     /// Placements that have moved or are moving, by UID.
     placements: BTreeMap<String, Placement>,
+    /// The kinds of which an object was ever placed, when this was opened: group and kind.
+    placed_kinds: BTreeSet<(String, String)>,
     /// Members that get nothing new.
     cordoned: BTreeSet<MemberName>,
     /// The entries about each key.
@@ -135,6 +137,7 @@ impl Journal {
         let placements = table.placements().map_err(of_sql)?;
         inner.placements = placements.into_iter().map(|placement| (placement.uid.clone(), placement)).collect();
         inner.cordoned = table.cordoned().map_err(of_sql)?;
+        inner.placed_kinds = table.placed_kinds().map_err(of_sql)?;
         Ok(Self { table, inner: Arc::new(Mutex::new(inner)) })
     }
 

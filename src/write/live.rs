@@ -161,6 +161,11 @@ impl Fleet for LiveFleet {
         Box::pin(facts::placed(&self.stores)).await
     }
 
+    fn follow_placed(&self, kinds: BTreeSet<(String, String)>) {
+        let identities = Arc::clone(&self.stores.shared().identities);
+        kinds.iter().for_each(|(group, kind)| identities.place(group, kind));
+    }
+
     fn set_cordoned(&self, members: BTreeSet<MemberName>) {
         self.stores.set_cordoned(members);
     }

@@ -9,6 +9,7 @@ use crate::{
         moves::Placement,
     },
 };
+use kubefold_wire::resource::Gvk;
 
 impl Journal {
     /// Keeps where a placement is and is going.
@@ -58,5 +59,16 @@ impl Journal {
     /// The members that get nothing new.
     pub fn cordoned(&self) -> BTreeSet<MemberName> {
         self.inner.lock().cordoned.clone()
+    }
+
+    /// Notes that an object of a kind was placed: the kind is followed from the next start on.
+    pub async fn place(&self, gvk: &Gvk) {
+        let gvk = gvk.clone();
+        self.note(move |this| this.table.place(&gvk)).await;
+    }
+
+    /// The kinds of which an earlier process has ever placed an object: group and kind.
+    pub fn placed_kinds(&self) -> BTreeSet<(String, String)> {
+        self.inner.lock().placed_kinds.clone()
     }
 }

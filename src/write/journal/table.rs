@@ -18,11 +18,12 @@ use crate::{
         fleet::Key,
         journal::{
             earlier,
-            record::{Begun, EntryTarget, Everywhere, Listed, Step},
+            record::{Begun, EntryTarget, Everywhere, Listed, Step, Verb},
         },
         moves::Placement,
     },
 };
+use kubefold_wire::resource::Gvk;
 
 /// The database in the state directory.
 const FILE: &str = "state.db";
@@ -52,6 +53,9 @@ const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE placements (uid TEXT PRIMARY KEY, placement BLOB NOT NULL) STRICT, WITHOUT ROWID;
     CREATE TABLE cordoned (member TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+    CREATE TABLE placed_kinds (
+        \"group\" TEXT NOT NULL, kind TEXT NOT NULL, PRIMARY KEY (\"group\", kind)
+    ) STRICT, WITHOUT ROWID;
 ",
 ];
 
@@ -104,9 +108,13 @@ impl Table {
     /// Enters a write, and drops others. When it returns, that is on disk.
     pub(super) fn begin(&self, begun: &Begun, dropped: Vec<u64>) -> Result<(), SqlError> {
         let (id, entry) = (begun.entry.id, json(begun));
+        let places = (begun.entry.verb == Verb::Create && !begun.entry.shared).then(|| begun.entry.key.gvk.clone());
         self.0.write(Durability::Synced, move |sql| {
             for id in dropped {
                 remove(sql, id)?;
+            }
+            if let Some(gvk) = &places {
+                place(sql, gvk)?;
             }
             insert(sql, id, &entry)
         })
@@ -172,6 +180,20 @@ impl Table {
         self.0.read(|sql| {
             let mut all = sql.prepare_cached("SELECT made FROM made_everywhere")?;
             all.query_map([], |row| parsed(&row.get::<_, Vec<u8>>(0)?))?.collect()
+        })
+    }
+
+    /// Notes that an object of a kind was placed.
+    pub(super) fn place(&self, gvk: &Gvk) -> Result<(), SqlError> {
+        let gvk = gvk.clone();
+        self.0.write(Durability::Synced, move |sql| place(sql, &gvk))
+    }
+
+    /// The kinds of which an object was ever placed: group and kind.
+    pub(super) fn placed_kinds(&self) -> Result<BTreeSet<(String, String)>, SqlError> {
+        self.0.read(|sql| {
+            let mut all = sql.prepare_cached("SELECT \"group\", kind FROM placed_kinds")?;
+            all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
     }
 
@@ -249,6 +271,11 @@ impl Table {
             Ok(entries.into_values().collect())
         })
     }
+}
+
+fn place(sql: &Connection, gvk: &Gvk) -> SqlResult<()> {
+    let mut insert = sql.prepare_cached("INSERT OR IGNORE INTO placed_kinds VALUES (?1, ?2)")?;
+    insert.execute([&*gvk.group, &*gvk.kind]).map(|_| ())
 }
 
 fn insert(sql: &Connection, id: u64, entry: &[u8]) -> SqlResult<()> {

@@ -103,6 +103,9 @@ impl<F: Fleet> Writer<F> {
         for one in &all {
             self.mark(key, one, &marker, true).await.map_err(|problem| format!("member {}: {problem}", one.member))?;
         }
+        if !dry {
+            self.journal.place(&key.gvk).await;
+        }
         // The home last: it is the commit.
         for one in all.iter().rev().filter(|_| !dry) {
             self.mark(key, one, &marker, false).await.map_err(|problem| format!("member {}: {problem}", one.member))?;

@@ -13,6 +13,7 @@ use crate::{
         divided::{Division, Value as Number},
         marker::{MARKER_KEY, Marker},
         moved::{Moved, Superseded},
+        plan::Candidate,
     },
     write::{
         GONE_WITHIN, Writer, companions,
@@ -123,7 +124,6 @@ impl<F: Fleet> Writer<F> {
 
     /// Starts the kind's store, and says of which member of the placement it is not known what it holds.
     pub(super) async fn unknown_members(&self, placement: &Placement) -> Option<String> {
-        use crate::placement::plan::Standing;
         let ask = Ask { key: &placement.key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
         let facts = self.fleet.facts(ask).await;
         let is_leaving = |name: &MemberName| {
@@ -133,11 +133,8 @@ impl<F: Fleet> Writer<F> {
             let cluster = candidate.cluster_uid.as_deref();
             placement.moved.members.iter().any(|(_, listed)| Some(listed.as_str()) == cluster)
         });
-        let unknown = listed.filter_map(|candidate| match &candidate.standing {
-            Standing::Unknown(why) if !is_leaving(&candidate.name) => Some(why.clone()),
-            _ => None,
-        });
-        unknown.into_iter().next()
+        let mut unknown = listed.filter(|candidate| !is_leaving(&candidate.name)).filter_map(Candidate::unknown);
+        unknown.next().map(str::to_owned)
     }
 
     /// The object is gone, or another has its name: there is nothing to move.
@@ -477,6 +474,7 @@ impl<F: Fleet> Writer<F> {
         for part in parts.iter().filter(|part| up.contains(&part.member) && !gone.contains(&part.cluster_uid)) {
             self.write_marker(&placement, part).await;
         }
+        self.move_autoscalers(&key).await;
         companions::moved(self, &key).await;
         if placement.is_unfinished() { Advanced::Further } else { Advanced::Finished }
     }
@@ -543,9 +541,9 @@ pub(super) fn target(key: &Key, wanted: &Wanted) -> EntryTarget {
     EntryTarget {
         member: wanted.member.clone(),
         cluster_uid: wanted.cluster_uid.clone(),
-        values: wanted.share.and_then(value).into_iter().collect(),
+        values: wanted.share.and_then(value).into_iter().chain(wanted.values.iter().cloned()).collect(),
         overrides: Overrides::clone(&wanted.overrides),
-        whole: None,
+        whole: wanted.whole.clone(),
         own_uid: None,
         step: Step::Planned,
         uncertain: false,
@@ -573,14 +571,24 @@ fn generation_of(document: &Bytes) -> i64 {
     document.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
 }
 
+/// Kinds that say how many of their replicas are available.
+const AVAILABLE: [(&str, &str); 4] =
+    [("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")];
+
 /// Why a part cannot stand in for another yet.
 pub(super) fn unavailable(key: &Key, part: &Part) -> Option<String> {
-    let share = share_of(key, &part.json)?;
     let document: Value = serde_json::from_slice(&part.json).ok()?;
-    let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
-    let available = number("/status/availableReplicas");
+    let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64);
+    if (&*key.gvk.group, &*key.gvk.kind) == ("", "Pod") {
+        let conditions = document.pointer("/status/conditions").and_then(Value::as_array);
+        let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+        let ready = conditions.into_iter().flatten().any(is_ready);
+        return (!ready).then(|| format!("it is not ready in member {}", part.member));
+    }
+    AVAILABLE.iter().find(|(group, kind)| (*group, *kind) == (&*key.gvk.group, &*key.gvk.kind))?;
+    let (share, available) = (number("/spec/replicas").unwrap_or(1), number("/status/availableReplicas").unwrap_or(0));
     let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
-    (available < u64::from(share) || !is_observed)
+    (available < share || !is_observed)
         .then(|| format!("{available} of {share} replicas are available in member {}", part.member))
 }
 

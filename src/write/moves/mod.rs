@@ -6,6 +6,7 @@
 
 mod adopt;
 mod advance;
+mod autoscalers;
 mod body;
 mod forget;
 mod leave;
@@ -54,6 +55,7 @@ impl<F: Fleet> Writer<F> {
             self.fleet.set_moved(&key, &uid, Some(Arc::new(moved)));
         }
         self.fleet.set_cordoned(self.journal.cordoned());
+        self.fleet.follow_placed(self.journal.placed_kinds());
     }
 
     /// Goes on with every unfinished move: to be called at start, and whenever a member is reached that was not before. Returns

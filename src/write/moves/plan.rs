@@ -5,7 +5,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
@@ -23,14 +22,14 @@ use crate::{
         divided::Division,
         marker::Marker,
         moved::{Moved, Superseded},
-        plan::{Plan, Target},
+        plan::{Candidate, Plan, Target},
         policy::{PLACE_ON_KEY, POLICY_KEY, Strategy},
     },
     respond::WriteError,
     write::{
         Writer,
         create::Draft,
-        fleet::{Fleet, Key, Part, Placed, Visible},
+        fleet::{Ask, Fleet, Key, Measure, Part, Placed, Visible},
         journal::{Everywhere, JournalError, Listed},
         plan::asked,
         request::Request,
@@ -104,11 +103,11 @@ impl Command {
 }
 
 /// An object, and what stands of it.
-struct Object {
-    key: Key,
-    marker: Marker,
-    visible: Visible,
-    parts: Vec<Part>,
+pub(super) struct Object {
+    pub(super) key: Key,
+    pub(super) marker: Marker,
+    pub(super) visible: Visible,
+    pub(super) parts: Vec<Part>,
 }
 
 impl<F: Fleet> Writer<F> {
@@ -169,15 +168,23 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Makes parts of a placed object in members that joined, as whoever made the object. Where its policy does not want them
-    /// there, nothing is done.
+    /// there, nothing is done. Says whether the object is there still.
     ///
     /// Errors: it cannot be done yet: why.
     pub(in crate::write) async fn extend_placement(
         self: &Arc<Self>,
         made: &Everywhere,
         newcomers: &[Listed],
-    ) -> Result<(), String> {
-        let Some(object) = self.object(&made.key, &made.uid) else { return Ok(()) };
+    ) -> Result<bool, String> {
+        let ask = Ask { key: &made.key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
+        let facts = self.fleet.facts(ask).await;
+        let Some(object) = self.object(&made.key, &made.uid) else {
+            if let Some(why) = facts.candidates.iter().find_map(Candidate::unknown) {
+                return Err(why.to_owned());
+            }
+            self.journal.forget_everywhere(&made.key, &made.uid).await;
+            return Ok(false);
+        };
         let wanted = loop {
             let (plan, waits) = self.fresh(&object, None).await?;
             // Namespaces come first, and need their time.
@@ -186,14 +193,15 @@ impl<F: Fleet> Writer<F> {
             }
             tokio::time::sleep(LOOK_FIRST).await;
         };
-        let Some((parts, leaving)) = wanted else { return Ok(()) };
+        let Some((parts, leaving)) = wanted else { return Ok(true) };
         let goal = goal("extend", MOVER, parts, leaving);
         let goal = Goal { caller: Some(made.caller.clone()), ..goal };
         let placement = self.placement_of(&object, goal).map_err(|goal| goal.why)?;
-        self.begin_move(placement).await.map_err(|error| error.to_string())
+        self.begin_move(placement).await.map_err(|error| error.to_string())?;
+        Ok(true)
     }
 
-    fn object(&self, key: &Key, uid: &str) -> Option<Object> {
+    pub(super) fn object(&self, key: &Key, uid: &str) -> Option<Object> {
         let visible = self.fleet.visible(key).filter(|visible| visible.uid == uid && !visible.deleting)?;
         let parts = self.fleet.parts(key);
         let marker = Seen::of(&parts.first()?.json).marker?;
@@ -205,7 +213,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Errors: the goal that it has already.
-    fn placement_of(&self, object: &Object, goal: Goal) -> Result<Placement, Goal> {
+    pub(super) fn placement_of(&self, object: &Object, goal: Goal) -> Result<Placement, Goal> {
         let (key, marker) = (&object.key, &object.marker);
         let known = self.journal.placement(&marker.uid);
         if let Some(goal) = known.as_ref().and_then(|known| known.goal.clone()) {
@@ -228,7 +236,7 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
-    async fn begin_move(self: &Arc<Self>, placement: Placement) -> Result<(), JournalError> {
+    pub(super) async fn begin_move(self: &Arc<Self>, placement: Placement) -> Result<(), JournalError> {
         let uid = placement.uid.clone();
         self.journal.keep_placement(placement).await?;
         self.work_on(uid, Duration::ZERO);
@@ -270,9 +278,10 @@ impl<F: Fleet> Writer<F> {
         object: &Object,
     ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, String> {
         let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
-        let is_divided =
-            division.is_some_and(Division::gains_parts) && share_of(&object.key, &Bytes::from_static(b"{}")).is_some();
+        let is_divided = division.is_some_and(Division::gains_parts);
         match (command.verb, member) {
+            // It follows its workload.
+            (Verb::Drain, _) if division.is_some_and(Division::goes_along) && object.parts.len() == 1 => Ok(None),
             (Verb::Drain, Some(member)) => self.without(member, object, is_divided, command.force).await,
             (Verb::Rebalance, _) if is_divided => {
                 let (plan, _) = self.fresh(object, None).await?;
@@ -297,6 +306,10 @@ impl<F: Fleet> Writer<F> {
         let is_up = self.fleet.up().contains(member);
         let others: Vec<&Part> = object.parts.iter().filter(|part| part.member != *member).collect();
         let is_home = object.parts.first().is_some_and(|home| home.member == *member);
+        let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
+        if matches!(division, Some(Division::Ordinals | Division::Job)) && !others.is_empty() {
+            return Err(format!("a {} that is divided does not move", object.key.gvk.kind));
+        }
         if !is_divided && !others.is_empty() {
             // Every member has it, and what is lost is no harm: but a home that does not answer stops all writes.
             if is_up || !is_home {
@@ -314,7 +327,11 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// The plan that a create of the object would have now, and the members that lack its namespace.
-    async fn fresh(&self, object: &Object, without: Option<&MemberName>) -> Result<(Plan, Vec<MemberName>), String> {
+    pub(super) async fn fresh(
+        &self,
+        object: &Object,
+        without: Option<&MemberName>,
+    ) -> Result<(Plan, Vec<MemberName>), String> {
         let key = &object.key;
         let body = body_of(key, &object.visible.body).ok_or("it is no object")?;
         let mut document: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
@@ -373,7 +390,7 @@ fn cordons(verb: Verb) -> Option<bool> {
     }
 }
 
-fn goal(why: &str, by: &str, parts: Vec<Wanted>, leaving: Vec<Superseded>) -> Goal {
+pub(super) fn goal(why: &str, by: &str, parts: Vec<Wanted>, leaving: Vec<Superseded>) -> Goal {
     Goal {
         why: why.to_owned(),
         by: by.to_owned(),
@@ -386,21 +403,25 @@ fn goal(why: &str, by: &str, parts: Vec<Wanted>, leaving: Vec<Superseded>) -> Go
     }
 }
 
-fn wanted_as_is(part: &Part, share: Option<u32>) -> Wanted {
+pub(super) fn wanted_as_is(part: &Part, share: Option<u32>) -> Wanted {
     Wanted {
         member: part.member.clone(),
         cluster_uid: part.cluster_uid.clone(),
         share,
         overrides: crate::config::Overrides::default(),
+        values: Vec::new(),
+        whole: None,
     }
 }
 
-fn wanted_of(target: &Target, share: Option<u32>) -> Wanted {
+pub(super) fn wanted_of(target: &Target, share: Option<u32>) -> Wanted {
     Wanted {
         member: target.member.clone(),
         cluster_uid: target.cluster_uid.clone(),
         share,
         overrides: target.overrides.clone(),
+        values: if share.is_some() { Vec::new() } else { target.values.clone() },
+        whole: target.whole.clone(),
     }
 }
 
@@ -433,7 +454,7 @@ fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -> Option<(V
     (!leaving.is_empty() || !wanted.iter().all(is_same)).then_some((wanted, leaving))
 }
 
-fn superseded(part: &Part) -> Superseded {
+pub(super) fn superseded(part: &Part) -> Superseded {
     Superseded { member: part.member.clone(), cluster_uid: part.cluster_uid.clone(), uid: part.uid.clone() }
 }
 

@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{MemberName, Overrides},
-    placement::moved::{Moved, Superseded},
+    placement::{
+        divided::Value,
+        moved::{Moved, Superseded},
+    },
     write::{fleet::Key, journal::KeyWords},
 };
 use kubefold_serving::caller::Caller;
@@ -60,6 +63,12 @@ pub struct Wanted {
     /// Its share; `None` where nothing is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<u32>,
+    /// Of a part that is made and whose share is not one number: what is set in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Value>,
+    /// Of a companion: what its parts note of the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<String>,
     /// How the policy has it differ.
     #[serde(default)]
     pub overrides: Overrides,

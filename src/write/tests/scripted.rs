@@ -362,6 +362,8 @@ impl Fleet for Scripted {
         vec![Placed { key, marker: Arc::new(marker), members }]
     }
 
+    fn follow_placed(&self, _kinds: BTreeSet<(String, String)>) {}
+
     fn set_cordoned(&self, _members: BTreeSet<MemberName>) {}
 
     async fn look(&self, member: &MemberName, key: &Key) -> Answer {

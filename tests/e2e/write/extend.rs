@@ -37,6 +37,22 @@ fn definition(plural: &str) -> Value {
     })
 }
 
+/// A placed object of every member gets a part in one that joins, and stays the same object.
+async fn placed_objects_come_too(bed: &Testbed, fleet: &Kubefold, path: &str, uid: &Value) {
+    comes(bed, "north", path).await;
+    eventually(SOON, async || {
+        let shown = fleet.api().await.get(path).await;
+        let annotations = &shown["metadata"]["annotations"];
+        let holds = annotations["kubefold.io/clusters"].as_str().unwrap_or_default().split(',').count() == 3;
+        let is_it = shown["metadata"]["uid"] == *uid && holds && annotations["kubefold.io/differs"].is_null();
+        if is_it { Ok(()) } else { Err(shown.to_string()) }
+    })
+    .await;
+    fleet.kubectl(&["-n", "shop", "label", "configmap", "settings", "team=blue"]).await.ok();
+    let part = in_member(&bed["north"], path).await.unwrap();
+    assert_eq!(part["metadata"]["labels"]["team"], json!("blue"), "writes reach it");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_joins_gets_what_was_made_to_be_everywhere() {
     let bed = Testbed::start(&["east", "west", "north", "other"], MemberOptions::default()).await;
@@ -61,7 +77,17 @@ async fn a_member_that_joins_gets_what_was_made_to_be_everywhere() {
     assert_eq!(made["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "shop", "team": "blue"}));
     finished(&fleet).await;
     fleet.kubectl(&["-n", "shop", "create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
-    comes(&bed, "west", "/api/v1/namespaces/shop/configmaps/settings").await;
+    let settings = "/api/v1/namespaces/shop/configmaps/settings";
+    comes(&bed, "west", settings).await;
+    let secret = "/api/v1/namespaces/shop/secrets/password";
+    fleet.kubectl(&["-n", "shop", "create", "secret", "generic", "password", "--from-literal=a=b"]).await.ok();
+    let here = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "here", "annotations": {"kubefold.io/place-on": "east"}}});
+    let maps = "/api/v1/namespaces/shop/configmaps";
+    assert_eq!(fleet.api().await.request(Method::POST, maps, here.to_string()).await.status.as_u16(), 201);
+    fleet.kubectl(&["-n", "shop", "create", "configmap", "gone", "--from-literal=a=b"]).await.ok();
+    fleet.kubectl(&["-n", "shop", "delete", "configmap", "gone"]).await.ok();
+    let uid = fleet.api().await.get(settings).await["metadata"]["uid"].clone();
 
     // What somebody deletes in a member stays deleted, whoever joins and whatever happens to kubefold.
     bed["west"].kubectl(&["delete", "customresourcedefinition", "widgets.example.com"]).await.ok();
@@ -71,6 +97,17 @@ async fn a_member_that_joins_gets_what_was_made_to_be_everywhere() {
     comes(&bed, "north", &shop).await;
     comes(&bed, "north", &widget).await;
     finished(&fleet).await;
+    placed_objects_come_too(&bed, &fleet, settings, &uid).await;
+    for path in [secret, "/api/v1/namespaces/shop/configmaps/here", "/api/v1/namespaces/shop/configmaps/gone"] {
+        assert!(!has(&bed, "north", path).await, "{path} goes nowhere unasked");
+    }
+    for member in ["east", "west", "north"] {
+        bed[member].apply(include_str!("../../../deploy/member-rbac.yaml")).await;
+    }
+    let extended = fleet.command(&["extend", "north"]).await;
+    let said = String::from_utf8_lossy(&extended.stdout).into_owned();
+    assert!(said.contains("secrets/password in shop moved") && !said.contains("here"), "{said} {extended:?}");
+    comes(&bed, "north", secret).await;
     let gone = format!("{DEFINITIONS}/gone.example.com");
     for (member, path) in [("west", &widget), ("west", &gone), ("north", &gone)] {
         assert!(!has(&bed, member, path).await, "{path} in {member}");

@@ -209,7 +209,8 @@ async fn objects_of_members_are_adopted_as_they_are() {
     })
     .await;
     let pods = async |member: &Member| {
-        let list = member.request(Method::GET, "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", "").await.ok();
+        let list =
+            member.request(Method::GET, "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", "").await.ok();
         let uid = |pod: &Value| text(pod, "/metadata/uid").to_owned();
         list["items"].as_array().unwrap().iter().map(uid).collect::<Vec<_>>()
     };
@@ -332,4 +333,72 @@ async fn markers_that_no_move_wrote_take_nothing() {
     assert_eq!(text(&now, "/metadata/annotations/kubefold.io~1clusters"), holders);
     assert_eq!(now["metadata"]["uid"], shown["metadata"]["uid"]);
     assert_eq!(shares(&stage.all(), "web").await.len(), 3, "nothing was deleted");
+}
+
+/// What cannot move without a gap or a loss stays, and says why; an autoscaler goes where its target is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_says_what_stays_and_autoscalers_follow() {
+    let stage = stage().await;
+    post(&stage.api, &deployment("web", 1)).await.ok();
+    let autoscaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
+        "spec": {"minReplicas": 1, "maxReplicas": 10,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+    });
+    const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+    assert_eq!(stage.api.request(Method::POST, AUTOSCALERS, autoscaler.to_string()).await.status.as_u16(), 201);
+    stage.available("web", 1).await;
+    let at = home_of(&stage.shown("web").await);
+    let pinned = |mut object: Value| {
+        object["metadata"]["annotations"] = json!({"kubefold.io/place-on": at});
+        object.to_string()
+    };
+    let template = deployment("db", 1)["spec"]["template"].clone();
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+        "spec": {"replicas": 1, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template},
+    });
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    for (path, body) in [(SETS, set.to_string()), (claims, pinned(claim))] {
+        assert_eq!(stage.api.request(Method::POST, path, body).await.status.as_u16(), 201);
+    }
+    let others: Vec<&str> = ALL.iter().copied().filter(|name| *name != at).collect();
+    let set_in = home_of(&stage.api.get(&format!("{SETS}/db")).await);
+
+    let told = stage.command(&["drain", &at]).await;
+    assert!(told.contains("persistentvolumeclaims/data in default   the data of a claim does not move"), "{told}");
+    assert!(told.contains("deployments.apps/web in default moved"), "{told}");
+    stage.arrived().await;
+    let now = home_of(&stage.shown("web").await);
+    assert!(others.contains(&&*now), "{now}");
+    eventually(PODS, async || {
+        let mut limits = Vec::new();
+        for member in stage.all() {
+            if let Some(part) = in_member(member, &format!("{AUTOSCALERS}/web")).await {
+                limits.push((member.name().to_owned(), part["spec"]["maxReplicas"].clone()));
+            }
+        }
+        if limits == [(now.clone(), json!(10))] { Ok(()) } else { Err(format!("{limits:?}, the target is in {now}")) }
+    })
+    .await;
+    let shown = stage.api.get(&format!("{AUTOSCALERS}/web")).await;
+    assert_eq!((&shown["spec"]["minReplicas"], &shown["spec"]["maxReplicas"]), (&json!(1), &json!(10)));
+
+    // A StatefulSet moves only where somebody says that it may run twice.
+    let told = stage.command(&["drain", &set_in]).await;
+    assert!(
+        told.contains("statefulsets.apps/db in default") && told.contains("--force moves it all the same"),
+        "{told}"
+    );
+    stage.command(&["uncordon", &at]).await;
+    let told = stage.command(&["drain", &set_in, "--force"]).await;
+    assert!(told.contains("statefulsets.apps/db in default moved"), "{told}");
+    assert_ne!(home_of(&stage.api.get(&format!("{SETS}/db")).await), set_in);
+    assert!(in_member(&stage.bed[set_in.as_str()], &format!("{SETS}/db")).await.is_none());
+    assert!(in_member(&stage.bed[at.as_str()], &format!("{claims}/data")).await.is_some());
 }

@@ -1,0 +1,64 @@
+//! Autoscalers follow a workload that has moved: one whose target left a member has no part there any more.
+
+use std::sync::Arc;
+
+use super::{
+    plan::{Object, goal, superseded, wanted_as_is, wanted_of},
+    record::Goal,
+};
+use crate::{
+    placement::{companions::Subject, divided::Division, plan::Target},
+    write::{
+        Writer,
+        fleet::{Fleet, Key, Part},
+        steps::MOVER,
+    },
+};
+
+impl<F: Fleet> Writer<F> {
+    /// Moves the autoscalers of a workload that have a part where the workload has none.
+    pub(super) async fn move_autoscalers(self: &Arc<Self>, workload: &Key) {
+        let parts = self.fleet.parts(workload);
+        let is_there = |part: &Part| parts.iter().any(|own| own.member == part.member);
+        for placed in self.fleet.placed().await {
+            let key = &placed.key;
+            let division = Division::of(&key.gvk.group, &key.gvk.kind);
+            if division != Some(Division::Autoscaler) || key.namespace != workload.namespace {
+                continue;
+            }
+            let Some(object) = self.object(key, &placed.marker.uid) else { continue };
+            let subject = object
+                .parts
+                .first()
+                .and_then(|part| Subject::of(division, std::str::from_utf8(&part.json).unwrap_or_default()));
+            let (group, kind) = (&workload.gvk.group, &workload.gvk.kind);
+            let is_its = subject.is_some_and(|subject| subject.scales(group, kind, &workload.name));
+            if !is_its || object.parts.iter().all(is_there) {
+                continue;
+            }
+            match self.autoscaler_goal(&object, is_there).await {
+                Ok(goal) => {
+                    let Ok(placement) = self.placement_of(&object, goal) else { continue };
+                    if let Err(error) = self.begin_move(placement).await {
+                        tracing::warn!(object = %key, %error, "an autoscaler does not follow its target");
+                    }
+                }
+                Err(why) => tracing::warn!(object = %key, why, "an autoscaler does not follow its target"),
+            }
+        }
+    }
+
+    /// Errors: no member can have it.
+    async fn autoscaler_goal(&self, object: &Object, is_there: impl Fn(&Part) -> bool) -> Result<Goal, String> {
+        let (plan, _) = self.fresh(object, None).await?;
+        let standing = object.parts.iter().filter(|part| is_there(part)).map(|part| wanted_as_is(part, None));
+        let has = |target: &&Target| object.parts.iter().any(|part| part.cluster_uid == target.cluster_uid);
+        let missing = plan.targets.iter().filter(|target| target.made && !has(target));
+        let parts: Vec<_> = standing.chain(missing.map(|target| wanted_of(target, None))).collect();
+        if parts.is_empty() {
+            return Err("no member that runs its target can have it".to_owned());
+        }
+        let leaving = object.parts.iter().filter(|part| !is_there(part)).map(superseded).collect();
+        Ok(goal("follow its target", MOVER, parts, leaving))
+    }
+}
