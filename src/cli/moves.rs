@@ -118,13 +118,13 @@ struct Flags {
     output: Option<Output>,
 }
 
-fn member(text: &str) -> Result<MemberName, String> {
-    MemberName::new(text).ok_or_else(|| "a member's name is a DNS label".to_owned())
+fn member(text: &str) -> anyhow::Result<MemberName> {
+    MemberName::new(text).context("a member's name is a DNS label")
 }
 
-fn object_named(text: &str) -> Result<(String, String), String> {
+fn object_named(text: &str) -> anyhow::Result<(String, String)> {
     let parts = text.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty());
-    parts.map(|(kind, name)| (kind.to_owned(), name.to_owned())).ok_or_else(|| "write TYPE/NAME".to_owned())
+    parts.map(|(kind, name)| (kind.to_owned(), name.to_owned())).context("write TYPE/NAME")
 }
 
 impl Adopt {

@@ -46,8 +46,7 @@ pub struct Superseded {
     pub uid: String,
 }
 
-// serde asks for a reference.
-#[expect(clippy::trivially_copy_pass_by_ref)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &i64) -> bool {
     *number == 0
 }

@@ -225,9 +225,10 @@ impl Fold {
     fn place_of(
         &self,
         places: &HashMap<&MemberName, usize>,
-        (name, cluster): &(MemberName, String),
+        listed: &(MemberName, String),
         marker: &Marker,
     ) -> Option<usize> {
+        let (name, cluster) = listed;
         let is_it = |at: &usize| self.is_of(*at, &marker.uid) && self.cluster_at(*at) == Some(cluster);
         let by_name = places.get(name).copied().filter(|at| self.is_of(*at, &marker.uid));
         let is_listed = |at: usize| marker.members.iter().any(|(_, listed)| self.cluster_at(at) == Some(listed));

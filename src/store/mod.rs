@@ -17,6 +17,7 @@ mod identities;
 mod incoming;
 mod ingest;
 mod interests;
+mod judge;
 mod kind;
 mod localize;
 mod log;

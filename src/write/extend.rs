@@ -106,7 +106,7 @@ impl<F: Fleet> Writer<F> {
                     let members = made.members.iter().cloned().chain(newcomers).collect();
                     self.journal.keep_everywhere(Everywhere { members, ..made.clone() }).await;
                 }
-                Err(why) => tracing::warn!(object = %key, why, "it is made in members that joined at another time"),
+                Err(why) => tracing::warn!(object = %key, %why, "it is made in members that joined at another time"),
             }
             return;
         }

@@ -9,7 +9,6 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{marker::Marker, moved::Moved, plan::Candidate, policy::Rules, scheduling::PodRequirements},
     respond::ObjectRef,
-    write::moves::NamedObject,
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
@@ -107,6 +106,19 @@ pub struct Facts {
     pub candidates: Vec<Candidate>,
     /// The member that holds the namespace's single objects.
     pub sticky: Option<MemberName>,
+}
+
+/// An object that a person names.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamedObject {
+    /// As kubectl takes it: `deployment`, `deploy`, `deployments.apps`.
+    pub resource: String,
+    /// Empty for cluster-scoped objects.
+    #[serde(default)]
+    pub namespace: String,
+    /// The name in its members.
+    pub name: String,
 }
 
 /// A placed object.

@@ -6,6 +6,7 @@
 //! what they are.
 
 mod earlier;
+mod placement;
 mod placements;
 mod record;
 mod table;
@@ -21,8 +22,8 @@ use kubefold_sql::SqlError;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub(in crate::write) use crate::write::journal::record::KeyWords;
 pub use crate::write::journal::{
+    placement::{Goal, Placement, Stage, Wanted},
     record::{Amended, Before, Entry, EntryTarget, Everywhere, Listed, Step, Verb},
     table::JournalOpenError,
 };
@@ -31,7 +32,6 @@ use crate::{
     write::{
         fleet::Key,
         journal::{record::Begun, table::Table},
-        moves::Placement,
     },
 };
 use kubefold_serving::audit;

@@ -22,8 +22,7 @@ use crate::{
     stores::{Running, Stores},
     write::{
         facts,
-        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Placed, Visible},
-        moves::NamedObject,
+        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, NamedObject, Owner, Part, Placed, Visible},
         room::Measured,
     },
 };

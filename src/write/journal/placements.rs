@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     config::MemberName,
-    write::{
-        journal::{Journal, JournalError, blocking},
-        moves::Placement,
-    },
+    write::journal::{Journal, JournalError, Placement, blocking},
 };
 use kubefold_wire::resource::Gvk;
 

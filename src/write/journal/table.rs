@@ -18,9 +18,9 @@ use crate::{
         fleet::Key,
         journal::{
             earlier,
+            placement::Placement,
             record::{Begun, EntryTarget, Everywhere, Listed, Step, Verb},
         },
-        moves::Placement,
     },
 };
 use kubefold_wire::resource::Gvk;

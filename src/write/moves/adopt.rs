@@ -6,8 +6,8 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
-    advance::{Problem, problem},
-    plan::{Command, NamedObject},
+    part::{Problem, Stays, problem},
+    plan::Command,
     report::{LeftObject, MoveState, MovesReport, PartState},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     respond::WriteError,
     write::{
         Writer,
-        fleet::{Ask, Fleet, Key, Measure},
+        fleet::{Ask, Fleet, Key, Measure, NamedObject},
         request::{OWN_MANAGER, with_dry_run},
         steps::{Outcome, Seen, mover},
         update::MERGE_PATCH,
@@ -66,18 +66,18 @@ impl<F: Fleet> Writer<F> {
                 to: members.iter().map(|member| PartState { member: member.to_string(), share: None }).collect(),
                 ..MoveState::default()
             }),
-            Err(why) => report.left.push(LeftObject::of(&key, why)),
+            Err(Stays(why)) => report.left.push(LeftObject::of(&key, why)),
         }
         Ok(report)
     }
 
     /// Errors: why it cannot be adopted.
-    async fn adopt_held(&self, key: &Key, members: &[MemberName], dry: bool) -> Result<Vec<MemberName>, String> {
+    async fn adopt_held(&self, key: &Key, members: &[MemberName], dry: bool) -> Result<Vec<MemberName>, Stays> {
         if self.fleet.shared_uid(key).is_some() {
-            return Err("every cluster has it under this name: it is one object already".to_owned());
+            return Err("every cluster has it under this name: it is one object already".into());
         }
         if self.fleet.visible(key).is_some() {
-            return Err("an object of the fleet has the name already".to_owned());
+            return Err("an object of the fleet has the name already".into());
         }
         let mut all = Vec::new();
         for member in members {
@@ -113,22 +113,22 @@ impl<F: Fleet> Writer<F> {
         Ok(members.to_vec())
     }
 
-    async fn adoptable(&self, key: &Key, member: &MemberName) -> Result<Adopted, String> {
+    async fn adoptable(&self, key: &Key, member: &MemberName) -> Result<Adopted, Stays> {
         let cluster_uid = self.fleet.cluster_uid(member).ok_or("it is not known which cluster it is")?;
         let body = match self.fleet.look(member, key).await {
             Answer::Answered { code: StatusCode::OK, body, .. } => body,
-            Answer::Answered { code: StatusCode::NOT_FOUND, .. } => return Err("there is no such object".to_owned()),
-            Answer::Answered { code, .. } => return Err(format!("it answered {code}")),
-            Answer::NotSent(why) | Answer::Unknown(why) => return Err(why),
+            Answer::Answered { code: StatusCode::NOT_FOUND, .. } => return Err("there is no such object".into()),
+            Answer::Answered { code, .. } => return Err(Stays(format!("it answered {code}"))),
+            Answer::NotSent(why) | Answer::Unknown(why) => return Err(Stays(why)),
         };
         let document: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
         let owners = document.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         if owners.into_iter().flatten().any(|owner| owner["controller"] == true) {
-            return Err("a controller made it: adopt its owner".to_owned());
+            return Err("a controller made it: adopt its owner".into());
         }
         let seen = Seen::of(&body);
         if seen.deleting {
-            return Err("it is being deleted".to_owned());
+            return Err("it is being deleted".into());
         }
         let revision = document.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
         Ok(Adopted { member: member.clone(), cluster_uid, uid: seen.uid.ok_or("it is no object")?, revision })

@@ -1,16 +1,14 @@
 //! The stages of a move. Each looks at what stands, does what is missing, and says how far it came.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
-use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
-    config::{MemberName, Overrides},
+    config::MemberName,
     member::call::{Answer, Call},
     placement::{
-        divided::{Division, Value as Number},
         marker::{MARKER_KEY, Marker},
         moved::{Moved, Superseded},
         plan::Candidate,
@@ -18,10 +16,12 @@ use crate::{
     write::{
         GONE_WITHIN, Writer, companions,
         fleet::{Ask, Fleet, Key, Measure, Part, Visible},
-        journal::{Entry, EntryTarget, Listed, Step, Verb},
+        journal::{Entry, EntryTarget, Goal, Placement, Stage, Wanted},
         moves::{
             body::body_of,
-            record::{Goal, Placement, Stage, Wanted},
+            part::{
+                Problem, Stays, field_of, generation_of, listed, making, problem, share_of, target, unavailable, words,
+            },
         },
         options,
         request::OWN_MANAGER,
@@ -47,28 +47,11 @@ pub(super) enum Advanced {
     MayLand(String),
 }
 
-/// Why a step of a stage was not done.
-#[derive(Debug)]
-pub(super) enum Problem {
-    /// It may have been done: why that is not known.
-    Unknown(String),
-    /// It was not: why.
-    Not(String),
-}
-
 impl From<Problem> for Advanced {
     fn from(problem: Problem) -> Self {
         match problem {
             Problem::Unknown(why) => Self::MayLand(why),
             Problem::Not(why) => Self::Waits(why),
-        }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(why) | Self::Not(why) => f.write_str(why),
         }
     }
 }
@@ -115,10 +98,10 @@ impl<F: Fleet> Writer<F> {
     /// Dry-runs the making of a part.
     ///
     /// Errors: why it would fail.
-    pub(super) async fn may_make(&self, entry: &Entry, wanted: &Wanted) -> Result<(), String> {
+    pub(super) async fn may_make(&self, entry: &Entry, wanted: &Wanted) -> Result<(), Stays> {
         match self.make(entry, &target(&entry.key, wanted), true, &mut Warnings::default()).await {
             Outcome::Done { .. } => Ok(()),
-            outcome => Err(format!("member {}: {}", wanted.member, words(&outcome))),
+            outcome => Err(Stays(format!("member {}: {}", wanted.member, words(&outcome)))),
         }
     }
 
@@ -211,28 +194,21 @@ impl<F: Fleet> Writer<F> {
         let marker = marker.ok_or_else(|| Problem::Not("its home has no marker any more".to_owned()))?;
         let body = body_of(key, &visible.body).ok_or_else(|| Problem::Not("it is no object".to_owned()))?;
         let entry = making(placement, body, &marker);
-        let (mut made, mut grown): (Vec<(EntryTarget, String)>, Vec<(&Part, u32)>) = Default::default();
+        let (mut made, mut grown) = (Vec::new(), Vec::new());
         let mut failed = None;
         for wanted in &goal.parts {
             let held = parts.iter().find(|part| part.cluster_uid == wanted.cluster_uid);
             let outcome = match held {
                 None => {
                     let target = target(key, wanted);
-                    match self.make_missing(&entry, &target).await {
-                        Ok(Some(uid)) => Ok(made.push((target, uid))),
-                        Ok(None) => Ok(()),
-                        Err(problem) => Err(problem),
-                    }
+                    self.make_missing(&entry, &target).await.map(|uid| made.extend(uid.map(|uid| (target, uid))))
                 }
-                Some(part) => {
-                    let own = share_of(key, &part.json);
-                    match (own, wanted.share) {
-                        (Some(own), Some(share)) if share > own => {
-                            self.set_share(key, part, share).await.map(|()| grown.push((part, own)))
-                        }
-                        _ => Ok(()),
+                Some(part) => match (share_of(key, &part.json), wanted.share) {
+                    (Some(own), Some(share)) if share > own => {
+                        self.set_share(key, part, share).await.map(|()| grown.push((part, own)))
                     }
-                }
+                    _ => Ok(()),
+                },
             };
             if let Err(problem) = outcome {
                 failed = Some((wanted.member.clone(), problem));
@@ -491,123 +467,5 @@ impl<F: Fleet> Writer<F> {
         if let Err(why) = self.patch(&placement.key, part, patch).await {
             tracing::warn!(object = %placement.key, member = %part.member, %why, "its marker was not written anew");
         }
-    }
-}
-
-/// The members of a placement that is to get parts: those that have one first, in the order of now.
-fn listed(moved: &Moved, parts: &[Part], wanted: &[Wanted]) -> (Vec<(MemberName, String)>, usize) {
-    let has = |cluster: &str| parts.iter().any(|part| part.cluster_uid == cluster);
-    let mut members: Vec<_> = moved.members.iter().filter(|(_, cluster)| has(cluster)).cloned().collect();
-    for part in wanted {
-        if !members.iter().any(|(_, cluster)| *cluster == part.cluster_uid) {
-            members.push((part.member.clone(), part.cluster_uid.clone()));
-        }
-    }
-    let made = members.len();
-    let others = moved.members.iter().filter(|(_, cluster)| !members.iter().any(|(_, listed)| listed == cluster));
-    let others: Vec<_> = others.cloned().collect();
-    members.extend(others);
-    (members, made)
-}
-
-/// The create of further parts of a placement.
-pub(super) fn making(placement: &Placement, body: String, marker: &Marker) -> Entry {
-    let listed = placement.moved.members.iter().cloned();
-    Entry {
-        id: 0,
-        verb: Verb::Create,
-        key: placement.key.clone(),
-        uid: placement.uid.clone(),
-        caller: placement.goal.as_ref().and_then(|goal| goal.caller.clone()).unwrap_or_else(mover),
-        query: format!("fieldManager={OWN_MANAGER}"),
-        user_agent: None,
-        audit_id: None,
-        body,
-        targets: Vec::new(),
-        listed: listed.map(|(member, cluster_uid)| Listed { member, cluster_uid }).collect(),
-        policy: marker.policy.clone(),
-        shared: false,
-        applied: false,
-        amended: None,
-        epoch: placement.moved.epoch,
-        place_on: marker.place_on.clone(),
-        everywhere: false,
-    }
-}
-
-/// A part that is to be made.
-pub(super) fn target(key: &Key, wanted: &Wanted) -> EntryTarget {
-    let value = |number: u32| Some(Number { pointer: field_of(key)?.to_owned(), number });
-    EntryTarget {
-        member: wanted.member.clone(),
-        cluster_uid: wanted.cluster_uid.clone(),
-        values: wanted.share.and_then(value).into_iter().chain(wanted.values.iter().cloned()).collect(),
-        overrides: Overrides::clone(&wanted.overrides),
-        whole: wanted.whole.clone(),
-        own_uid: None,
-        step: Step::Planned,
-        uncertain: false,
-    }
-}
-
-/// Where the number stands that says how large a part is.
-fn field_of(key: &Key) -> Option<&'static str> {
-    let division = Division::of(&key.gvk.group, &key.gvk.kind).filter(|division| division.gains_parts())?;
-    division.fields().first().map(|field| field.pointer)
-}
-
-/// How large a part is; `None`: nothing of its kind is divided.
-pub(super) fn share_of(key: &Key, document: &Bytes) -> Option<u32> {
-    let field = field_of(key)?;
-    let document: Value = serde_json::from_slice(document).ok()?;
-    match document.pointer(field) {
-        None | Some(Value::Null) => Some(1),
-        Some(number) => number.as_u64().and_then(|number| u32::try_from(number).ok()),
-    }
-}
-
-fn generation_of(document: &Bytes) -> i64 {
-    let document: Value = serde_json::from_slice(document).unwrap_or_default();
-    document.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
-}
-
-/// Kinds that say how many of their replicas are available.
-const AVAILABLE: [(&str, &str); 4] =
-    [("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")];
-
-/// Why a part cannot stand in for another yet.
-pub(super) fn unavailable(key: &Key, part: &Part) -> Option<String> {
-    let document: Value = serde_json::from_slice(&part.json).ok()?;
-    let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64);
-    if (&*key.gvk.group, &*key.gvk.kind) == ("", "Pod") {
-        let conditions = document.pointer("/status/conditions").and_then(Value::as_array);
-        let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-        let ready = conditions.into_iter().flatten().any(is_ready);
-        return (!ready).then(|| format!("it is not ready in member {}", part.member));
-    }
-    AVAILABLE.iter().find(|(group, kind)| (*group, *kind) == (&*key.gvk.group, &*key.gvk.kind))?;
-    let (share, available) = (number("/spec/replicas").unwrap_or(1), number("/status/availableReplicas").unwrap_or(0));
-    let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
-    (available < share || !is_observed)
-        .then(|| format!("{available} of {share} replicas are available in member {}", part.member))
-}
-
-pub(super) fn problem(outcome: &Outcome) -> Problem {
-    match outcome {
-        Outcome::Unknown(why) => Problem::Unknown(why.clone()),
-        outcome => Problem::Not(words(outcome)),
-    }
-}
-
-/// Why a mutation did not happen.
-fn words(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Refused { code: StatusCode::FORBIDDEN, body } => format!(
-            "{} (deploy/member-rbac.yaml has the rights that moves need)",
-            Seen::of(body).message.unwrap_or_default()
-        ),
-        Outcome::Refused { code, body } => format!("it answered {code} {}", Seen::of(body).message.unwrap_or_default()),
-        Outcome::NotSent(cause) | Outcome::Unknown(cause) => cause.clone(),
-        Outcome::Done { .. } => String::new(),
     }
 }

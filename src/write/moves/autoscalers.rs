@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::{
+    part::Stays,
     plan::{Object, goal, superseded, wanted_as_is, wanted_of},
-    record::Goal,
 };
 use crate::{
     placement::{companions::Subject, divided::Division, plan::Target},
     write::{
         Writer,
         fleet::{Fleet, Key, Part},
+        journal::Goal,
         steps::MOVER,
     },
 };
@@ -43,20 +44,20 @@ impl<F: Fleet> Writer<F> {
                         tracing::warn!(object = %key, %error, "an autoscaler does not follow its target");
                     }
                 }
-                Err(why) => tracing::warn!(object = %key, why, "an autoscaler does not follow its target"),
+                Err(why) => tracing::warn!(object = %key, %why, "an autoscaler does not follow its target"),
             }
         }
     }
 
     /// Errors: no member can have it.
-    async fn autoscaler_goal(&self, object: &Object, is_there: impl Fn(&Part) -> bool) -> Result<Goal, String> {
+    async fn autoscaler_goal(&self, object: &Object, is_there: impl Fn(&Part) -> bool) -> Result<Goal, Stays> {
         let (plan, _) = self.fresh(object, None).await?;
         let standing = object.parts.iter().filter(|part| is_there(part)).map(|part| wanted_as_is(part, None));
         let has = |target: &&Target| object.parts.iter().any(|part| part.cluster_uid == target.cluster_uid);
         let missing = plan.targets.iter().filter(|target| target.made && !has(target));
         let parts: Vec<_> = standing.chain(missing.map(|target| wanted_of(target, None))).collect();
         if parts.is_empty() {
-            return Err("no member that runs its target can have it".to_owned());
+            return Err("no member that runs its target can have it".into());
         }
         let leaving = object.parts.iter().filter(|part| !is_there(part)).map(superseded).collect();
         Ok(goal("follow its target", MOVER, parts, leaving))

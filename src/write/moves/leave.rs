@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::advance::{Advanced, unavailable};
+use super::{
+    advance::Advanced,
+    part::{Stays, unavailable},
+};
 use crate::{
     config::MemberName,
     member::call::Answer,
@@ -12,7 +15,7 @@ use crate::{
     write::{
         Writer,
         fleet::{Fleet, Part},
-        moves::record::Placement,
+        journal::Placement,
         steps::Seen,
     },
 };
@@ -25,7 +28,7 @@ impl<F: Fleet> Writer<F> {
         for lost in placement.moved.superseded.clone() {
             match self.remove_lost(&placement, &lost).await {
                 Ok(()) => placement.moved.superseded.retain(|one| *one != lost),
-                Err(why) => waits = Some(why),
+                Err(Stays(why)) => waits = Some(why),
             }
         }
         let is_changed = self.journal.placement(&placement.uid).is_some_and(|now| now.moved != placement.moved);
@@ -39,28 +42,28 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Errors: why it is not gone.
-    async fn remove_lost(&self, placement: &Placement, lost: &Superseded) -> Result<(), String> {
+    async fn remove_lost(&self, placement: &Placement, lost: &Superseded) -> Result<(), Stays> {
         let key = &placement.key;
         let is_it = |member: &MemberName| self.fleet.cluster_uid(member).as_ref() == Some(&lost.cluster_uid);
         let up = self.fleet.up();
         let Some(member) = up.into_iter().find(is_it) else {
-            return Err(format!("member {} does not answer", lost.member));
+            return Err(Stays(format!("member {} does not answer", lost.member)));
         };
         let body = match self.fleet.look(&member, key).await {
             Answer::Answered { code: StatusCode::OK, body, .. } => body,
             Answer::Answered { code: StatusCode::NOT_FOUND, .. } => return Ok(()),
-            Answer::Answered { code, .. } => return Err(format!("member {member}: it answered {code}")),
-            Answer::NotSent(why) | Answer::Unknown(why) => return Err(format!("member {member}: {why}")),
+            Answer::Answered { code, .. } => return Err(Stays(format!("member {member}: it answered {code}"))),
+            Answer::NotSent(why) | Answer::Unknown(why) => return Err(Stays(format!("member {member}: {why}"))),
         };
         let seen = Seen::of(&body);
         if seen.uid.as_ref() != Some(&lost.uid) {
             return Ok(());
         }
         if let Some(why) = self.fleet.parts(key).iter().find_map(|part| unavailable(key, part)) {
-            return Err(why);
+            return Err(Stays(why));
         }
         if seen.deleting {
-            return Err(format!("the part in member {member} is being deleted"));
+            return Err(Stays(format!("the part in member {member} is being deleted")));
         }
         tracing::info!(object = %key, %member, "a part that was replaced while its member was lost is deleted");
         let part = Part {
@@ -72,8 +75,8 @@ impl<F: Fleet> Writer<F> {
         };
         match self.delete_part_of(key, &part).await {
             // It is looked at again.
-            Ok(()) => Err(format!("the part in member {member} is being deleted")),
-            Err(problem) => Err(problem.to_string()),
+            Ok(()) => Err(Stays(format!("the part in member {member} is being deleted"))),
+            Err(problem) => Err(Stays(problem.to_string())),
         }
     }
 }

@@ -11,8 +11,8 @@ mod body;
 mod forget;
 mod leave;
 mod orders;
+pub(super) mod part;
 mod plan;
-mod record;
 mod report;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -23,11 +23,15 @@ use tokio::sync::Semaphore;
 use self::advance::Advanced;
 pub use self::{
     orders::MOVES_PATH,
-    plan::{Command, NamedObject, Verb},
-    record::{Goal, Placement, Stage, Wanted},
+    plan::{Command, Verb},
     report::{LeftObject, MoveState, MovesReport, PartState},
 };
-use crate::write::{LANDS_WITHIN, Writer, fleet::Fleet, journal::JournalError};
+pub use crate::write::fleet::NamedObject;
+use crate::write::{
+    LANDS_WITHIN, Writer,
+    fleet::Fleet,
+    journal::{JournalError, Placement, Stage},
+};
 
 /// How many placements move at once.
 const AT_ONCE: usize = 8;
@@ -156,12 +160,5 @@ impl<F: Fleet> Writer<F> {
     pub(super) async fn forget_moved(&self, placement: &Placement) {
         self.journal.forget_placement(&placement.uid).await;
         self.fleet.set_moved(&placement.key, &placement.uid, None);
-    }
-}
-
-impl Placement {
-    /// Says whether something is left to do.
-    fn is_unfinished(&self) -> bool {
-        self.goal.is_some() || !self.moved.superseded.is_empty()
     }
 }

@@ -10,9 +10,8 @@ use serde_json::Value;
 
 use super::{
     LOOK_FIRST,
-    advance::{making, share_of},
     body::body_of,
-    record::{Goal, Placement, Stage, Wanted},
+    part::{Stays, making, share_of},
     report::{LeftObject, MoveState, MovesReport},
 };
 use crate::{
@@ -29,8 +28,8 @@ use crate::{
     write::{
         Writer,
         create::Draft,
-        fleet::{Ask, Fleet, Key, Measure, Part, Placed, Visible},
-        journal::{Everywhere, JournalError, Listed},
+        fleet::{Ask, Fleet, Key, Measure, NamedObject, Part, Placed, Visible},
+        journal::{Everywhere, Goal, JournalError, Listed, Placement, Stage, Wanted},
         plan::asked,
         request::Request,
         steps::{MOVER, Seen, mover},
@@ -56,19 +55,6 @@ pub enum Verb {
     Adopt,
     /// What waits for a member is given up.
     Forget,
-}
-
-/// An object that a person names.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NamedObject {
-    /// As kubectl takes it: `deployment`, `deploy`, `deployments.apps`.
-    pub resource: String,
-    /// Empty for cluster-scoped objects.
-    #[serde(default)]
-    pub namespace: String,
-    /// The name in its members.
-    pub name: String,
 }
 
 /// An order, and the body of a `POST` to `/kubefold/v1/moves`.
@@ -175,12 +161,12 @@ impl<F: Fleet> Writer<F> {
         self: &Arc<Self>,
         made: &Everywhere,
         newcomers: &[Listed],
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Stays> {
         let ask = Ask { key: &made.key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
         let facts = self.fleet.facts(ask).await;
         let Some(object) = self.object(&made.key, &made.uid) else {
             if let Some(why) = facts.candidates.iter().find_map(Candidate::unknown) {
-                return Err(why.to_owned());
+                return Err(why.into());
             }
             self.journal.forget_everywhere(&made.key, &made.uid).await;
             return Ok(false);
@@ -196,7 +182,7 @@ impl<F: Fleet> Writer<F> {
         let Some((parts, leaving)) = wanted else { return Ok(true) };
         let goal = goal("extend", MOVER, parts, leaving);
         let goal = Goal { caller: Some(made.caller.clone()), ..goal };
-        let placement = self.placement_of(&object, goal).map_err(|goal| goal.why)?;
+        let placement = self.placement_of(&object, goal)?;
         self.begin_move(placement).await.map_err(|error| error.to_string())?;
         Ok(true)
     }
@@ -212,12 +198,12 @@ impl<F: Fleet> Writer<F> {
         Some(Object { key: key.clone(), marker, visible, parts })
     }
 
-    /// Errors: the goal that it has already.
-    pub(super) fn placement_of(&self, object: &Object, goal: Goal) -> Result<Placement, Goal> {
+    /// Errors: what has it move already.
+    pub(super) fn placement_of(&self, object: &Object, goal: Goal) -> Result<Placement, Stays> {
         let (key, marker) = (&object.key, &object.marker);
         let known = self.journal.placement(&marker.uid);
-        if let Some(goal) = known.as_ref().and_then(|known| known.goal.clone()) {
-            return Err(goal);
+        if let Some(goal) = known.as_ref().and_then(|known| known.goal.as_ref()) {
+            return Err(Stays(format!("it is moving already ({})", goal.why)));
         }
         let as_marked =
             || Moved { members: marker.members.to_vec(), made: marker.made, epoch: marker.epoch, ..Moved::default() };
@@ -253,18 +239,18 @@ impl<F: Fleet> Writer<F> {
         placed: Placed,
         by: &str,
     ) -> Result<Option<Placement>, LeftObject> {
-        let left = |why: &str| LeftObject::of(&placed.key, why.to_owned());
+        let left = |Stays(why): Stays| LeftObject::of(&placed.key, why);
         let uid = placed.marker.uid.clone();
         if command.verb == Verb::Drain && member.is_none_or(|member| !placed.members.contains(member)) {
             return Ok(None);
         }
         let Some(object) = self.object(&placed.key, &uid) else { return Ok(None) };
-        let Some((parts, leaving)) = self.wanted(command, member, &object).await.map_err(|why| left(&why))? else {
+        let Some((parts, leaving)) = self.wanted(command, member, &object).await.map_err(left)? else {
             return Ok(None);
         };
         let placement = self.placement_of(&object, goal(&command.describe(), by, parts, leaving));
-        let placement = placement.map_err(|goal| left(&format!("it is moving already ({})", goal.why)))?;
-        self.check(&placement, &object).await.map_err(|why| left(&why))?;
+        let placement = placement.map_err(left)?;
+        self.check(&placement, &object).await.map_err(left)?;
         Ok(Some(placement))
     }
 
@@ -276,7 +262,7 @@ impl<F: Fleet> Writer<F> {
         command: &Command,
         member: Option<&MemberName>,
         object: &Object,
-    ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, String> {
+    ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, Stays> {
         let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
         let is_divided = division.is_some_and(Division::gains_parts);
         match (command.verb, member) {
@@ -302,13 +288,13 @@ impl<F: Fleet> Writer<F> {
         object: &Object,
         is_divided: bool,
         force: bool,
-    ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, String> {
+    ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, Stays> {
         let is_up = self.fleet.up().contains(member);
         let others: Vec<&Part> = object.parts.iter().filter(|part| part.member != *member).collect();
         let is_home = object.parts.first().is_some_and(|home| home.member == *member);
         let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
         if matches!(division, Some(Division::Ordinals | Division::Job)) && !others.is_empty() {
-            return Err(format!("a {} that is divided does not move", object.key.gvk.kind));
+            return Err(Stays(format!("a {} that is divided does not move", object.key.gvk.kind)));
         }
         if !is_divided && !others.is_empty() {
             // Every member has it, and what is lost is no harm: but a home that does not answer stops all writes.
@@ -320,7 +306,7 @@ impl<F: Fleet> Writer<F> {
         }
         if let Some(why) = hazard(object).filter(|(_, is_final)| *is_final || !force) {
             let (why, is_final) = why;
-            return Err(if is_final { why.to_owned() } else { format!("{why}; --force moves it all the same") });
+            return Err(Stays(if is_final { why.to_owned() } else { format!("{why}; --force moves it all the same") }));
         }
         let (plan, _) = self.fresh(object, Some(member)).await?;
         Ok(changed(object, &plan, Some(member)))
@@ -331,7 +317,7 @@ impl<F: Fleet> Writer<F> {
         &self,
         object: &Object,
         without: Option<&MemberName>,
-    ) -> Result<(Plan, Vec<MemberName>), String> {
+    ) -> Result<(Plan, Vec<MemberName>), Stays> {
         let key = &object.key;
         let body = body_of(key, &object.visible.body).ok_or("it is no object")?;
         let mut document: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
@@ -365,14 +351,14 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Dry-runs what is to be made, so that what cannot be done is not begun.
-    async fn check(&self, placement: &Placement, object: &Object) -> Result<(), String> {
+    async fn check(&self, placement: &Placement, object: &Object) -> Result<(), Stays> {
         let Some(goal) = &placement.goal else { return Ok(()) };
         let missing =
             goal.parts.iter().filter(|wanted| !object.parts.iter().any(|part| part.cluster_uid == wanted.cluster_uid));
         let body = body_of(&object.key, &object.visible.body).ok_or("it is no object")?;
         for wanted in missing {
             if self.fleet.member_local(&object.key, &wanted.member).is_some() {
-                return Err(format!("member {} has an object of its own under that name", wanted.member));
+                return Err(Stays(format!("member {} has an object of its own under that name", wanted.member)));
             }
             let entry = making(placement, body.clone(), &object.marker);
             self.may_make(&entry, wanted).await?;
@@ -435,7 +421,7 @@ fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -> Option<(V
     let mut wanted: Vec<Wanted> = Vec::new();
     for part in parts.iter().filter(|part| !goes(part)) {
         let own = share_of(key, &part.json);
-        let share = target_of(part).and_then(Target::share).or(own.filter(|_| is_divided).map(|_| 0));
+        let share = target_of(part).and_then(Target::share).or_else(|| own.filter(|_| is_divided).map(|_| 0));
         wanted.push(wanted_as_is(part, share));
     }
     let has = |target: &Target| parts.iter().any(|part| part.cluster_uid == target.cluster_uid);

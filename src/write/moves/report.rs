@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::write::{fleet::Key, moves::record::Placement};
+use crate::write::{fleet::Key, journal::Placement};
 
 /// The answer to a `GET` or `POST` of `/kubefold/v1/moves`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use crate::{
         moves::{Command, MovesReport, Verb},
         tests::{
             Process, pair, request,
-            scripted::{Fault, Scripted, member},
+            scripted::{Cluster, Fault, Scripted, member},
             update::{MERGE, patch, send},
             web,
         },
@@ -145,11 +145,13 @@ async fn a_strangers_object_stays_and_nothing_moves_onto_it() {
         Some(crate::placement::plan::Standing::Down("down".into()));
     assert_eq!(process.writer.create(request("", &web(2))).await.code, 201);
     let own = json!({"metadata": {"name": "web", "uid": "theirs", "resourceVersion": "1"}, "spec": {"replicas": 9}});
-    let mut world = fleet.world.lock();
-    let east = world.members.get_mut(&member("east")).unwrap();
-    east.standing = None;
-    east.objects.insert("web".into(), own.clone());
-    drop(world);
+    let change = |change: &dyn Fn(&mut Cluster)| {
+        change(fleet.world.lock().members.get_mut(&member("east")).unwrap());
+    };
+    change(&|east| {
+        east.standing = None;
+        east.objects.insert("web".into(), own.clone());
+    });
     let report = process.writer.order(drain("west", true), "ann").await.unwrap();
     assert!(report.left[0].why.contains("member east has an object of its own"), "{report:?}");
     assert_eq!(fleet.world.lock().members[&member("east")].objects["web"], own);

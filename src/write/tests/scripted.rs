@@ -4,6 +4,7 @@
 //! a write, and after each pair of calls, so that they have to know and to number the calls.
 
 mod fault;
+mod standing;
 
 pub(super) use fault::Fault;
 
@@ -27,7 +28,6 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{
         fold::{FoldKind, PartView, fold},
-        marker::Marker,
         moved::Moved,
         plan::{Candidate, Standing},
         policy::Rules,
@@ -35,8 +35,7 @@ use crate::{
     store::{KindSpec, Naming, localize},
     write::{
         MOVER,
-        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, Owner, Part, Placed, Visible},
-        moves::NamedObject,
+        fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, NamedObject, Owner, Part, Placed, Visible},
         tests::{Held, answered, document, get_of, listed},
     },
 };
@@ -247,89 +246,6 @@ impl World {
             self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), next.clone());
         }
         (StatusCode::OK, Bytes::from(next.to_string()))
-    }
-
-    /// Which members hold an object that has no marker.
-    fn holders(&self, key: &Key) -> Vec<(MemberName, Value)> {
-        let held = self.members.iter().filter_map(|(name, cluster)| Some((name, cluster.objects.get(&key.name)?)));
-        held.map(|(name, object)| (name.clone(), object.clone())).collect()
-    }
-
-    /// `/scale` shows and sets replicas, `/eviction` deletes.
-    fn serve_subresource(
-        &mut self,
-        member: &MemberName,
-        call: &Call,
-        name: &str,
-        subresource: &str,
-        dry: bool,
-    ) -> (StatusCode, Bytes) {
-        let fresh = self.uids + 1000;
-        let cluster = self.members.get_mut(member).unwrap();
-        let Some(object) = cluster.objects.get(name) else {
-            let status = Status::not_found("apps", "deployments", name);
-            return (status.code, status.to_json());
-        };
-        let mut object = object.clone();
-        if subresource == "eviction" {
-            if !dry {
-                cluster.objects.remove(name);
-            }
-            return (StatusCode::CREATED, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()));
-        }
-        if call.method != Method::GET {
-            let said: Value = serde_json::from_slice(&call.body).unwrap();
-            object["spec"]["replicas"] = said["spec"]["replicas"].clone();
-            object["metadata"]["resourceVersion"] = fresh.to_string().into();
-        }
-        if !dry {
-            cluster.objects.insert(name.to_owned(), object.clone());
-        }
-        let revision = &object["metadata"]["resourceVersion"];
-        let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
-            "metadata": {"name": name, "resourceVersion": revision}, "spec": {"replicas": object["spec"]["replicas"]}});
-        (StatusCode::OK, scale.to_string().into())
-    }
-
-    /// While something moves, what runs is available at once.
-    fn as_available(&self, object: &Value) -> Value {
-        let mut object = object.clone();
-        if !self.moved.is_empty() {
-            let (replicas, generation) = (&object["spec"]["replicas"], &object["metadata"]["generation"]);
-            object["status"] = json!({"availableReplicas": replicas, "observedGeneration": generation});
-        }
-        object
-    }
-
-    /// Notes how few replicas there have been of all that stands.
-    fn count(&mut self) {
-        let replicas = |object: &Value| object["spec"]["replicas"].as_u64().unwrap_or_default();
-        let now = self.members.values().flat_map(|cluster| cluster.objects.values()).map(replicas).sum();
-        self.fewest = self.fewest.min(now);
-    }
-
-    fn marked(&self, key: &Key) -> Vec<(Marker, MemberName, Value)> {
-        let mut parts = Vec::new();
-        for (member, cluster) in &self.members {
-            let Some(object) = cluster.objects.get(&key.name) else { continue };
-            let text =
-                |field: &str| object["metadata"][field].is_object().then(|| object["metadata"][field].to_string());
-            let Some(marker) = Marker::read(text("labels").as_deref(), text("annotations").as_deref()) else {
-                continue;
-            };
-            let kind = (&*key.gvk.group, &*key.gvk.kind);
-            let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-            let marker = match self.moved.get(&marker.uid) {
-                Some(moved) => moved.judge(marker, &cluster.uid, uid),
-                None => Some(marker),
-            };
-            let Some(marker) = marker else { continue };
-            if marker.belongs_to(kind.0, kind.1, &key.namespace, &key.name, member, &cluster.uid) {
-                parts.push((marker, member.clone(), self.as_available(object)));
-            }
-        }
-        parts.sort_by_key(|(marker, member, _)| marker.members.iter().position(|(name, _)| name == member));
-        parts
     }
 }
 

@@ -53,6 +53,31 @@ async fn placed_objects_come_too(bed: &Testbed, fleet: &Kubefold, path: &str, ui
     assert_eq!(part["metadata"]["labels"]["team"], json!("blue"), "writes reach it");
 }
 
+/// A Secret, an object that is limited to one member, and one that is gone again.
+async fn what_does_not_go_to_newcomers(fleet: &Kubefold) {
+    fleet.kubectl(&["-n", "shop", "create", "secret", "generic", "password", "--from-literal=a=b"]).await.ok();
+    let here = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "here", "annotations": {"kubefold.io/place-on": "east"}}});
+    let maps = "/api/v1/namespaces/shop/configmaps";
+    assert_eq!(fleet.api().await.request(Method::POST, maps, here.to_string()).await.status.as_u16(), 201);
+    fleet.kubectl(&["-n", "shop", "create", "configmap", "gone", "--from-literal=a=b"]).await.ok();
+    fleet.kubectl(&["-n", "shop", "delete", "configmap", "gone"]).await.ok();
+}
+
+async fn secrets_wait_to_be_asked_for(bed: &Testbed, fleet: &Kubefold) {
+    let secret = "/api/v1/namespaces/shop/secrets/password";
+    for path in [secret, "/api/v1/namespaces/shop/configmaps/here", "/api/v1/namespaces/shop/configmaps/gone"] {
+        assert!(!has(bed, "north", path).await, "{path} goes nowhere unasked");
+    }
+    for member in ["east", "west", "north"] {
+        bed[member].apply(include_str!("../../../deploy/member-rbac.yaml")).await;
+    }
+    let extended = fleet.command(&["extend", "north"]).await;
+    let said = String::from_utf8_lossy(&extended.stdout).into_owned();
+    assert!(said.contains("secrets/password in shop moved") && !said.contains("here"), "{said} {extended:?}");
+    comes(bed, "north", secret).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_joins_gets_what_was_made_to_be_everywhere() {
     let bed = Testbed::start(&["east", "west", "north", "other"], MemberOptions::default()).await;
@@ -79,14 +104,7 @@ async fn a_member_that_joins_gets_what_was_made_to_be_everywhere() {
     fleet.kubectl(&["-n", "shop", "create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
     let settings = "/api/v1/namespaces/shop/configmaps/settings";
     comes(&bed, "west", settings).await;
-    let secret = "/api/v1/namespaces/shop/secrets/password";
-    fleet.kubectl(&["-n", "shop", "create", "secret", "generic", "password", "--from-literal=a=b"]).await.ok();
-    let here = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "here", "annotations": {"kubefold.io/place-on": "east"}}});
-    let maps = "/api/v1/namespaces/shop/configmaps";
-    assert_eq!(fleet.api().await.request(Method::POST, maps, here.to_string()).await.status.as_u16(), 201);
-    fleet.kubectl(&["-n", "shop", "create", "configmap", "gone", "--from-literal=a=b"]).await.ok();
-    fleet.kubectl(&["-n", "shop", "delete", "configmap", "gone"]).await.ok();
+    what_does_not_go_to_newcomers(&fleet).await;
     let uid = fleet.api().await.get(settings).await["metadata"]["uid"].clone();
 
     // What somebody deletes in a member stays deleted, whoever joins and whatever happens to kubefold.
@@ -98,16 +116,7 @@ async fn a_member_that_joins_gets_what_was_made_to_be_everywhere() {
     comes(&bed, "north", &widget).await;
     finished(&fleet).await;
     placed_objects_come_too(&bed, &fleet, settings, &uid).await;
-    for path in [secret, "/api/v1/namespaces/shop/configmaps/here", "/api/v1/namespaces/shop/configmaps/gone"] {
-        assert!(!has(&bed, "north", path).await, "{path} goes nowhere unasked");
-    }
-    for member in ["east", "west", "north"] {
-        bed[member].apply(include_str!("../../../deploy/member-rbac.yaml")).await;
-    }
-    let extended = fleet.command(&["extend", "north"]).await;
-    let said = String::from_utf8_lossy(&extended.stdout).into_owned();
-    assert!(said.contains("secrets/password in shop moved") && !said.contains("here"), "{said} {extended:?}");
-    comes(&bed, "north", secret).await;
+    secrets_wait_to_be_asked_for(&bed, &fleet).await;
     let gone = format!("{DEFINITIONS}/gone.example.com");
     for (member, path) in [("west", &widget), ("west", &gone), ("north", &gone)] {
         assert!(!has(&bed, member, path).await, "{path} in {member}");

@@ -8,7 +8,7 @@ use crate::{
         divided::Value,
         moved::{Moved, Superseded},
     },
-    write::{fleet::Key, journal::KeyWords},
+    write::{fleet::Key, journal::record::KeyWords},
 };
 use kubefold_serving::caller::Caller;
 
@@ -97,5 +97,12 @@ impl Stage {
             Self::Shrinking => "taking away what they replace",
             Self::Leaving => "waiting until that is gone",
         }
+    }
+}
+
+impl Placement {
+    /// Says whether something is left to do.
+    pub(in crate::write) fn is_unfinished(&self) -> bool {
+        self.goal.is_some() || !self.moved.superseded.is_empty()
     }
 }
