@@ -5,6 +5,7 @@
 //! owner references belong to the store, which edits them as it does for member-local objects: no edit made here overlaps them.
 
 mod balancer;
+mod endpoints;
 mod hide;
 mod kind;
 mod quota;
@@ -17,6 +18,7 @@ use std::{ops::Range, sync::LazyLock};
 
 use smallvec::SmallVec;
 
+pub use endpoints::united;
 pub use kind::FoldKind;
 pub use sums::Sums;
 

@@ -91,11 +91,7 @@ impl Marker {
     /// One that is malformed in any way is none. Whether it counts is what [`Marker::belongs_to`] says.
     pub fn read(labels_json: Option<&str>, annotations_json: Option<&str>) -> Option<Self> {
         let (labels, annotations) = (labels_json?, annotations_json?);
-        memchr::memmem::find(labels.as_bytes(), MARKER_KEY.as_bytes())?;
-        let uid = text_of(labels)?;
-        if uuid::Uuid::parse_str(&uid).ok()?.as_hyphenated().to_string() != uid {
-            return None;
-        }
+        let uid = placement_uid(labels)?;
         let (noted, marker) = Self::noted(annotations)?;
         noted.is_none_or(|noted| noted == uid).then_some(Self { uid, ..marker })
     }
@@ -208,6 +204,13 @@ impl Marker {
         // Strings only: serialization has no way to fail.
         string(&serde_json::to_string(&written).unwrap_or_default())
     }
+}
+
+/// The UID that the label says.
+pub(super) fn placement_uid(labels: &str) -> Option<String> {
+    memchr::memmem::find(labels.as_bytes(), MARKER_KEY.as_bytes())?;
+    let uid = text_of(labels)?;
+    (uuid::Uuid::parse_str(&uid).ok()?.as_hyphenated().to_string() == uid).then_some(uid)
 }
 
 /// The marker's value in a string map. A key that stands twice makes it ambiguous: none.

@@ -47,11 +47,14 @@ struct Header {
 
 impl Header {
     /// `None`: nothing in them can be a marker, nor a copy of one.
-    fn of(incoming: &Incoming<'_>, found: &[Found]) -> Option<Self> {
-        let annotations = incoming.facts.annotations(incoming.text)?;
-        memchr::memmem::find(annotations.as_bytes(), MARKER_KEY.as_bytes())?;
+    fn of(spec: &KindSpec, incoming: &Incoming<'_>, found: &[Found]) -> Option<Self> {
+        let (annotations, labels) = (incoming.facts.annotations(incoming.text), incoming.facts.labels(incoming.text));
+        let names = |map: &Option<&str>| {
+            map.is_some_and(|map| memchr::memmem::find(map.as_bytes(), MARKER_KEY.as_bytes()).is_some())
+        };
+        (names(&annotations) || spec.is_labelled && names(&labels)).then_some(())?;
         let mut hasher = HASHES.build_hasher();
-        (annotations, incoming.facts.labels(incoming.text)).hash(&mut hasher);
+        (annotations, labels).hash(&mut hasher);
         let owners = found.iter().filter(|item| item.id == id::OWNER);
         owners.for_each(|item| incoming.text.get(item.range.clone()).hash(&mut hasher));
         Some(Self { hash: hasher.finish() })
@@ -124,7 +127,7 @@ impl Dressing {
         is_held: impl FnOnce(&Incoming<'_>, &Class) -> bool,
     ) -> Result<Prepared<'t>, BadObject> {
         let incoming = Incoming::read(&self.spec, text, &mut scratch.found)?;
-        let header = Header::of(&incoming, &scratch.found);
+        let header = Header::of(&self.spec, &incoming, &scratch.found);
         let before = header
             .as_ref()
             .and_then(|_| held_part(&incoming))
@@ -183,7 +186,15 @@ impl Dressing {
             controller: bool,
         }
         let (spec, facts) = (&self.spec, &incoming.facts);
-        if spec.parents.is_empty() || self.naming.is_plain() {
+        if self.naming.is_plain() {
+            return None;
+        }
+        if spec.is_labelled {
+            let labels = facts.labels(incoming.text)?;
+            let (namespace, name) = (&facts.namespace, &facts.name);
+            return Marker::of_labelled(labels, &spec.gvk, namespace, name, &self.member, &self.cluster_uid);
+        }
+        if spec.parents.is_empty() {
             return None;
         }
         let annotations = facts.annotations(incoming.text)?;

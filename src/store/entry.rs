@@ -12,7 +12,7 @@ use crate::{
     config::MemberName,
     store::{parts::Parts, revision::Revision},
 };
-use kubefold_wire::splice::Edit;
+use kubefold_wire::splice::{Edit, splice};
 
 /// The members that hold an object: one for a member-local object. Objects of the same members may share it.
 pub type Holders = Arc<[MemberName]>;
@@ -267,7 +267,7 @@ impl Entry {
             Some(at) if located => vec![Edit::new(at.range.clone(), kubefold_wire::splice::string(name))],
             _ => Vec::new(),
         };
-        kubefold_wire::splice::splice(&plain, &mut edits, out);
+        splice(&plain, &mut edits, out);
     }
 
     /// Says whether two states differ in nothing but their revision.
@@ -379,6 +379,21 @@ impl Edits {
             write(out);
             out.extend_from_slice(text.get(found + raw.len()..).unwrap_or_default());
         });
+    }
+
+    /// The document's text at `at` with the edits that lie in it.
+    pub(super) fn spliced(&self, document: &str, at: &Range<usize>) -> Vec<u8> {
+        let within =
+            self.list.iter().filter(|(edit, _)| at.start <= edit.start as usize && edit.end as usize <= at.end);
+        let mut edits: Vec<Edit<'_>> = within
+            .map(|(edit, text)| {
+                let text = self.text.get(text.start as usize..text.end as usize).unwrap_or_default();
+                Edit::new(edit.start as usize - at.start..edit.end as usize - at.start, text)
+            })
+            .collect();
+        let mut out = Vec::with_capacity(at.len());
+        splice(document.as_bytes().get(at.clone()).unwrap_or_default(), &mut edits, &mut out);
+        out
     }
 
     pub(super) fn add(&mut self, edit: &Edit<'_>) {

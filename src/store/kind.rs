@@ -1,5 +1,6 @@
 //! What a store knows about its kind: names, and the fields by which objects of it refer to others.
 
+use crate::placement::children::are_labelled;
 use kubefold_wire::{
     locate::Paths,
     resource::{Gvk, Gvr},
@@ -147,6 +148,8 @@ pub struct KindSpec {
     pub(super) type_meta: String,
     /// The kinds, of its own group, whose children its objects may be.
     pub(super) parents: &'static [&'static str],
+    /// Its objects have the labels of what they are made of.
+    pub(super) is_labelled: bool,
     pub(super) paths: Paths,
 }
 
@@ -156,7 +159,8 @@ impl KindSpec {
         let type_meta = format!("\"kind\":\"{}\",\"apiVersion\":\"{}\",", gvk.kind, gvk.api_version());
         let paths = paths(&gvr);
         let parents = parents(&gvr.group, &gvr.resource);
-        Self { gvr, gvk, namespaced, type_meta, parents, paths }
+        let is_labelled = are_labelled(&gvr);
+        Self { gvr, gvk, namespaced, type_meta, parents, is_labelled, paths }
     }
 
     /// Says whether objects of it may be children of placed objects: those have no label by which they could be asked for.

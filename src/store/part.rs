@@ -42,7 +42,8 @@ pub struct Part {
 /// A number that stands for the placement that a marker names.
 pub(super) fn placement_of(marker: &Marker) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&marker.uid, &marker.members, marker.made, marker.is_child).hash(&mut hasher);
+    let members = (!marker.is_of_labels()).then_some(&marker.members);
+    (&marker.uid, members, marker.made, marker.is_child).hash(&mut hasher);
     hasher.finish()
 }
 

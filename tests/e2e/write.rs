@@ -9,6 +9,7 @@ mod crash;
 mod create;
 mod delete;
 mod denied;
+mod endpoints;
 mod extend;
 mod forward;
 mod kinds;

@@ -1,6 +1,7 @@
 //! The special cases, one by one.
 
 mod children;
+mod endpoints;
 mod entering;
 mod logged;
 

@@ -19,6 +19,7 @@ mod settle;
 mod shares;
 mod supersede;
 mod task;
+mod united;
 mod work;
 
 pub use desired::APPLY_PATCH;
@@ -214,6 +215,7 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
             }
             return Ok(reply);
         };
+        united::check(request, key, &visible, &parts)?;
         let mut work = Work::new(writer, request, key, visible, parts, dry)?;
         match Box::pin(work.run(hold)).await {
             Ok(reply) | Err(Stop::Answer(reply)) => return Ok(reply.warned(work.warnings)),
