@@ -45,6 +45,8 @@ pub struct Marker {
     pub made: usize,
     /// The policy that the object named: a later scale goes by it.
     pub policy: Option<String>,
+    /// The placement whose orphans this one took over: its children are known by the UID of that one.
+    pub adopts: Option<String>,
     /// It is not written on the object: it is what a copy of its controller's marker makes of it.
     pub is_child: bool,
 }
@@ -83,6 +85,8 @@ struct Written<'a> {
     made: Option<usize>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     policy: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    adopts: Option<Cow<'a, str>>,
 }
 
 impl Marker {
@@ -102,18 +106,24 @@ impl Marker {
     /// counts is what [`Marker::belongs_to`] says of the controller, here, and of the child's own place.
     pub fn of_child(annotations_json: Option<&str>, gvk: &Gvk, name: &str, controller: Controller<'_>) -> Option<Self> {
         let (uid, marker) = Self::noted(annotations_json?)?;
-        let placement = uuid::Uuid::parse_str(&uid?).ok()?;
         let is_of =
             marker.group == controller.group && marker.kind == controller.kind && marker.name == controller.name;
-        is_of.then(|| Self {
-            uid: uuid::Uuid::new_v5(&placement, format!("{}/{}/{name}", gvk.group, gvk.kind).as_bytes()).to_string(),
+        if is_of { marker.child(&uid?, gvk, name) } else { None }
+    }
+
+    /// The marker of a child of the placement of that UID, of which this is the marker.
+    pub(super) fn child(self, uid: &str, gvk: &Gvk, name: &str) -> Option<Self> {
+        let family = uuid::Uuid::parse_str(self.adopts.as_deref().unwrap_or(uid)).ok()?;
+        Some(Self {
+            uid: uuid::Uuid::new_v5(&family, format!("{}/{}/{name}", gvk.group, gvk.kind).as_bytes()).to_string(),
             group: gvk.group.to_string(),
             kind: gvk.kind.to_string(),
             name: name.to_owned(),
-            made: marker.members.len(),
+            made: self.members.len(),
             policy: None,
+            adopts: None,
             is_child: true,
-            ..marker
+            ..self
         })
     }
 
@@ -127,7 +137,7 @@ impl Marker {
     }
 
     /// What the annotation says: the UID, if it does, and a marker without one.
-    fn noted(annotations: &str) -> Option<(Option<String>, Self)> {
+    pub(super) fn noted(annotations: &str) -> Option<(Option<String>, Self)> {
         let json = text_of(annotations)?;
         let written: Written<'_> = serde_json::from_str(&json).ok()?;
         let members = written
@@ -150,6 +160,7 @@ impl Marker {
             made: written.made.unwrap_or(members.len()),
             members,
             policy: written.policy.map(Cow::into_owned),
+            adopts: written.adopts.map(Cow::into_owned),
             is_child: false,
         };
         Some((written.uid.map(Cow::into_owned), marker))
@@ -200,6 +211,7 @@ impl Marker {
                 .collect(),
             made: (self.made < self.members.len()).then_some(self.made),
             policy: self.policy.as_deref().map(Cow::Borrowed),
+            adopts: self.adopts.as_deref().map(Cow::Borrowed),
         };
         // Strings only: serialization has no way to fail.
         string(&serde_json::to_string(&written).unwrap_or_default())
@@ -242,6 +254,7 @@ mod tests {
             members: Arc::new([(member("east"), "c-e".into()), (member("west"), "c-w".into())]),
             made: 2,
             policy: None,
+            adopts: None,
             is_child: false,
         }
     }
@@ -255,7 +268,7 @@ mod tests {
     fn reads_what_it_writes() {
         let (labels, annotations) = maps(&marker());
         assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(marker()));
-        let by_policy = Marker { policy: Some("shop".into()), made: 1, ..marker() };
+        let by_policy = Marker { policy: Some("shop".into()), adopts: Some(UID.into()), made: 1, ..marker() };
         let (labels, annotations) = maps(&by_policy);
         assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(by_policy));
     }

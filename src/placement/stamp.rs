@@ -124,6 +124,7 @@ mod tests {
             members: std::sync::Arc::new([(east, "c-e".into())]),
             made: 1,
             policy: None,
+            adopts: None,
             is_child: false,
         }
     }

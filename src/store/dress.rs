@@ -202,7 +202,9 @@ impl Dressing {
         let owners = found.iter().filter(|item| item.id == id::OWNER);
         let owners = owners.filter_map(|item| incoming.text.get(item.range.clone()));
         let mut owners = owners.filter_map(|json| serde_json::from_str::<Owner<'_>>(json).ok());
-        let owner = owners.find(|owner| owner.controller)?;
+        let Some(owner) = owners.find(|owner| owner.controller) else {
+            return Marker::of_orphan(annotations, &spec.gvk, &facts.name, spec.parents);
+        };
         let (group, _) = split_api_version(&owner.api_version)?;
         let is_parent = *group == *spec.gvk.group && spec.parents.contains(&owner.kind.as_ref());
         let controller = is_parent.then(|| Controller { group, kind: &owner.kind, name: &owner.name })?;

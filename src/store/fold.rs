@@ -205,24 +205,23 @@ impl Fold {
         let places: HashMap<&MemberName, usize> =
             self.parts.iter().enumerate().map(|(at, part)| (&part.member, at)).collect();
         let Some(marker) = self.winner(&places) else {
-            return self.body_first((0..self.parts.len()).collect());
+            // Shared: the first holder that is not deleting it, healthy or not; the first of all when all are.
+            let mut chosen: Vec<usize> = (0..self.parts.len()).collect();
+            let first = self.parts.iter().position(|part| !part.deleting);
+            if let Some(front) = first.and_then(|body| chosen.get_mut(..=body)) {
+                front.rotate_right(1);
+            }
+            return chosen;
         };
-        if marker.is_of_labels() {
-            return self.body_first((0..self.parts.len()).filter(|at| self.is_of(*at, &marker.uid)).collect());
-        }
         let of_placement = |(name, _): &(MemberName, String)| {
             let at = *places.get(name)?;
             self.is_of(at, &marker.uid).then_some(at)
         };
-        marker.members.iter().filter_map(of_placement).collect()
-    }
-
-    /// Where no marker names a home: the first holder that is not deleting it, healthy or not, gives the body; the first of
-    /// all when all are.
-    fn body_first(&self, mut chosen: Vec<usize>) -> Vec<usize> {
-        let lives = |at: &usize| self.parts.get(*at).is_some_and(|part| !part.deleting);
-        if let Some(front) = chosen.iter().position(lives).and_then(|body| chosen.get_mut(..=body)) {
-            front.rotate_right(1);
+        let mut chosen: Vec<usize> = marker.members.iter().filter_map(of_placement).collect();
+        if marker.is_child && self.is_mixed {
+            // Some have the marker of one placement, and some that of the next, which adopted them.
+            let others = (0..self.parts.len()).filter(|at| self.is_of(*at, &marker.uid) && !chosen.contains(at));
+            chosen.extend(others.collect::<Vec<_>>());
         }
         chosen
     }

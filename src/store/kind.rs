@@ -1,6 +1,6 @@
 //! What a store knows about its kind: names, and the fields by which objects of it refer to others.
 
-use crate::placement::children::are_labelled;
+use crate::placement::children::{are_labelled, parents};
 use kubefold_wire::{
     locate::Paths,
     resource::{Gvk, Gvr},
@@ -122,19 +122,6 @@ const JOINS: &[Joins] = &[
     },
 ];
 
-/// Whose children are objects of their own, one in each member, that fold as their owner does: Kubernetes names them after
-/// the owner and what they hold, and copies its annotations to them.
-///
-/// Source: kubernetes `pkg/controller/deployment/sync.go` `getNewReplicaSet`; `pkg/controller/statefulset/stateful_set_utils.go`
-/// `newRevision`; `pkg/controller/daemon/update.go` `snapshot`.
-const CHILDREN: [(&str, &str, &[&str]); 2] =
-    [("apps", "replicasets", &["Deployment"]), ("apps", "controllerrevisions", &["StatefulSet", "DaemonSet"])];
-
-/// The kinds, of the same group, whose children objects of that resource may be.
-fn parents(group: &str, resource: &str) -> &'static [&'static str] {
-    CHILDREN.iter().find(|(g, r, _)| *g == group && *r == resource).map_or(&[], |(_, _, parents)| parents)
-}
-
 /// One kind as a store holds it.
 #[derive(Debug)]
 pub struct KindSpec {
@@ -158,7 +145,7 @@ impl KindSpec {
     pub fn new(gvr: Gvr, gvk: Gvk, namespaced: bool) -> Self {
         let type_meta = format!("\"kind\":\"{}\",\"apiVersion\":\"{}\",", gvk.kind, gvk.api_version());
         let paths = paths(&gvr);
-        let parents = parents(&gvr.group, &gvr.resource);
+        let parents = parents(&gvr);
         let is_labelled = are_labelled(&gvr);
         Self { gvr, gvk, namespaced, type_meta, parents, is_labelled, paths }
     }

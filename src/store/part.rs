@@ -42,8 +42,7 @@ pub struct Part {
 /// A number that stands for the placement that a marker names.
 pub(super) fn placement_of(marker: &Marker) -> u64 {
     let mut hasher = DefaultHasher::new();
-    let members = (!marker.is_of_labels()).then_some(&marker.members);
-    (&marker.uid, members, marker.made, marker.is_child).hash(&mut hasher);
+    (&marker.uid, &marker.members, marker.made, marker.is_child).hash(&mut hasher);
     hasher.finish()
 }
 

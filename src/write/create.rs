@@ -190,6 +190,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         targets: made.into_iter().map(target).collect(),
         listed: listed.into_iter().map(other).collect(),
         policy: plan.policy,
+        adopts: plan.adopts,
         shared: false,
         applied: request.content_type == APPLY_PATCH,
         amended: None,

@@ -169,6 +169,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// Reads an object in one member as kubefold itself: what it sees goes to nobody.
     fn look(&self, member: &MemberName, key: &Key) -> impl Future<Output = Answer> + Send;
 
+    /// Lists objects in one member as kubefold itself: what it sees goes to nobody. `query` is encoded.
+    fn list(&self, member: &MemberName, path: ApiPath, query: String) -> impl Future<Output = Answer> + Send;
+
     /// The configured members, in order.
     fn members(&self) -> Vec<MemberName>;
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::Method;
 use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
@@ -28,6 +29,7 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     locate::Paths,
+    path::ApiPath,
     resource::{Gvr, split_api_version},
     splice::{Edit, ObjectEdits, splice},
 };
@@ -100,6 +102,12 @@ impl Fleet for LiveFleet {
             Some(member) => member.look(key.collection(), &key.gvk, &key.name).await,
             None => unconfigured(name),
         }
+    }
+
+    async fn list(&self, name: &MemberName, path: ApiPath, query: String) -> Answer {
+        let Some(member) = self.member(name) else { return unconfigured(name) };
+        let (body, content_type) = (Bytes::new(), String::new());
+        member.call(None, Call { method: Method::GET, path, query, body, content_type, user_agent: None }).await
     }
 
     fn members(&self) -> Vec<MemberName> {

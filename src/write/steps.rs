@@ -177,6 +177,7 @@ impl Entry {
             members: targets.chain(listed).collect(),
             made: self.targets.len(),
             policy: self.policy.clone(),
+            adopts: self.adopts.clone(),
             is_child: false,
         }
     }

@@ -125,6 +125,7 @@ fn part(at: usize, rv: u64, placement: u8, order: &[usize]) -> Doc {
         members: order.iter().map(|at| (member(*at), format!("cluster-{at}"))).collect(),
         made: 2,
         policy: None,
+        adopts: None,
         is_child: false,
     };
     Doc { marker: Some(marker), ..doc(Kind::Deployments, "web", &format!("own-{at}"), rv) }

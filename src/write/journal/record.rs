@@ -106,6 +106,9 @@ pub struct Entry {
     /// The policy that the marker names.
     #[serde(default)]
     pub policy: Option<String>,
+    /// The placement whose orphans the marker says it took over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopts: Option<String>,
     /// Every cluster has the object under this name: its parts have no marker.
     #[serde(default)]
     pub shared: bool,

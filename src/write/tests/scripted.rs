@@ -39,7 +39,7 @@ use crate::{
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{patch::merge_into, resource::Gvr, splice::splice, status::Status};
+use kubefold_wire::{patch::merge_into, path::ApiPath, resource::Gvr, splice::splice, status::Status};
 
 /// Everything that is not kubefold: it survives a crash.
 #[derive(Default)]
@@ -54,6 +54,8 @@ pub(super) struct World {
     pub(super) rules: Arc<Rules>,
     pub(super) sticky: Option<MemberName>,
     pub(super) lacks_namespace: BTreeSet<MemberName>,
+    /// What lists of children of workloads tell.
+    pub(super) orphans: BTreeMap<MemberName, Vec<Value>>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The newest own UID of every name that was ever made, per member.
@@ -366,6 +368,12 @@ impl Fleet for Scripted {
                 std::future::pending().await
             }
         }
+    }
+
+    async fn list(&self, name: &MemberName, _path: ApiPath, _query: String) -> Answer {
+        let items = self.world.lock().orphans.get(name).cloned().unwrap_or_default();
+        let body = document(json!({"items": items}).to_string().into());
+        Answer::Answered { code: StatusCode::OK, warnings: Vec::new(), body }
     }
 
     fn members(&self) -> Vec<MemberName> {
