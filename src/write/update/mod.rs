@@ -17,6 +17,7 @@ mod run;
 mod scale;
 mod settle;
 mod shares;
+mod status;
 mod supersede;
 mod task;
 mod united;
