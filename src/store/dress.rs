@@ -152,7 +152,7 @@ impl Dressing {
         if self.naming.is_shared(&gvr.group, &gvr.resource, &facts.namespace, &facts.name) {
             return Class::Folded(None);
         }
-        if self.naming.split(&facts.name).is_some() {
+        if self.naming.split_of(gvr, &facts.name).is_some() {
             return Class::MemberLocal;
         }
         let read = || {
@@ -165,7 +165,9 @@ impl Dressing {
         }
         let is_ours = |marker: &Arc<Marker>| {
             let (namespace, name) = (&facts.namespace, &facts.name);
-            marker.belongs_to(&gvk.group, &gvk.kind, namespace, name, &self.member, &self.cluster_uid)
+            // Both groups have the same events.
+            let group = if self.spec.is_event { "" } else { &*gvk.group };
+            marker.belongs_to(group, &gvk.kind, namespace, name, &self.member, &self.cluster_uid)
         };
         read().filter(is_ours).map_or(Class::MemberLocal, |marker| Class::Folded(Some(marker)))
     }
@@ -279,13 +281,15 @@ impl Dressing {
             refs: references,
             referent,
         };
-        rewriter.name(facts, edits);
+        rewriter.name(self.spec.is_event, facts, edits);
         let cluster = Note { key: CLUSTER, members: std::slice::from_ref(&self.member) };
         Rewriter::annotate(document, facts, &[cluster], edits);
         rewriter.references(document, facts, found, edits);
         edits.put(facts.resource_version_at.clone(), |out| push_revision(self.revision, out));
+        let [name, at, suffix, end] = self.naming.pieces(self.spec.is_event, &facts.name, &self.member);
         let draft = Draft {
-            suffix: self.naming.suffix(&self.member),
+            name,
+            suffix: [at, suffix, end],
             lead: incoming.lead,
             type_meta_len: incoming.type_meta_len(&self.spec),
             revision: self.revision,

@@ -166,7 +166,7 @@ impl Entry {
         Draft {
             namespace: self.namespace(),
             name: self.name(),
-            suffix: ["", ""],
+            suffix: [""; 3],
             document: text(self.json()),
             lead: "",
             type_meta_len: self.type_meta_len as usize,
@@ -410,9 +410,9 @@ fn narrow(range: Range<usize>) -> Range<u32> {
 /// What an entry is made from.
 pub(super) struct Draft<'a> {
     pub(super) namespace: &'a str,
-    /// The visible name, in two halves.
+    /// The visible name, in pieces.
     pub(super) name: &'a str,
-    pub(super) suffix: [&'a str; 2],
+    pub(super) suffix: [&'a str; 3],
     /// The member's document.
     pub(super) document: &'a str,
     /// What comes behind its brace to make it whole, and is no edit: the original is the whole form.
@@ -492,11 +492,11 @@ impl Draft<'_> {
     }
 
     fn key(&self) -> Key {
-        let [at, member] = self.suffix;
+        let [at, member, end] = self.suffix;
         match self.namespace {
             "" if at.is_empty() => self.name.into(),
-            "" => [self.name, at, member].concat().into(),
-            namespace => [namespace, "/", self.name, at, member].concat().into(),
+            "" => [self.name, at, member, end].concat().into(),
+            namespace => [namespace, "/", self.name, at, member, end].concat().into(),
         }
     }
 }
@@ -587,7 +587,7 @@ mod tests {
         Draft {
             namespace: "ns",
             name: "a",
-            suffix: ["@", "east"],
+            suffix: ["@", "east", ""],
             document,
             lead: "",
             type_meta_len: r#""kind":"Pod","#.len(),

@@ -137,6 +137,8 @@ pub struct KindSpec {
     pub(super) parents: &'static [&'static str],
     /// Its objects have the labels of what they are made of.
     pub(super) is_labelled: bool,
+    /// Its objects are events, which are called after others.
+    pub(super) is_event: bool,
     pub(super) paths: Paths,
 }
 
@@ -146,8 +148,8 @@ impl KindSpec {
         let type_meta = format!("\"kind\":\"{}\",\"apiVersion\":\"{}\",", gvk.kind, gvk.api_version());
         let paths = paths(&gvr);
         let parents = parents(&gvr);
-        let is_labelled = are_labelled(&gvr);
-        Self { gvr, gvk, namespaced, type_meta, parents, is_labelled, paths }
+        let (is_labelled, is_event) = (are_labelled(&gvr), gvr.is_event());
+        Self { gvr, gvk, namespaced, type_meta, parents, is_labelled, is_event, paths }
     }
 
     /// Says whether objects of it may be children of placed objects: those have no label by which they could be asked for.

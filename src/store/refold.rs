@@ -251,6 +251,10 @@ impl Sequencer {
     }
 
     fn identify(&mut self, key: &str, chosen: &[Arc<Part>], losers: &[Arc<Part>]) {
+        if self.spec.is_event {
+            // Nothing refers to an event.
+            return;
+        }
         let visible = chosen.first().and_then(|home| home.marker.as_ref()).map(|marker| self.visible_uid(key, marker));
         let visible: Arc<str> = visible.unwrap_or_default().as_ref().into();
         let Some(mut identified) = self.folds.get_mut(key).map(|fold| std::mem::take(&mut fold.identified)) else {

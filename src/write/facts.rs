@@ -204,7 +204,7 @@ fn fits_nodes(
     let facts: Vec<NodeFacts> = snapshot
         .range("", b"")
         .filter(|entry| entry.holders.contains(member))
-        .map(|entry| node(naming.own(entry.name()).to_owned(), entry))
+        .map(|entry| node(naming.own(&running.store.spec().gvr, entry.name()).into_owned(), entry))
         .collect();
     fits(pod, &facts)
 }

@@ -181,6 +181,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// Splits `x@east` into `x` and `east`, if that is a member and names are suffixed.
     fn split(&self, visible: &str) -> Option<(String, MemberName)>;
 
+    /// The same of an object of that resource.
+    fn split_of(&self, gvr: &Gvr, visible: &str) -> Option<(String, MemberName)>;
+
     /// Says whether the configuration declares the member absent: it is nobody's home, and not waited for as one.
     fn is_absent(&self, member: &MemberName) -> bool;
 

@@ -119,6 +119,11 @@ impl Fleet for LiveFleet {
         naming.split(visible).map(|(own, member)| (own.to_owned(), member.clone()))
     }
 
+    fn split_of(&self, gvr: &Gvr, visible: &str) -> Option<(String, MemberName)> {
+        let naming = Arc::clone(&self.stores.shared().naming);
+        naming.split_of(gvr, visible).map(|(own, member)| (own.into_owned(), member.clone()))
+    }
+
     fn is_rebuilt(&self, member: &MemberName) -> bool {
         self.member(member).is_some_and(|member| member.config().rebuilt)
     }

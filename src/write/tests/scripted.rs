@@ -390,6 +390,11 @@ impl Fleet for Scripted {
         Some((own.to_owned(), member))
     }
 
+    fn split_of(&self, gvr: &Gvr, visible: &str) -> Option<(String, MemberName)> {
+        let naming = Naming::of(Names::Suffixed, Vec::new(), self.members());
+        naming.split_of(gvr, visible).map(|(own, member)| (own.into_owned(), member.clone()))
+    }
+
     fn is_absent(&self, member: &MemberName) -> bool {
         self.world.lock().members.get(member).is_some_and(|cluster| cluster.absent)
     }

@@ -260,7 +260,8 @@ async fn orphaned_and_adopted(fleet: &Kubefold, members: &[&Member], scaled: boo
     let api = fleet.api().await;
     let orphan = only_set(&api, "web").await;
     assert_eq!(text(&orphan, "/metadata/uid"), uid, "nor does a restart");
-    let from = text(&orphan, "/metadata/resourceVersion");
+    let list = api.get(SETS).await;
+    let from = text(&list, "/metadata/resourceVersion");
     let mut watch = api.watch(&format!("{SETS}?watch=true&resourceVersion={from}")).await;
     // By its plain name it is one to write to.
     let name = text(&set, "/metadata/name");
