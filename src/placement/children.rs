@@ -49,6 +49,11 @@ pub fn children(gvk: &Gvk) -> Option<Gvr> {
     CHILDREN.iter().find(is_parent).map(|(group, resource, _)| Gvr::new(group, "v1", resource))
 }
 
+/// Says whether the objects of a resource are revisions of others.
+pub fn is_revision(gvr: &Gvr) -> bool {
+    &*gvr.group == "apps" && &*gvr.resource == "controllerrevisions"
+}
+
 /// Says whether the objects of a resource get the labels of the objects that they are made of.
 pub fn are_labelled(gvr: &Gvr) -> bool {
     gvr.group.is_empty() && &*gvr.resource == "endpoints"

@@ -81,6 +81,8 @@ pub struct Order<'a> {
     pub claims: &'a [String],
     /// Of a companion: what it is about.
     pub companion: Option<Companion<'a>>,
+    /// It is a revision of what owns it, and goes wherever that is: each member's controller keeps its own.
+    pub is_revision: bool,
 }
 
 /// What a companion is placed by.
@@ -277,6 +279,7 @@ fn strategy(order: &Order<'_>) -> Strategy {
         Strategy::Divide | Strategy::Duplicate if !order.claims.is_empty() && !order.policy.names_strategy => {
             Strategy::One
         }
+        Strategy::One if order.is_revision && !order.policy.names_strategy => Strategy::Duplicate,
         Strategy::Divide if !order.wholes.are_divided() && order.companion.is_none() => Strategy::Duplicate,
         other => other,
     }

@@ -53,7 +53,7 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
         notes.name(&draft.name);
     }
     if request.gvr.is_event() {
-        return event::create(writer, request, &draft).await;
+        return Box::pin(event::create(writer, request, &draft)).await;
     }
     if let Some((own, member)) = writer.fleet.split(&draft.name) {
         let what = Pinned { visible: &draft.name, own: &own, member: &member, marker: None };

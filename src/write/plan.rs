@@ -10,7 +10,7 @@ use crate::{
     answer::reply::Reply,
     config::MemberName,
     placement::{
-        children::Orphans,
+        children::{Orphans, is_revision},
         companions::Shares,
         divided::{Division, Value},
         marker::Marker,
@@ -88,7 +88,7 @@ pub(super) async fn asked<F: Fleet>(
     };
     let division = draft.wholes.division;
     let drawn = workloads::drawn(fleet, key, division);
-    let orphans = orphans::find(fleet, key, draft.json);
+    let orphans = Box::pin(orphans::find(fleet, key, draft.json));
     let (mut facts, shares, drawn, orphans) = tokio::join!(fleet.facts(ask), shares, drawn, orphans);
     facts.candidates.iter_mut().for_each(|one| one.allowed = !request.refusing.contains(&one.name));
     expect_namespace(writer, key, &mut facts);
@@ -142,6 +142,7 @@ impl CreateFacts {
             drawn: self.drawn.as_ref(),
             orphans: self.orphans.as_ref(),
             claims: &draft.claims,
+            is_revision: !draft.owners.is_empty() && is_revision(&key.gvr),
             companion: draft.companion.as_ref().map(|(_, whole)| Companion { whole, shares: &self.shares }),
         };
         let planned = match plan(&order, &self.facts.candidates) {

@@ -36,6 +36,7 @@ fn order<'a>(policy: &'a Policy, wholes: &'a Wholes) -> Order<'a> {
         orphans: None,
         claims: &[],
         companion: None,
+        is_revision: false,
     }
 }
 
@@ -360,6 +361,17 @@ fn a_workload_takes_over_what_an_earlier_one_left_in_its_shares() {
     let held = Orphans { family: "first".into(), shares: [(name("north"), 0)].into() };
     let one = plan(&Order { orphans: Some(&held), ..order(&single, &wholes) }, &all).unwrap();
     assert_eq!(one.targets[0].member, name("north"));
+}
+
+#[test]
+fn a_revision_goes_wherever_its_owner_is() {
+    let (policy, wholes, mut all) = (Policy::plain(Strategy::One), Wholes::default(), three());
+    all[1].missing_owners = vec!["DaemonSet \"agent\"".into()];
+    let revision = Order { is_revision: true, ..order(&policy, &wholes) };
+    let made = plan(&revision, &all).unwrap();
+    assert_eq!((made.strategy, made.targets.len()), (Strategy::Duplicate, 2));
+    let said = Policy { name: Some("one".into()), names_strategy: true, ..policy.clone() };
+    assert_eq!(plan(&Order { policy: &said, ..revision }, &all).unwrap().strategy, Strategy::One);
 }
 
 #[test]

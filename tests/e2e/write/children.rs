@@ -322,3 +322,67 @@ async fn so_it_does_in_a_fleet_of_one_member() {
     let fleet = Kubefold::start(&FleetFile::default().member(&bed["east"], 1)).await;
     orphaned_and_adopted(&fleet, &[&bed["east"]], false).await;
 }
+
+/// Kubernetes' conformance test of a client that writes ControllerRevisions (`test/e2e/apps/controller_revision.go`).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_writes_controller_revisions_as_in_one_cluster() {
+    let bed = Testbed::shared_with_workloads(&MEMBERS).await;
+    let fleet = start(&bed, "").await.for_namespace("history");
+    for member in bed.members() {
+        namespace(member, "history").await;
+    }
+    let api = fleet.api().await;
+    let space = "/apis/apps/v1/namespaces/history";
+    let (sets, revisions) = (format!("{space}/daemonsets"), format!("{space}/controllerrevisions"));
+    let mut agent = deployment("agent", 1);
+    agent["kind"] = json!("DaemonSet");
+    agent["spec"].as_object_mut().unwrap().remove("replicas");
+    api.create(&sets, &agent).await;
+    done(&fleet, "daemonset/agent").await;
+    let counted = async |count: usize| {
+        eventually(SOON, async || {
+            let list = api.get(&format!("{revisions}?labelSelector=app%3Dagent")).await;
+            let items = list["items"].as_array().unwrap().clone();
+            if items.len() == count { Ok(items) } else { Err(list.to_string()) }
+        })
+        .await
+    };
+    let first = counted(1).await.remove(0);
+    let first_path = format!("{revisions}/{}", text(&first, "/metadata/name"));
+    let label = |value: &str| json!({"metadata": {"labels": {"told": value}}}).to_string();
+    let patch = |path: &str, body: String| {
+        let request = http::Request::patch(path).header("content-type", "application/strategic-merge-patch+json");
+        let request = request.body(bytes::Bytes::from(body)).unwrap();
+        async { api.send(request).await.unwrap().ok() }
+    };
+    assert_eq!(patch(&first_path, label("patched")).await["metadata"]["labels"]["told"], "patched");
+    assert_eq!(api.get(&first_path).await["metadata"]["labels"]["told"], "patched");
+
+    // A revision of the same data by another name: the controllers take it for theirs.
+    let owner = api.get(&format!("{sets}/agent")).await;
+    let owned = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}]);
+    let labels = json!({"app": "agent", "controller-revision-hash": "another"});
+    let second = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision",
+        "metadata": {"name": "agent-another", "labels": labels, "ownerReferences": owned},
+        "data": first["data"], "revision": first["revision"].as_i64().unwrap() + 1});
+    let made = api.create(&revisions, &second).await;
+    assert_eq!(holders(&made), ["east", "north", "west"], "it is where its owner is");
+    counted(2).await;
+    api.request(Method::DELETE, &first_path, "").await.ok();
+    let mut current = counted(1).await.remove(0);
+    assert_eq!(current["metadata"]["uid"], made["metadata"]["uid"]);
+    current["metadata"]["labels"]["told"] = json!("updated");
+    let path = format!("{revisions}/agent-another");
+    let updated = api.request(Method::PUT, &path, current.to_string()).await.ok();
+    assert_eq!(updated["metadata"]["labels"]["told"], "updated");
+    let grace = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}});
+    patch(&format!("{sets}/agent"), grace.to_string()).await;
+    counted(2).await;
+    api.request(Method::DELETE, &format!("{revisions}?labelSelector=told%3Dupdated"), "").await.ok();
+    let last = counted(1).await.remove(0);
+    assert_eq!(last["revision"], 3, "{last}");
+    assert_eq!(holders(&last), ["east", "north", "west"]);
+    api.request(Method::DELETE, &format!("{sets}/agent"), "").await.ok();
+    counted(0).await;
+}
