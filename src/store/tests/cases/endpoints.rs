@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::store::Identity;
+use crate::store::{Audience, Identity};
 
 const PLACEMENT: &str = "6f1c2d5e-0b1a-4c3d-8e9f-001122334455";
 
@@ -94,6 +94,12 @@ fn the_endpoints_of_a_placed_service_are_one_with_the_addresses_of_all_members()
     assert!(!shown.to_string().contains("kubefold.io/placement"), "{shown}");
     assert_eq!(shown["metadata"]["uid"], first["metadata"]["uid"]);
     assert!(bed.store.notices("a/web").is_empty());
+    // Who may see one member alone sees its addresses alone.
+    let west = Audience::of([member(WEST)]);
+    let seen = bed.store.seen_by(&west, &bed.store.get("a/web").unwrap()).unwrap();
+    let seen: Value = serde_json::from_slice(seen.json()).unwrap();
+    assert_eq!(pods(&seen), [pod("p@west", "uid-p-1", "node-0@west")]);
+    assert_eq!(seen["metadata"]["annotations"]["kubefold.io/clusters"], "west");
     // Each event of any part is one event, and a member's word is the only end.
     bed.is(WEST, &endpoints(WEST, 22, None));
     bed.is(EAST, &endpoints(EAST, 22, None));
