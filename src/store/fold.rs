@@ -206,10 +206,11 @@ impl Fold {
             self.parts.iter().enumerate().map(|(at, part)| (&part.member, at)).collect();
         let Some(marker) = self.winner(&places) else {
             // Shared: the first holder that is not deleting it, healthy or not; the first of all when all are.
+            let first = self.parts.iter().position(|part| !part.deleting).unwrap_or_default();
             let mut chosen: Vec<usize> = (0..self.parts.len()).collect();
-            let first = self.parts.iter().position(|part| !part.deleting);
-            if let Some(front) = first.and_then(|body| chosen.get_mut(..=body)) {
-                front.rotate_right(1);
+            if first < chosen.len() {
+                let body = chosen.remove(first);
+                chosen.insert(0, body);
             }
             return chosen;
         };
