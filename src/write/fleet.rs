@@ -200,6 +200,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// what those hold is missing.
     fn objects(&self, gvr: &Gvr, namespace: &str) -> impl Future<Output = Vec<Listed>> + Send;
 
+    /// The same of those alone that are placed.
+    fn placed(&self, gvr: &Gvr, namespace: &str) -> impl Future<Output = Vec<Listed>> + Send;
+
     /// The resource of a kind; `None`: no member serves it.
     fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr>;
 

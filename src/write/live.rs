@@ -145,7 +145,11 @@ impl Fleet for LiveFleet {
     }
 
     async fn objects(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
-        Box::pin(facts::objects(&self.stores, gvr, namespace)).await
+        Box::pin(facts::objects(&self.stores, gvr, namespace, |_| true)).await
+    }
+
+    async fn placed(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
+        Box::pin(facts::objects(&self.stores, gvr, namespace, |entry| entry.folded)).await
     }
 
     fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr> {

@@ -436,6 +436,10 @@ impl Fleet for Scripted {
         listed(&self.world.lock(), gvr)
     }
 
+    async fn placed(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
+        self.objects(gvr, namespace).await
+    }
+
     fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Some(Gvr::new(group, version, &format!("{}s", kind.to_lowercase())))

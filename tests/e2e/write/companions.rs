@@ -364,3 +364,39 @@ async fn a_budget_that_was_there_before_its_pods_holds_evictions_back() {
         assert!(free.status.is_success(), "{free}");
     }
 }
+
+/// Pods that no workload makes count where they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_was_there_before_pods_of_two_members_lets_go_what_one_cluster_would() {
+    let stage = stage().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    stage.api.create(BUDGETS, &budget("bare", "minAvailable", json!(3))).await;
+    for (name, member) in [("a", "east"), ("b", "east"), ("c", "west"), ("d", "west")] {
+        let metadata =
+            json!({"name": name, "labels": {"app": "bare"}, "annotations": {"kubefold.io/place-on": member}});
+        let spec = json!({"terminationGracePeriodSeconds": 0, "containers": [{"name": "web", "image": "web:1"}]});
+        stage.api.create(pods, &json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
+    }
+    let path = format!("{BUDGETS}/bare");
+    let healthy = async |count: i64, allowed: i64| {
+        eventually(PODS, async || {
+            let now = stage.api.get(&path).await;
+            let status = &now["status"];
+            let is_seen = now["metadata"]["generation"] == status["observedGeneration"];
+            let is_so = status["currentHealthy"] == count && status["disruptionsAllowed"] == allowed;
+            if is_seen && is_so { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+    };
+    healthy(4, 1).await;
+    let evict = async |pod: &str| {
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+        stage.api.request(Method::POST, &format!("{pods}/{pod}/eviction"), body.to_string()).await
+    };
+    let first = evict("a").await;
+    assert!(first.status.is_success(), "{first}");
+    healthy(3, 0).await;
+    for pod in ["b", "c", "d"] {
+        refused(&evict(pod).await, 429, "TooManyRequests", &["disruption budget"]);
+    }
+}
