@@ -89,6 +89,7 @@ fn entry(writer: usize, number: usize) -> Entry {
         targets: MEMBERS.map(target).to_vec(),
         listed: Vec::new(),
         policy: None,
+        adopts: None,
         shared: false,
         applied: false,
         amended: None,

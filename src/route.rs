@@ -387,7 +387,7 @@ impl Router {
         parts: &Parts,
     ) -> Result<Box<Grants>, Status> {
         let naming = Arc::clone(&self.stores.shared().naming);
-        let (own, member) = naming.split(&info.name).unzip();
+        let (own, member) = naming.split_of(gvr, &info.name).unzip();
         let action = |verb: &str, subresource: &str| Action {
             verb: verb.to_owned(),
             group: gvr.group.to_string(),
@@ -395,7 +395,7 @@ impl Router {
             resource: gvr.resource.to_string(),
             subresource: subresource.to_owned(),
             namespace: info.namespace.clone(),
-            name: own.unwrap_or(&info.name).to_owned(),
+            name: own.as_deref().unwrap_or(&info.name).to_owned(),
             ..Action::default()
         };
         let grant = async |action: &Action| self.access.grant(who, action, member).await;

@@ -18,6 +18,7 @@ use crate::{
     config::MemberName,
     placement::{
         divided::{Division, Field, Value as Number},
+        marker::Marker,
         scheduling::pod_spec,
     },
 };
@@ -228,16 +229,22 @@ pub fn replicas(document: &str) -> u32 {
     at(document, &["spec", "replicas"]).and_then(|raw| raw.parse().ok()).unwrap_or(1)
 }
 
-/// Says whether another workload makes this one: a Deployment its ReplicaSets.
-pub fn is_made_by_deployment(document: &str) -> bool {
+/// Says whether the pods of a workload, or a pod, are counted with one of another kind: a Deployment makes ReplicaSets, and adopts
+/// those that an earlier one of its name left; workloads make pods.
+pub fn is_counted_elsewhere(document: &str, deployments: &[&str]) -> bool {
     let owners: Vec<&RawValue> = at(document, &["metadata", "ownerReferences"])
         .and_then(|raw| serde_json::from_str(raw).ok())
         .unwrap_or_default();
-    owners.into_iter().any(|owner| {
+    let is_made = owners.into_iter().any(|owner| {
         let owner = entries(owner.get()).unwrap_or_default();
-        owner.iter().any(|entry| entry.name == "kind" && entry.raw == "\"Deployment\"")
-    })
+        owner.iter().any(|entry| entry.name == "kind" && MAKERS.contains(&entry.raw))
+    });
+    let marker = || Some(Marker::noted(at(document, &["metadata", "annotations"])?)?.1);
+    is_made || marker().is_some_and(|of| of.kind == "Deployment" && deployments.contains(&of.name.as_str()))
 }
+
+/// Who makes ReplicaSets and pods that budgets select, as JSON.
+const MAKERS: [&str; 4] = ["\"Deployment\"", "\"ReplicaSet\"", "\"StatefulSet\"", "\"ReplicationController\""];
 
 fn at<'d>(document: &'d str, path: &[&str]) -> Option<&'d str> {
     let mut found = Vec::new();

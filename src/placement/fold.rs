@@ -5,6 +5,8 @@
 //! owner references belong to the store, which edits them as it does for member-local objects: no edit made here overlaps them.
 
 mod balancer;
+mod counters;
+mod endpoints;
 mod hide;
 mod kind;
 mod quota;
@@ -17,6 +19,8 @@ use std::{ops::Range, sync::LazyLock};
 
 use smallvec::SmallVec;
 
+pub use counters::{counter_names, divided_counters};
+pub use endpoints::united;
 pub use kind::FoldKind;
 pub use sums::Sums;
 

@@ -51,6 +51,8 @@ pub struct Marker {
     pub policy: Option<String>,
     /// The members, or the selector over their labels, that the object was limited to when it was made.
     pub place_on: Option<String>,
+    /// The placement whose orphans this one took over: its children are known by the UID of that one.
+    pub adopts: Option<String>,
     /// It is not written on the object: it is what a copy of its controller's marker makes of it.
     pub is_child: bool,
 }
@@ -93,6 +95,8 @@ struct Written<'a> {
     policy: Option<Cow<'a, str>>,
     #[serde(borrow, default, rename = "on", skip_serializing_if = "Option::is_none")]
     place_on: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    adopts: Option<Cow<'a, str>>,
 }
 
 impl Marker {
@@ -101,11 +105,7 @@ impl Marker {
     /// One that is malformed in any way is none. Whether it counts is what [`Marker::belongs_to`] says.
     pub fn read(labels_json: Option<&str>, annotations_json: Option<&str>) -> Option<Self> {
         let (labels, annotations) = (labels_json?, annotations_json?);
-        memchr::memmem::find(labels.as_bytes(), MARKER_KEY.as_bytes())?;
-        let uid = text_of(labels)?;
-        if uuid::Uuid::parse_str(&uid).ok()?.as_hyphenated().to_string() != uid {
-            return None;
-        }
+        let uid = placement_uid(labels)?;
         let (noted, marker) = Self::noted(annotations)?;
         noted.is_none_or(|noted| noted == uid).then_some(Self { uid, ..marker })
     }
@@ -123,22 +123,28 @@ impl Marker {
         controller: Controller<'_>,
     ) -> Option<(String, Self)> {
         let (uid, marker) = Self::noted(annotations_json?)?;
-        let uid = uid?;
-        let placement = uuid::Uuid::parse_str(&uid).ok()?;
         let is_of =
             marker.group == controller.group && marker.kind == controller.kind && marker.name == controller.name;
-        let child = is_of.then(|| Self {
-            uid: uuid::Uuid::new_v5(&placement, format!("{}/{}/{name}", gvk.group, gvk.kind).as_bytes()).to_string(),
+        let uid = uid.filter(|_| is_of)?;
+        let child = marker.child(&uid, gvk, name)?;
+        Some((uid, child))
+    }
+
+    /// The marker of a child of the placement of that UID, of which this is the marker.
+    pub(super) fn child(self, uid: &str, gvk: &Gvk, name: &str) -> Option<Self> {
+        let family = uuid::Uuid::parse_str(self.adopts.as_deref().unwrap_or(uid)).ok()?;
+        Some(Self {
+            uid: uuid::Uuid::new_v5(&family, format!("{}/{}/{name}", gvk.group, gvk.kind).as_bytes()).to_string(),
             group: gvk.group.to_string(),
             kind: gvk.kind.to_string(),
             name: name.to_owned(),
-            made: marker.members.len(),
+            made: self.members.len(),
             policy: None,
             place_on: None,
+            adopts: None,
             is_child: true,
-            ..marker
-        })?;
-        Some((uid, child))
+            ..self
+        })
     }
 
     /// The UID of the visible object in its `life`: a child that its controller made again, after all parts of it were gone,
@@ -151,7 +157,7 @@ impl Marker {
     }
 
     /// What the annotation says: the UID, if it does, and a marker without one.
-    fn noted(annotations: &str) -> Option<(Option<String>, Self)> {
+    pub(super) fn noted(annotations: &str) -> Option<(Option<String>, Self)> {
         let json = text_of(annotations)?;
         let written: Written<'_> = serde_json::from_str(&json).ok()?;
         let members = written
@@ -177,6 +183,7 @@ impl Marker {
             members,
             policy: written.policy.map(Cow::into_owned),
             place_on: written.place_on.map(Cow::into_owned),
+            adopts: written.adopts.map(Cow::into_owned),
             is_child: false,
         };
         Some((written.uid.map(Cow::into_owned), marker))
@@ -259,10 +266,18 @@ impl Marker {
             epoch: (self.epoch > 0).then_some(self.epoch),
             policy: self.policy.as_deref().map(Cow::Borrowed),
             place_on: self.place_on.as_deref().map(Cow::Borrowed),
+            adopts: self.adopts.as_deref().map(Cow::Borrowed),
         };
         // Strings only: serialization has no way to fail.
         string(&serde_json::to_string(&written).unwrap_or_default())
     }
+}
+
+/// The UID that the label says.
+pub(super) fn placement_uid(labels: &str) -> Option<String> {
+    memchr::memmem::find(labels.as_bytes(), MARKER_KEY.as_bytes())?;
+    let uid = text_of(labels)?;
+    (uuid::Uuid::parse_str(&uid).ok()?.as_hyphenated().to_string() == uid).then_some(uid)
 }
 
 /// The marker's value in a string map. A key that stands twice makes it ambiguous: none.
@@ -297,6 +312,7 @@ mod tests {
             is_unknown: false,
             policy: None,
             place_on: None,
+            adopts: None,
             is_child: false,
         }
     }
@@ -310,7 +326,7 @@ mod tests {
     fn reads_what_it_writes() {
         let (labels, annotations) = maps(&marker());
         assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(marker()));
-        let by_policy = Marker { policy: Some("shop".into()), made: 1, ..marker() };
+        let by_policy = Marker { policy: Some("shop".into()), adopts: Some(UID.into()), made: 1, ..marker() };
         let (labels, annotations) = maps(&by_policy);
         assert_eq!(Marker::read(Some(&labels), Some(&annotations)), Some(by_policy));
     }

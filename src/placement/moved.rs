@@ -58,7 +58,8 @@ impl Moved {
         if is_out || !self.members.iter().any(|(_, cluster)| cluster == cluster_uid) {
             return None;
         }
-        Some(self.apply(marker))
+        // What is known by a label names its own place alone.
+        Some(if marker.is_of_labels() { marker } else { self.apply(marker) })
     }
 
     /// The marker with the members of the record.
@@ -103,6 +104,7 @@ mod tests {
             is_unknown: false,
             policy: None,
             place_on: None,
+            adopts: None,
             is_child: false,
         }
     }

@@ -6,9 +6,10 @@ use crate::{
     config::{MemberName, Overrides, Weight},
     placement::{
         capacity::Capacity,
+        children::Orphans,
         companions::{Allowed, Limits, Scaled, Shares, allowed, autoscaler, budget},
         divided::{COMPLETIONS, Division, Field, MIN_REPLICAS, PARALLELISM, Value, Wholes},
-        division::{Share, divide, tie},
+        division::{Share, divide, redivide, tie},
         policy::{Policy, Strategy, Terms, UNSCHEDULABLE},
         scheduling::{Misfit, PodRequirements},
     },
@@ -84,10 +85,14 @@ pub struct Order<'a> {
     /// The member that has what came before it and belongs to it: the claim of its pods, the pods of a claim, an
     /// autoscaler. It goes there if it can.
     pub drawn: Option<&'a MemberName>,
+    /// What an earlier workload of the name left. It goes there, in the same shares.
+    pub orphans: Option<&'a Orphans>,
     /// The claims that its pods mount, existing or not: one member has them.
     pub claims: &'a [String],
     /// Of a companion: what it is about.
     pub companion: Option<Companion<'a>>,
+    /// It is a revision of what owns it, and goes wherever that is: each member's controller keeps its own.
+    pub is_revision: bool,
 }
 
 /// What a companion is placed by.
@@ -132,6 +137,8 @@ pub struct Plan {
     pub uid: String,
     /// The policy's name, for the marker; `None` is the default of the kind.
     pub policy: Option<String>,
+    /// The placement whose orphans it takes over.
+    pub adopts: Option<String>,
     /// How the parts are made in the end: what cannot be divided goes to one member, or to all.
     pub strategy: Strategy,
     /// The marker's members, in order. At least one; the first is made last, as the commit, and is the home.
@@ -258,6 +265,7 @@ pub fn plan(order: &Order<'_>, candidates: &[Candidate]) -> Result<Plan, PlanErr
     let mut plan = Plan {
         uid: order.uid.to_owned(),
         policy: order.policy.name.clone(),
+        adopts: order.orphans.map(|orphans| orphans.family.clone()),
         strategy,
         targets: Vec::new(),
         left_out,
@@ -281,16 +289,23 @@ fn strategy(order: &Order<'_>) -> Strategy {
         Strategy::Divide | Strategy::Duplicate if !order.claims.is_empty() && !order.policy.names_strategy => {
             Strategy::One
         }
+        Strategy::One if order.is_revision && !order.policy.names_strategy => Strategy::Duplicate,
         Strategy::Divide if !order.wholes.are_divided() && order.companion.is_none() => Strategy::Duplicate,
         other => other,
     }
+}
+
+/// Says whether a member does not draw an object: what came before it and belongs to it is elsewhere, or nowhere.
+fn draws_not(order: &Order<'_>, name: &MemberName) -> bool {
+    let orphans = order.orphans.and_then(|orphans| orphans.shares.iter().max_by_key(|(_, share)| **share));
+    order.drawn != Some(name) && orphans.is_none_or(|(holder, _)| holder != name)
 }
 
 /// Sorts by who is listed first: who is up, then who draws it, then the sticky member, then the largest.
 fn sort(order: &Order<'_>, takers: &mut [Taker<'_>], size: impl Fn(&Taker<'_>) -> u32) {
     takers.sort_by_key(|taker| {
         let name = &taker.candidate.name;
-        let later = (taker.behind.is_some(), order.drawn != Some(name), order.sticky != Some(name));
+        let later = (taker.behind.is_some(), draws_not(order, name), order.sticky != Some(name));
         (later, std::cmp::Reverse((size(taker), taker.weight(), tie(order.uid, name))))
     });
 }
@@ -301,7 +316,7 @@ fn one(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
         let name = &taker.candidate.name;
         let free = taker.candidate.capacity.unwrap_or_default();
         let room = (taker.weight().0 > 0, free, tie(order.uid, name));
-        (order.drawn != Some(name), order.sticky != Some(name), std::cmp::Reverse(room))
+        (draws_not(order, name), order.sticky != Some(name), std::cmp::Reverse(room))
     });
     let mut takers = takers.into_iter();
     let Some(chosen) = takers.next() else { return };
@@ -374,7 +389,7 @@ fn divided(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) -> Re
     let claims: Vec<_> = takers.iter().map(|taker| claim(order, taker)).collect();
     let shares: Vec<_> = takers.iter().zip(&claims).map(|(taker, claim)| share(order, taker, claim)).collect();
     let Some((first, total)) = order.wholes.totals.first().copied() else { return Ok(()) };
-    let mut sizes = divide(total, &shares, order.uid);
+    let mut sizes = redivide(total, &left(order, &takers), &shares, order.uid);
     let placed: u32 = sizes.iter().sum();
     if placed < total {
         let reasons =
@@ -408,6 +423,12 @@ fn divided(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) -> Re
         plan.targets.push(taker.target(values, size > 0 || at == 0));
     }
     Ok(())
+}
+
+/// How many replicas an earlier workload of the name left in each of these.
+fn left(order: &Order<'_>, takers: &[Taker<'_>]) -> Vec<u32> {
+    let of = |taker: &Taker<'_>| order.orphans?.shares.get(&taker.candidate.name).copied();
+    takers.iter().map(|taker| of(taker).unwrap_or(0)).collect()
 }
 
 fn value(field: &Field, number: u32) -> Value {

@@ -127,6 +127,7 @@ mod tests {
             is_unknown: false,
             policy: None,
             place_on: None,
+            adopts: None,
             is_child: false,
         }
     }

@@ -46,7 +46,8 @@ pub(super) async fn get(
     form: impl FnOnce(&KindSpec) -> Result<Form, Status>,
 ) -> Result<Response<Body>, Status> {
     let naming = Arc::clone(&stores.shared().naming);
-    let split = naming.split(&of.target.name).map(|(own, member)| (own.to_owned(), member.clone()));
+    let split = naming.split_of(&of.target.gvr, &of.target.name);
+    let split = split.map(|(own, member)| (own.into_owned(), member.clone()));
     let only = split.as_ref().map(|(_, member)| member);
     let mut ready = stores.ready_for(&of.target.gvr, asked.reading(only)).await?;
     // One that does not fit is refused when there is an object that it does not fit.
@@ -150,7 +151,7 @@ async fn plain(
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
         Named::Nothing => return Err(not_found(ready.store(), of.target, audience).into()),
     };
-    let own = naming.own(entry.name()).to_owned();
+    let own = naming.own(&of.target.gvr, entry.name()).into_owned();
     // Of a shared object the first holder supplies everything; a placed one is made of all its parts.
     let parts = ready.store().shown_parts(&key(&of.target.namespace, &own));
     let placed = parts.iter().any(|part| part.marker.is_some());
@@ -188,9 +189,9 @@ fn notice(
     warnings: &mut Warnings,
 ) {
     let naming = Arc::clone(&stores.shared().naming);
-    let (own, member) = naming.split(&target.name).unzip();
-    let own = own.unwrap_or(&target.name);
-    let mut notices = ready.store().notices(&key(&target.namespace, own)).told_to(audience);
+    let (own, member) = naming.split_of(&target.gvr, &target.name).unzip();
+    let own = own.unwrap_or_else(|| target.name.as_str().into());
+    let mut notices = ready.store().notices(&key(&target.namespace, &own)).told_to(audience);
     match answer {
         Answer::Entry(entry) if entry.folded => {}
         // Of a member-local object only that another placement has its plain name.
@@ -199,7 +200,7 @@ fn notice(
             notices = Notices { others: notices.others, ..Notices::default() };
         }
     }
-    for sentence in notices.sentences(&target.gvr.qualified(), own) {
+    for sentence in notices.sentences(&target.gvr.qualified(), &own) {
         warnings.add(&sentence);
     }
 }

@@ -185,7 +185,11 @@ impl Reader {
         let naming = Arc::clone(&self.stores.shared().naming);
         let options = list_options(asked.query, false, &target.gvr, |name| naming.is_member(name))?;
         let ready = self.prepare(target, &options, false, asked).await?;
-        let only = options.fields.name().and_then(|name| naming.split(name)).map(|(_, member)| member.as_str());
+        let only = options
+            .fields
+            .name()
+            .and_then(|name| naming.split_of(&target.gvr, name))
+            .map(|(_, member)| member.as_str());
         let may_hold = |name: &MemberName| {
             only.is_none_or(|only| only == name.as_str())
                 && options.labels.may_match(name.as_str())
@@ -215,10 +219,10 @@ impl Reader {
         asked: RequestContext<'_>,
     ) -> Result<Ready, Status> {
         let naming = Arc::clone(&self.stores.shared().naming);
-        let split = options.fields.name().and_then(|name| naming.split(name));
-        let only = split.map(|(_, member)| member.clone());
+        let split = options.fields.name().and_then(|name| naming.split_of(&target.gvr, name));
+        let only = split.as_ref().map(|(_, member)| (*member).clone());
         let mut ready = self.stores.ready_for(&target.gvr, asked.reading(only.as_ref())).await?;
-        let own = split.map(|(own, _)| own).or_else(|| options.fields.name());
+        let own = split.as_ref().map(|(own, _)| &**own).or_else(|| options.fields.name());
         let need = Need::of_options(options, watch, asked.headers, self.freshness);
         if need != Need::Nothing {
             let due = Due { need, scope: scope_of(target, options, own) };

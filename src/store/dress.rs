@@ -47,11 +47,14 @@ struct Header {
 
 impl Header {
     /// `None`: nothing in them can be a marker, nor a copy of one.
-    fn of(incoming: &Incoming<'_>, found: &[Found]) -> Option<Self> {
-        let annotations = incoming.facts.annotations(incoming.text)?;
-        memchr::memmem::find(annotations.as_bytes(), MARKER_KEY.as_bytes())?;
+    fn of(spec: &KindSpec, incoming: &Incoming<'_>, found: &[Found]) -> Option<Self> {
+        let (annotations, labels) = (incoming.facts.annotations(incoming.text), incoming.facts.labels(incoming.text));
+        let names = |map: &Option<&str>| {
+            map.is_some_and(|map| memchr::memmem::find(map.as_bytes(), MARKER_KEY.as_bytes()).is_some())
+        };
+        (names(&annotations) || spec.is_labelled && names(&labels)).then_some(())?;
         let mut hasher = HASHES.build_hasher();
-        (annotations, incoming.facts.labels(incoming.text)).hash(&mut hasher);
+        (annotations, labels).hash(&mut hasher);
         let owners = found.iter().filter(|item| item.id == id::OWNER);
         owners.for_each(|item| incoming.text.get(item.range.clone()).hash(&mut hasher));
         Some(Self { hash: hasher.finish() })
@@ -124,7 +127,7 @@ impl Dressing {
         is_held: impl FnOnce(&Incoming<'_>, &Class) -> bool,
     ) -> Result<Prepared<'t>, BadObject> {
         let incoming = Incoming::read(&self.spec, text, &mut scratch.found)?;
-        let header = Header::of(&incoming, &scratch.found);
+        let header = Header::of(&self.spec, &incoming, &scratch.found);
         let before = header
             .as_ref()
             .and_then(|_| held_part(&incoming))
@@ -149,7 +152,7 @@ impl Dressing {
         if self.naming.is_shared(&gvr.group, &gvr.resource, &facts.namespace, &facts.name) {
             return Class::Folded(None);
         }
-        if self.naming.split(&facts.name).is_some() {
+        if self.naming.split_of(gvr, &facts.name).is_some() {
             return Class::MemberLocal;
         }
         let read = || {
@@ -168,7 +171,9 @@ impl Dressing {
         }
         let is_ours = |marker: &Arc<Marker>| {
             let (namespace, name) = (&facts.namespace, &facts.name);
-            marker.belongs_to(&gvk.group, &gvk.kind, namespace, name, &self.member, &self.cluster_uid)
+            // Both groups have the same events.
+            let group = if self.spec.is_event { "" } else { &*gvk.group };
+            marker.belongs_to(group, &gvk.kind, namespace, name, &self.member, &self.cluster_uid)
         };
         read().filter(is_ours).map_or(Class::MemberLocal, |marker| Class::Folded(Some(marker)))
     }
@@ -189,7 +194,15 @@ impl Dressing {
             controller: bool,
         }
         let (spec, facts) = (&self.spec, &incoming.facts);
-        if spec.parents.is_empty() || self.naming.is_plain() {
+        if self.naming.is_plain() {
+            return None;
+        }
+        if spec.is_labelled {
+            let labels = facts.labels(incoming.text)?;
+            let (namespace, name) = (&facts.namespace, &facts.name);
+            return Marker::of_labelled(labels, &spec.gvk, namespace, name, &self.member, &self.cluster_uid);
+        }
+        if spec.parents.is_empty() {
             return None;
         }
         let annotations = facts.annotations(incoming.text)?;
@@ -197,7 +210,9 @@ impl Dressing {
         let owners = found.iter().filter(|item| item.id == id::OWNER);
         let owners = owners.filter_map(|item| incoming.text.get(item.range.clone()));
         let mut owners = owners.filter_map(|json| serde_json::from_str::<Owner<'_>>(json).ok());
-        let owner = owners.find(|owner| owner.controller)?;
+        let Some(owner) = owners.find(|owner| owner.controller) else {
+            return Marker::of_orphan(annotations, &spec.gvk, &facts.name, spec.parents);
+        };
         let (group, _) = split_api_version(&owner.api_version)?;
         let is_parent = *group == *spec.gvk.group && spec.parents.contains(&owner.kind.as_ref());
         let controller = is_parent.then(|| Controller { group, kind: &owner.kind, name: &owner.name })?;
@@ -278,13 +293,15 @@ impl Dressing {
             refs: references,
             referent,
         };
-        rewriter.name(facts, edits);
+        rewriter.name(self.spec.is_event, facts, edits);
         let cluster = Note { key: CLUSTER, members: std::slice::from_ref(&self.member) };
         Rewriter::annotate(document, facts, &[cluster], edits);
         rewriter.references(document, facts, found, edits);
         edits.put(facts.resource_version_at.clone(), |out| push_revision(self.revision, out));
+        let [name, at, suffix, end] = self.naming.pieces(self.spec.is_event, &facts.name, &self.member);
         let draft = Draft {
-            suffix: self.naming.suffix(&self.member),
+            name,
+            suffix: [at, suffix, end],
             lead: incoming.lead,
             type_meta_len: incoming.type_meta_len(&self.spec),
             revision: self.revision,

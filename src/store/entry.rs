@@ -12,7 +12,7 @@ use crate::{
     config::MemberName,
     store::{parts::Parts, revision::Revision},
 };
-use kubefold_wire::splice::Edit;
+use kubefold_wire::splice::{Edit, splice};
 
 /// The members that hold an object: one for a member-local object. Objects of the same members may share it.
 pub type Holders = Arc<[MemberName]>;
@@ -166,7 +166,7 @@ impl Entry {
         Draft {
             namespace: self.namespace(),
             name: self.name(),
-            suffix: ["", ""],
+            suffix: [""; 3],
             document: text(self.json()),
             lead: "",
             type_meta_len: self.type_meta_len as usize,
@@ -267,7 +267,7 @@ impl Entry {
             Some(at) if located => vec![Edit::new(at.range.clone(), kubefold_wire::splice::string(name))],
             _ => Vec::new(),
         };
-        kubefold_wire::splice::splice(&plain, &mut edits, out);
+        splice(&plain, &mut edits, out);
     }
 
     /// Says whether two states differ in nothing but their revision.
@@ -381,6 +381,21 @@ impl Edits {
         });
     }
 
+    /// The document's text at `at` with the edits that lie in it.
+    pub(super) fn spliced(&self, document: &str, at: &Range<usize>) -> Vec<u8> {
+        let within =
+            self.list.iter().filter(|(edit, _)| at.start <= edit.start as usize && edit.end as usize <= at.end);
+        let mut edits: Vec<Edit<'_>> = within
+            .map(|(edit, text)| {
+                let text = self.text.get(text.start as usize..text.end as usize).unwrap_or_default();
+                Edit::new(edit.start as usize - at.start..edit.end as usize - at.start, text)
+            })
+            .collect();
+        let mut out = Vec::with_capacity(at.len());
+        splice(document.as_bytes().get(at.clone()).unwrap_or_default(), &mut edits, &mut out);
+        out
+    }
+
     pub(super) fn add(&mut self, edit: &Edit<'_>) {
         self.put(edit.at.clone(), |out| out.extend_from_slice(&edit.with));
     }
@@ -395,9 +410,9 @@ fn narrow(range: Range<usize>) -> Range<u32> {
 /// What an entry is made from.
 pub(super) struct Draft<'a> {
     pub(super) namespace: &'a str,
-    /// The visible name, in two halves.
+    /// The visible name, in pieces.
     pub(super) name: &'a str,
-    pub(super) suffix: [&'a str; 2],
+    pub(super) suffix: [&'a str; 3],
     /// The member's document.
     pub(super) document: &'a str,
     /// What comes behind its brace to make it whole, and is no edit: the original is the whole form.
@@ -477,11 +492,11 @@ impl Draft<'_> {
     }
 
     fn key(&self) -> Key {
-        let [at, member] = self.suffix;
+        let [at, member, end] = self.suffix;
         match self.namespace {
             "" if at.is_empty() => self.name.into(),
-            "" => [self.name, at, member].concat().into(),
-            namespace => [namespace, "/", self.name, at, member].concat().into(),
+            "" => [self.name, at, member, end].concat().into(),
+            namespace => [namespace, "/", self.name, at, member, end].concat().into(),
         }
     }
 }
@@ -572,7 +587,7 @@ mod tests {
         Draft {
             namespace: "ns",
             name: "a",
-            suffix: ["@", "east"],
+            suffix: ["@", "east", ""],
             document,
             lead: "",
             type_meta_len: r#""kind":"Pod","#.len(),

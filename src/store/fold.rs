@@ -217,7 +217,13 @@ impl Fold {
         let of_placement = |listed| self.place_of(&places, listed, marker);
         let mut is_chosen = vec![false; self.parts.len()];
         let is_first = |at: &usize| is_chosen.get_mut(*at).is_some_and(|chosen| !std::mem::replace(chosen, true));
-        marker.members.iter().filter_map(of_placement).filter(is_first).collect()
+        let mut chosen: Vec<usize> = marker.members.iter().filter_map(of_placement).filter(is_first).collect();
+        if marker.is_child && self.is_mixed {
+            // Some have the marker of one placement, and some that of the next, which adopted them.
+            let others = (0..self.parts.len()).filter(|at| self.is_of(*at, &marker.uid) && !chosen.contains(at));
+            chosen.extend(others.collect::<Vec<_>>());
+        }
+        chosen
     }
 
     /// Where the part of a placement in a listed member is. The cluster decides, since a member may have another name by now;

@@ -234,7 +234,7 @@ impl Sequencer {
         }
         own.push_str(&incoming.facts.name);
         member_local.clear();
-        self.shared.naming.write_member_local(own, member, member_local);
+        self.shared.naming.write_member_local(self.spec.is_event, own, member, member_local);
     }
 
     /// Removes what is visible under a member-local object's key and is another object.

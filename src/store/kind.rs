@@ -1,5 +1,6 @@
 //! What a store knows about its kind: names, and the fields by which objects of it refer to others.
 
+use crate::placement::children::{are_labelled, parents};
 use kubefold_wire::{
     locate::Paths,
     resource::{Gvk, Gvr},
@@ -121,19 +122,6 @@ const JOINS: &[Joins] = &[
     },
 ];
 
-/// Whose children are objects of their own, one in each member, that fold as their owner does: Kubernetes names them after
-/// the owner and what they hold, and copies its annotations to them.
-///
-/// Source: kubernetes `pkg/controller/deployment/sync.go` `getNewReplicaSet`; `pkg/controller/statefulset/stateful_set_utils.go`
-/// `newRevision`; `pkg/controller/daemon/update.go` `snapshot`.
-const CHILDREN: [(&str, &str, &[&str]); 2] =
-    [("apps", "replicasets", &["Deployment"]), ("apps", "controllerrevisions", &["StatefulSet", "DaemonSet"])];
-
-/// The kinds, of the same group, whose children objects of that resource may be.
-fn parents(group: &str, resource: &str) -> &'static [&'static str] {
-    CHILDREN.iter().find(|(g, r, _)| *g == group && *r == resource).map_or(&[], |(_, _, parents)| parents)
-}
-
 /// One kind as a store holds it.
 #[derive(Debug)]
 pub struct KindSpec {
@@ -147,6 +135,10 @@ pub struct KindSpec {
     pub(super) type_meta: String,
     /// The kinds, of its own group, whose children its objects may be.
     pub(super) parents: &'static [&'static str],
+    /// Its objects have the labels of what they are made of.
+    pub(super) is_labelled: bool,
+    /// Its objects are events, which are called after others.
+    pub(super) is_event: bool,
     pub(super) paths: Paths,
 }
 
@@ -155,13 +147,19 @@ impl KindSpec {
     pub fn new(gvr: Gvr, gvk: Gvk, namespaced: bool) -> Self {
         let type_meta = format!("\"kind\":\"{}\",\"apiVersion\":\"{}\",", gvk.kind, gvk.api_version());
         let paths = paths(&gvr);
-        let parents = parents(&gvr.group, &gvr.resource);
-        Self { gvr, gvk, namespaced, type_meta, parents, paths }
+        let parents = parents(&gvr);
+        let (is_labelled, is_event) = (are_labelled(&gvr), gvr.is_event());
+        Self { gvr, gvk, namespaced, type_meta, parents, is_labelled, is_event, paths }
     }
 
     /// Says whether objects of it may be children of placed objects: those have no label by which they could be asked for.
     pub fn has_children(&self) -> bool {
         !self.parents.is_empty()
+    }
+
+    /// Says whether controllers may make objects of it of placed ones.
+    pub fn is_made_of_placed(&self) -> bool {
+        self.has_children() || self.is_labelled
     }
 
     /// `v1/pods`: how tokens and logs name the kind.

@@ -46,6 +46,7 @@ mod tally;
 mod template;
 #[cfg(test)]
 mod tests;
+mod unite;
 mod unstored;
 mod watchers;
 

@@ -1,11 +1,15 @@
 //! Visible names and UIDs: a function of the object and its member alone.
 
+use std::borrow::Cow;
+
 use uuid::Uuid;
 
 use crate::{
     config::{Config, MemberName, Names, SharedRule},
     placement::fingerprint::Mask,
 };
+
+use kubefold_wire::resource::Gvr;
 
 /// Namespace of the UIDs that shared objects have in a fleet of several members.
 const SHARED_UIDS: Uuid = Uuid::from_u128(0x6b75_6265_666f_6c64_0000_0000_0000_0001);
@@ -64,9 +68,22 @@ impl Naming {
         Some((own, self.member(member)?))
     }
 
-    /// The own name behind a visible one.
-    pub fn own<'a>(&self, visible: &'a str) -> &'a str {
-        self.split(visible).map_or(visible, |(own, _)| own)
+    /// The same of an object of that resource. An event is called after its object: `web-0@east.17f0` is `web-0.17f0` of east.
+    pub fn split_of<'a>(&self, gvr: &Gvr, visible: &'a str) -> Option<(Cow<'a, str>, &MemberName)> {
+        if let Some((own, member)) = self.split(visible) {
+            return Some((Cow::Borrowed(own), member));
+        }
+        (gvr.is_event() && self.names == Names::Suffixed).then_some(())?;
+        let (object, rest) = visible.rsplit_once('@')?;
+        let (member, suffix) = rest.split_once('.')?;
+        let is_cut_so = !object.is_empty() && !suffix.is_empty() && !suffix.contains('.');
+        is_cut_so.then_some(())?;
+        Some((Cow::Owned(format!("{object}.{suffix}")), self.member(member)?))
+    }
+
+    /// The own name behind the visible one of an object of that resource.
+    pub fn own<'a>(&self, gvr: &Gvr, visible: &'a str) -> Cow<'a, str> {
+        self.split_of(gvr, visible).map_or(Cow::Borrowed(visible), |(own, _)| own)
     }
 
     /// Says whether member-local objects keep their own names.
@@ -82,16 +99,18 @@ impl Naming {
         }
     }
 
-    /// Appends the visible name of a member-local object.
-    pub fn push_member_local(&self, own: &str, member: &MemberName, out: &mut Vec<u8>) {
-        out.extend_from_slice(own.as_bytes());
-        self.suffix(member).iter().for_each(|word| out.extend_from_slice(word.as_bytes()));
+    /// The visible name of a member-local object, in pieces; of its own key, its visible key.
+    pub(super) fn pieces<'a>(&self, is_event: bool, own: &'a str, member: &'a MemberName) -> [&'a str; 4] {
+        let [at, name] = self.suffix(member);
+        let cut = own.rfind('.').filter(|cut| is_event && *cut > 0 && !own[..*cut].ends_with('/'));
+        let (object, suffix) = own.split_at(cut.unwrap_or(own.len()));
+        // What ends in a dot is called after nothing.
+        if suffix == "." { [own, at, name, ""] } else { [object, at, name, suffix] }
     }
 
     /// Appends the visible name of a member-local object.
-    pub(super) fn write_member_local(&self, own: &str, member: &MemberName, out: &mut String) {
-        out.push_str(own);
-        out.extend(self.suffix(member));
+    pub(super) fn write_member_local(&self, is_event: bool, own: &str, member: &MemberName, out: &mut String) {
+        out.extend(self.pieces(is_event, own, member));
     }
 
     /// Says whether an object of that resource is one that every cluster has under this name.
@@ -189,6 +208,35 @@ mod tests {
         assert_eq!(split("joe@example.com@west"), Some(("joe@example.com", "west")));
         assert_eq!(split("a@east@west"), Some(("a@east", "west")));
         assert_eq!(split("@east"), None);
+    }
+
+    #[test]
+    fn an_event_is_called_after_its_object() {
+        let naming = naming(Names::Suffixed, &["east", "west"]);
+        let (events, pods) = (Gvr::new("", "v1", "events"), Gvr::new("", "v1", "pods"));
+        let east = naming.member("east").unwrap();
+        for (own, visible) in [
+            ("web-0.17f0", "web-0@east.17f0"),
+            ("a.b.17f0", "a.b@east.17f0"),
+            ("web-0", "web-0@east"),
+            ("x@west.17f0", "x@west@east.17f0"),
+            ("x@west", "x@west@east"),
+            ("ends.", "ends.@east"),
+            (".starts", ".starts@east"),
+            ("a..b", "a.@east.b"),
+        ] {
+            let key = |name: &str| format!("shop/{name}");
+            assert_eq!(naming.pieces(true, own, east).concat(), visible);
+            assert_eq!(naming.pieces(true, &key(own), east).concat(), key(visible));
+            let split = naming.split_of(&events, visible);
+            assert_eq!(split.map(|(own, member)| (own.into_owned(), member.as_str())), Some((own.to_owned(), "east")));
+        }
+        assert_eq!(naming.pieces(false, "web-0.17f0", east).concat(), "web-0.17f0@east");
+        for name in ["web-0.17f0", "web-0@north.17f0", "web-0@east.", "@east.17f0", "web-0@east.1.2"] {
+            assert_eq!(naming.split_of(&events, name), None, "{name}");
+        }
+        assert_eq!(naming.split_of(&pods, "web-0@east.17f0"), None);
+        assert_eq!(naming.own(&events, "web-0@west.17f0"), "web-0.17f0");
     }
 
     #[test]

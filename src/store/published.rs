@@ -48,7 +48,8 @@ impl Published {
     pub(super) fn holds(&self, member: &MemberView, incoming: &Incoming<'_>, is_listed: bool) -> bool {
         let own_key = key(&incoming.facts.namespace, &incoming.facts.name);
         let mut key = String::with_capacity(own_key.len() + 32);
-        member.dressing.naming.write_member_local(&own_key, &member.dressing.member, &mut key);
+        let Dressing { naming, spec, member: name, .. } = &*member.dressing;
+        naming.write_member_local(spec.is_event, &own_key, name, &mut key);
         let is_it = |entry: &&Arc<Entry>| !entry.folded && entry.holders.first() == Some(&member.dressing.member);
         let Some(entry) = self.snapshot.objects.get(key.as_str()).filter(is_it) else { return false };
         let (from, facts) = (&entry.provenance, &incoming.facts);

@@ -80,14 +80,15 @@ impl Sequencer {
     /// What is shown after the part at `at` was put in.
     fn shown_after(&mut self, key: &str, at: usize, shown: &mut Shown, holders: &Holders) -> Option<Made> {
         let Shown { parts, sums, template } = shown;
-        let uid = self.uid_of(key, parts.list.first()?.marker.as_deref());
+        let marker = parts.list.first()?.marker.as_deref();
+        let (is_shared, uid) = (marker.is_none(), self.uid_of(key, marker));
         let is_of_now = |shown: &str| at > 0 && uid.as_deref().is_none_or(|uid| uid == shown);
         match template {
             Some(template) if is_of_now(template.uid()) => {
                 return Some(Made::New(template.with(sums, parts, self.fold_kind(), &mut self.scratch.edits)));
             }
             // Of a shared object the body alone is shown.
-            None if self.objects.get(key).is_some_and(|held| held.folded && is_of_now(held.uid())) => {
+            None if is_shared && self.objects.get(key).is_some_and(|held| held.folded && is_of_now(held.uid())) => {
                 return Some(Made::AsBefore);
             }
             Some(_) | None => {}
@@ -250,6 +251,10 @@ impl Sequencer {
     }
 
     fn identify(&mut self, key: &str, chosen: &[Arc<Part>], losers: &[Arc<Part>]) {
+        if self.spec.is_event {
+            // Nothing refers to an event.
+            return;
+        }
         let visible = chosen.first().and_then(|home| home.marker.as_ref()).map(|marker| self.visible_uid(key, marker));
         let visible: Arc<str> = visible.unwrap_or_default().as_ref().into();
         let Some(mut identified) = self.folds.get_mut(key).map(|fold| std::mem::take(&mut fold.identified)) else {
@@ -420,8 +425,9 @@ impl Sequencer {
         scratch: &mut Scratch,
     ) -> Option<(Entry, Option<Template>)> {
         let body = self.body(parts, holders, uid, scratch)?;
-        if parts.list.first()?.marker.is_none() {
-            return Some((body, None));
+        let Some(marker) = &parts.list.first()?.marker else { return Some((body, None)) };
+        if marker.is_of_labels() {
+            return Some((self.united(body, parts, scratch), None));
         }
         let template = Template::of(body)?;
         let entry = template.with(sums, parts, self.fold_kind(), &mut scratch.edits);

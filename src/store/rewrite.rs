@@ -135,7 +135,7 @@ impl<'a> Facts<'a> {
         Draft {
             namespace: &self.namespace,
             name: &self.name,
-            suffix: ["", ""],
+            suffix: [""; 3],
             document,
             lead: "",
             type_meta_len: 0,
@@ -200,8 +200,8 @@ pub(super) struct Rewriter<'a, 'r> {
 
 impl Rewriter<'_, '_> {
     /// Puts the visible name in the place of the own one.
-    pub(super) fn name(&self, facts: &Facts<'_>, edits: &mut Edits) {
-        self.rename(&facts.name, facts.name_at.clone(), edits);
+    pub(super) fn name(&self, is_event: bool, facts: &Facts<'_>, edits: &mut Edits) {
+        self.put_name(is_event, &facts.name, facts.name_at.clone(), edits);
     }
 
     /// Puts kubefold's annotations in, and every other `kubefold.io/` annotation out.
@@ -361,15 +361,26 @@ impl Rewriter<'_, '_> {
     }
 
     fn rename(&self, name: &str, at: Range<usize>, edits: &mut Edits) {
+        self.put_name(false, name, at, edits);
+    }
+
+    fn put_name(&self, is_event: bool, name: &str, at: Range<usize>, edits: &mut Edits) {
         if self.naming.is_plain() {
             return;
         }
+        let [own, sign, member, end] = self.naming.pieces(is_event, name, self.member);
         edits.put(at, |out| {
-            push_string(name, out);
+            push_string(own, out);
             // Before the closing quote.
             out.pop();
-            self.naming.suffix(self.member).iter().for_each(|word| out.extend_from_slice(word.as_bytes()));
-            out.push(b'"');
+            [sign, member].iter().for_each(|word| out.extend_from_slice(word.as_bytes()));
+            if end.is_empty() {
+                out.push(b'"');
+                return;
+            }
+            let quote = out.len();
+            push_string(end, out);
+            out.remove(quote);
         });
     }
 }

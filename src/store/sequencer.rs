@@ -354,9 +354,7 @@ impl Sequencer {
     }
 
     pub(super) fn member_local_key(&self, own_key: &str, member: &MemberName) -> String {
-        let mut out = Vec::with_capacity(own_key.len() + member.as_str().len() + 1);
-        self.shared.naming.push_member_local(own_key, member, &mut out);
-        String::from_utf8(out).unwrap_or_default()
+        self.shared.naming.pieces(self.spec.is_event, own_key, member).concat()
     }
 
     pub(super) fn is_member_local_of(&self, member_local_key: &str, member: &MemberName) -> bool {

@@ -37,7 +37,7 @@ pub fn unstored(
         refs: &mut References::new(&kinds, member),
         referent: &mut Vec::new(),
     };
-    rewriter.name(&facts, &mut edits);
+    rewriter.name(spec.is_event, &facts, &mut edits);
     let cluster = Note { key: CLUSTER, members: std::slice::from_ref(member) };
     Rewriter::annotate(document, &facts, &[cluster], &mut edits);
     rewriter.references(document, &facts, &found, &mut edits);
@@ -45,8 +45,10 @@ pub fn unstored(
         edits.put(facts.resource_version_at.clone(), |out| out.extend_from_slice(b"\"\""));
     }
     let lead = if facts.kind.is_some() { "" } else { spec.type_meta.as_str() };
+    let [name, at, suffix, end] = shared.naming.pieces(spec.is_event, &facts.name, member);
     let draft = Draft {
-        suffix: shared.naming.suffix(member),
+        name,
+        suffix: [at, suffix, end],
         lead,
         type_meta_len: lead.len(),
         ..facts.draft(document, Holders::from([member.clone()]))

@@ -254,7 +254,7 @@ impl Stores {
     /// Judges the children of a placed object anew, which lie in its namespace.
     fn judge_children(&self, key: &str, uid: &str) {
         let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
-        for running in self.all().iter().filter(|running| running.store.spec().has_children()) {
+        for running in self.all().iter().filter(|running| running.store.spec().is_made_of_placed()) {
             running.store.judge_children(namespace, uid);
         }
     }

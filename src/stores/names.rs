@@ -57,10 +57,17 @@ pub(crate) fn resolve(
     if let Some(entry) = store.get(&plain).and_then(|entry| store.seen_by(audience, &entry)) {
         return Ok(Named::Visible(entry));
     }
-    if naming.split(&target.name).is_some() || (spec.namespaced && target.namespace.is_empty()) {
+    if spec.namespaced && target.namespace.is_empty() {
         return Ok(Named::Nothing);
     }
     let is_event = spec.gvr.is_event();
+    if let Some((own, member)) = naming.split(&target.name) {
+        // An event may be asked for as any other member-local object.
+        let own = key(&target.namespace, own);
+        let event = if is_event { store.member_local(&own, member) } else { None };
+        let seen = event.and_then(|event| store.seen_by(audience, &event.entry));
+        return Ok(seen.map_or(Named::Nothing, Named::Shorthand));
+    }
     let recorded = recorded(naming, store, target).and_then(|entry| store.seen_by(audience, &entry));
     if let Some(entry) = recorded.filter(|_| is_event) {
         return Ok(Named::Shorthand(entry));
@@ -78,17 +85,17 @@ pub(crate) fn resolve(
     }
 }
 
-/// An event by the name that its recorder gave it, after its object: `web-0@east.17f0` is `web-0.17f0@east`. The newer of
-/// client-go's recorders patches by the name that it gave, whatever the answer to its create was called.
+/// An event by a name that its recorder gave it after its object with more than one dot behind: `web-0@east.17.f0` is
+/// `web-0.17@east.f0`. The newer of client-go's recorders patches by the name that it gave, whatever the answer to its create
+/// was called.
 ///
 /// Source: kubernetes/client-go `tools/events/event_broadcaster.go` `recordToSink`.
 fn recorded(naming: &Naming, store: &FleetStore, target: &Target) -> Option<Arc<Entry>> {
     let (object, rest) = target.name.rsplit_once('@')?;
     rest.match_indices('.').find_map(|(at, _)| {
         let (member, suffix) = rest.split_at_checked(at)?;
-        let visible = format!("{object}{suffix}@{member}");
-        naming.split(&visible)?;
-        store.get(&key(&target.namespace, &visible))
+        let own = key(&target.namespace, &format!("{object}{suffix}"));
+        store.member_local(&own, naming.member(member)?).map(|event| event.entry)
     })
 }
 

@@ -82,7 +82,7 @@ async fn holder(stores: &Stores, target: &Target, asked: RequestContext<'_>) -> 
     let reading = Reading { audience: asked.audience(), mode: asked.mode, ..Reading::default() };
     let ready = stores.ready_for(&named.gvr, reading).await?;
     let entry = stores.named(&ready, &named, asked.audience())?;
-    let own = naming.own(entry.name()).to_owned();
+    let own = naming.own(&named.gvr, entry.name()).into_owned();
     let anywhere = entry.folded && &*target.gvr.resource == "services";
     let up = entry.holders.iter().filter(|name| {
         anywhere && registry.get(name.as_str()).is_some_and(|member| !member.health().is_down() && member.usable())

@@ -21,7 +21,7 @@ use crate::{
         request::{OWN_MANAGER, Request},
         steps::mover,
         update::{MERGE_PATCH, SCALE, replace},
-        workloads::{COMPANIONS, WORKLOADS, documents, of_kinds},
+        workloads::{COMPANIONS, POD, WORKLOADS, documents, of_kinds},
     },
 };
 use kubefold_serving::{caller::Caller, request::body_name};
@@ -54,7 +54,8 @@ pub(super) fn before<F: Fleet>(writer: &Writer<F>, request: &Request, name: &str
     if is_of(&COMPANIONS) {
         return (request.content_type == APPLY_PATCH).then_some(Followed::Companion);
     }
-    (is_of(&WORKLOADS) || is_custom).then(|| Followed::Workload { labels: labels(writer, &request.key(name)) })
+    (is_of(&WORKLOADS) || is_of(&[POD]) || is_custom)
+        .then(|| Followed::Workload { labels: labels(writer, &request.key(name)) })
 }
 
 /// Places the companions of a workload anew, now that it was written. Gives what the client is to be warned of.

@@ -30,7 +30,7 @@ use crate::{
         fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Listed, Step, Verb},
         names::mint,
-        pinned,
+        pinned::{self, Pinned},
         plan::asked,
         request::Request,
     },
@@ -52,11 +52,12 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
     if let Some(notes) = &notes {
         notes.name(&draft.name);
     }
-    if let Some((own, member)) = writer.fleet.split(&draft.name) {
-        return pinned::create(writer, request, draft.json, &draft.name, &own, &member).await;
-    }
     if request.gvr.is_event() {
-        return event::create(writer, request, &draft).await;
+        return Box::pin(event::create(writer, request, &draft)).await;
+    }
+    if let Some((own, member)) = writer.fleet.split(&draft.name) {
+        let what = Pinned { visible: &draft.name, own: &own, member: &member, marker: None };
+        return pinned::create(writer, request, draft.json, what).await;
     }
     refuse_what_is_no_pin(writer, request, &draft.name)?;
     let dry = request.dry_run("CreateOptions")?;
@@ -192,6 +193,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         policy: plan.policy,
         place_on: draft.annotations.and_then(place_on),
         everywhere: plan.strategy == Strategy::Duplicate,
+        adopts: plan.adopts,
         shared: false,
         applied: request.content_type == APPLY_PATCH,
         amended: None,

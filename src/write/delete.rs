@@ -141,6 +141,7 @@ fn entry_of<F: Fleet>(
         targets,
         listed: Vec::new(),
         policy: None,
+        adopts: None,
         // Its parts have no marker, by which they would be known again; nor do those of a child.
         shared: parts.first().is_none_or(|home| Seen::of(&home.json).marker.is_none()),
         applied: false,

@@ -171,6 +171,7 @@ fn entry_of(made: &Everywhere, visible: &Visible, parts: &[Part], missing: Vec<L
         targets: [first].into_iter().chain(others).collect(),
         listed: Vec::new(),
         policy: None,
+        adopts: None,
         shared: true,
         applied: false,
         amended: None,

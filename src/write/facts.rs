@@ -120,8 +120,13 @@ async fn claim_holders(stores: &Stores, namespace: &str, claims: &[String]) -> V
     claims.iter().map(holders).collect()
 }
 
-/// The objects of a kind in a namespace.
-pub(super) async fn objects(stores: &Stores, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
+/// The objects of a kind in a namespace, of those that are wanted.
+pub(super) async fn objects(
+    stores: &Stores,
+    gvr: &Gvr,
+    namespace: &str,
+    is_wanted: impl Fn(&Entry) -> bool + Send,
+) -> Vec<Listed> {
     let Some(running) = stores.known(gvr).await else { return Vec::new() };
     let snapshot = running.store.snapshot();
     let listed = |entry: &Arc<Entry>| {
@@ -135,7 +140,7 @@ pub(super) async fn objects(stores: &Stores, gvr: &Gvr, namespace: &str) -> Vec<
         };
         Listed { name, folded, parts }
     };
-    snapshot.range(namespace, b"").filter(|entry| !entry.deleting).map(listed).collect()
+    snapshot.range(namespace, b"").filter(|entry| !entry.deleting && is_wanted(entry)).map(listed).collect()
 }
 
 /// Every placed object, with the kinds that others need first.
@@ -225,7 +230,7 @@ fn fits_nodes(
     let facts: Vec<NodeFacts> = snapshot
         .range("", b"")
         .filter(|entry| entry.holders.contains(member))
-        .map(|entry| node(naming.own(entry.name()).to_owned(), entry))
+        .map(|entry| node(naming.own(&running.store.spec().gvr, entry.name()).into_owned(), entry))
         .collect();
     fits(pod, &facts)
 }

@@ -193,6 +193,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// Reads an object in one member as kubefold itself: what it sees goes to nobody.
     fn look(&self, member: &MemberName, key: &Key) -> impl Future<Output = Answer> + Send;
 
+    /// Lists objects in one member as kubefold itself: what it sees goes to nobody. `query` is encoded.
+    fn list(&self, member: &MemberName, path: ApiPath, query: String) -> impl Future<Output = Answer> + Send;
+
     /// The configured members, in order.
     fn members(&self) -> Vec<MemberName>;
 
@@ -201,6 +204,9 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// Splits `x@east` into `x` and `east`, if that is a member and names are suffixed.
     fn split(&self, visible: &str) -> Option<(String, MemberName)>;
+
+    /// The same of an object of that resource.
+    fn split_of(&self, gvr: &Gvr, visible: &str) -> Option<(String, MemberName)>;
 
     /// Sets or forgets the record of a placement that has moved, and shows what that changes: one event, after the hold if
     /// the key is held.
@@ -234,6 +240,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// The objects of a kind in a namespace. Starts the kind's store and waits (bounded) for members that it does not know;
     /// what those hold is missing.
     fn objects(&self, gvr: &Gvr, namespace: &str) -> impl Future<Output = Vec<Listed>> + Send;
+
+    /// The same of those alone that are placed.
+    fn placed_of(&self, gvr: &Gvr, namespace: &str) -> impl Future<Output = Vec<Listed>> + Send;
 
     /// The object that a person names, in the version that the fleet prefers; `None`: no member serves such a resource.
     fn named(&self, named: &NamedObject) -> Option<Key>;

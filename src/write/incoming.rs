@@ -83,7 +83,9 @@ impl Writer<LiveFleet> {
         if target.gvr.group.is_empty() && &*target.gvr.resource == "pods" {
             body = named_after_its_node(body, &naming);
         }
-        let pin = |name: Option<String>| name.and_then(|name| naming.split(&name).map(|(_, member)| member.clone()));
+        let pin = |name: Option<String>| {
+            name.and_then(|name| naming.split_of(&target.gvr, &name).map(|(_, member)| member.clone()))
+        };
         // A pin waits for its own member, everything else for all: a name is promised once. An event goes with its object,
         // and its name is nobody else's.
         let only = match target.gvr.is_event() {
@@ -130,7 +132,7 @@ impl Writer<LiveFleet> {
         let Incoming { asked, method, info, target, .. } = write;
         let wanted = asked.wanted()?;
         let naming = Arc::clone(&self.fleet.stores.shared().naming);
-        let only = naming.split(&target.name).map(|(_, member)| member.clone());
+        let only = naming.split_of(&target.gvr, &target.name).map(|(_, member)| member.clone());
         let ready = self.fleet.stores.ready_for(&target.gvr, asked.reading(only.as_ref())).await?;
         let mut request = write.request(&ready.store().spec().gvk, body);
         request.subresource.clone_from(&info.subresource);
@@ -182,7 +184,8 @@ impl Writer<LiveFleet> {
                 name: entry.name().to_owned(),
                 namespace: entry.namespace().to_owned(),
                 uid: entry.uid().to_owned(),
-                member_local: member.map(|member| (naming.own(entry.name()).to_owned(), member.clone())),
+                member_local: member
+                    .map(|member| (naming.own(&write.target.gvr, entry.name()).into_owned(), member.clone())),
             }
         });
         let mut request = write.request(&ready.store().spec().gvk, body);
@@ -207,21 +210,21 @@ impl Writer<LiveFleet> {
     /// Errors: 404 or 409 as a get answers; 409 for the part of a placed object.
     fn aim(&self, ready: &Ready, target: &Target, request: &Request, seen: &Audience) -> Result<Aim, Status> {
         let naming = Arc::clone(&self.fleet.stores.shared().naming);
-        if let Some((own, member)) = naming.split(&target.name) {
-            let whole = key(&target.namespace, own);
+        if let Some((own, member)) = naming.split_of(&target.gvr, &target.name) {
+            let whole = key(&target.namespace, &own);
             let parts = ready.store().shown_parts(&whole);
-            let member_local = || Aim::MemberLocal { own: own.to_owned(), member: member.clone() };
+            let member_local = || Aim::MemberLocal { own: own.to_string(), member: member.clone() };
             // A token is of one member's account, and changes nothing in the object.
             if request.subresource == "token" && parts.iter().any(|part| part.member == *member) {
                 return Ok(member_local());
             }
             if parts.iter().any(|part| part.marker.is_some() && part.member == *member) {
                 let part = ObjectRef { gvr: target.gvr.clone(), name: target.name.clone() };
-                return Err(WriteError::PartAlone { part, own: own.to_owned(), member: member.clone() }.into());
+                return Err(WriteError::PartAlone { part, own: own.to_string(), member: member.clone() }.into());
             }
             let gvr = &target.gvr;
             // The member says itself what it does not have, and may make it: a lease is made by a PUT, anything by an apply.
-            if !naming.is_shared(&gvr.group, &gvr.resource, &target.namespace, own) {
+            if !naming.is_shared(&gvr.group, &gvr.resource, &target.namespace, &own) {
                 return Ok(member_local());
             }
         }
@@ -238,7 +241,7 @@ impl Writer<LiveFleet> {
             }
             (entry, _) => entry?,
         };
-        let own = naming.own(entry.name()).to_owned();
+        let own = naming.own(&target.gvr, entry.name()).into_owned();
         match entry.holders.first() {
             Some(member) if !entry.folded => Ok(Aim::MemberLocal { own, member: member.clone() }),
             _ => Ok(Aim::Whole(entry.name().to_owned())),

@@ -418,6 +418,7 @@ mod tests {
                 .to_vec(),
             listed: vec![Listed { member: member("north"), cluster_uid: "c-north".into() }],
             policy: Some("shop".into()),
+            adopts: None,
             shared: false,
             applied: false,
             amended: None,

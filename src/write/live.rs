@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::Method;
 use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
@@ -29,6 +30,7 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     locate::Paths,
+    path::ApiPath,
     resource::{Gvr, split_api_version},
     splice::{Edit, ObjectEdits, splice},
 };
@@ -103,6 +105,12 @@ impl Fleet for LiveFleet {
         }
     }
 
+    async fn list(&self, name: &MemberName, path: ApiPath, query: String) -> Answer {
+        let Some(member) = self.member(name) else { return unconfigured(name) };
+        let (body, content_type) = (Bytes::new(), String::new());
+        member.call(None, Call { method: Method::GET, path, query, body, content_type, user_agent: None }).await
+    }
+
     fn members(&self) -> Vec<MemberName> {
         self.stores.registry().members().iter().map(|member| member.name().clone()).collect()
     }
@@ -110,6 +118,11 @@ impl Fleet for LiveFleet {
     fn split(&self, visible: &str) -> Option<(String, MemberName)> {
         let naming = Arc::clone(&self.stores.shared().naming);
         naming.split(visible).map(|(own, member)| (own.to_owned(), member.clone()))
+    }
+
+    fn split_of(&self, gvr: &Gvr, visible: &str) -> Option<(String, MemberName)> {
+        let naming = Arc::clone(&self.stores.shared().naming);
+        naming.split_of(gvr, visible).map(|(own, member)| (own.into_owned(), member.clone()))
     }
 
     fn is_rebuilt(&self, member: &MemberName) -> bool {
@@ -133,7 +146,11 @@ impl Fleet for LiveFleet {
     }
 
     async fn objects(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
-        Box::pin(facts::objects(&self.stores, gvr, namespace)).await
+        Box::pin(facts::objects(&self.stores, gvr, namespace, |_| true)).await
+    }
+
+    async fn placed_of(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
+        Box::pin(facts::objects(&self.stores, gvr, namespace, |entry| entry.folded)).await
     }
 
     fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr> {

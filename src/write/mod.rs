@@ -26,6 +26,7 @@ mod forward;
 mod incoming;
 mod names;
 mod options;
+mod orphans;
 mod pinned;
 mod room;
 mod steps;

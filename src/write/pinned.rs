@@ -7,7 +7,10 @@ use crate::{
     answer::reply::{Reply, forwarded, refusal},
     config::MemberName,
     member::call::{Answer, Call},
-    placement::stamp::{Stamp, stamped},
+    placement::{
+        marker::Marker,
+        stamp::{Stamp, stamped},
+    },
     respond::{Settling, WriteError},
     write::{
         Writer,
@@ -22,22 +25,33 @@ use kubefold_wire::{
     warning::{Warnings, warning_text},
 };
 
-/// Creates the member-local object `own` in `member`; `json` is the request's body and names it `visible`.
+/// What is created in one member.
+#[derive(Clone, Copy)]
+pub(super) struct Pinned<'a> {
+    /// What the request's body calls it.
+    pub(super) visible: &'a str,
+    /// Its own name.
+    pub(super) own: &'a str,
+    /// Where.
+    pub(super) member: &'a MemberName,
+    /// Of what is no member-local object.
+    pub(super) marker: Option<&'a Marker>,
+}
+
+/// Creates an object in one member; `json` is the request's body.
 pub(super) async fn create<F: Fleet>(
     writer: &Writer<F>,
     request: &Request,
     json: &str,
-    visible: &str,
-    own: &str,
-    member: &MemberName,
+    what: Pinned<'_>,
 ) -> Result<Reply, Reply> {
-    let fleet = &writer.fleet;
+    let (fleet, Pinned { visible, own, member, marker }) = (&writer.fleet, what);
     let dry = request.dry_run("CreateOptions")?;
     let (shown, key) = (request.key(visible), request.key(own));
     let plain = Bytes::from(unpin(json, visible, own));
     let local = fleet.localize(&key, member, &plain);
     let text = std::str::from_utf8(&local).unwrap_or_default();
-    let body = stamped(text, Stamp::default()).map_err(WriteError::from)?;
+    let body = stamped(text, Stamp { marker, name: Some(own), ..Stamp::default() }).map_err(WriteError::from)?;
     let passed = request.passed_query();
     let call = Call {
         method: Method::POST,
@@ -73,7 +87,9 @@ pub(super) async fn create<F: Fleet>(
     let mut stored = None;
     if !dry {
         fleet.ingest(&key, member, &body).await;
-        stored = fleet.visible(&shown).map(|visible| visible.body);
+        // An event has another visible name than the pin's.
+        let member_local = fleet.member_local(&key, member).map(|member_local| member_local.shown);
+        stored = member_local.or_else(|| fleet.visible(&shown)).map(|visible| visible.body);
     }
     let body = stored.or_else(|| fleet.render(&key, &[(member.clone(), body.bytes.clone())])).unwrap_or(body.bytes);
     Ok(Reply { code, warnings, body })

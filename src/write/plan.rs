@@ -10,6 +10,7 @@ use crate::{
     answer::reply::Reply,
     config::MemberName,
     placement::{
+        children::{Orphans, is_revision},
         companions::Shares,
         divided::{Division, Value},
         marker::Marker,
@@ -24,6 +25,7 @@ use crate::{
         Writer,
         create::{Draft, Pin, pins, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
+        orphans,
         request::Request,
         workloads,
     },
@@ -47,6 +49,8 @@ pub(super) struct CreateFacts {
     shares: Shares,
     /// The member that has what came before it and belongs to it.
     drawn: Option<MemberName>,
+    /// What an earlier workload of the name left.
+    orphans: Option<Orphans>,
 }
 
 /// Finds the policy and asks for the facts.
@@ -83,13 +87,15 @@ pub(super) async fn asked<F: Fleet>(
         }
     };
     let division = draft.wholes.division;
-    let (mut facts, shares, drawn) = tokio::join!(fleet.facts(ask), shares, workloads::drawn(fleet, key, division));
+    let drawn = workloads::drawn(fleet, key, division);
+    let orphans = Box::pin(orphans::find(fleet, key, draft.json));
+    let (mut facts, shares, drawn, orphans) = tokio::join!(fleet.facts(ask), shares, drawn, orphans);
     facts.candidates.iter_mut().for_each(|one| one.allowed = !request.refusing.contains(&one.name));
     expect_namespace(writer, key, &mut facts);
     for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
         candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.as_str().to_owned()).collect()));
     }
-    Ok(CreateFacts { policy, facts, shared, pins, pod, shares, drawn })
+    Ok(CreateFacts { policy, facts, shared, pins, pod, shares, drawn, orphans })
 }
 
 /// Says whether a body names things of other members alone.
@@ -138,7 +144,9 @@ impl CreateFacts {
             pod: self.pod.as_ref(),
             sticky: self.facts.sticky.as_ref(),
             drawn: self.drawn.as_ref(),
+            orphans: self.orphans.as_ref(),
             claims: &draft.claims,
+            is_revision: !draft.owners.is_empty() && is_revision(&key.gvr),
             companion: draft.companion.as_ref().map(|(_, whole)| Companion { whole, shares: &self.shares }),
         };
         let planned = match plan(&order, &self.facts.candidates) {
@@ -291,6 +299,7 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), Pa
             is_unknown: false,
             policy: plan.policy.clone(),
             place_on: None,
+            adopts: plan.adopts.clone(),
             is_child: false,
         };
         let whole = target.whole.as_deref();

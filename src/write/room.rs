@@ -14,7 +14,7 @@ use crate::{
         capacity::{Room, Usage, occupy},
         scheduling::NodeFacts,
     },
-    store::Entry,
+    store::{Entry, Naming},
     stores::{Running, Stores},
 };
 use kubefold_wire::{locate::Paths, matching::Taint, resource::Gvr};
@@ -50,7 +50,7 @@ impl Measured {
             for entry in nodes.store.snapshot().range("", b"") {
                 let rooms = entry.holders.first().and_then(|member| all.get_mut(member));
                 let json = std::str::from_utf8(entry.json()).unwrap_or_default();
-                let facts = node(naming.own(entry.name()).to_owned(), entry);
+                let facts = node(own(&naming, entry.name()), entry);
                 rooms.into_iter().for_each(|rooms| rooms.push(Room::of_node(facts.clone(), json)));
             }
             let mut taken: HashMap<MemberName, Vec<Usage>> = HashMap::new();
@@ -58,7 +58,7 @@ impl Measured {
                 let Some(member) = entry.holders.first() else { continue };
                 let Some(mut usage) = std::str::from_utf8(entry.json()).ok().and_then(Usage::of_pod) else { continue };
                 // A pod's node has its visible name.
-                usage.node = naming.own(&usage.node).to_owned();
+                usage.node = own(&naming, &usage.node);
                 taken.entry(member.clone()).or_default().push(usage);
             }
             for (member, taken) in taken {
@@ -81,4 +81,9 @@ pub(super) fn node(name: String, entry: &Entry) -> NodeFacts {
     let taints = found.first().filter(|_| located).and_then(|at| json.get(at.range.clone()));
     let taints = taints.and_then(|text| serde_json::from_str::<Vec<Taint>>(text).ok());
     NodeFacts { name, labels: labels.unwrap_or_default(), taints: taints.unwrap_or_default() }
+}
+
+/// The own name of a node.
+fn own(naming: &Naming, visible: &str) -> String {
+    naming.split(visible).map_or(visible, |(own, _)| own).to_owned()
 }

@@ -180,6 +180,7 @@ impl Entry {
             is_unknown: false,
             policy: self.policy.clone(),
             place_on: self.place_on.clone(),
+            adopts: self.adopts.clone(),
             is_child: false,
         }
     }

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use crate::{
     config::MemberName,
     placement::{
-        companions::{Shares, Subject, claims, is_made_by_deployment, pod_labels, replicas},
+        companions::{Shares, Subject, claims, is_counted_elsewhere, pod_labels, replicas},
         divided::Division,
     },
     write::fleet::{Fleet, Key, Listed},
@@ -20,12 +20,15 @@ pub(super) const WORKLOADS: [(&str, &str, &str, &str); 4] = [
     ("", "v1", "replicationcontrollers", "ReplicationController"),
 ];
 
+/// A pod that no workload makes, which is placed by itself.
+pub(super) const POD: (&str, &str, &str, &str) = ("", "v1", "pods", "Pod");
+
 /// Who else has a pod template, or is a pod: all that may mount claims.
 const OTHERS_WITH_PODS: [(&str, &str, &str, &str); 4] = [
     ("apps", "v1", "daemonsets", "DaemonSet"),
     ("batch", "v1", "jobs", "Job"),
     ("batch", "v1", "cronjobs", "CronJob"),
-    ("", "v1", "pods", "Pod"),
+    POD,
 ];
 
 /// Kinds of companions.
@@ -39,10 +42,17 @@ pub(super) async fn shares<F: Fleet>(fleet: &F, namespace: &str, subject: &Subje
     let mut shares = Shares::new();
     match subject {
         Subject::Pods(_) => {
-            for ((group, kind), listed) in of_kinds(fleet, namespace, &WORKLOADS).await {
+            let mut all = of_kinds(fleet, namespace, &WORKLOADS).await;
+            let (group, version, resource, kind) = POD;
+            all.push(((group, kind), fleet.placed_of(&Gvr::new(group, version, resource), namespace).await));
+            let deployments: Vec<&str> =
+                all.first().iter().flat_map(|(_, listed)| listed).map(|one| &*one.name).collect();
+            for ((group, kind), listed) in &all {
                 for (member, document) in listed.iter().flat_map(documents) {
                     let is_of_budget = pod_labels(group, kind, document).is_some_and(|labels| subject.selects(labels));
-                    if is_of_budget && !is_made_by_deployment(document) {
+                    // A Deployment has the marker itself, of which others have copies.
+                    let is_elsewhere = *kind != "Deployment" && is_counted_elsewhere(document, &deployments);
+                    if is_of_budget && !is_elsewhere {
                         let share: &mut u32 = shares.entry(member.clone()).or_default();
                         *share = share.saturating_add(replicas(document));
                     }

@@ -271,12 +271,21 @@ pub(crate) fn normalise(value: &mut Value, suffix: &str) {
         }
         Value::Array(values) => values.iter_mut().for_each(|value| normalise(value, suffix)),
         Value::String(text) if !suffix.is_empty() => {
-            if let Some(own) = text.strip_suffix(suffix) {
-                *text = own.to_owned();
+            if let Some(own) = without_suffix(text, suffix) {
+                *text = own;
             }
         }
         _ => {}
     }
+}
+
+/// The own name behind a visible one. In that of an event the suffix comes before the last dot.
+fn without_suffix(text: &str, suffix: &str) -> Option<String> {
+    let of_event = || {
+        let (object, end) = text.rsplit_once('.')?;
+        Some(format!("{}.{end}", object.strip_suffix(suffix)?))
+    };
+    text.strip_suffix(suffix).map(str::to_owned).or_else(of_event)
 }
 
 fn is_revision(text: &str) -> bool {

@@ -141,10 +141,13 @@ fn union(members: &[Target], said: &[Vec<Shown<'_>>], told: &[Shown<'_>], paged:
         }
     }
     for one in told {
-        let named =
-            one.key.rsplit_once('@').and_then(|(own, at)| Some((own, members.iter().find(|one| one.name == at)?)));
+        let named = one.key.rsplit_once('@').and_then(|(own, at)| {
+            // In the name of an event the member comes before the last dot.
+            let (at, end) = at.split_once('.').map_or((at, String::new()), |(at, end)| (at, format!(".{end}")));
+            Some((format!("{own}{end}"), members.iter().find(|one| one.name == at)?))
+        });
         if let Some((own, member)) = named {
-            let place = (own.to_owned(), member.name.as_str());
+            let place = (own, member.name.as_str());
             if !missing.remove(&place) && !paged {
                 return Some(format!("{} is not in {}, or shown twice", one.key, member.name));
             }

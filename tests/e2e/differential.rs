@@ -91,6 +91,8 @@ fn normal(answer: &str) -> String {
     let mut text = answer
         .replace(&format!("{SUFFIX}\""), "\"")
         .replace(&format!("{SUFFIX}\\\""), "\\\"")
+        // An event is called after its object.
+        .replace(&format!("{SUFFIX}.1\""), ".1\"")
         .replace(",\"annotations\":{\"kubefold.io/cluster\":\"east\"}", "")
         .replace(",\"annotations\":{\"kubefold.io/clusters\":\"east\"}", "")
         .replace("\"kubefold.io/cluster\":\"east\",", "")

@@ -171,7 +171,11 @@ fn companions_know_their_workload() {
     assert_eq!((claims("batch", "CronJob", &job), claims("", "Service", pods)), (vec!["data".to_owned()], Vec::new()));
     let set = format!(r#"{{"metadata":{{"ownerReferences":[{{"kind":"Deployment"}}]}},"spec":{{"template":{pods}}}}}"#);
     assert_eq!(pod_labels("apps", "ReplicaSet", &set), Some(r#"{"a":"b"}"#));
-    assert!(is_made_by_deployment(&set) && !is_made_by_deployment(pods));
+    assert!(is_counted_elsewhere(&set, &[]) && !is_counted_elsewhere(pods, &[]));
+    // What an earlier Deployment left is the next one's.
+    let note = r#"{"uid":"u","group":"apps","kind":"Deployment","namespace":"a","name":"web","member":"east","members":[["east","c"]]}"#;
+    let orphan = serde_json::json!({"metadata": {"annotations": {"kubefold.io/placement": note}}}).to_string();
+    assert!(is_counted_elsewhere(&orphan, &["db", "web"]) && !is_counted_elsewhere(&orphan, &["db"]));
     assert_eq!((replicas(&set), replicas(r#"{"spec":{"replicas":0}}"#)), (1, 0));
 }
 

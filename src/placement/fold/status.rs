@@ -21,7 +21,7 @@ use kubefold_wire::{
     splice::ObjectEdits,
 };
 
-const OBSERVED: &str = "observedGeneration";
+pub(super) const OBSERVED: &str = "observedGeneration";
 const CONDITIONS: &str = "conditions";
 
 /// What a fold needs of one part's status.

@@ -26,7 +26,18 @@ fn shape(plan: &Plan) -> Vec<(&str, u32)> {
 }
 
 fn order<'a>(policy: &'a Policy, wholes: &'a Wholes) -> Order<'a> {
-    Order { uid: "u", policy, wholes, pod: None, sticky: None, drawn: None, claims: &[], companion: None }
+    Order {
+        uid: "u",
+        policy,
+        wholes,
+        pod: None,
+        sticky: None,
+        drawn: None,
+        orphans: None,
+        claims: &[],
+        companion: None,
+        is_revision: false,
+    }
 }
 
 /// Plans a Deployment without a policy.
@@ -327,6 +338,40 @@ fn a_workload_goes_where_what_came_before_it_is() {
         let drawn = plan(&Order { drawn: Some(&member), ..order(&policy, &wholes) }, &all).unwrap();
         assert_eq!(shape(&drawn), [(member.as_str(), 1)]);
     }
+}
+
+#[test]
+fn a_workload_takes_over_what_an_earlier_one_left_in_its_shares() {
+    let (policy, all) = (Policy::plain(Strategy::Divide), three());
+    let shares = [("east", 4), ("north", 1), ("gone", 9)].map(|(member, share)| (name(member), share));
+    let orphans = Orphans { family: "first".into(), shares: shares.into_iter().collect() };
+    let planned = |body: &str| {
+        let wholes = Wholes::read("apps", "Deployment", body).unwrap();
+        plan(&Order { orphans: Some(&orphans), ..order(&policy, &wholes) }, &all).unwrap()
+    };
+    let same = planned(r#"{"spec":{"replicas":5}}"#);
+    assert_eq!(shape(&same), [("east", 4), ("north", 1)]);
+    assert_eq!(same.adopts.as_deref(), Some("first"));
+    let more = planned(r#"{"spec":{"replicas":6}}"#);
+    assert_eq!(shape(&more), [("east", 4), ("west", 1), ("north", 1)]);
+    let fewer: u32 = shape(&planned(r#"{"spec":{"replicas":2}}"#)).iter().map(|(_, share)| share).sum();
+    assert_eq!(fewer, 2);
+    let single = Policy::plain(Strategy::One);
+    let wholes = Wholes::read("apps", "StatefulSet", r#"{"spec":{"replicas":2}}"#).unwrap();
+    let held = Orphans { family: "first".into(), shares: [(name("north"), 0)].into() };
+    let one = plan(&Order { orphans: Some(&held), ..order(&single, &wholes) }, &all).unwrap();
+    assert_eq!(one.targets[0].member, name("north"));
+}
+
+#[test]
+fn a_revision_goes_wherever_its_owner_is() {
+    let (policy, wholes, mut all) = (Policy::plain(Strategy::One), Wholes::default(), three());
+    all[1].missing_owners = vec!["DaemonSet \"agent\"".into()];
+    let revision = Order { is_revision: true, ..order(&policy, &wholes) };
+    let made = plan(&revision, &all).unwrap();
+    assert_eq!((made.strategy, made.targets.len()), (Strategy::Duplicate, 2));
+    let said = Policy { name: Some("one".into()), names_strategy: true, ..policy.clone() };
+    assert_eq!(plan(&Order { policy: &said, ..revision }, &all).unwrap().strategy, Strategy::One);
 }
 
 #[test]

@@ -53,6 +53,16 @@ pub enum InvalidField {
         /// One sentence per member.
         lack: Vec<String>,
     },
+    /// The addresses of a placed Service are what its members' controllers find.
+    #[error(
+        "subsets: Forbidden: they are the addresses that the endpoints controllers of {} find for Service {}: change its \
+         selector, or write in one member (/clusters/<member>/)", members_listed(.members), Quoted(.service))]
+    Subsets {
+        /// The Service's name.
+        service: String,
+        /// The members of its parts.
+        members: Vec<MemberName>,
+    },
     /// A pod is to be bound to the node of another member.
     #[error("target.name: Invalid value: \"{node}@{holder}\": the pod is in member {member}")]
     NodeElsewhere {
@@ -73,6 +83,12 @@ pub enum InvalidField {
         /// The node, as the client wrote it.
         String,
     ),
+}
+
+/// `member east`, `members east, west`.
+fn members_listed(members: &[MemberName]) -> String {
+    let names: Vec<&str> = members.iter().map(MemberName::as_str).collect();
+    format!("{} {}", if names.len() == 1 { "member" } else { "members" }, names.join(", "))
 }
 
 /// `@east, @west`.

@@ -1,6 +1,7 @@
 //! The special cases, one by one.
 
 mod children;
+mod endpoints;
 mod entering;
 mod logged;
 
@@ -127,6 +128,7 @@ fn part(at: usize, rv: u64, placement: u8, order: &[usize]) -> Doc {
         is_unknown: false,
         policy: None,
         place_on: None,
+        adopts: None,
         is_child: false,
     };
     Doc { marker: Some(marker), ..doc(Kind::Deployments, "web", &format!("own-{at}"), rv) }

@@ -91,6 +91,7 @@ impl Doc {
             is_unknown: false,
             policy: None,
             place_on: None,
+            adopts: None,
             is_child: false,
         });
     }
@@ -98,13 +99,15 @@ impl Doc {
     /// The marker that counts if it names the object's place, and the annotation's own if it is a child's.
     fn counts(&self) -> Option<Marker> {
         let Some(parent) = &self.inherited else { return self.marker.clone() };
-        let is_owners = self.owner.as_ref().is_some_and(|(name, _)| *name == parent.name);
-        let placement = uuid::Uuid::parse_str(&parent.uid).unwrap();
+        let is_named = || self.name.strip_prefix(&parent.name).is_some_and(|rest| rest.starts_with('-'));
+        let is_owners = self.owner.as_ref().map_or_else(is_named, |(name, _)| *name == parent.name);
+        let placement = uuid::Uuid::parse_str(parent.adopts.as_ref().unwrap_or(&parent.uid)).unwrap();
         let name = format!("apps/ReplicaSet/{}", self.name);
         is_owners.then(|| Marker {
             uid: uuid::Uuid::new_v5(&placement, name.as_bytes()).to_string(),
             kind: "ReplicaSet".into(),
             name: self.name.into(),
+            adopts: None,
             is_child: true,
             ..parent.clone()
         })

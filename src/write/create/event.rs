@@ -1,4 +1,4 @@
-//! Events go with the objects that they are about: each is a member-local object of that object's member.
+//! Events go with the objects that they are about: each is in that object's member alone.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use serde::Deserialize;
 use crate::{
     answer::reply::Reply,
     config::MemberName,
-    placement::stamp::{Stamp, stamped},
+    placement::marker::Marker,
     respond::WriteError,
     write::{
         Writer,
         create::draft::Draft,
-        fleet::{Fleet, Owner},
+        fleet::{Fleet, Key, Owner},
         names::mint,
-        pinned,
+        pinned::{self, Pinned},
         request::Request,
     },
 };
@@ -32,22 +32,85 @@ struct About {
 
 /// Creates an event where its object is; where that is nowhere, in the first member that is up.
 ///
-/// Recorders name an event after its object, `web-0@east.17f0`; in the member that is `web-0.17f0`.
+/// Recorders name an event after its object. `web-0@east.17f0` is `web-0.17f0` in east, which the fleet view calls as they do. Any
+/// other name is that of a placed object, with one part: so it keeps it.
 pub(super) async fn create<F: Fleet>(
     writer: &Arc<Writer<F>>,
     request: &Request,
     draft: &Draft<'_>,
 ) -> Result<Reply, Reply> {
     let about = about(draft.json);
-    let base = if draft.name.is_empty() { mint(&draft.base) } else { draft.name.clone() };
-    let (own, member) = match writer.fleet.split(&about.name) {
-        Some((own_object, member)) => (base.replacen(&about.name, &own_object, 1), member),
-        None => (base, whereabouts(writer, request, about).await?),
-    };
-    let json = stamped(draft.json, Stamp { name: Some(&own), ..Stamp::default() });
-    let json = json.ok().and_then(|json| String::from_utf8(json).ok());
-    let json = json.ok_or(WriteError::NoEvent)?;
-    pinned::create(writer, request, &json, &format!("{own}@{member}"), &own, &member).await
+    let name = if draft.name.is_empty() { mint(&draft.base) } else { draft.name.clone() };
+    let of_object = writer.fleet.split(&about.name);
+    if let Some((own, member)) = writer.fleet.split_of(&request.gvr, &name) {
+        return local(writer, request, draft, &name, &own, &member).await;
+    }
+    match of_object {
+        Some((object, member)) if name.contains('@') => {
+            let own = name.replacen(&about.name, &object, 1);
+            local(writer, request, draft, &name, &own, &member).await
+        }
+        Some((_, member)) => placed(writer, request, draft, name, member).await,
+        None => {
+            let member = whereabouts(writer, request, about).await?;
+            placed(writer, request, draft, name, member).await
+        }
+    }
+}
+
+/// A member-local event.
+async fn local<F: Fleet>(
+    writer: &Writer<F>,
+    request: &Request,
+    draft: &Draft<'_>,
+    name: &str,
+    own: &str,
+    member: &MemberName,
+) -> Result<Reply, Reply> {
+    let what = Pinned { visible: name, own, member, marker: None };
+    pinned::create(writer, request, draft.json, what).await
+}
+
+/// An event under its own name. One member has all of it, so the member's answer is the answer, and there is nothing to finish.
+async fn placed<F: Fleet>(
+    writer: &Writer<F>,
+    request: &Request,
+    draft: &Draft<'_>,
+    name: String,
+    member: MemberName,
+) -> Result<Reply, Reply> {
+    let fleet = &writer.fleet;
+    let key = request.key(&name);
+    let hold = fleet.hold(&key).await.ok_or_else(|| WriteError::Taken(key.to_ref()))?;
+    if fleet.visible(&key).is_some() {
+        return Err(WriteError::AlreadyExists { object: key.to_ref(), holders: String::new() }.into());
+    }
+    let cluster_uid = fleet.cluster_uid(&member).ok_or(WriteError::NoMemberUp)?;
+    let marker = marker(&key, &member, cluster_uid);
+    let what = Pinned { visible: &name, own: &name, member: &member, marker: Some(&marker) };
+    let reply = pinned::create(writer, request, draft.json, what).await?;
+    let shown = fleet.release(hold).await.filter(|shown| shown.uid == marker.uid);
+    Ok(Reply { body: shown.map_or(reply.body, |shown| shown.body), ..reply })
+}
+
+fn marker(key: &Key, member: &MemberName, cluster_uid: String) -> Marker {
+    Marker {
+        uid: uuid::Uuid::new_v4().to_string(),
+        // Both groups have the same events.
+        group: String::new(),
+        kind: key.gvk.kind.to_string(),
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        member: member.clone(),
+        members: Arc::new([(member.clone(), cluster_uid)]),
+        made: 1,
+        epoch: 0,
+        is_unknown: false,
+        policy: None,
+        place_on: None,
+        adopts: None,
+        is_child: false,
+    }
 }
 
 async fn whereabouts<F: Fleet>(writer: &Writer<F>, request: &Request, about: About) -> Result<MemberName, WriteError> {

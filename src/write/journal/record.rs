@@ -114,6 +114,9 @@ pub struct Entry {
     /// It belongs in every member, in those that join later, too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub everywhere: bool,
+    /// The placement whose orphans the marker says it took over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopts: Option<String>,
     /// Every cluster has the object under this name: its parts have no marker.
     #[serde(default)]
     pub shared: bool,

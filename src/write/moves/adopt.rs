@@ -97,6 +97,7 @@ impl<F: Fleet> Writer<F> {
             is_unknown: false,
             policy: None,
             place_on: None,
+            adopts: None,
             is_child: false,
         };
         // All of them or none, as far as a dry run can tell.

@@ -92,6 +92,7 @@ pub(super) fn making(placement: &Placement, body: String, marker: &Marker) -> En
         amended: None,
         epoch: placement.moved.epoch,
         place_on: marker.place_on.clone(),
+        adopts: marker.adopts.clone(),
         everywhere: false,
     }
 }

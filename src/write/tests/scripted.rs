@@ -40,7 +40,7 @@ use crate::{
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{patch::merge_into, resource::Gvr, splice::splice, status::Status};
+use kubefold_wire::{patch::merge_into, path::ApiPath, resource::Gvr, splice::splice, status::Status};
 
 /// Everything that is not kubefold: it survives a crash.
 #[derive(Default)]
@@ -55,6 +55,8 @@ pub(super) struct World {
     pub(super) rules: Arc<Rules>,
     pub(super) sticky: Option<MemberName>,
     pub(super) lacks_namespace: BTreeSet<MemberName>,
+    /// What lists of children of workloads tell.
+    pub(super) orphans: BTreeMap<MemberName, Vec<Value>>,
     late: Vec<(Instant, MemberName, Call)>,
     uids: u64,
     /// The fewest replicas that all members together had after a call, since this was last set.
@@ -355,6 +357,12 @@ impl Fleet for Scripted {
         }
     }
 
+    async fn list(&self, name: &MemberName, _path: ApiPath, _query: String) -> Answer {
+        let items = self.world.lock().orphans.get(name).cloned().unwrap_or_default();
+        let body = document(json!({"items": items}).to_string().into());
+        Answer::Answered { code: StatusCode::OK, warnings: Vec::new(), body }
+    }
+
     fn members(&self) -> Vec<MemberName> {
         self.world.lock().members.keys().cloned().collect()
     }
@@ -367,6 +375,11 @@ impl Fleet for Scripted {
         let (own, name) = visible.rsplit_once('@')?;
         let member = MemberName::new(name).filter(|member| self.world.lock().members.contains_key(member))?;
         Some((own.to_owned(), member))
+    }
+
+    fn split_of(&self, gvr: &Gvr, visible: &str) -> Option<(String, MemberName)> {
+        let naming = Naming::of(Names::Suffixed, Vec::new(), self.members());
+        naming.split_of(gvr, visible).map(|(own, member)| (own.into_owned(), member.clone()))
     }
 
     fn is_absent(&self, member: &MemberName) -> bool {
@@ -408,6 +421,10 @@ impl Fleet for Scripted {
 
     async fn objects(&self, gvr: &Gvr, _namespace: &str) -> Vec<Listed> {
         listed(&self.world.lock(), gvr)
+    }
+
+    async fn placed_of(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
+        self.objects(gvr, namespace).await
     }
 
     fn resource(&self, api_version: &str, kind: &str) -> Option<Gvr> {

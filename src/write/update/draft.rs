@@ -6,12 +6,11 @@ use serde_json::Value;
 use crate::{
     config::{MemberName, Overrides},
     placement::{
-        fold::FoldKind,
-        merge::{Change, Step, Take, What, difference, take},
+        merge::{Change, Take, difference, take},
         policy::Policy,
     },
     write::{
-        fleet::{Fleet, Key},
+        fleet::Fleet,
         update::{
             desired::{Desired, meant, plain, take_at},
             overrider::Overrider,
@@ -73,19 +72,10 @@ impl<F: Fleet> Work<'_, F> {
                 overrider.fit(&mut task.shared, &part.document, &wanted.before, &wanted.after);
             }
         }
+        self.divide_status(&mut tasks);
         let mut tasks = tasks.into_iter();
-        let mut home = tasks.next().unwrap_or_default();
-        let mut others: Vec<PartTask> = tasks.collect();
-        for (at, change) in home.shared.iter_mut().enumerate() {
-            if !counts(self.key, change) {
-                continue;
-            }
-            shift(change, &self.home.document);
-            // A change stands at the same place in all lists: elsewhere this one says nothing.
-            for change in others.iter_mut().filter_map(|other| other.shared.get_mut(at)) {
-                change.clear();
-            }
-        }
+        let home = tasks.next().unwrap_or_default();
+        let others: Vec<PartTask> = tasks.collect();
         let document = with_all(&self.home.document, &home);
         let body =
             if missing.is_empty() { None } else { Some(template(self.undressed(&wanted.after, policy.as_ref()))) };
@@ -172,22 +162,4 @@ pub(super) fn template(mut body: Value) -> String {
 pub(super) fn with_all(document: &Value, task: &PartTask) -> Value {
     let all: Vec<Change> = task.shared.iter().chain(&task.own).cloned().collect();
     changed(document, &all, Take::Always).0
-}
-
-/// Says whether a change is one of a number in the status that the fold sums over the parts.
-fn counts(key: &Key, change: &Change) -> bool {
-    let [Step::Field(status), Step::Field(name)] = change.at.as_slice() else { return false };
-    let What::Value { old, new } = &change.what else { return false };
-    let summed = FoldKind::of(&key.gvr.group, &key.gvr.resource) != FoldKind::Other || name == "observedGeneration";
-    status == "status" && summed && [old, new].into_iter().flatten().all(Value::is_i64)
-}
-
-/// Has the home take what a sum becomes by the difference.
-fn shift(change: &mut Change, home: &Value) {
-    let held = change.value_in(home);
-    let What::Value { old, new } = &mut change.what else { return };
-    let number = |value: &Option<Value>| value.as_ref().and_then(Value::as_i64).unwrap_or(0);
-    let shifted = number(&held).saturating_add(number(new)).saturating_sub(number(old));
-    *new = Some(shifted.into());
-    *old = held;
 }

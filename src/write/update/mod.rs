@@ -17,8 +17,10 @@ mod run;
 mod scale;
 mod settle;
 mod shares;
+mod status;
 mod supersede;
 mod task;
+mod united;
 mod work;
 
 pub use desired::APPLY_PATCH;
@@ -217,6 +219,7 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
             }
             return Ok(reply);
         };
+        united::check(request, key, &visible, &parts)?;
         let mut work = Work::new(writer, request, key, visible, parts, dry)?;
         match Box::pin(work.run(hold)).await {
             Ok(reply) | Err(Stop::Answer(reply)) => return Ok(reply.warned(work.warnings)),

@@ -279,7 +279,7 @@ pub(super) fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Op
 }
 
 /// The marker that a part has.
-fn marker_of(document: &Value) -> Option<Marker> {
+pub(super) fn marker_of(document: &Value) -> Option<Marker> {
     let map = |name: &str| document.pointer(name).map(Value::to_string);
     Marker::read(map("/metadata/labels").as_deref(), map("/metadata/annotations").as_deref())
 }

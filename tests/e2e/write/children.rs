@@ -213,3 +213,176 @@ async fn daemon_sets_and_stateful_sets_go_back_by_revisions_that_are_one_each() 
         assert_eq!(holders(revision), ["east", "north", "west"], "{revision}");
     }
 }
+
+/// Names and UIDs of the pods of an application.
+async fn pods(api: &Api, app: &str) -> Vec<(String, String)> {
+    shown(api, &format!("/api/v1/namespaces/default/pods?labelSelector=app%3D{app}")).await
+}
+
+/// The one ReplicaSet of an application.
+async fn only_set(api: &Api, app: &str) -> Value {
+    let list = api.get(&format!("{SETS}?labelSelector=app%3D{app}")).await;
+    let [set] = &list["items"].as_array().unwrap()[..] else { panic!("{list}") };
+    set.clone()
+}
+
+/// Waits until the one ReplicaSet of `web` has this controller, or none.
+async fn controlled(api: &Api, by: Option<&str>) -> Value {
+    eventually(SOON, async || {
+        let set = only_set(api, "web").await;
+        let owners = set["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        let uids: Vec<&str> = owners.iter().map(|owner| text(owner, "/uid")).collect();
+        if uids == by.into_iter().collect::<Vec<_>>() { Ok(set) } else { Err(set.to_string()) }
+    })
+    .await
+}
+
+/// Deletes a Deployment alone, and makes it again: its pods notice nothing.
+async fn orphaned_and_adopted(fleet: &Kubefold, members: &[&Member], scaled: bool) {
+    let api = fleet.api().await;
+    fleet.kubectl(&["create", "deployment", "web", "--image=web:1", "--replicas=6"]).await.ok();
+    done(fleet, "deployment/web").await;
+    if scaled {
+        // Somebody has given one member more than its share.
+        members[0].kubectl(&["scale", "deployment", "web", "--replicas=5"]).await.ok();
+        done(fleet, "deployment/web").await;
+    }
+    let first = api.get(&format!("{DEPLOYMENTS}/web")).await;
+    let (set, held, parts) = (only_set(&api, "web").await, pods(&api, "web").await, shares(members, "web").await);
+    let uid = text(&set, "/metadata/uid");
+    fleet.kubectl(&["delete", "deployment", "web", "--cascade=orphan", "--timeout=60s"]).await.ok();
+    gone(&api, members, "web").await;
+    let orphan = controlled(&api, None).await;
+    assert_eq!((text(&orphan, "/metadata/uid"), &orphan["metadata"]["name"]), (uid, &set["metadata"]["name"]));
+    assert_eq!(orphan["spec"]["replicas"], first["spec"]["replicas"]);
+    assert_eq!(holders(&orphan).len(), members.len());
+    fleet.restart().await;
+    let api = fleet.api().await;
+    let orphan = only_set(&api, "web").await;
+    assert_eq!(text(&orphan, "/metadata/uid"), uid, "nor does a restart");
+    let list = api.get(SETS).await;
+    let from = text(&list, "/metadata/resourceVersion");
+    let mut watch = api.watch(&format!("{SETS}?watch=true&resourceVersion={from}")).await;
+    // By its plain name it is one to write to.
+    let name = text(&set, "/metadata/name");
+    fleet.kubectl(&["annotate", "replicaset", name, "note=x"]).await.ok();
+
+    let mut next = first.clone();
+    for field in ["status", "metadata"] {
+        next.as_object_mut().unwrap().remove(field);
+    }
+    next["metadata"] = json!({"name": "web", "labels": {"app": "web"}});
+    let made = api.create(DEPLOYMENTS, &next).await;
+    assert_ne!(made["metadata"]["uid"], first["metadata"]["uid"]);
+    assert_eq!(shares(members, "web").await, parts, "it goes where its pods are");
+    let adopted = controlled(&api, Some(text(&made, "/metadata/uid"))).await;
+    assert_eq!(text(&adopted, "/metadata/uid"), uid);
+    done(fleet, "deployment/web").await;
+    assert_eq!(pods(&api, "web").await, held);
+    // A new template makes a set of its own, of the same family, and the old one can be gone back to.
+    fleet.kubectl(&["set", "image", "deployment/web", "web=web:2"]).await.ok();
+    done(fleet, "deployment/web").await;
+    fleet.kubectl(&["rollout", "undo", "deployment/web"]).await.ok();
+    done(fleet, "deployment/web").await;
+    let list = api.get(&format!("{SETS}?labelSelector=app%3Dweb")).await;
+    let sets = list["items"].as_array().unwrap();
+    assert_eq!(sets.len(), 2, "{list}");
+    let current = sets.iter().find(|one| one["metadata"]["name"] == name).unwrap();
+    assert_eq!((text(current, "/metadata/uid"), &current["spec"]["replicas"]), (uid, &first["spec"]["replicas"]));
+    one_life(&mut watch, name, text(current, "/metadata/resourceVersion")).await;
+}
+
+/// From its beginning up to a revision a watch has told of one object of that name.
+async fn one_life(watch: &mut Watch, name: &str, upto: &str) {
+    let mut told = Vec::new();
+    loop {
+        let event = watch.next(SOON).await;
+        let event = event.unwrap_or_else(|| panic!("the watch is open, and has not told of {upto}: {told:?}"));
+        told.push((text(&event, "/type").to_owned(), text(&event, "/object/metadata/resourceVersion").to_owned()));
+        if event["object"]["metadata"]["name"] != name {
+            continue;
+        }
+        assert_eq!(text(&event, "/type"), "MODIFIED", "{event}");
+        if text(&event, "/object/metadata/resourceVersion") == upto {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_set_without_its_deployment_stays_one_and_the_next_one_adopts_it() {
+    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
+    let fleet = start(&bed, "").await;
+    orphaned_and_adopted(&fleet, &MEMBERS.map(|name| &bed[name]), true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_it_does_in_a_fleet_of_one_member() {
+    let bed = Testbed::start(&["east"], MemberOptions::with_workloads(1)).await;
+    let fleet = Kubefold::start(&FleetFile::default().member(&bed["east"], 1)).await;
+    orphaned_and_adopted(&fleet, &[&bed["east"]], false).await;
+}
+
+/// Kubernetes' conformance test of a client that writes ControllerRevisions (`test/e2e/apps/controller_revision.go`).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_writes_controller_revisions_as_in_one_cluster() {
+    let bed = Testbed::shared_with_workloads(&MEMBERS).await;
+    let fleet = start(&bed, "").await.for_namespace("history");
+    for member in bed.members() {
+        namespace(member, "history").await;
+    }
+    let api = fleet.api().await;
+    let space = "/apis/apps/v1/namespaces/history";
+    let (sets, revisions) = (format!("{space}/daemonsets"), format!("{space}/controllerrevisions"));
+    let mut agent = deployment("agent", 1);
+    agent["kind"] = json!("DaemonSet");
+    agent["spec"].as_object_mut().unwrap().remove("replicas");
+    api.create(&sets, &agent).await;
+    done(&fleet, "daemonset/agent").await;
+    let counted = async |count: usize| {
+        eventually(SOON, async || {
+            let list = api.get(&format!("{revisions}?labelSelector=app%3Dagent")).await;
+            let items = list["items"].as_array().unwrap().clone();
+            if items.len() == count { Ok(items) } else { Err(list.to_string()) }
+        })
+        .await
+    };
+    let first = counted(1).await.remove(0);
+    let first_path = format!("{revisions}/{}", text(&first, "/metadata/name"));
+    let label = |value: &str| json!({"metadata": {"labels": {"told": value}}}).to_string();
+    let patch = |path: &str, body: String| {
+        let request = http::Request::patch(path).header("content-type", "application/strategic-merge-patch+json");
+        let request = request.body(bytes::Bytes::from(body)).unwrap();
+        async { api.send(request).await.unwrap().ok() }
+    };
+    assert_eq!(patch(&first_path, label("patched")).await["metadata"]["labels"]["told"], "patched");
+    assert_eq!(api.get(&first_path).await["metadata"]["labels"]["told"], "patched");
+
+    // A revision of the same data by another name: the controllers take it for theirs.
+    let owner = api.get(&format!("{sets}/agent")).await;
+    let owned = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}]);
+    let labels = json!({"app": "agent", "controller-revision-hash": "another"});
+    let second = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision",
+        "metadata": {"name": "agent-another", "labels": labels, "ownerReferences": owned},
+        "data": first["data"], "revision": first["revision"].as_i64().unwrap() + 1});
+    let made = api.create(&revisions, &second).await;
+    assert_eq!(holders(&made), ["east", "north", "west"], "it is where its owner is");
+    counted(2).await;
+    api.request(Method::DELETE, &first_path, "").await.ok();
+    let mut current = counted(1).await.remove(0);
+    assert_eq!(current["metadata"]["uid"], made["metadata"]["uid"]);
+    current["metadata"]["labels"]["told"] = json!("updated");
+    let path = format!("{revisions}/agent-another");
+    let updated = api.request(Method::PUT, &path, current.to_string()).await.ok();
+    assert_eq!(updated["metadata"]["labels"]["told"], "updated");
+    let grace = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}});
+    patch(&format!("{sets}/agent"), grace.to_string()).await;
+    counted(2).await;
+    api.request(Method::DELETE, &format!("{revisions}?labelSelector=told%3Dupdated"), "").await.ok();
+    let last = counted(1).await.remove(0);
+    assert_eq!(last["revision"], 3, "{last}");
+    assert_eq!(holders(&last), ["east", "north", "west"]);
+    api.request(Method::DELETE, &format!("{sets}/agent"), "").await.ok();
+    counted(0).await;
+}

@@ -302,3 +302,101 @@ async fn pods_run_where_their_claim_is_whichever_file_is_applied_first() {
     post(&stage.api, &mounting("own", "own")).await.ok();
     assert_eq!(shares(&stage.all(), "own").await, split(&[("north", 3)]));
 }
+
+/// As Kubernetes' conformance test of evictions: the budget is there first, and its pods are a ReplicaSet's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_was_there_before_its_pods_holds_evictions_back() {
+    let stage = stage().await;
+    let (sets, pods) = ("/apis/apps/v1/namespaces/default/replicasets", "/api/v1/namespaces/default/pods");
+    for (kind, path) in [("ReplicaSet", sets), ("Deployment", DEPLOYMENTS)] {
+        let name = kind.to_lowercase();
+        stage.api.create(BUDGETS, &budget(&name, "minAvailable", json!(3))).await;
+        let mut workload = deployment(&name, 3);
+        workload["kind"] = json!(kind);
+        stage.api.create(path, &workload).await;
+        let selected = format!("{pods}?labelSelector=app%3D{name}");
+        let pod = eventually(PODS, async || {
+            let list = stage.api.get(&selected).await;
+            let all = list["items"].as_array().unwrap();
+            let is_ready = |pod: &&Value| {
+                let conditions = pod["status"]["conditions"].as_array();
+                conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "True")
+            };
+            let ready: Vec<&Value> = all.iter().filter(is_ready).collect();
+            if ready.len() == 3 { Ok(text(ready[0], "/metadata/name").to_owned()) } else { Err(list.to_string()) }
+        })
+        .await;
+        let evict = async |pod: &str| {
+            let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+            stage.api.request(Method::POST, &format!("{pods}/{pod}/eviction"), body.to_string()).await
+        };
+        let of_budget = format!("{BUDGETS}/{name}");
+        // At once, whatever the controllers have seen of it, and when they have seen all.
+        refused(&evict(&pod).await, 429, "TooManyRequests", &[]);
+        let healthy = async |count: i64, allowed: i64| {
+            eventually(SOON, async || {
+                let now = stage.api.get(&of_budget).await;
+                let (spec, status) = (&now["metadata"], &now["status"]);
+                let is_seen = spec["generation"] == status["observedGeneration"];
+                let is_so = status["currentHealthy"] == count && status["disruptionsAllowed"] == allowed;
+                if is_seen && is_so { Ok(()) } else { Err(now.to_string()) }
+            })
+            .await;
+        };
+        healthy(3, 0).await;
+        refused(&evict(&pod).await, 429, "TooManyRequests", &["disruption budget"]);
+        let patch = async |number: i64| {
+            let body = json!({"spec": {"minAvailable": number}}).to_string();
+            stage.kubectl(&["patch", "poddisruptionbudget", &name, "-p", &body]).await.ok();
+        };
+        patch(2).await;
+        healthy(3, 1).await;
+        let evicted = evict(&pod).await;
+        assert!(evicted.status.is_success(), "{evicted}");
+        // The next one is held back until its successor is ready.
+        patch(3).await;
+        healthy(3, 0).await;
+        let list = stage.api.get(&selected).await;
+        let another = text(&list["items"][0], "/metadata/name").to_owned();
+        refused(&evict(&another).await, 429, "TooManyRequests", &[]);
+        stage.api.request(Method::DELETE, &of_budget, "").await.ok();
+        let free = evict(&another).await;
+        assert!(free.status.is_success(), "{free}");
+    }
+}
+
+/// Pods that no workload makes count where they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_was_there_before_pods_of_two_members_lets_go_what_one_cluster_would() {
+    let stage = stage().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    stage.api.create(BUDGETS, &budget("bare", "minAvailable", json!(3))).await;
+    for (name, member) in [("a", "east"), ("b", "east"), ("c", "west"), ("d", "west")] {
+        let metadata =
+            json!({"name": name, "labels": {"app": "bare"}, "annotations": {"kubefold.io/place-on": member}});
+        let spec = json!({"terminationGracePeriodSeconds": 0, "containers": [{"name": "web", "image": "web:1"}]});
+        stage.api.create(pods, &json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
+    }
+    let path = format!("{BUDGETS}/bare");
+    let healthy = async |count: i64, allowed: i64| {
+        eventually(PODS, async || {
+            let now = stage.api.get(&path).await;
+            let status = &now["status"];
+            let is_seen = now["metadata"]["generation"] == status["observedGeneration"];
+            let is_so = status["currentHealthy"] == count && status["disruptionsAllowed"] == allowed;
+            if is_seen && is_so { Ok(()) } else { Err(now.to_string()) }
+        })
+        .await;
+    };
+    healthy(4, 1).await;
+    let evict = async |pod: &str| {
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
+        stage.api.request(Method::POST, &format!("{pods}/{pod}/eviction"), body.to_string()).await
+    };
+    let first = evict("a").await;
+    assert!(first.status.is_success(), "{first}");
+    healthy(3, 0).await;
+    for pod in ["b", "c", "d"] {
+        refused(&evict(pod).await, 429, "TooManyRequests", &["disruption budget"]);
+    }
+}

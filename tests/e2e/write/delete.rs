@@ -112,7 +112,7 @@ async fn by_kubectl(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
     fleet.kubectl(&["delete", "deployment", "orphaned", "--cascade=orphan"]).await.ok();
     gone_from(api, all, &format!("{DEPLOYMENTS}/orphaned")).await;
     let left = owned(api, "orphaned").await;
-    assert_eq!(left.len(), 2 + 3, "ReplicaSets, which are nobody's children now, and pods stay: {left:?}");
+    assert_eq!(left.len(), 1 + 3, "the ReplicaSet, which is nobody's child now, and pods stay: {left:?}");
     let sets = api.get("/apis/apps/v1/namespaces/deletes/replicasets").await;
     let orphan = |set: &&Value| text(set, "/metadata/name").starts_with("orphaned-");
     for set in sets["items"].as_array().unwrap().iter().filter(orphan) {

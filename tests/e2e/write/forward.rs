@@ -257,33 +257,39 @@ async fn events_go_with_their_objects() {
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a@north.17f0", "namespace": "default"},
         "involvedObject": about, "reason": "Tested", "type": "Normal", "count": 1});
     let made = api.create(events, &event).await;
-    assert_eq!((text(&made, "/metadata/name"), text(&made, "/involvedObject/name")), ("a.17f0@north", "a@north"));
+    assert_eq!((text(&made, "/metadata/name"), text(&made, "/involvedObject/name")), ("a@north.17f0", "a@north"));
     let stands = in_member(&bed["north"], &format!("{events}/a.17f0")).await.unwrap();
     assert_eq!((text(&stands, "/involvedObject/name"), &stands["count"]), ("a", &json!(1)));
     let patch = async |path: &str| {
-        let request = http::Request::patch(format!("{path}/a.17f0@north"))
+        let request = http::Request::patch(format!("{path}/a@north.17f0"))
             .header(header::CONTENT_TYPE, "application/strategic-merge-patch+json")
             .body(bytes::Bytes::from(r#"{"count":2,"lastTimestamp":"2026-01-01T00:00:00Z"}"#));
         api.send(request.unwrap()).await.unwrap()
     };
     let again = patch(events).await.ok();
-    assert_eq!((text(&again, "/metadata/name"), &again["count"]), ("a.17f0@north", &json!(2)));
+    assert_eq!((text(&again, "/metadata/name"), &again["count"]), ("a@north.17f0", &json!(2)));
     let said = fleet.kubectl(&["events", "--for", "configmap/a@north"]).await;
     assert!(said.ok().contains("Tested"), "{said}");
     // The other group's revisions name the same object.
-    let newer = "/apis/events.k8s.io/v1/namespaces/default/events/a.17f0@north";
+    let newer = "/apis/events.k8s.io/v1/namespaces/default/events/a@north.17f0";
     let other = api.get(newer).await;
     let mut stale = again.clone();
     stale["metadata"]["resourceVersion"] = other["metadata"]["resourceVersion"].clone();
-    let put = api.request(Method::PUT, &format!("{events}/a.17f0@north"), stale.to_string()).await.ok();
-    let told = api.request(Method::PUT, &format!("{events}/a.17f0@north"), again.to_string()).await;
+    let put = api.request(Method::PUT, &format!("{events}/a@north.17f0"), stale.to_string()).await.ok();
+    let told = api.request(Method::PUT, &format!("{events}/a@north.17f0"), again.to_string()).await;
     let changed = put["metadata"]["resourceVersion"] != again["metadata"]["resourceVersion"];
     assert_eq!(told.status == StatusCode::CONFLICT, changed, "{told}");
     // One that has expired is made again, by the name that the recorder knows.
     bed["north"].kubectl(&["delete", "event", "a.17f0"]).await.ok();
-    refused(&patch(events).await, 404, "NotFound", &["\"a.17f0@north\" not found"]);
+    refused(&patch(events).await, 404, "NotFound", &["\"a@north.17f0\" not found"]);
+    let made = api.create(events, &event).await;
+    assert_eq!(text(&made, "/metadata/name"), "a@north.17f0");
+    // As any other member-local object.
+    let pinned = format!("{events}/a.17f0@north");
+    assert_eq!(text(&api.get(&pinned).await, "/metadata/name"), "a.17f0@north");
+    api.request(Method::DELETE, &pinned, "").await.ok();
     let mut anew = event.clone();
     anew["metadata"]["name"] = json!("a.17f0@north");
     let made = api.create(events, &anew).await;
-    assert_eq!(text(&made, "/metadata/name"), "a.17f0@north");
+    assert_eq!(text(&made, "/metadata/name"), "a@north.17f0");
 }

@@ -51,9 +51,9 @@ fn a_child_is_one_by_its_own_word_and_its_controllers() {
     let member_locals = [
         // Copied between members.
         (WEST, Doc { inherited: Some(marker.clone()), ..child(WEST, 21, &order) }),
-        // Another one's child, or nobody's.
+        // Another one's child, or nobody's and named as nobody's.
         (EAST, Doc { owner: Some(("db", "own-0".into())), ..it.clone() }),
-        (EAST, Doc { owner: None, rv: 22, ..it.clone() }),
+        (EAST, Doc { owner: None, name: "web1", rv: 22, ..it.clone() }),
         // Its place is another.
         (EAST, Doc { inherited: Some(Marker { namespace: "b".into(), ..marker.clone() }), rv: 23, ..it.clone() }),
         (EAST, Doc { inherited: Some(Marker { kind: "Job".into(), ..marker }), rv: 24, ..it.clone() }),
@@ -62,12 +62,12 @@ fn a_child_is_one_by_its_own_word_and_its_controllers() {
     ];
     for (at, doc) in &member_locals {
         fleet.is(*at, doc);
-        assert!(fleet.stores[doc.kind as usize].get("a/web-1").is_none(), "{doc:?}");
+        assert!(fleet.stores[doc.kind as usize].get(&format!("a/{}", doc.name)).is_none(), "{doc:?}");
     }
     fleet.news(REPLICA_SETS);
-    // Adopted, and given up.
+    // Adopted, and taken by another.
     fleet.is(EAST, &Doc { rv: 25, ..it.clone() });
-    fleet.is(EAST, &Doc { owner: None, rv: 26, ..it });
+    fleet.is(EAST, &Doc { owner: Some(("db", "own-0".into())), rv: 26, ..it });
     assert_eq!(
         fleet.news(REPLICA_SETS),
         ["ADDED a/web-1", "DELETED a/web-1@east", "DELETED a/web-1", "ADDED a/web-1@east"]
@@ -76,6 +76,38 @@ fn a_child_is_one_by_its_own_word_and_its_controllers() {
     let fleet = Fleet::named(Names::Plain, 1);
     fleet.is(EAST, &child(EAST, 20, &[EAST]));
     assert_eq!(fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"], "rs-0");
+}
+
+#[test]
+fn an_orphan_stays_what_it_was_and_so_it_does_in_the_hands_of_the_next() {
+    let mut fleet = Fleet::new();
+    let order = [WEST, EAST];
+    let of = |at: usize, rv: u64| Doc { replicas: 2, ..child(at, rv, &order) };
+    fleet.is(EAST, &of(EAST, 20));
+    fleet.is(WEST, &of(WEST, 20));
+    let uid = fleet.json(REPLICA_SETS, "a/web-1")["metadata"]["uid"].clone();
+    fleet.news(REPLICA_SETS);
+    // Each member's garbage collector takes its owner away.
+    fleet.is(EAST, &Doc { owner: None, ..of(EAST, 21) });
+    fleet.is(WEST, &Doc { owner: None, ..of(WEST, 21) });
+    let orphaned = fleet.json(REPLICA_SETS, "a/web-1");
+    assert_eq!((&orphaned["metadata"]["uid"], &orphaned["spec"]["replicas"]), (&uid, &4.into()));
+    // The next placement of the name, which is in more members, adopts them; its controllers write their copies over them.
+    let next = |at: usize, rv: u64| {
+        let adopted = of(at, rv);
+        let marker = part(at, rv, 2, &[EAST, WEST, NORTH]).marker.unwrap();
+        let family = adopted.inherited.as_ref().unwrap().uid.clone();
+        Doc { inherited: Some(Marker { adopts: Some(family), ..marker }), ..adopted }
+    };
+    fleet.is(EAST, &Doc { inherited: of(EAST, 22).inherited, ..next(EAST, 22) });
+    fleet.is(EAST, &next(EAST, 23));
+    fleet.is(WEST, &next(WEST, 23));
+    fleet.is(NORTH, &next(NORTH, 23));
+    let adopted = fleet.json(REPLICA_SETS, "a/web-1");
+    assert_eq!((&adopted["metadata"]["uid"], &adopted["spec"]["replicas"]), (&uid, &6.into()));
+    assert_eq!(fleet.keys(REPLICA_SETS), ["a/web-1"]);
+    let news = fleet.news(REPLICA_SETS);
+    assert!(!news.is_empty() && news.iter().all(|event| event == "MODIFIED a/web-1"), "{news:?}");
 }
 
 #[test]
