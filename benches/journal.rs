@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use kubefold::{
-    config::{MemberName, Overrides},
+    config::MemberName,
     write::{
         fleet::Key,
         journal::{Entry, EntryTarget, Journal, Step, Verb},
@@ -62,39 +62,19 @@ async fn main() {
 
 fn entry(writer: usize, number: usize) -> Entry {
     let target = |name: &str| EntryTarget {
-        member: MemberName::new(name).unwrap(),
-        cluster_uid: format!("cluster-{name}"),
-        values: Vec::new(),
-        whole: None,
-        overrides: Overrides::default(),
         own_uid: Some(format!("own-{name}")),
-        step: Step::Planned,
-        uncertain: false,
+        ..EntryTarget::new(MemberName::new(name).unwrap(), format!("cluster-{name}"))
+    };
+    let key = Key {
+        gvr: Gvr::new("apps", "v1", "deployments"),
+        gvk: Gvk::new("apps", "v1", "Deployment"),
+        namespace: "default".into(),
+        name: format!("web-{writer}-{number}"),
     };
     Entry {
-        id: 0,
-        verb: Verb::Update,
-        key: Key {
-            gvr: Gvr::new("apps", "v1", "deployments"),
-            gvk: Gvk::new("apps", "v1", "Deployment"),
-            namespace: "default".into(),
-            name: format!("web-{writer}-{number}"),
-        },
-        uid: "u".into(),
-        caller: Caller { user: "ann".into(), ..Caller::default() },
         query: "fieldManager=bench".into(),
-        user_agent: None,
-        audit_id: None,
         body: "x".repeat(2_000),
         targets: MEMBERS.map(target).to_vec(),
-        listed: Vec::new(),
-        policy: None,
-        adopts: None,
-        shared: false,
-        applied: false,
-        amended: None,
-        epoch: 0,
-        place_on: None,
-        everywhere: false,
+        ..Entry::new(Verb::Update, key, "u".into(), Caller { user: "ann".into(), ..Caller::default() })
     }
 }

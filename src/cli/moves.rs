@@ -146,7 +146,7 @@ impl Forget {
         match self.flags.output {
             Some(output) => print_text(&output.text(&report)?),
             None if report.left.is_empty() => print_text("nothing waits for it\n"),
-            None => print_text(&stays(&report, ["OBJECT", "WHAT"])),
+            None => print_text(&rows(["OBJECT", "WHAT"], &report.left, said)),
         }
     }
 }
@@ -304,50 +304,36 @@ fn to(one: &MoveState) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What a command begins, or would begin.
-fn planned(report: &MovesReport) -> String {
-    let mut out = String::new();
-    if !report.moves.is_empty() {
-        let row = |one: &MoveState| [object(one), to(one), one.leaving.join(", ")];
-        let titles = ["OBJECT", "TO", "LEAVES"].map(str::to_owned);
-        out.push_str(&table(&[titles].into_iter().chain(report.moves.iter().map(row)).collect::<Vec<_>>()));
+/// Rows under titles; nothing where there are none.
+fn rows<T, const N: usize>(titles: [&str; N], all: &[T], row: impl Fn(&T) -> [String; N]) -> String {
+    if all.is_empty() {
+        return String::new();
     }
-    if !report.left.is_empty() {
-        out.push_str(&stays(report, ["STAYS", "WHY"]));
-    }
-    if out.is_empty() {
-        out.push_str("nothing is to be moved\n");
-    }
-    out
+    table(&[titles.map(str::to_owned)].into_iter().chain(all.iter().map(row)).collect::<Vec<_>>())
 }
 
-fn stays(report: &MovesReport, titles: [&str; 2]) -> String {
-    let row = |one: &LeftObject| [left(one), one.why.clone()];
-    let titles = titles.map(str::to_owned);
-    table(&[titles].into_iter().chain(report.left.iter().map(row)).collect::<Vec<_>>())
+fn said(one: &LeftObject) -> [String; 2] {
+    [left(one), one.why.clone()]
+}
+
+/// What a command begins, or would begin.
+fn planned(report: &MovesReport) -> String {
+    let moves = rows(["OBJECT", "TO", "LEAVES"], &report.moves, |one| [object(one), to(one), one.leaving.join(", ")]);
+    let text = moves + &rows(["STAYS", "WHY"], &report.left, said);
+    if text.is_empty() { "nothing is to be moved\n".to_owned() } else { text }
 }
 
 /// What is moving.
 fn render(report: &MovesReport) -> String {
-    let mut out = String::new();
-    if !report.cordoned.is_empty() {
-        out.push_str(&format!("cordoned: {}\n", report.cordoned.join(", ")));
-    }
-    if !report.moves.is_empty() {
-        let row = |one: &MoveState| {
-            let why = one.problem.clone().unwrap_or_else(|| "-".to_owned());
-            [object(one), one.why.clone(), to(one), one.leaving.join(", "), one.stage.clone(), why]
-        };
-        let titles = ["OBJECT", "BY", "TO", "LEAVES", "STAGE", "WAITS FOR"].map(str::to_owned);
-        out.push_str(&table(&[titles].into_iter().chain(report.moves.iter().map(row)).collect::<Vec<_>>()));
-    }
-    if !report.superseded.is_empty() {
-        let row = |one: &LeftObject| [left(one), one.why.clone()];
-        let titles = ["REPLACED", "WHAT FOLLOWS"].map(str::to_owned);
-        out.push_str(&table(&[titles].into_iter().chain(report.superseded.iter().map(row)).collect::<Vec<_>>()));
-    }
-    if report.moves.is_empty() && report.superseded.is_empty() {
-        out.push_str("nothing moves\n");
-    }
-    out
+    let cordoned = match report.cordoned.as_slice() {
+        [] => String::new(),
+        members => format!("cordoned: {}\n", members.join(", ")),
+    };
+    let titles = ["OBJECT", "BY", "TO", "LEAVES", "STAGE", "WAITS FOR"];
+    let moves = rows(titles, &report.moves, |one| {
+        let why = one.problem.clone().unwrap_or_else(|| "-".to_owned());
+        [object(one), one.why.clone(), to(one), one.leaving.join(", "), one.stage.clone(), why]
+    });
+    let text = moves + &rows(["REPLACED", "WHAT FOLLOWS"], &report.superseded, said);
+    cordoned + if text.is_empty() { "nothing moves\n" } else { &text }
 }

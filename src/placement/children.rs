@@ -72,22 +72,9 @@ impl Marker {
     ) -> Option<(String, Self)> {
         let of = placement_uid(labels_json)?;
         let placement = Uuid::parse_str(&of).ok()?;
-        let marker = Self {
-            uid: Uuid::new_v5(&placement, format!("{}/{}/{name}", gvk.group, gvk.kind).as_bytes()).to_string(),
-            group: gvk.group.to_string(),
-            kind: gvk.kind.to_string(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            member: member.clone(),
-            members: Arc::new([(member.clone(), cluster_uid.to_owned())]),
-            made: 1,
-            epoch: 0,
-            is_unknown: false,
-            policy: None,
-            place_on: None,
-            adopts: None,
-            is_child: true,
-        };
+        let uid = Uuid::new_v5(&placement, format!("{}/{}/{name}", gvk.group, gvk.kind).as_bytes()).to_string();
+        let members = Arc::new([(member.clone(), cluster_uid.to_owned())]);
+        let marker = Self { is_child: true, ..Self::new(uid, gvk, namespace, name, member.clone(), members) };
         Some((of, marker))
     }
 
@@ -211,22 +198,8 @@ mod tests {
     fn copy(uid: &str, adopts: Option<&str>) -> String {
         let adopts = adopts.map(str::to_owned);
         let members: Arc<[_]> = Arc::new([(member("east"), "c-e".into()), (member("west"), "c-w".into())]);
-        let marker = Marker {
-            uid: uid.into(),
-            group: "apps".into(),
-            kind: "Deployment".into(),
-            namespace: "default".into(),
-            name: "web".into(),
-            member: member("east"),
-            members,
-            made: 2,
-            epoch: 0,
-            is_unknown: false,
-            place_on: None,
-            policy: None,
-            adopts,
-            is_child: false,
-        };
+        let marker = Marker::new(uid.into(), &deployment(), "default", "web", member("east"), members);
+        let marker = Marker { adopts, ..marker };
         serde_json::from_slice(&marker.annotation_json()).unwrap()
     }
 

@@ -110,6 +110,8 @@ pub struct Summand {
     spec: Option<SmallVec<[Divided; 2]>>,
     /// `None` if the status is no object.
     status: Option<status::Summand>,
+    /// The record of its placement adds generations: alone, too, it is not shown as its member has it.
+    has_more: bool,
     /// Of a companion: what was written. It is shown in the place of sums.
     whole: Option<Box<Limits>>,
 }
@@ -147,6 +149,7 @@ impl Summand {
             _ => object(&numbers.spec).map(divided),
         };
         Self {
+            has_more: false,
             generation: value(&numbers.generation).and_then(integer).unwrap_or(0),
             spec,
             status: object(&numbers.status).map(|status| status::Summand::of(&status, kind)),
@@ -170,6 +173,7 @@ impl Summand {
         }
         if moved.generation > 0 && moved.is_first(cluster_uid) && self.generation > 0 {
             self.generation += moved.generation;
+            self.has_more = true;
             if let Some(status) = &mut self.status {
                 status.observe_more(moved.generation);
             }

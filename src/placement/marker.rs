@@ -100,6 +100,33 @@ struct Written<'a> {
 }
 
 impl Marker {
+    /// The marker of a part in `member`, where each of the members is to have one and no more is to be said.
+    pub fn new(
+        uid: String,
+        gvk: &Gvk,
+        namespace: &str,
+        name: &str,
+        member: MemberName,
+        members: Arc<[(MemberName, String)]>,
+    ) -> Self {
+        Self {
+            uid,
+            group: gvk.group.to_string(),
+            kind: gvk.kind.to_string(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            member,
+            made: members.len(),
+            members,
+            epoch: 0,
+            is_unknown: false,
+            policy: None,
+            place_on: None,
+            adopts: None,
+            is_child: false,
+        }
+    }
+
     /// Reads the marker from an object's `metadata.labels` and `metadata.annotations`, as JSON text.
     ///
     /// One that is malformed in any way is none. Whether it counts is what [`Marker::belongs_to`] says.
@@ -299,22 +326,8 @@ mod tests {
     }
 
     fn marker() -> Marker {
-        Marker {
-            uid: UID.into(),
-            group: "apps".into(),
-            kind: "Deployment".into(),
-            namespace: "default".into(),
-            name: "web".into(),
-            member: member("west"),
-            members: Arc::new([(member("east"), "c-e".into()), (member("west"), "c-w".into())]),
-            made: 2,
-            epoch: 0,
-            is_unknown: false,
-            policy: None,
-            place_on: None,
-            adopts: None,
-            is_child: false,
-        }
+        let members = Arc::new([(member("east"), "c-e".into()), (member("west"), "c-w".into())]);
+        Marker::new(UID.into(), &Gvk::new("apps", "v1", "Deployment"), "default", "web", member("west"), members)
     }
 
     fn maps(marker: &Marker) -> (String, String) {

@@ -29,6 +29,9 @@ pub struct Moved {
     /// The clusters of parts that are going: their generations are in [`Self::generation`] already.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub leaving: BTreeSet<String>,
+    /// When the object was made: a home that was made later shows that, too. As Kubernetes writes times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<String>,
     /// What the generations of parts that are gone or going came to: a generation never falls.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub generation: i64,
@@ -90,23 +93,11 @@ mod tests {
     use super::*;
 
     fn marker(epoch: u64) -> Marker {
-        let name = |name| MemberName::new(name).unwrap();
-        Marker {
-            uid: "6f1c2d5e-0b1a-4c3d-8e9f-001122334455".into(),
-            group: "apps".into(),
-            kind: "Deployment".into(),
-            namespace: "default".into(),
-            name: "web".into(),
-            member: name("east"),
-            members: [(name("east"), "c-e".to_owned())].into(),
-            made: 1,
-            epoch,
-            is_unknown: false,
-            policy: None,
-            place_on: None,
-            adopts: None,
-            is_child: false,
-        }
+        let east = MemberName::new("east").unwrap();
+        let gvk = kubefold_wire::resource::Gvk::new("apps", "v1", "Deployment");
+        let members = [(east.clone(), "c-e".to_owned())].into();
+        let uid = "6f1c2d5e-0b1a-4c3d-8e9f-001122334455".to_owned();
+        Marker { epoch, ..Marker::new(uid, &gvk, "default", "web", east, members) }
     }
 
     #[test]

@@ -114,22 +114,9 @@ mod tests {
 
     fn marker() -> Marker {
         let east = MemberName::new("east").unwrap();
-        Marker {
-            uid: "6f1c2d5e-0b1a-4c3d-8e9f-001122334455".into(),
-            group: "apps".into(),
-            kind: "Deployment".into(),
-            namespace: "default".into(),
-            name: "web".into(),
-            member: east.clone(),
-            members: std::sync::Arc::new([(east, "c-e".into())]),
-            made: 1,
-            epoch: 0,
-            is_unknown: false,
-            policy: None,
-            place_on: None,
-            adopts: None,
-            is_child: false,
-        }
+        let members = std::sync::Arc::new([(east.clone(), "c-e".into())]);
+        let gvk = kubefold_wire::resource::Gvk::new("apps", "v1", "Deployment");
+        Marker::new("6f1c2d5e-0b1a-4c3d-8e9f-001122334455".into(), &gvk, "default", "web", east, members)
     }
 
     fn read_back(json: &str) -> Option<Marker> {

@@ -19,17 +19,16 @@ impl FleetStore {
         self.change(|inner| inner.judge_parts(key));
     }
 
-    /// Judges the children of a placed object anew; `namespace` is its own, empty of a cluster-scoped object.
-    pub fn judge_children(&self, namespace: &str, uid: &str) {
-        let is_in = |key: &Key| key.split_once('/').map_or("", |(of, _)| of) == namespace;
+    /// Judges the children of the placed object of that key anew: they are called after it.
+    pub fn judge_children(&self, key: &str, uid: &str) {
         let is_its = |fold: &Fold| {
             let child = fold.parts.iter().find(|part| part.marker.as_ref().is_some_and(|marker| marker.is_child));
             // Its marker has the child's own UID; the copy that it is made from names the placement.
             child.is_some_and(|part| memchr::memmem::find(part.document.text().as_bytes(), uid.as_bytes()).is_some())
         };
         let children: Vec<Key> = self.peek(|inner| {
-            let of_namespace = inner.placed.iter().filter(|key| is_in(key));
-            of_namespace.filter(|key| inner.folds.get(*key).is_some_and(is_its)).cloned().collect()
+            let called_so = inner.placed.range(Key::from(key)..).take_while(|child| child.starts_with(key));
+            called_so.filter(|child| inner.folds.get(*child).is_some_and(is_its)).cloned().collect()
         });
         children.iter().for_each(|key| self.judge_parts(key));
     }

@@ -459,6 +459,12 @@ impl Sequencer {
                 // A body that was read a few lines above is an object.
                 let hidden = hide(document, uid.unwrap_or_default()).unwrap_or_default();
                 hidden.iter().for_each(|edit| edits.add(edit));
+                let moved = body.marker.as_ref().and_then(|marker| self.shared.identities.moved(&marker.uid));
+                if let (Some(at), Some(created)) =
+                    (&facts.created_at, moved.as_ref().and_then(|moved| moved.created.as_deref()))
+                {
+                    edits.put(at.clone(), |out| kubefold_wire::splice::push_string(created, out));
+                }
             }
             (false, Some(uid)) => edits.put(facts.uid_at.clone(), |out| kubefold_wire::splice::push_string(uid, out)),
             (false, None) => {}

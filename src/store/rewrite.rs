@@ -53,6 +53,7 @@ pub(super) struct Facts<'a> {
     pub(super) uid: &'a str,
     pub(super) member_rv: u64,
     pub(super) created: &'a str,
+    pub(super) created_at: Option<Range<usize>>,
     pub(super) deleting: bool,
     /// Items of lists of built-in kinds have none.
     pub(super) kind: Option<Cow<'a, str>>,
@@ -117,6 +118,7 @@ impl<'a> Facts<'a> {
                 None if is_stored => return Err(BadObject::Revision(revision.to_owned())),
                 number => number.unwrap_or_default(),
             },
+            created_at: at(id::CREATION),
             created: at(id::CREATION).map_or("", |range| raw_of(document, range).trim_matches('"')),
             deleting: string(id::DELETION).is_some(),
             kind: string(id::KIND).map(|range| unquote(raw_of(document, range))),

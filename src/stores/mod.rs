@@ -243,19 +243,26 @@ impl Stores {
 
     /// The record of a placement that has moved is another: judges its parts anew, in all versions.
     pub fn set_moved(&self, gvr: &Gvr, key: &str, uid: &str, moved: Option<Arc<Moved>>) {
-        self.shared().identities.set_moved(uid, moved);
+        let identities = Arc::clone(&self.shared().identities);
+        let places = |moved: &Option<Arc<Moved>>| {
+            moved.as_ref().map(|moved| (moved.epoch, moved.members.clone(), moved.superseded.clone()))
+        };
+        let is_elsewhere = places(&identities.moved(uid)) != places(&moved);
+        identities.set_moved(uid, moved);
         let of = gvr.qualified();
         for running in self.all().iter().filter(|running| running.store.spec().gvr.qualified() == of) {
             running.store.judge_parts(key);
         }
-        self.judge_children(key, uid);
+        // Nothing else of a record is about children.
+        if is_elsewhere {
+            self.judge_children(key, uid);
+        }
     }
 
-    /// Judges the children of a placed object anew, which lie in its namespace.
+    /// Judges the children of a placed object anew.
     fn judge_children(&self, key: &str, uid: &str) {
-        let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
         for running in self.all().iter().filter(|running| running.store.spec().is_made_of_placed()) {
-            running.store.judge_children(namespace, uid);
+            running.store.judge_children(key, uid);
         }
     }
 

@@ -28,7 +28,7 @@ use crate::{
             stop::Stop,
         },
         fleet::{Fleet, Key},
-        journal::{Entry, EntryTarget, Listed, Step, Verb},
+        journal::{Entry, EntryTarget, Listed, Verb},
         names::mint,
         pinned::{self, Pinned},
         plan::asked,
@@ -167,26 +167,16 @@ fn is_made_later(draft: &Draft<'_>, plan: &Plan) -> bool {
 fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry {
     let (made, listed): (Vec<_>, Vec<_>) = plan.targets.into_iter().partition(|target| target.made);
     let target = |target: crate::placement::plan::Target| EntryTarget {
-        member: target.member,
-        cluster_uid: target.cluster_uid,
         values: target.values,
         overrides: target.overrides,
         whole: target.whole,
-        own_uid: None,
-        step: Step::Planned,
-        uncertain: false,
+        ..EntryTarget::new(target.member, target.cluster_uid)
     };
     let other =
         |target: crate::placement::plan::Target| Listed { member: target.member, cluster_uid: target.cluster_uid };
     Entry {
-        id: 0,
-        verb: Verb::Create,
-        key,
-        uid: plan.uid,
-        caller: request.caller.clone(),
         query: request.passed_query(),
         user_agent: request.user_agent.clone(),
-        audit_id: None,
         body: draft.json.to_owned(),
         targets: made.into_iter().map(target).collect(),
         listed: listed.into_iter().map(other).collect(),
@@ -194,10 +184,8 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         place_on: draft.annotations.and_then(place_on),
         everywhere: plan.strategy == Strategy::Duplicate,
         adopts: plan.adopts,
-        shared: false,
         applied: request.content_type == APPLY_PATCH,
-        amended: None,
-        epoch: 0,
+        ..Entry::new(Verb::Create, key, plan.uid, request.caller.clone())
     }
 }
 

@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use crate::{
     answer::reply::{Reply, refusal},
-    config::{MemberName, Overrides},
+    config::MemberName,
     respond::{Settling, WriteError},
     write::{
         GONE_WITHIN, Writer,
@@ -113,14 +113,8 @@ fn entry_of<F: Fleet>(
     let mut targets: Vec<_> = parts
         .iter()
         .map(|part| EntryTarget {
-            member: part.member.clone(),
-            cluster_uid: part.cluster_uid.clone(),
-            values: Vec::new(),
-            overrides: Overrides::default(),
-            whole: None,
             own_uid: Some(part.uid.clone()),
-            step: Step::Planned,
-            uncertain: false,
+            ..EntryTarget::new(part.member.clone(), part.cluster_uid.clone())
         })
         .collect();
     for target in writer.journal.open_targets(key, uid) {
@@ -129,26 +123,12 @@ fn entry_of<F: Fleet>(
         }
     }
     Entry {
-        id: 0,
-        verb: Verb::Delete,
-        key: key.clone(),
-        uid: uid.to_owned(),
-        caller: request.caller.clone(),
-        query: String::new(),
         user_agent: request.user_agent.clone(),
-        audit_id: None,
         body: options.base.clone(),
         targets,
-        listed: Vec::new(),
-        policy: None,
-        adopts: None,
         // Its parts have no marker, by which they would be known again; nor do those of a child.
         shared: parts.first().is_none_or(|home| Seen::of(&home.json).marker.is_none()),
-        applied: false,
-        amended: None,
-        epoch: 0,
-        place_on: None,
-        everywhere: false,
+        ..Entry::new(Verb::Delete, key.clone(), uid.to_owned(), request.caller.clone())
     }
 }
 

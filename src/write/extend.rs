@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    config::{MemberName, Overrides},
+    config::MemberName,
     write::{
         Writer,
         fleet::{Ask, Fleet, Measure, Part, Visible},
@@ -146,37 +146,17 @@ impl<F: Fleet> Writer<F> {
 fn entry_of(made: &Everywhere, visible: &Visible, parts: &[Part], missing: Vec<Listed>) -> Option<Entry> {
     let home = parts.first().filter(|_| !missing.is_empty())?;
     let shown: Value = serde_json::from_slice(&visible.body).ok()?;
-    let target = |member: MemberName, cluster_uid: String, step: Step| EntryTarget {
-        member,
-        cluster_uid,
-        values: Vec::new(),
-        whole: None,
-        overrides: Overrides::default(),
-        own_uid: None,
-        step,
-        uncertain: false,
+    let first = EntryTarget {
+        step: Step::Done { uid: Some(home.uid.clone()) },
+        ..EntryTarget::new(home.member.clone(), home.cluster_uid.clone())
     };
-    let first = target(home.member.clone(), home.cluster_uid.clone(), Step::Done { uid: Some(home.uid.clone()) });
-    let others = missing.into_iter().map(|listed| target(listed.member, listed.cluster_uid, Step::Planned));
+    let others = missing.into_iter().map(|listed| EntryTarget::new(listed.member, listed.cluster_uid));
     Some(Entry {
-        id: 0,
-        verb: Verb::Create,
-        key: made.key.clone(),
-        uid: visible.uid.clone(),
-        caller: made.caller.clone(),
         query: made.query.clone(),
         user_agent: made.user_agent.clone(),
-        audit_id: None,
         body: body_of_missing(shown),
         targets: [first].into_iter().chain(others).collect(),
-        listed: Vec::new(),
-        policy: None,
-        adopts: None,
         shared: true,
-        applied: false,
-        amended: None,
-        epoch: 0,
-        place_on: None,
-        everywhere: false,
+        ..Entry::new(Verb::Create, made.key.clone(), visible.uid.clone(), made.caller.clone())
     })
 }

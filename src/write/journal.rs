@@ -380,7 +380,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
-    use crate::{config::Overrides, placement::divided::Value};
+    use crate::placement::divided::Value;
     use kubefold_serving::caller::Caller;
     use kubefold_wire::resource::{Gvk, Gvr};
 
@@ -389,42 +389,29 @@ mod tests {
     }
 
     fn entry(name: &str, verb: Verb) -> Entry {
+        let key = Key {
+            gvr: Gvr::new("apps", "v1", "deployments"),
+            gvk: Gvk::new("apps", "v1", "Deployment"),
+            namespace: "default".into(),
+            name: name.into(),
+        };
+        let target = |name: &str| EntryTarget {
+            values: vec![Value { pointer: "/spec/replicas".into(), number: 1 }],
+            ..EntryTarget::new(member(name), format!("c-{name}"))
+        };
         Entry {
-            id: 0,
-            verb,
-            key: Key {
-                gvr: Gvr::new("apps", "v1", "deployments"),
-                gvk: Gvk::new("apps", "v1", "Deployment"),
-                namespace: "default".into(),
-                name: name.into(),
-            },
-            uid: "u".into(),
-            caller: Caller { user: "ann".into(), groups: vec!["g".into()], ..Caller::default() },
             query: "fieldManager=x".into(),
             user_agent: Some("kubectl".into()),
-            audit_id: None,
             body: "{\"a\": \"\\n\"}".into(),
-            targets: ["east", "west"]
-                .map(|name| EntryTarget {
-                    member: member(name),
-                    cluster_uid: format!("c-{name}"),
-                    values: vec![Value { pointer: "/spec/replicas".into(), number: 1 }],
-                    overrides: Overrides::default(),
-                    whole: None,
-                    own_uid: None,
-                    step: Step::Planned,
-                    uncertain: false,
-                })
-                .to_vec(),
+            targets: ["east", "west"].map(target).to_vec(),
             listed: vec![Listed { member: member("north"), cluster_uid: "c-north".into() }],
             policy: Some("shop".into()),
-            adopts: None,
-            shared: false,
-            applied: false,
-            amended: None,
-            epoch: 0,
-            place_on: None,
-            everywhere: false,
+            ..Entry::new(
+                verb,
+                key,
+                "u".into(),
+                Caller { user: "ann".into(), groups: vec!["g".into()], ..Caller::default() },
+            )
         }
     }
 

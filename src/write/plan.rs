@@ -284,23 +284,13 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
 fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), PartError> {
     let members = plan.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
     let members: Arc<[_]> = members.collect();
-    let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
     for target in plan.targets.iter().filter(|target| !target.overrides.is_empty()) {
+        let (member, members) = (target.member.clone(), Arc::clone(&members));
         let marker = Marker {
-            uid: plan.uid.clone(),
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-            member: target.member.clone(),
-            members: Arc::clone(&members),
             made: plan.targets.iter().filter(|target| target.made).count(),
-            epoch: 0,
-            is_unknown: false,
             policy: plan.policy.clone(),
-            place_on: None,
             adopts: plan.adopts.clone(),
-            is_child: false,
+            ..Marker::new(plan.uid.clone(), &key.gvk, &key.namespace, &key.name, member, members)
         };
         let whole = target.whole.as_deref();
         let what = Stamp { marker: Some(&marker), name: None, values: &target.values, whole };

@@ -15,7 +15,7 @@ use crate::{
     respond::{PartError, WriteError},
     write::{
         APPLY_PATCH, Writer,
-        fleet::Fleet,
+        fleet::{Fleet, Key},
         journal::{Entry, EntryTarget, Step},
         options,
         request::with_dry_run,
@@ -167,21 +167,15 @@ impl Entry {
     pub(super) fn marker(&self, member: &MemberName) -> Marker {
         let targets = self.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
         let listed = self.listed.iter().map(|listed| (listed.member.clone(), listed.cluster_uid.clone()));
+        let Key { gvk, namespace, name, .. } = &self.key;
+        let members = targets.chain(listed).collect();
         Marker {
-            uid: self.uid.clone(),
-            group: self.key.gvk.group.to_string(),
-            kind: self.key.gvk.kind.to_string(),
-            namespace: self.key.namespace.clone(),
-            name: self.key.name.clone(),
-            member: member.clone(),
-            members: targets.chain(listed).collect(),
             made: self.targets.len(),
             epoch: self.epoch,
-            is_unknown: false,
             policy: self.policy.clone(),
             place_on: self.place_on.clone(),
             adopts: self.adopts.clone(),
-            is_child: false,
+            ..Marker::new(self.uid.clone(), gvk, namespace, name, member.clone(), members)
         }
     }
 }

@@ -83,7 +83,8 @@ impl Sums {
         let mut edits = Vec::new();
         // Of a companion what was written, which its only part need not say.
         let whole = parts.get(0).and_then(|home| home.whole.as_deref());
-        if parts.count() < 2 && behind == 0 && whole.is_none() {
+        let has_more = parts.get(0).is_some_and(|home| home.has_more);
+        if parts.count() < 2 && behind == 0 && whole.is_none() && !has_more {
             return edits;
         }
         let value = |at: &Range<usize>| body.get(at.clone()).unwrap_or_default();

@@ -4,6 +4,7 @@ mod children;
 mod endpoints;
 mod entering;
 mod logged;
+mod moved;
 
 use std::sync::Arc;
 
@@ -115,22 +116,9 @@ fn doc(kind: Kind, name: &'static str, uid: &str, rv: u64) -> Doc {
 
 /// A Deployment's part in a member, of placement `placement`.
 fn part(at: usize, rv: u64, placement: u8, order: &[usize]) -> Doc {
-    let marker = Marker {
-        uid: placed_uid(placement),
-        group: "apps".into(),
-        kind: "Deployment".into(),
-        namespace: "a".into(),
-        name: "web".into(),
-        member: member(at),
-        members: order.iter().map(|at| (member(*at), format!("cluster-{at}"))).collect(),
-        made: 2,
-        epoch: 0,
-        is_unknown: false,
-        policy: None,
-        place_on: None,
-        adopts: None,
-        is_child: false,
-    };
+    let members = order.iter().map(|at| (member(*at), format!("cluster-{at}"))).collect();
+    let gvk = &Kind::Deployments.spec().gvk;
+    let marker = Marker { made: 2, ..Marker::new(placed_uid(placement), gvk, "a", "web", member(at), members) };
     Doc { marker: Some(marker), ..doc(Kind::Deployments, "web", &format!("own-{at}"), rv) }
 }
 

@@ -78,22 +78,8 @@ pub(super) const ODD: &str = r#"{"note": "\u003c\u00e9 {\"name\":1}"  ,"n":1.0, 
 impl Doc {
     /// Makes it a part of a placement of Deployments.
     pub(super) fn mark(&mut self, uid: String, name: &str, at: MemberName, members: Vec<(MemberName, String)>) {
-        self.marker = Some(Marker {
-            uid,
-            group: "apps".into(),
-            kind: "Deployment".into(),
-            namespace: self.namespace.into(),
-            name: name.into(),
-            member: at,
-            made: members.len(),
-            members: members.into(),
-            epoch: 0,
-            is_unknown: false,
-            policy: None,
-            place_on: None,
-            adopts: None,
-            is_child: false,
-        });
+        let gvk = &Kind::Deployments.spec().gvk;
+        self.marker = Some(Marker::new(uid, gvk, self.namespace, name, at, members.into()));
     }
 
     /// The marker that counts if it names the object's place, and the annotation's own if it is a child's.

@@ -19,6 +19,7 @@ use crate::{
     },
 };
 use kubefold_wire::locate::Paths;
+use kubefold_wire::resource::Gvk;
 
 /// What an event is about.
 #[derive(Default, Deserialize)]
@@ -94,23 +95,10 @@ async fn placed<F: Fleet>(
 }
 
 fn marker(key: &Key, member: &MemberName, cluster_uid: String) -> Marker {
-    Marker {
-        uid: uuid::Uuid::new_v4().to_string(),
-        // Both groups have the same events.
-        group: String::new(),
-        kind: key.gvk.kind.to_string(),
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        member: member.clone(),
-        members: Arc::new([(member.clone(), cluster_uid)]),
-        made: 1,
-        epoch: 0,
-        is_unknown: false,
-        policy: None,
-        place_on: None,
-        adopts: None,
-        is_child: false,
-    }
+    let (uid, members) = (uuid::Uuid::new_v4().to_string(), Arc::new([(member.clone(), cluster_uid)]));
+    // Both groups have the same events.
+    let gvk = Gvk::new("", &key.gvk.version, &key.gvk.kind);
+    Marker::new(uid, &gvk, &key.namespace, &key.name, member.clone(), members)
 }
 
 async fn whereabouts<F: Fleet>(writer: &Writer<F>, request: &Request, about: About) -> Result<MemberName, WriteError> {

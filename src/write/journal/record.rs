@@ -201,6 +201,20 @@ pub struct Listed {
 }
 
 impl EntryTarget {
+    /// A part of which nothing was sent yet, as every other part is.
+    pub fn new(member: MemberName, cluster_uid: String) -> Self {
+        Self {
+            member,
+            cluster_uid,
+            values: Vec::new(),
+            overrides: Overrides::default(),
+            whole: None,
+            own_uid: None,
+            step: Step::Planned,
+            uncertain: false,
+        }
+    }
+
     /// Says whether the journal has that this object was made.
     pub(crate) fn made(&self, own_uid: &str) -> bool {
         matches!(&self.step, Step::Done { uid: Some(uid) } if uid == own_uid)
@@ -208,6 +222,31 @@ impl EntryTarget {
 }
 
 impl Entry {
+    /// A write of no part yet.
+    pub fn new(verb: Verb, key: Key, uid: String, caller: Caller) -> Self {
+        Self {
+            id: 0,
+            verb,
+            key,
+            uid,
+            caller,
+            query: String::new(),
+            user_agent: None,
+            audit_id: None,
+            body: String::new(),
+            targets: Vec::new(),
+            listed: Vec::new(),
+            policy: None,
+            place_on: None,
+            adopts: None,
+            epoch: 0,
+            everywhere: false,
+            shared: false,
+            applied: false,
+            amended: None,
+        }
+    }
+
     /// Says whether the home of a create was made: what else is missing is behind.
     pub(crate) fn is_committed(&self) -> bool {
         self.verb == Verb::Create && self.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }))

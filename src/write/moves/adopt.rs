@@ -49,9 +49,7 @@ impl<F: Fleet> Writer<F> {
         if command.members.is_empty() {
             return Err(WriteError::MemberUnnamed(self.fleet.members()));
         }
-        let mut report = self.report();
-        report.moves.clear();
-        report.superseded.clear();
+        let mut report = self.nothing_done();
         let ask = Ask { key: &key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
         drop(self.fleet.facts(ask).await);
         let Some(hold) = self.fleet.hold(&key).await else { return Err(WriteError::Taken(key.to_ref())) };
@@ -84,22 +82,9 @@ impl<F: Fleet> Writer<F> {
             all.push(self.adoptable(key, member).await.map_err(|why| format!("member {member}: {why}"))?);
         }
         let home = all.first().ok_or("no member is named")?;
-        let marker = Marker {
-            uid: home.uid.clone(),
-            group: key.gvk.group.to_string(),
-            kind: key.gvk.kind.to_string(),
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-            member: home.member.clone(),
-            members: all.iter().map(|one| (one.member.clone(), one.cluster_uid.clone())).collect(),
-            made: all.len(),
-            epoch: 0,
-            is_unknown: false,
-            policy: None,
-            place_on: None,
-            adopts: None,
-            is_child: false,
-        };
+        let listed = all.iter().map(|one| (one.member.clone(), one.cluster_uid.clone())).collect();
+        let Key { gvk, namespace, name, .. } = key;
+        let marker = Marker::new(home.uid.clone(), gvk, namespace, name, home.member.clone(), listed);
         // All of them or none, as far as a dry run can tell.
         for one in &all {
             self.mark(key, one, &marker, true).await.map_err(|problem| format!("member {}: {problem}", one.member))?;

@@ -80,11 +80,11 @@ impl<F: Fleet> Writer<F> {
                 };
                 let advanced = match self.fleet.whole(&hold, &placement.key) {
                     Some((visible, parts)) if visible.uid == placement.uid && !visible.deleting => {
-                        let standing = Standing { visible, parts };
-                        let stage = goal.stage;
-                        match stage {
-                            Stage::Growing => Box::pin(self.grow(placement, standing)).await,
-                            _ => Box::pin(self.shrink(placement, standing)).await,
+                        let (stage, standing) = (goal.stage, Standing { visible, parts });
+                        match (self.busy(&placement), stage) {
+                            (Some(why), _) => Advanced::Waits(why),
+                            (None, Stage::Growing) => Box::pin(self.grow(placement, standing)).await,
+                            (None, _) => Box::pin(self.shrink(placement, standing)).await,
                         }
                     }
                     Some(_) | None => self.give_up(placement).await,
@@ -148,9 +148,7 @@ impl<F: Fleet> Writer<F> {
 
     /// Makes the parts that are missing, and lets others grow. All of it, or none.
     async fn grow(&self, mut placement: Placement, standing: Standing) -> Advanced {
-        let (Some(goal), None) = (placement.goal.clone(), self.busy(&placement)) else {
-            return Advanced::Waits(self.busy(&placement).unwrap_or_default());
-        };
+        let Some(goal) = placement.goal.clone() else { return Advanced::Finished };
         let Standing { visible, parts } = standing;
         let before = placement.moved.clone();
         let (members, made) = listed(&before, &parts, &goal.parts);
@@ -325,9 +323,7 @@ impl<F: Fleet> Writer<F> {
 
     /// Moves the home, shrinks what others have taken over, and deletes the parts that are to go.
     async fn shrink(&self, mut placement: Placement, standing: Standing) -> Advanced {
-        let (Some(mut goal), None) = (placement.goal.clone(), self.busy(&placement)) else {
-            return Advanced::Waits(self.busy(&placement).unwrap_or_default());
-        };
+        let Some(mut goal) = placement.goal.clone() else { return Advanced::Finished };
         let (key, parts, up) = (placement.key.clone(), standing.parts, self.fleet.up());
         let is_made = |wanted: &Wanted| parts.iter().any(|part| part.cluster_uid == wanted.cluster_uid);
         if !goal.parts.iter().all(is_made) {

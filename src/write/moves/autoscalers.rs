@@ -13,28 +13,32 @@ use crate::{
         fleet::{Fleet, Key, Part},
         journal::Goal,
         steps::MOVER,
+        workloads::{COMPANIONS, documents, of_kinds},
     },
 };
+use kubefold_wire::resource::{Gvk, Gvr};
 
 impl<F: Fleet> Writer<F> {
     /// Moves the autoscalers of a workload that have a part where the workload has none.
     pub(super) async fn move_autoscalers(self: &Arc<Self>, workload: &Key) {
         let parts = self.fleet.parts(workload);
         let is_there = |part: &Part| parts.iter().any(|own| own.member == part.member);
-        for placed in self.fleet.placed().await {
-            let key = &placed.key;
-            let division = Division::of(&key.gvk.group, &key.gvk.kind);
-            if division != Some(Division::Autoscaler) || key.namespace != workload.namespace {
-                continue;
-            }
-            let Some(object) = self.object(key, &placed.marker.uid) else { continue };
-            let subject = object
-                .parts
-                .first()
-                .and_then(|part| Subject::of(division, std::str::from_utf8(&part.json).unwrap_or_default()));
-            let (group, kind) = (&workload.gvk.group, &workload.gvk.kind);
-            let is_its = subject.is_some_and(|subject| subject.scales(group, kind, &workload.name));
-            if !is_its || object.parts.iter().all(is_there) {
+        let [_, autoscalers] = COMPANIONS;
+        let (group, version, resource, kind) = autoscalers;
+        let (gvr, gvk) = (Gvr::new(group, version, resource), Gvk::new(group, version, kind));
+        let all = of_kinds(&self.fleet, &workload.namespace, &[autoscalers]).await;
+        for one in all.iter().flat_map(|(_, listed)| listed).filter(|one| one.folded) {
+            let subject = documents(one).next().and_then(|(_, json)| Subject::of(Some(Division::Autoscaler), json));
+            let (target_group, target_kind) = (&workload.gvk.group, &workload.gvk.kind);
+            let is_its = subject.is_some_and(|subject| subject.scales(target_group, target_kind, &workload.name));
+            let key = &Key {
+                gvr: gvr.clone(),
+                gvk: gvk.clone(),
+                namespace: workload.namespace.clone(),
+                name: one.name.clone(),
+            };
+            let Some(object) = self.object(key).filter(|_| is_its) else { continue };
+            if object.parts.iter().all(is_there) {
                 continue;
             }
             match self.autoscaler_goal(&object, is_there).await {

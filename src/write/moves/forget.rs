@@ -16,9 +16,7 @@ impl<F: Fleet> Writer<F> {
     ///
     /// Errors: the disk refuses.
     pub(super) async fn forget(&self, member: &MemberName, dry: bool) -> Result<MovesReport, WriteError> {
-        let mut report = self.report();
-        report.moves.clear();
-        report.superseded.clear();
+        let mut report = self.nothing_done();
         for entry in self.journal.open_entries() {
             let Some(target) = entry.targets.iter().find(|target| target.member == *member && target.step.is_open())
             else {

@@ -152,7 +152,9 @@ impl<F: Fleet> Writer<F> {
     /// Errors: the disk refuses; then nothing has changed.
     pub(super) async fn keep_moved(&self, placement: &Placement) -> Result<(), JournalError> {
         self.journal.keep_placement(placement.clone()).await?;
-        self.fleet.set_moved(&placement.key, &placement.uid, Some(Arc::new(placement.moved.clone())));
+        if self.fleet.moved(&placement.uid).is_none_or(|known| *known != placement.moved) {
+            self.fleet.set_moved(&placement.key, &placement.uid, Some(Arc::new(placement.moved.clone())));
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    config::{MemberName, Overrides},
+    config::MemberName,
     placement::{
         divided::{Division, Value as Number},
         marker::Marker,
@@ -15,7 +15,7 @@ use crate::{
     },
     write::{
         fleet::{Key, Part},
-        journal::{Entry, EntryTarget, Listed, Placement, Step, Verb, Wanted},
+        journal::{Entry, EntryTarget, Listed, Placement, Verb, Wanted},
         request::OWN_MANAGER,
         steps::{Outcome, Seen, mover},
     },
@@ -74,26 +74,16 @@ pub(super) fn listed(moved: &Moved, parts: &[Part], wanted: &[Wanted]) -> (Vec<(
 /// The create of further parts of a placement.
 pub(super) fn making(placement: &Placement, body: String, marker: &Marker) -> Entry {
     let listed = placement.moved.members.iter().cloned();
+    let caller = placement.goal.as_ref().and_then(|goal| goal.caller.clone()).unwrap_or_else(mover);
     Entry {
-        id: 0,
-        verb: Verb::Create,
-        key: placement.key.clone(),
-        uid: placement.uid.clone(),
-        caller: placement.goal.as_ref().and_then(|goal| goal.caller.clone()).unwrap_or_else(mover),
         query: format!("fieldManager={OWN_MANAGER}"),
-        user_agent: None,
-        audit_id: None,
         body,
-        targets: Vec::new(),
         listed: listed.map(|(member, cluster_uid)| Listed { member, cluster_uid }).collect(),
         policy: marker.policy.clone(),
-        shared: false,
-        applied: false,
-        amended: None,
-        epoch: placement.moved.epoch,
         place_on: marker.place_on.clone(),
         adopts: marker.adopts.clone(),
-        everywhere: false,
+        epoch: placement.moved.epoch,
+        ..Entry::new(Verb::Create, placement.key.clone(), placement.uid.clone(), caller)
     }
 }
 
@@ -101,14 +91,10 @@ pub(super) fn making(placement: &Placement, body: String, marker: &Marker) -> En
 pub(super) fn target(key: &Key, wanted: &Wanted) -> EntryTarget {
     let value = |number: u32| Some(Number { pointer: field_of(key)?.to_owned(), number });
     EntryTarget {
-        member: wanted.member.clone(),
-        cluster_uid: wanted.cluster_uid.clone(),
         values: wanted.share.and_then(value).into_iter().chain(wanted.values.iter().cloned()).collect(),
-        overrides: Overrides::clone(&wanted.overrides),
+        overrides: wanted.overrides.clone(),
         whole: wanted.whole.clone(),
-        own_uid: None,
-        step: Step::Planned,
-        uncertain: false,
+        ..EntryTarget::new(wanted.member.clone(), wanted.cluster_uid.clone())
     }
 }
 

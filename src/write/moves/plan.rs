@@ -113,9 +113,7 @@ impl<F: Fleet> Writer<F> {
             self.journal.cordon(member, is_cordoned).await.map_err(of_disk)?;
             self.fleet.set_cordoned(self.journal.cordoned());
         }
-        let mut report = self.report();
-        report.moves.clear();
-        report.superseded.clear();
+        let mut report = self.nothing_done();
         if matches!(command.verb, Verb::Cordon | Verb::Uncordon) {
             return Ok(report);
         }
@@ -143,13 +141,17 @@ impl<F: Fleet> Writer<F> {
             };
             placement.moved.superseded.iter().map(of).collect::<Vec<_>>()
         });
+        let moves = placements.iter().filter_map(MoveState::of).collect();
+        MovesReport { moves, superseded: lost.collect(), ..self.nothing_done() }
+    }
+
+    /// The answer to an order that has done nothing yet.
+    pub(super) fn nothing_done(&self) -> MovesReport {
         MovesReport {
             kind: "Moves".to_owned(),
             api_version: "kubefold.io/v1".to_owned(),
             cordoned: self.journal.cordoned().iter().map(ToString::to_string).collect(),
-            moves: placements.iter().filter_map(MoveState::of).collect(),
-            left: Vec::new(),
-            superseded: lost.collect(),
+            ..MovesReport::default()
         }
     }
 
@@ -164,7 +166,7 @@ impl<F: Fleet> Writer<F> {
     ) -> Result<bool, Stays> {
         let ask = Ask { key: &made.key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
         let facts = self.fleet.facts(ask).await;
-        let Some(object) = self.object(&made.key, &made.uid) else {
+        let Some(object) = self.object(&made.key).filter(|object| object.marker.uid == made.uid) else {
             if let Some(why) = facts.candidates.iter().find_map(Candidate::unknown) {
                 return Err(why.into());
             }
@@ -187,11 +189,12 @@ impl<F: Fleet> Writer<F> {
         Ok(true)
     }
 
-    pub(super) fn object(&self, key: &Key, uid: &str) -> Option<Object> {
-        let visible = self.fleet.visible(key).filter(|visible| visible.uid == uid && !visible.deleting)?;
+    /// A placed object that is not on its way out.
+    pub(super) fn object(&self, key: &Key) -> Option<Object> {
+        let visible = self.fleet.visible(key).filter(|visible| !visible.deleting)?;
         let parts = self.fleet.parts(key);
         let marker = Seen::of(&parts.first()?.json).marker?;
-        let marker = match self.fleet.moved(uid) {
+        let marker = match self.fleet.moved(&marker.uid) {
             Some(moved) => moved.apply(marker),
             None => marker,
         };
@@ -205,8 +208,13 @@ impl<F: Fleet> Writer<F> {
         if let Some(goal) = known.as_ref().and_then(|known| known.goal.as_ref()) {
             return Err(Stays(format!("it is moving already ({})", goal.why)));
         }
-        let as_marked =
-            || Moved { members: marker.members.to_vec(), made: marker.made, epoch: marker.epoch, ..Moved::default() };
+        let as_marked = || Moved {
+            members: marker.members.to_vec(),
+            made: marker.made,
+            epoch: marker.epoch,
+            created: created_of(&object.visible.body),
+            ..Moved::default()
+        };
         let moved = known.map_or_else(as_marked, |known| known.moved);
         Ok(Placement { key: key.clone(), uid: marker.uid.clone(), moved, goal: Some(goal) })
     }
@@ -240,11 +248,10 @@ impl<F: Fleet> Writer<F> {
         by: &str,
     ) -> Result<Option<Placement>, LeftObject> {
         let left = |Stays(why): Stays| LeftObject::of(&placed.key, why);
-        let uid = placed.marker.uid.clone();
         if command.verb == Verb::Drain && member.is_none_or(|member| !placed.members.contains(member)) {
             return Ok(None);
         }
-        let Some(object) = self.object(&placed.key, &uid) else { return Ok(None) };
+        let Some(object) = self.object(&placed.key) else { return Ok(None) };
         let Some((parts, leaving)) = self.wanted(command, member, &object).await.map_err(left)? else {
             return Ok(None);
         };
@@ -459,6 +466,12 @@ fn extended(
     }
     let standing = object.parts.iter().map(|part| wanted_as_is(part, None));
     Some((standing.chain(missing).collect(), Vec::new()))
+}
+
+/// `metadata.creationTimestamp`.
+fn created_of(shown: &[u8]) -> Option<String> {
+    let shown: Value = serde_json::from_slice(shown).ok()?;
+    Some(shown.pointer("/metadata/creationTimestamp")?.as_str()?.to_owned())
 }
 
 /// What may be lost when the only part of an object moves, and whether it never moves.

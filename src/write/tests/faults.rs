@@ -7,22 +7,12 @@ use crate::{
     answer::reply::Reply,
     write::tests::{
         Process, pair, request,
-        scripted::{Fault, Scripted},
+        scripted::{CRASHES, FAULTS, Fault, Scripted},
+        to_the_end,
         update::{MERGE, labels, patch, send},
         web,
     },
 };
-
-const FAULTS: [Fault; 7] = [
-    Fault::Refuse,
-    Fault::Broken,
-    Fault::BrokenLanded,
-    Fault::NotSent,
-    Fault::LostLanded,
-    Fault::LostNothing,
-    Fault::LostLate,
-];
-const CRASHES: [Fault; 3] = [Fault::CrashBefore, Fault::CrashAfter, Fault::CrashLate];
 
 /// Calls of one write over three members, its undoing and settling included.
 const CALLS: usize = 14;
@@ -57,28 +47,7 @@ async fn write(process: &Process, verb: Verb) -> Reply {
 /// Runs one write under faults until nothing is left to do; a kill is followed by a restart. Gives the answer, if there
 /// was one before the kill.
 async fn run(fleet: &Scripted, directory: &TempDir, verb: Verb) -> Option<Reply> {
-    let mut process = Process::start(fleet.clone(), directory);
-    let mut killed = fleet.killed.clone();
-    let reply = tokio::select! {
-        reply = write(&process, verb) => Some(reply),
-        () = killed.notified() => None,
-    };
-    let mut alive = reply.is_some();
-    loop {
-        if alive {
-            tokio::select! {
-                () = process.settled() => return reply,
-                () = killed.notified() => {}
-            }
-        }
-        // The killed process does nothing more: whatever it waited for never comes.
-        process.cancel.cancel();
-        let restarted = fleet.restarted();
-        killed = restarted.killed.clone();
-        process = Process::start(restarted, directory);
-        process.writer.replay();
-        alive = true;
-    }
+    to_the_end(fleet, directory, async |process| write(process, verb).await, |process| process.writer.replay()).await
 }
 
 fn judge(fleet: &Scripted, verb: Verb, reply: Option<&Reply>, case: &str) {

@@ -79,6 +79,38 @@ impl Process {
     }
 }
 
+/// Has something done under faults until nothing is left to do; a kill is followed by a restart, which resumes it. Gives the
+/// answer, if there was one before the kill.
+async fn to_the_end<R>(
+    fleet: &Scripted,
+    directory: &TempDir,
+    work: impl AsyncFnOnce(&Process) -> R,
+    resume: impl Fn(&Process),
+) -> Option<R> {
+    let mut process = Process::start(fleet.clone(), directory);
+    let mut killed = fleet.killed.clone();
+    let answer = tokio::select! {
+        answer = work(&process) => Some(answer),
+        () = killed.notified() => None,
+    };
+    let mut alive = answer.is_some();
+    loop {
+        if alive {
+            tokio::select! {
+                () = process.settled() => return answer,
+                () = killed.notified() => {}
+            }
+        }
+        // The killed process does nothing more: whatever it waited for never comes.
+        process.cancel.cancel();
+        let restarted = fleet.restarted();
+        killed = restarted.killed.clone();
+        process = Process::start(restarted, directory);
+        resume(&process);
+        alive = true;
+    }
+}
+
 fn request(query: &str, body: &Value) -> Request {
     Request {
         caller: Caller { user: "ann".into(), groups: Vec::new(), ..Caller::default() },

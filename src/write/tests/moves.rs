@@ -9,23 +9,14 @@ use crate::{
         moves::{Command, MovesReport, Verb},
         tests::{
             Process, pair, request,
-            scripted::{Cluster, Fault, Scripted, member},
+            scripted::{CRASHES, Cluster, FAULTS, Fault, Scripted, member},
+            to_the_end,
             update::{MERGE, patch, send},
             web,
         },
     },
 };
 
-const FAULTS: [Fault; 7] = [
-    Fault::Refuse,
-    Fault::Broken,
-    Fault::BrokenLanded,
-    Fault::NotSent,
-    Fault::LostLanded,
-    Fault::LostNothing,
-    Fault::LostLate,
-];
-const CRASHES: [Fault; 3] = [Fault::CrashBefore, Fault::CrashAfter, Fault::CrashLate];
 /// Calls of a drain over three members.
 const CALLS: usize = 12;
 
@@ -50,27 +41,8 @@ async fn fleet(directory: &TempDir) -> Scripted {
 /// Orders a drain of the home and waits until nothing is left to do; a kill is followed by a restart. Gives the answer, if
 /// there was one before the kill.
 async fn run(fleet: &Scripted, directory: &TempDir, command: Command) -> Option<MovesReport> {
-    let mut process = Process::start(fleet.clone(), directory);
-    let mut killed = fleet.killed.clone();
-    let report = tokio::select! {
-        report = process.writer.order(command, "ann") => Some(report.unwrap()),
-        () = killed.notified() => None,
-    };
-    let mut alive = report.is_some();
-    loop {
-        if alive {
-            tokio::select! {
-                () = process.settled() => return report,
-                () = killed.notified() => {}
-            }
-        }
-        process.cancel.cancel();
-        let restarted = fleet.restarted();
-        killed = restarted.killed.clone();
-        process = Process::start(restarted, directory);
-        process.writer.resume_moves();
-        alive = true;
-    }
+    let order = async |process: &Process| process.writer.order(command.clone(), "ann").await.unwrap();
+    to_the_end(fleet, directory, order, |process| process.writer.resume_moves()).await
 }
 
 fn is_left(fleet: &Scripted, name: &str) -> bool {

@@ -6,7 +6,7 @@
 mod fault;
 mod standing;
 
-pub(super) use fault::Fault;
+pub(super) use fault::{CRASHES, FAULTS, Fault};
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -2,7 +2,7 @@
 
 use crate::{
     answer::reply::{Reply, refusal},
-    config::{MemberName, Overrides},
+    config::MemberName,
     member::call::Document,
     placement::merge::Change,
     respond::{Settling, WriteError},
@@ -50,36 +50,17 @@ impl<F: Fleet> Work<'_, F> {
             making: self.making(plan).map(Box::new),
         };
         let targets = self.parts().map(|part| EntryTarget {
-            member: part.member.clone(),
-            cluster_uid: part.cluster_uid.clone(),
-            values: Vec::new(),
-            overrides: Overrides::default(),
-            whole: None,
             own_uid: Some(part.uid.clone()),
-            step: Step::Planned,
-            uncertain: false,
+            ..EntryTarget::new(part.member.clone(), part.cluster_uid.clone())
         });
-        let marker = self.marker();
+        let (uid, caller) = (self.visible.uid.clone(), self.request.caller.clone());
         Entry {
-            id: 0,
-            verb: Verb::Update,
-            key: self.key.clone(),
-            uid: self.visible.uid.clone(),
-            caller: self.request.caller.clone(),
             query: self.query.clone(),
             user_agent: self.request.user_agent.clone(),
-            audit_id: None,
             body: task.to_body(),
             targets: targets.chain(plan.missing.iter().map(missing_target)).collect(),
-            listed: Vec::new(),
-            policy: None,
-            adopts: None,
-            shared: marker.is_none(),
-            applied: false,
-            amended: None,
-            epoch: 0,
-            place_on: None,
-            everywhere: false,
+            shared: self.marker().is_none(),
+            ..Entry::new(Verb::Update, self.key.clone(), uid, caller)
         }
     }
 
@@ -88,25 +69,15 @@ impl<F: Fleet> Work<'_, F> {
         let (marker, body) = (self.marker()?, plan.body.clone()?);
         let listed = marker.members.iter().cloned().map(|(member, cluster_uid)| Listed { member, cluster_uid });
         Some(Entry {
-            id: 0,
-            verb: Verb::Create,
-            key: self.key.clone(),
-            uid: marker.uid,
-            caller: self.request.caller.clone(),
             query: self.query.clone(),
             user_agent: self.request.user_agent.clone(),
-            audit_id: None,
             body,
-            targets: Vec::new(),
             listed: listed.collect(),
             policy: marker.policy,
-            adopts: marker.adopts,
-            shared: false,
-            applied: false,
-            amended: None,
-            epoch: marker.epoch,
             place_on: marker.place_on,
-            everywhere: false,
+            adopts: marker.adopts,
+            epoch: marker.epoch,
+            ..Entry::new(Verb::Create, self.key.clone(), marker.uid, self.request.caller.clone())
         })
     }
 
@@ -324,13 +295,9 @@ impl<F: Fleet> Work<'_, F> {
 
 pub(super) fn missing_target(missing: &Missing) -> EntryTarget {
     EntryTarget {
-        member: missing.member.clone(),
-        cluster_uid: missing.cluster_uid.clone(),
         values: missing.values.clone(),
         overrides: missing.overrides.clone(),
         whole: missing.whole.clone(),
-        own_uid: None,
-        step: Step::Planned,
-        uncertain: false,
+        ..EntryTarget::new(missing.member.clone(), missing.cluster_uid.clone())
     }
 }

@@ -33,6 +33,26 @@ impl Stage {
         self.api.get(&format!("{DEPLOYMENTS}/{name}")).await
     }
 
+    /// A Deployment of six that is available, and a ConfigMap; gives the Deployment.
+    async fn with_web(&self) -> Value {
+        post(&self.api, &deployment("web", 6)).await.ok();
+        self.kubectl(&["create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
+        self.available("web", 6).await;
+        self.shown("web").await
+    }
+
+    /// The names of a collection.
+    async fn names(&self, path: &str) -> Vec<String> {
+        let list = self.api.get(path).await;
+        list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned()).collect()
+    }
+
+    /// Deletes the Deployment: nothing is left of it in any member.
+    async fn without_web(&self) {
+        self.kubectl(&["delete", "deployment", "web", "--wait=false"]).await.ok();
+        gone(&self.api, &self.all(), "web").await;
+    }
+
     async fn available(&self, name: &str, replicas: i64) {
         eventually(PODS, async || {
             let shown = self.shown(name).await;
@@ -69,10 +89,7 @@ fn home_of(shown: &Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_member_gives_what_runs_there_to_the_others() {
     let stage = stage().await;
-    post(&stage.api, &deployment("web", 6)).await.ok();
-    stage.kubectl(&["create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
-    stage.available("web", 6).await;
-    let before = stage.shown("web").await;
+    let before = stage.with_web().await;
     let home = home_of(&before);
     let revision = text(&before, "/metadata/resourceVersion");
     let path = format!("{DEPLOYMENTS}?watch=true&fieldSelector=metadata.name%3Dweb&resourceVersion={revision}");
@@ -138,17 +155,25 @@ async fn the_object_goes_on(stage: &Stage, drained: &str) {
     assert!(counts.iter().all(|count| (2..=3).contains(count)), "{counts:?}");
     assert_eq!(stage.shown("web").await["spec"]["replicas"], json!(8));
     assert_eq!(stage.command(&["rebalance", "--wait=false"]).await, "nothing is to be moved\n");
-    stage.kubectl(&["delete", "deployment", "web", "--wait=false"]).await.ok();
-    gone(&stage.api, &stage.all(), "web").await;
+    // The youngest part becomes the home, and then the only one: the object is as old as it was.
+    let before = stage.shown("web").await;
+    for other in ALL.iter().filter(|name| **name != drained) {
+        stage.command(&["drain", other]).await;
+    }
+    let after = stage.shown("web").await;
+    assert_eq!(shares(&stage.all(), "web").await, split(&[(drained, 8)]));
+    for field in ["/metadata/uid", "/metadata/creationTimestamp", "/spec"] {
+        assert_eq!(before.pointer(field), after.pointer(field), "{field}");
+    }
+    let generation = |shown: &Value| shown["metadata"]["generation"].as_i64();
+    assert!(generation(&after) >= generation(&before), "{before} {after}");
+    stage.without_web().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_home_does_not_stop_the_fleet() {
     let stage = stage().await;
-    post(&stage.api, &deployment("web", 6)).await.ok();
-    stage.kubectl(&["create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
-    stage.available("web", 6).await;
-    let before = stage.shown("web").await;
+    let before = stage.with_web().await;
     let home = home_of(&before);
     let lost = &stage.bed[home.as_str()];
     lost.pause();
@@ -189,9 +214,7 @@ async fn a_lost_home_does_not_stop_the_fleet() {
         if part["metadata"]["labels"]["team"] == "blue" { Ok(()) } else { Err(part.to_string()) }
     })
     .await;
-    let names = stage.api.get(DEPLOYMENTS).await;
-    let names: Vec<_> = names["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name")).collect();
-    assert_eq!(names, ["web"], "nothing of the lost part is left");
+    assert_eq!(stage.names(DEPLOYMENTS).await, ["web"], "nothing of the lost part is left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,22 +250,18 @@ async fn objects_of_members_are_adopted_as_they_are() {
 
     let shown = stage.shown("web").await;
     assert_eq!((&shown["metadata"]["uid"], &shown["spec"]["replicas"]), (&own["metadata"]["uid"], &json!(4)));
-    assert_eq!(stage.api.get(DEPLOYMENTS).await["items"].as_array().unwrap().len(), 1);
+    assert_eq!(stage.names(DEPLOYMENTS).await, ["web"]);
     stage.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await.ok();
     assert_eq!([pods(east).await, pods(west).await], before, "no pod restarts");
     stage.command(&["rebalance"]).await;
     assert_eq!(shares(&stage.all(), "web").await.len(), 3);
-    stage.kubectl(&["delete", "deployment", "web", "--wait=false"]).await.ok();
-    gone(&stage.api, &stage.all(), "web").await;
+    stage.without_web().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renamed_member_keeps_its_parts() {
     let stage = stage().await;
-    post(&stage.api, &deployment("web", 6)).await.ok();
-    stage.kubectl(&["create", "configmap", "settings", "--from-literal=a=b"]).await.ok();
-    stage.available("web", 6).await;
-    let before = stage.shown("web").await;
+    let before = stage.with_web().await;
     let home = home_of(&before);
     let renamed = ALL.iter().fold(FleetFile::default(), |file, name| {
         let now = if **name == home { "other" } else { name };
@@ -262,11 +281,8 @@ async fn a_renamed_member_keeps_its_parts() {
     let after = stage.shown("web").await;
     assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
     assert!(after["metadata"]["annotations"]["kubefold.io/differs"].is_null(), "{after}");
-    let names = |list: Value| -> Vec<String> {
-        list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned()).collect()
-    };
-    assert_eq!(names(stage.api.get(DEPLOYMENTS).await), ["web"]);
-    let sets = names(stage.api.get("/apis/apps/v1/namespaces/default/replicasets").await);
+    assert_eq!(stage.names(DEPLOYMENTS).await, ["web"]);
+    let sets = stage.names("/apis/apps/v1/namespaces/default/replicasets").await;
     assert!(sets.len() == 1 && !sets[0].contains('@'), "{sets:?}");
     stage.kubectl(&["scale", "deployment/web", "--replicas=9"]).await.ok();
     assert_eq!(shares(&stage.all(), "web").await.into_values().collect::<Vec<_>>(), [3, 3, 3]);
@@ -278,17 +294,14 @@ async fn a_renamed_member_keeps_its_parts() {
     // Also after a restart, when nothing is known but what the members have.
     stage.fleet.kill9();
     stage.fleet.restart().await;
-    stage.kubectl(&["delete", "deployment", "web", "--wait=false"]).await.ok();
-    gone(&stage.api, &stage.all(), "web").await;
+    stage.without_web().await;
 }
 
 /// `rollout undo` brings an older marker back, a backup one of a part that is gone, and anybody may write one.
 #[tokio::test(flavor = "multi_thread")]
 async fn markers_that_no_move_wrote_take_nothing() {
     let stage = stage().await;
-    post(&stage.api, &deployment("web", 6)).await.ok();
-    stage.available("web", 6).await;
-    let home = home_of(&stage.shown("web").await);
+    let home = home_of(&stage.with_web().await);
     let backup = part(&stage.bed[home.as_str()], "web").await.unwrap();
     stage.command(&["drain", &home]).await;
     let shown = stage.shown("web").await;
@@ -317,9 +330,7 @@ async fn markers_that_no_move_wrote_take_nothing() {
     rest[0].kubectl(&["patch", "deployment", "web", "--type=merge", "-p", &patch]).await.ok();
 
     eventually(PODS, async || {
-        let list = stage.api.get(DEPLOYMENTS).await;
-        let mut names: Vec<_> =
-            list["items"].as_array().unwrap().iter().map(|item| text(item, "/metadata/name").to_owned()).collect();
+        let mut names = stage.names(DEPLOYMENTS).await;
         names.sort();
         let differs = stage.shown("web").await["metadata"]["annotations"]["kubefold.io/differs"].clone();
         match names == ["web".to_owned(), format!("web@{home}")] && differs == json!(rest[0].name()) {

@@ -30,3 +30,16 @@ pub(in crate::write::tests) enum Fault {
     /// kubefold is killed; the member does it 33 s later.
     CrashLate,
 }
+
+/// Whatever can become of one call.
+pub(in crate::write::tests) const FAULTS: [Fault; 7] = [
+    Fault::Refuse,
+    Fault::Broken,
+    Fault::BrokenLanded,
+    Fault::NotSent,
+    Fault::LostLanded,
+    Fault::LostNothing,
+    Fault::LostLate,
+];
+/// Kills at one call.
+pub(in crate::write::tests) const CRASHES: [Fault; 3] = [Fault::CrashBefore, Fault::CrashAfter, Fault::CrashLate];
