@@ -24,8 +24,8 @@ mod tests;
 pub use error::{ConfigError, FileError, PolicyProblem, Problem};
 pub use load::{load, load_text};
 pub use policy::{
-    Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig, Strategy,
-    unfit,
+    Bounds, Chosen, Failover, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig,
+    Rebalance, Strategy, TaintEffect, unfit,
 };
 pub use reload::{ReloadHandle, Reloads};
 
