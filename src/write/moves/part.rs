@@ -123,8 +123,9 @@ pub(super) fn generation_of(document: &Bytes) -> i64 {
 const AVAILABLE: [(&str, &str); 4] =
     [("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")];
 
-/// Why a part cannot stand in for another yet.
-pub(super) fn unavailable(key: &Key, part: &Part) -> Option<String> {
+/// Why a part cannot stand in for another yet. Of one that shrinks only what it is to keep must be available: the rest may
+/// have no room.
+pub(super) fn unavailable(key: &Key, part: &Part, to: Option<u32>) -> Option<String> {
     let document: Value = serde_json::from_slice(&part.json).ok()?;
     let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64);
     if (&*key.gvk.group, &*key.gvk.kind) == ("", "Pod") {
@@ -134,7 +135,8 @@ pub(super) fn unavailable(key: &Key, part: &Part) -> Option<String> {
         return (!ready).then(|| format!("it is not ready in member {}", part.member));
     }
     AVAILABLE.iter().find(|(group, kind)| (*group, *kind) == (&*key.gvk.group, &*key.gvk.kind))?;
-    let (share, available) = (number("/spec/replicas").unwrap_or(1), number("/status/availableReplicas").unwrap_or(0));
+    let share = to.map(u64::from).into_iter().chain([number("/spec/replicas").unwrap_or(1)]).min().unwrap_or(0);
+    let available = number("/status/availableReplicas").unwrap_or(0);
     let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
     (available < share || !is_observed)
         .then(|| format!("{available} of {share} replicas are available in member {}", part.member))
