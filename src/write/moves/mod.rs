@@ -37,7 +37,7 @@ use crate::write::{
     journal::{JournalError, Placement, Stage},
 };
 
-/// How many placements move at once.
+/// How many placements move at once, and are planned at once.
 const AT_ONCE: usize = 8;
 /// How often a move that waits is looked at, at first, and at most.
 const LOOK_FIRST: Duration = Duration::from_millis(250);

@@ -5,10 +5,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use futures::{StreamExt, stream};
 use serde_json::Value;
 
 use super::{
-    LOOK_FIRST,
+    AT_ONCE, LOOK_FIRST,
     body::body_of,
     command::{Command, Verb},
     object::{Intent, Object},
@@ -64,8 +65,12 @@ impl<F: Fleet> Writer<F> {
             why: command.describe(),
             by,
         };
-        for placed in self.fleet.placed().await {
-            match self.goal_of(&intent, &placed).await {
+        let intent = &intent;
+        let all = stream::iter(self.fleet.placed().await);
+        let goals = all.map(|placed| async move { (Box::pin(self.goal_of(intent, &placed)).await, placed) });
+        let mut goals = Box::pin(goals.buffered(AT_ONCE));
+        while let Some((goal, placed)) = goals.next().await {
+            match goal {
                 Ok(None) => {}
                 Ok(Some(placement)) => {
                     report.moves.extend(MoveState::of(&placement));
