@@ -255,10 +255,34 @@ impl<F: Fleet> Writer<F> {
 
     /// Sets the number of a part.
     async fn set_share(&self, key: &Key, part: &Part, share: u32) -> Result<(), Problem> {
+        match field_of(key) {
+            Some(field) => self.patch(key, part, of_share(field, share)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Dry-runs the setting of a part's number.
+    ///
+    /// Errors: why it would fail.
+    pub(super) async fn may_set(&self, key: &Key, part: &Part, share: u32) -> Result<(), Stays> {
         let Some(field) = field_of(key) else { return Ok(()) };
-        let path: Vec<&str> = field.split('/').skip(1).collect();
-        let patch = path.into_iter().rev().fold(Value::from(share), |inner, name| json!({name: inner}));
-        self.patch(key, part, patch).await
+        let mut body = json!({"metadata": {"uid": part.uid}});
+        merge_into(&mut body, of_share(field, share));
+        let mut call = patch_of(key, &body);
+        call.query += "&dryRun=All";
+        may(part, self.mutate(&part.member, &mover(), call, true, &mut Warnings::default()).await)
+    }
+
+    /// Dry-runs the deletion of a part.
+    ///
+    /// Errors: why it would fail.
+    pub(super) async fn may_delete(&self, key: &Key, part: &Part) -> Result<(), Stays> {
+        let call = delete_of(key, part, true);
+        let outcome = self.mutate(&part.member, &mover(), call, true, &mut Warnings::default()).await;
+        match removed(&outcome) {
+            Removed::Gone => Ok(()),
+            _ => may(part, outcome),
+        }
     }
 
     /// Patches a part as the mover, whatever its status is by now. The revision is a precondition, so that a patch that lands
@@ -276,14 +300,7 @@ impl<F: Fleet> Writer<F> {
             let revision = now.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
             let mut body = json!({"metadata": {"uid": part.uid, "resourceVersion": revision}});
             merge_into(&mut body, patch.clone());
-            let call = Call {
-                method: Method::PATCH,
-                path: key.object(),
-                query: format!("fieldManager={OWN_MANAGER}"),
-                body: body.to_string().into(),
-                content_type: MERGE_PATCH.to_owned(),
-                user_agent: None,
-            };
+            let call = patch_of(key, &body);
             match self.mutate(&part.member, &mover(), call, false, &mut Warnings::default()).await {
                 Outcome::Done { body, .. } => {
                     self.fleet.ingest(key, &part.member, &body).await;
@@ -393,14 +410,7 @@ impl<F: Fleet> Writer<F> {
 
     /// Deletes a part that is to go; the garbage collector of its member takes what it has made.
     pub(super) async fn delete_part_of(&self, key: &Key, part: &Part) -> Result<(), Problem> {
-        let call = Call {
-            method: Method::DELETE,
-            path: key.object(),
-            query: String::new(),
-            body: options::of_part(UNDO, &part.uid, None, false),
-            content_type: String::new(),
-            user_agent: None,
-        };
+        let call = delete_of(key, part, false);
         let outcome = self.mutate(&part.member, &mover(), call, false, &mut Warnings::default()).await;
         match (&outcome, removed(&outcome)) {
             (_, Removed::Gone) => {
@@ -463,5 +473,40 @@ impl<F: Fleet> Writer<F> {
         if let Err(why) = self.patch(&placement.key, part, patch).await {
             tracing::warn!(object = %placement.key, member = %part.member, %why, "its marker was not written anew");
         }
+    }
+}
+
+fn of_share(field: &str, share: u32) -> Value {
+    let path: Vec<&str> = field.split('/').skip(1).collect();
+    path.into_iter().rev().fold(Value::from(share), |inner, name| json!({name: inner}))
+}
+
+fn patch_of(key: &Key, body: &Value) -> Call {
+    Call {
+        method: Method::PATCH,
+        path: key.object(),
+        query: format!("fieldManager={OWN_MANAGER}"),
+        body: body.to_string().into(),
+        content_type: MERGE_PATCH.to_owned(),
+        user_agent: None,
+    }
+}
+
+fn delete_of(key: &Key, part: &Part, dry: bool) -> Call {
+    Call {
+        method: Method::DELETE,
+        path: key.object(),
+        query: String::new(),
+        body: options::of_part(UNDO, &part.uid, None, dry),
+        content_type: String::new(),
+        user_agent: None,
+    }
+}
+
+/// What a dry run says.
+fn may(part: &Part, outcome: Outcome) -> Result<(), Stays> {
+    match outcome {
+        Outcome::Done { .. } => Ok(()),
+        outcome => Err(Stays(format!("member {}: {}", part.member, words(&outcome)))),
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     write::{
         Writer,
         fleet::{Fleet, Key, Placed},
-        journal::Wanted,
+        journal::{Goal, Wanted},
         workloads::{COMPANIONS, documents, of_kinds},
     },
 };
@@ -245,16 +245,22 @@ impl<F: Fleet> Writer<F> {
                         continue;
                     }
                     tracing::info!(object = %placed.key, by, "a placement is divided anew");
-                    let placement = self.placement_of(&object, goal("rebalance", &by, parts, leaving));
-                    let Ok(placement) = placement else { continue };
-                    if let Err(error) = self.begin_move(placement).await {
-                        tracing::warn!(object = %placed.key, %error, "it is not divided anew");
+                    let goal = goal("rebalance", &by, parts, leaving);
+                    if let Err(why) = self.begin_checked(&object, goal).await {
+                        tracing::warn!(object = %placed.key, by, %why, "it is not divided anew");
                     }
                 }
                 Err(why) => tracing::info!(object = %placed.key, by, %why, "it is not divided anew"),
             }
         }
         looks.divided.extend(found.into_iter().map(|(name, found)| (name, (now, found))));
+    }
+
+    /// Errors: why the move is not begun.
+    async fn begin_checked(self: &Arc<Self>, object: &Object, goal: Goal) -> Result<(), Stays> {
+        let placement = self.placement_of(object, goal)?;
+        self.check(&placement, object).await?;
+        self.begin_move(placement).await.map_err(|error| Stays(error.to_string()))
     }
 
     /// How an object is to be divided; `None`: as it is.

@@ -22,7 +22,7 @@ mod report;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 
 use self::{advance::Advanced, automatic::Stayed};
 pub use self::{
@@ -37,8 +37,12 @@ use crate::write::{
     journal::{JournalError, Placement, Stage},
 };
 
-/// How many placements move at once, and are planned at once.
+/// How many placements are planned or worked on at once.
 const AT_ONCE: usize = 8;
+/// How many placements move at once: each has more pods than its number for a while.
+const MOVING_MAX: usize = 32;
+/// A move that waits so long no longer keeps others from beginning.
+const TURN_MAX: Duration = Duration::from_secs(60);
 /// How often a move that waits is looked at, at first, and at most.
 const LOOK_FIRST: Duration = Duration::from_millis(250);
 const LOOK_MAX: Duration = Duration::from_secs(10);
@@ -48,13 +52,16 @@ const LOOK_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Working {
     uids: Mutex<BTreeSet<String>>,
     permits: Semaphore,
+    /// Who may move.
+    turns: Semaphore,
     /// What does not move by policy.
     stayed: Mutex<Stayed>,
 }
 
 impl Default for Working {
     fn default() -> Self {
-        Self { uids: Mutex::default(), permits: Semaphore::new(AT_ONCE), stayed: Mutex::default() }
+        let (permits, turns) = (Semaphore::new(AT_ONCE), Semaphore::new(MOVING_MAX));
+        Self { uids: Mutex::default(), permits, turns, stayed: Mutex::default() }
     }
 }
 
@@ -117,7 +124,17 @@ impl<F: Fleet> Writer<F> {
 
     async fn finish_move(self: &Arc<Self>, uid: &str) {
         let (mut pause, mut stage) = (LOOK_FIRST, None);
+        let (mut turn, mut has_begun_at) = (None, None);
         loop {
+            let is_growing = || Some(self.journal.placement(uid)?.goal?.stage == Stage::Growing);
+            if has_begun_at.is_none() && is_growing() == Some(true) {
+                // It is never closed.
+                turn = self.moving.turns.acquire().await.ok();
+                has_begun_at = Some(Instant::now());
+            }
+            if has_begun_at.is_some_and(|at: Instant| at.elapsed() >= TURN_MAX) {
+                drop(turn.take());
+            }
             let advanced = {
                 // It is never closed.
                 let _permit = self.moving.permits.acquire().await;

@@ -249,7 +249,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Dry-runs what is to be made, so that what cannot be done is not begun.
-    async fn check(&self, placement: &Placement, object: &Object) -> Result<(), Stays> {
+    pub(super) async fn check(&self, placement: &Placement, object: &Object) -> Result<(), Stays> {
         let Some(goal) = &placement.goal else { return Ok(()) };
         let missing =
             goal.parts.iter().filter(|wanted| !object.parts.iter().any(|part| part.cluster_uid == wanted.cluster_uid));
@@ -260,6 +260,16 @@ impl<F: Fleet> Writer<F> {
             }
             let entry = making(placement, body.clone(), &object.marker);
             self.may_make(&entry, wanted).await?;
+        }
+        let up = self.fleet.up();
+        for part in object.parts.iter().filter(|part| up.contains(&part.member)) {
+            if goal.leaving.iter().any(|leaving| leaving.uid == part.uid) {
+                self.may_delete(&object.key, part).await?;
+            } else if let Some(wanted) = goal.parts.iter().find(|wanted| wanted.cluster_uid == part.cluster_uid)
+                && let Some(share) = wanted.share.filter(|share| share_of(&object.key, &part.json) != Some(*share))
+            {
+                self.may_set(&object.key, part, share).await?;
+            }
         }
         Ok(())
     }

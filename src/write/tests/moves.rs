@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Calls of a drain over three members.
-const CALLS: usize = 12;
+const CALLS: usize = 15;
 
 fn drain(name: &str, force: bool) -> Command {
     Command { verb: Verb::Drain, member: Some(member(name)), members: Vec::new(), object: None, dry_run: false, force }
