@@ -25,6 +25,7 @@ mod refused;
 mod release;
 mod rollout;
 mod shared;
+mod sealed;
 mod status;
 mod subresources;
 mod undone;

@@ -26,7 +26,7 @@ use crate::{
     write::{
         Writer,
         fleet::{Key, Listed},
-        journal::Journal,
+        journal::{Journal, KeyFile},
         request::Request,
         tests::scripted::{Fault, Scripted, World, member},
     },
@@ -68,7 +68,7 @@ struct Process {
 impl Process {
     fn start(fleet: Scripted, directory: &TempDir) -> Self {
         let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = Journal::open(directory.path(), &KeyFile::new(None, directory.path())).unwrap();
         Self { writer: Writer::new(fleet, journal, tasks.clone(), cancel.clone()), tasks, cancel }
     }
 
