@@ -8,6 +8,7 @@ use crate::{
     config::{
         Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
         Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
+        carried::carried,
         checked::{Checked, Fault, fault, weight},
         raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
         unfit,
@@ -75,6 +76,7 @@ fn policy(raw: &RawPolicy, members: &[MemberConfig], seen: &mut HashMap<String, 
         per_member,
         spread: raw.spread.as_ref().map(|at| at.value.clone()),
         partial: raw.partial.as_ref().is_some_and(|at| at.value),
+        carry: carried(&raw.carry)?,
         tolerations: raw.tolerations.iter().map(toleration).collect::<Checked<_>>()?,
     })
 }

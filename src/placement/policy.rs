@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    config::{Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, Weight},
+    config::{
+        Bounds, CarriedKind, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig,
+        Weight,
+    },
     view::FleetSelector,
 };
 use kubefold_wire::{
@@ -99,6 +102,8 @@ pub struct Policy {
     pub spread: Option<String>,
     /// As much as fits is placed where not all does.
     pub partial: bool,
+    /// What is carried along with a workload.
+    pub carry: Vec<CarriedKind>,
     /// Taints of members that it has, besides its pods' own.
     pub tolerations: Vec<Toleration>,
 }
@@ -169,6 +174,7 @@ impl Policy {
             terms: BTreeMap::new(),
             spread: None,
             partial: false,
+            carry: Vec::new(),
             tolerations: Vec::new(),
         }
     }
@@ -222,6 +228,7 @@ impl Rules {
             policy.by_capacity = config.by_capacity;
             policy.spread.clone_from(&config.spread);
             policy.partial = config.partial;
+            policy.carry.clone_from(&config.carry);
             policy.tolerations = config.tolerations.iter().map(toleration).collect();
             if let Some(why) = config.strategy.and_then(|strategy| unfit(strategy, subject)) {
                 return Err(PolicyError::Unfit { policy: config.name.clone(), why });

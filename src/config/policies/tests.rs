@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::config::load;
+use crate::config::{CarriedKind, load};
 
 /// Policies begin on line 4.
 const MEMBERS: &str =
@@ -97,6 +97,10 @@ fn refusals_say_line_policy_and_remedy() {
             "6: policy \"p\": label key \"a b\" is not valid; use an optional DNS prefix and \"/\", then at most 63 letters, digits, \"-\", \"_\", \".\"",
         ),
         (
+            "  carry: [Secret, Service]",
+            "6: policy \"p\": \"carry\" has the kind \"Service\", which is not carried; use \"ConfigMap\" or \"Secret\"",
+        ),
+        (
             "  tolerations:\n  - {key: a, effect: NoExecute}",
             "7: policy \"p\": effect \"NoExecute\" means nothing for members; use \"NoSchedule\", or leave it out",
         ),
@@ -180,6 +184,7 @@ fn a_policy_that_says_everything() {
       patch: [{op: add, path: /metadata/labels/tier, value: edge}]
   spread: region
   partial: true
+  carry: [Secret, ConfigMap, Secret]
   tolerations: [{key: gpu, operator: Exists}, {key: a, value: b}]
 - {name: named, weights: capacity}
 ";
@@ -196,7 +201,8 @@ fn a_policy_that_says_everything() {
     assert!(matches!(&shop.members, Chosen::Selected(_, text) if text == "region in (eu,us)"));
     let borne: Vec<_> = shop.tolerations.iter().map(|one| (one.key.as_deref(), one.value.as_deref())).collect();
     assert_eq!(borne, [(Some("gpu"), None), (Some("a"), Some("b"))]);
-    assert!(policies[1].by_capacity && policies[1].matches.is_none());
+    assert_eq!(shop.carry, [CarriedKind::Secret, CarriedKind::ConfigMap]);
+    assert!(policies[1].carry.is_empty() && policies[1].by_capacity && policies[1].matches.is_none());
 }
 
 #[test]

@@ -226,6 +226,7 @@ mod tests {
             uid: "u".into(),
             moved: crate::placement::moved::Moved::default(),
             goal: Some(goal),
+            carried: true,
         };
         journal.keep_placement(placement.clone()).await.unwrap();
         for bytes in [SECRET, "\"ann\"", "drain east"] {

@@ -8,6 +8,7 @@ mod adopt;
 mod advance;
 mod autoscalers;
 mod body;
+mod carried;
 mod forget;
 mod leave;
 mod orders;

@@ -1,5 +1,6 @@
 //! The flows over scripted members: what each answers, and what stands after every fault and crash.
 
+mod carried;
 mod faults;
 mod forward;
 mod late;
@@ -11,7 +12,7 @@ mod strategies;
 mod update;
 mod update_parts;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fs, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -22,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     answer::reply::Reply,
     member::call::{Answer, Call, Document},
-    placement::plan::Standing,
+    placement::{plan::Standing, policy::Rules},
     write::{
         Writer,
         fleet::{Key, Listed},
@@ -133,6 +134,15 @@ fn web(replicas: u32) -> Value {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {"app": "web"}},
         "spec": {"replicas": replicas}
     })
+}
+
+/// Has the fleet place by these entries of `policies`.
+fn policies(fleet: &Scripted, entries: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clusters.yaml");
+    let members = ["east", "north", "west"].map(|name| format!("- {{name: {name}, inCluster: true}}\n")).concat();
+    fs::write(&file, format!("members:\n{members}policies:\n{entries}")).unwrap();
+    fleet.world.lock().rules = Arc::new(Rules::new(&crate::config::load(&file).unwrap()));
 }
 
 fn parsed(reply: &Reply) -> Value {
