@@ -125,10 +125,12 @@ impl<F: Fleet> Writer<F> {
             return Ok(None);
         }
         let is_placed = !parts.is_empty();
-        let configured = self.fleet.members();
-        let holders: Vec<MemberName> =
-            if is_placed { parts } else { configured.iter().filter(has_own).cloned().collect() };
-        let Some((from, document)) = self.readable(&key, workload.caller, &holders, is_placed).await? else {
+        // Parts are made of what the home has.
+        let holders: Vec<MemberName> = match parts.into_iter().next() {
+            Some(home) => vec![home],
+            None => self.fleet.members().into_iter().filter(|member| has_own(&member)).collect(),
+        };
+        let Some((from, document)) = self.readable(&key, workload.caller, &holders).await? else {
             return if named.optional { Ok(None) } else { Err(nobody_shows(&key, workload.caller)) };
         };
         if let Some(why) = never(named.kind, &named.name, &document) {
@@ -156,25 +158,20 @@ impl<F: Fleet> Writer<F> {
         key: &Key,
         caller: &Caller,
         holders: &[MemberName],
-        is_placed: bool,
     ) -> Result<Option<(MemberName, Value)>, NotCarried> {
         let mut read = Vec::new();
         for member in holders {
             read.extend(self.read_as(key, caller, member).await.map(|document| (member.clone(), document)));
-            if is_placed && !read.is_empty() {
-                break;
-            }
         }
-        if !is_placed && holders.len() > 1 {
+        match holders {
             // Whoever may not read one of them is not told of it.
-            return if read.len() < holders.len() {
-                Ok(None)
-            } else {
+            _ if read.len() < holders.len() => Ok(None),
+            [_, _, ..] => {
                 let why = format!("{} have one of their own each; kubefold adopt makes them one", members(holders));
                 Err(not_carried(key, why))
-            };
+            }
+            _ => Ok(read.pop()),
         }
-        Ok(read.into_iter().next())
     }
 
     async fn read_as(&self, key: &Key, caller: &Caller, member: &MemberName) -> Option<Value> {

@@ -132,6 +132,9 @@ async fn cargo<F: Fleet>(
     entry: &Entry,
     behind: Option<&Behind>,
 ) -> Cargo {
+    if policy.carry.is_empty() {
+        return Cargo::default();
+    }
     let is_behind = |member: &MemberName| behind.into_iter().flatten().any(|(name, _)| name == member);
     let members = entry.targets.iter().map(|target| &target.member).filter(|member| !is_behind(member)).cloned();
     let document = serde_json::from_str(&entry.body).unwrap_or_default();

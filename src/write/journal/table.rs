@@ -114,9 +114,7 @@ impl JournalOpenError {
     pub fn is_of_key(&self) -> bool {
         matches!(self, Self::Key(_) | Self::NoKey { .. } | Self::WrongKey { .. })
     }
-}
 
-impl JournalOpenError {
     /// The database in that directory cannot be read.
     pub(super) fn of(directory: &Path, cause: SqlError) -> Self {
         Self::Sql { path: directory.join(FILE), cause }

@@ -25,6 +25,19 @@ fn files_with(directory: &Path, bytes: &str) -> Vec<String> {
     found
 }
 
+/// Makes Secrets until one has its home in east, where it can be written while west is down; gives its name.
+async fn with_home_in_east(fleet: &Kubefold, make: impl AsyncFn(&str)) -> String {
+    for number in 0..64 {
+        let name = format!("door-{number}");
+        make(&name).await;
+        let shown = fleet.api().await.get(&format!("{SECRETS}/{name}")).await;
+        if text(&shown, "/metadata/annotations/kubefold.io~1clusters").starts_with("east") {
+            return name;
+        }
+    }
+    panic!("all have their home in west")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_that_waits_for_a_member_is_in_no_file_and_reaches_it_after_a_restart() {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
@@ -41,8 +54,11 @@ async fn a_secret_that_waits_for_a_member_is_in_no_file_and_reaches_it_after_a_r
     let fleet = Kubefold::start_with(&file, &["--state-key-file", key.to_str().unwrap()]).await;
     assert!(!fleet.state_dir().join("state.key").exists(), "a key is made only where none is named");
     let secret = |name: &str, password: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"password": password}});
-    let made = fleet.request(Method::POST, SECRETS, secret("door", "b2xk").to_string()).await;
-    assert_eq!(made.status.as_u16(), 201, "{made}");
+    let door = with_home_in_east(&fleet, async |name| {
+        let made = fleet.request(Method::POST, SECRETS, secret(name, "b2xk").to_string()).await;
+        assert_eq!(made.status.as_u16(), 201, "{made}");
+    })
+    .await;
     west.cut().await;
     eventually(SOON, async || {
         let status = fleet.api().await.get("/kubefold/v1/status").await["members"][1]["state"].clone();
@@ -52,7 +68,7 @@ async fn a_secret_that_waits_for_a_member_is_in_no_file_and_reaches_it_after_a_r
     let made = fleet.request(Method::POST, SECRETS, secret("login", PASSWORD).to_string()).await;
     assert!(made.warnings().join("\n").contains("is behind"), "{made}");
     let patch = json!({"data": {"password": PASSWORD}}).to_string();
-    fleet.kubectl(&["patch", "secret", "door", "--type=merge", "-p", &patch]).await.ok();
+    fleet.kubectl(&["patch", "secret", &door, "--type=merge", "-p", &patch]).await.ok();
     assert_eq!(files_with(&fleet.state_dir(), PASSWORD), [""; 0]);
     fleet.kill9();
     assert_eq!(files_with(&fleet.state_dir(), PASSWORD), [""; 0]);
@@ -66,7 +82,7 @@ async fn a_secret_that_waits_for_a_member_is_in_no_file_and_reaches_it_after_a_r
     fs::rename(keys.path().join("kept.key"), &key).unwrap();
     west.restore().await;
     fleet.restart().await;
-    for name in ["login", "door"] {
+    for name in ["login", &door] {
         eventually(Duration::from_secs(75), async || {
             let there = in_member(&bed["west"], &format!("{SECRETS}/{name}")).await.unwrap_or_default();
             if there["data"]["password"] == json!(PASSWORD) { Ok(()) } else { Err(there) }
