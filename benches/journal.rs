@@ -16,7 +16,7 @@ use kubefold::{
     config::MemberName,
     write::{
         fleet::Key,
-        journal::{Entry, EntryTarget, Journal, Step, Verb},
+        journal::{Entry, EntryTarget, Journal, KeyFile, Step, Verb},
     },
 };
 use kubefold_serving::caller::Caller;
@@ -31,7 +31,7 @@ async fn main() {
     let is_test = std::env::args().any(|argument| argument == "--test");
     let each = if is_test { 2 } else { 200 };
     let directory = tempfile::tempdir_in(".").unwrap();
-    let journal = Journal::open(directory.path()).unwrap();
+    let journal = Journal::open(directory.path(), &KeyFile::new(None, directory.path())).unwrap();
     let start = Instant::now();
     let writers = (0..WRITERS).map(|writer| {
         let journal = journal.clone();

@@ -40,7 +40,11 @@ use crate::{
     route::Router,
     serve::{Auditing, Gate, Handler, Health, Monitor, Published, Served, StateDir, expiry::Expiries},
     stores::{self, Stores},
-    write::{Writer, journal::Journal, live::LiveFleet},
+    write::{
+        Writer,
+        journal::{Journal, KeyFile},
+        live::LiveFleet,
+    },
 };
 use kubefold_serving::{Limits, Listener, Shutdown, health::Check, plain::PlainListener, tls::Tls};
 use kubefold_wire::body::{Body, BodyError};
@@ -84,6 +88,7 @@ impl App {
         // The configuration first: a refused one leaves no trace on disk.
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.state_dir)?);
+        let journal = journal(&options, &state)?;
         let security = Security::prepare(&options, &state, &config.client_authorities, &[])?;
         let expiries = Expiries::default();
         security.tell(&expiries);
@@ -111,8 +116,6 @@ impl App {
         let shared = shared(&config, &state)?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
         stores.bound(options.store_bytes_max.or_else(memory::for_objects));
-        // First of all: what an earlier process left half-made is not to be shown.
-        let journal = Journal::open(state.path()).context("cannot open the journal in the state directory")?;
         let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
         stores.configure(&config);
         keep(&tasks, &draining, &registry, &stores, &state);
@@ -171,6 +174,12 @@ impl App {
         self.draining.cancel();
         self.tasks.wait().await;
     }
+}
+
+/// Opened before anything is served: a wrong key ends kubefold, and what an earlier process left half-made is not to be shown.
+fn journal(options: &Options, state: &StateDir) -> anyhow::Result<Journal> {
+    let key = KeyFile::new(options.state_key_file.clone(), state.path());
+    Journal::open(state.path(), &key).context("cannot open the journal in the state directory")
 }
 
 /// The members, with what an earlier process knew of them.

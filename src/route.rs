@@ -200,9 +200,7 @@ impl Router {
         }
         if request.uri().path() == STATUS_PATH {
             return match *request.method() {
-                Method::GET => {
-                    Ok(status::answer(&self.stores, &self.writer.journal().unfinished(), unix_micros() / 1_000_000))
-                }
+                Method::GET => Ok(status::answer(&self.stores, self.writer.journal(), unix_micros() / 1_000_000)),
                 _ => Err(RouteError::Method.into()),
             };
         }

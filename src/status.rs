@@ -11,7 +11,7 @@ use crate::{
     member::Member,
     store::Notices,
     stores::{Filling, StoreFigures, Stores},
-    write::journal::{Entry, Step, Unfinished},
+    write::journal::{Entry, Journal, Step, Unfinished},
 };
 use kubefold_wire::{
     body::{Body, full},
@@ -29,6 +29,9 @@ pub struct FleetStatus {
     pub members: Vec<MemberStatus>,
     /// The kinds that are followed now: what is said below of differing objects is said of these.
     pub kinds: Vec<KindStatus>,
+    /// Records of the state directory that cannot be read: a sentence for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<String>,
     /// Writes that have not reached every part, oldest first.
     pub unfinished: Vec<UnfinishedWrite>,
     /// Objects of which somebody edited, deleted or restored a part.
@@ -166,9 +169,9 @@ pub struct RemarkedObject {
     pub members: Vec<String>,
 }
 
-/// Answers a get of [`STATUS_PATH`]. `unfinished` is the journal's; `now_unix` is in seconds since 1970.
-pub fn answer(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> Response<Body> {
-    let status = status(stores, unfinished, now_unix);
+/// Answers a get of [`STATUS_PATH`]. `now_unix` is in seconds since 1970.
+pub fn answer(stores: &Stores, journal: &Journal, now_unix: u64) -> Response<Body> {
+    let status = status(stores, journal, now_unix);
     // Strings and numbers: serialization has no way to fail.
     let mut response = Response::new(full(serde_json::to_vec(&status).unwrap_or_default()));
     *response.status_mut() = StatusCode::OK;
@@ -176,7 +179,7 @@ pub fn answer(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> Resp
     response
 }
 
-fn status(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> FleetStatus {
+fn status(stores: &Stores, journal: &Journal, now_unix: u64) -> FleetStatus {
     let members = stores.registry().members();
     let mut running = stores.all_running();
     running.sort_by_key(|running| {
@@ -208,7 +211,8 @@ fn status(stores: &Stores, unfinished: &[Unfinished], now_unix: u64) -> FleetSta
     FleetStatus {
         members: members.iter().map(|member| member_status(stores, &figures, member)).collect(),
         kinds,
-        unfinished: unfinished.iter().map(|one| unfinished_write(one, now_unix)).collect(),
+        damaged: journal.damaged().iter().map(ToString::to_string).collect(),
+        unfinished: journal.unfinished().iter().map(|one| unfinished_write(one, now_unix)).collect(),
         differing,
         doubled,
     }

@@ -16,6 +16,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Where kubefold keeps what must outlive it.
     pub state_dir: PathBuf,
+    /// The key with which the journal is encrypted. Absent: a file of the state directory.
+    pub state_key_file: Option<PathBuf>,
     /// Serving certificate and key in place of the own.
     pub serving_certificate: Option<(PathBuf, PathBuf)>,
     /// More authorities of client certificates.
@@ -57,6 +59,7 @@ impl Options {
             config: folder.join("clusters.yaml"),
             listen: ([127, 0, 0, 1], 0).into(),
             state_dir: folder.join("state"),
+            state_key_file: None,
             serving_certificate: None,
             client_ca: None,
             front_proxy: None,

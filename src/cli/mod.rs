@@ -38,7 +38,7 @@ use crate::{
     observe::{self, LogFormat},
     read::Freshness,
     serve::AuditError,
-    write::moves::Verb,
+    write::{journal::JournalOpenError, moves::Verb},
 };
 use kubefold_serving::tls::TlsError;
 use kubefold_wire::quantity::Quantity;
@@ -139,6 +139,10 @@ struct Serve {
     /// The directory for certificates and other state; only one process can use it.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
+    /// The key that encrypts unfinished writes on disk: 32 random bytes in base64. Default: state.key in the state directory,
+    /// which kubefold makes. Keep it elsewhere, such as in a mounted Secret, so that a copy of the directory is of no use alone.
+    #[arg(long, value_name = "FILE")]
+    state_key_file: Option<PathBuf>,
     /// The serving certificate (PEM chain). Default: kubefold makes one.
     #[arg(long, value_name = "FILE", requires = "tls_key_file")]
     tls_cert_file: Option<PathBuf>,
@@ -261,6 +265,7 @@ fn serve(flags: Serve) -> anyhow::Result<()> {
         config: flags.config,
         listen: flags.listen,
         state_dir: flags.state_dir,
+        state_key_file: flags.state_key_file,
         serving_certificate: flags.tls_cert_file.zip(flags.tls_key_file),
         client_ca: flags.client_ca_file,
         front_proxy: flags.front_proxy.front_proxy(),
@@ -305,7 +310,12 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn exit_code(error: &anyhow::Error) -> u8 {
     let is_given = |cause: &(dyn std::error::Error + 'static)| {
-        cause.is::<ConfigError>() || cause.is::<TlsError>() || cause.is::<AuthnError>() || cause.is::<AuditError>()
+        let is_of_key = cause.downcast_ref::<JournalOpenError>().is_some_and(JournalOpenError::is_of_key);
+        is_of_key
+            || cause.is::<ConfigError>()
+            || cause.is::<TlsError>()
+            || cause.is::<AuthnError>()
+            || cause.is::<AuditError>()
     };
     let given = error.chain().any(is_given);
     if given { EXIT_USAGE } else { 1 }

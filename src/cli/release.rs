@@ -27,7 +27,7 @@ use crate::{
     placement::marker::{MARKER_KEY, OWN_PREFIX},
     serve::StateDir,
     upstream::{Class, Outgoing, collect},
-    write::journal::Journal,
+    write::journal::{Journal, KeyFile},
 };
 use kubefold_wire::{
     body::{empty, full},
@@ -44,6 +44,9 @@ pub(super) struct Release {
     /// The state directory of `kubefold serve`: refuse while a kubefold uses it, or while a write is unfinished.
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// The --state-key-file of `kubefold serve`, if it has one.
+    #[arg(long, value_name = "FILE", requires = "state_dir")]
+    state_key_file: Option<PathBuf>,
     /// Release only this member; may be repeated.
     #[arg(long, value_name = "NAME")]
     member: Vec<String>,
@@ -76,7 +79,7 @@ const COPIED_TO: [(&str, &str); 4] = [
 pub(super) fn run(flags: &Release) -> anyhow::Result<()> {
     let config = config::load(&flags.config)?;
     let members = chosen(&config, &flags.member)?;
-    let _state = flags.state_dir.as_deref().map(idle_state).transpose()?;
+    let _state = flags.state_dir.as_deref().map(|path| idle_state(path, flags.state_key_file.clone())).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(Box::pin(release(&config, &members, flags)))
 }
@@ -96,13 +99,14 @@ fn chosen(config: &Config, only: &[String]) -> anyhow::Result<Vec<MemberName>> {
 }
 
 /// Makes sure that nothing else writes, for as long as the value lives.
-fn idle_state(path: &Path) -> anyhow::Result<StateDir> {
+fn idle_state(path: &Path, key: Option<PathBuf>) -> anyhow::Result<StateDir> {
     if !path.exists() {
         bail!("the state directory {} does not exist; leave --state-dir out if it is lost", path.display());
     }
     let state =
         StateDir::open(path).context("a kubefold uses this state directory, so nothing is released: stop it first")?;
-    let unfinished = Journal::open(path).context("cannot read the journal")?.open_entries().len();
+    let journal = Journal::open(path, &KeyFile::new(key, path)).context("cannot read the journal")?;
+    let unfinished = journal.open_entries().len();
     if unfinished > 0 {
         bail!(
             "{unfinished} writes are unfinished, and kubefold cannot finish them without markers: start kubefold, see \

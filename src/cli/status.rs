@@ -48,6 +48,9 @@ fn render(status: &FleetStatus, colours: bool) -> String {
         let members = members.join(", ");
         let _infallible = writeln!(out, "{}/{} has not been read from {members}", kind.resource, kind.version);
     }
+    for record in &status.damaged {
+        let _infallible = writeln!(out, "{record}");
+    }
     if !status.unfinished.is_empty() {
         let mut rows = vec![["UNFINISHED", "OBJECT", "AGE", "BEHIND", "WHY"].map(str::to_owned)];
         rows.extend(status.unfinished.iter().flat_map(write_rows));
@@ -209,6 +212,7 @@ mod tests {
                 unknown: vec!["north".into(), "west".into()],
                 filling: vec![FillingMember { member: "north".into(), listed: 12_000, total: Some(60_000) }],
             }],
+            damaged: Vec::new(),
             unfinished: Vec::new(),
             differing: Vec::new(),
             doubled: Vec::new(),
@@ -218,6 +222,7 @@ mod tests {
                        west     down 2m, absent   v1.36.4   -         2        3         4KiB   2m    now: connection refused\n\n\
                        1 kinds followed, 3 objects, 1 watches\npods/v1 has not been read from north (12000 of about 60000 listed), west\n";
         assert_eq!(render(&status, false), format!("{members}no unfinished writes, no differences\n"));
+        status.damaged.push("the record 7 cannot be read".into());
         status.unfinished.push(UnfinishedWrite {
             resource: "deployments.apps".into(),
             namespace: "default".into(),
@@ -233,7 +238,7 @@ mod tests {
             name: "x".into(),
             members: vec!["west".into()],
         });
-        let rest = "\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
+        let rest = "the record 7 cannot be read\n\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
                     delete       deployments.apps/web in default   25h   west     refused\n\n\
                     DIFFERS        IN\nnamespaces/x   west\n";
         assert_eq!(render(&status, false), format!("{members}{rest}"));

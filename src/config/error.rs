@@ -209,6 +209,8 @@ pub enum PolicyProblem {
         "\"patch\" is not a JSON patch ({cause}); write a list of operations like \"- {{op: add, path: /metadata/labels/tier, value: edge}}\""
     )]
     Patch { cause: String },
+    #[error("\"carry\" has the kind \"{kind}\", which is not carried; use \"ConfigMap\" or \"Secret\"")]
+    Carry { kind: String },
     #[error("effect \"{effect}\" means nothing for members; use \"NoSchedule\" or \"NoExecute\", or leave it out")]
     Effect { effect: String },
     #[error("\"tolerationSeconds\" has a meaning with \"effect: NoExecute\" alone; remove it, or set the effect")]

@@ -4,6 +4,7 @@
 //!
 //! [`load`] reads the file once; [`Reloads`] yields every later good version of it.
 
+mod carried;
 mod checked;
 mod credentials;
 mod duration;
@@ -21,6 +22,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
+pub use carried::CarriedKind;
 pub use error::{ConfigError, FileError, PolicyProblem, Problem};
 pub use load::{load, load_text};
 pub use policy::{

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{MemberName, Weight},
+    config::{CarriedKind, MemberName, Weight},
     view::FleetSelector,
 };
 use kubefold_wire::patch::JsonPatch;
@@ -42,6 +42,8 @@ pub struct PolicyConfig {
     pub spread: Option<String>,
     /// As much as fits is placed where not all does.
     pub partial: bool,
+    /// What is carried along with its workloads.
+    pub carry: Vec<CarriedKind>,
     /// Taints of members that its objects have.
     pub tolerations: Vec<MemberToleration>,
     /// When its objects leave a member that does not answer.

@@ -281,6 +281,11 @@ pub(super) struct RawPolicy {
     /// If not everything fits: `true` places what fits, with a warning; `false` (the default) refuses with 422.
     #[cfg_attr(test, schemars(with = "Option<bool>"))]
     pub(super) partial: Option<Spanned<bool>>,
+    /// `ConfigMap`, `Secret`, or both: objects of these kinds that a workload's pods name and that only one member has are
+    /// carried along to the members that get a part of the workload. Default: none.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    pub(super) carry: Vec<Spanned<String>>,
     /// The members' taints that the objects tolerate.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawToleration>"))]

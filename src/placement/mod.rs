@@ -3,6 +3,7 @@
 //! Pure: values in, values out; no clock, no IO. May name `wire`, `config` and `observe`.
 
 pub mod capacity;
+pub mod carried;
 pub mod children;
 pub mod companions;
 pub mod divided;

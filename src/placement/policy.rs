@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     config::{
-        Bounds, Chosen, Config, Failover, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig,
-        Rebalance, TaintEffect, Weight,
+        Bounds, CarriedKind, Chosen, Config, Failover, KindPattern, Match, MemberName, MemberTaint, MemberTerms,
+        PolicyConfig, Rebalance, TaintEffect, Weight,
     },
     view::FleetSelector,
 };
@@ -105,6 +105,8 @@ pub struct Policy {
     pub spread: Option<String>,
     /// As much as fits is placed where not all does.
     pub partial: bool,
+    /// What is carried along with a workload.
+    pub carry: Vec<CarriedKind>,
     /// Taints of members that it has, besides its pods' own.
     pub tolerations: Vec<Toleration>,
     /// When its objects leave a member that does not answer.
@@ -190,6 +192,7 @@ impl Policy {
             terms: BTreeMap::new(),
             spread: None,
             partial: false,
+            carry: Vec::new(),
             tolerations: Vec::new(),
             failover: None,
             rebalance: None,
@@ -259,6 +262,7 @@ impl Rules {
             policy.by_capacity = config.by_capacity;
             policy.spread.clone_from(&config.spread);
             policy.partial = config.partial;
+            policy.carry.clone_from(&config.carry);
             policy.tolerations = config.tolerations.iter().map(toleration).collect();
             (policy.failover, policy.rebalance) = (config.failover, config.rebalance);
             if let Some(why) = config.strategy.and_then(|strategy| unfit(strategy, subject)) {

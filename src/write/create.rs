@@ -17,11 +17,12 @@ use crate::{
     placement::{
         divided::Division,
         plan::{Candidate, Plan, Standing},
-        policy::{Strategy, place_on},
+        policy::{Policy, Strategy, place_on},
     },
     respond::{InvalidField, WriteError},
     write::{
         APPLY_PATCH, MINTS_MAX, Writer,
+        carry::{Cargo, Workload},
         create::{
             commit::commit,
             dry_run::{Behind, dry_run, held_by, members},
@@ -111,13 +112,35 @@ async fn place<F: Fleet>(
         is_free_later(writer, &entry, behind.as_ref())?;
     }
     let dry_run_result = dry_run(writer, &mut entry, &mut behind, &mut warnings).await?;
+    let cargo = cargo(writer, request, &asked.policy, &entry, behind.as_ref()).await;
     if dry {
+        cargo.foretell(|warning| warnings.add(warning));
         let rendered = fleet.render(&entry.key, &dry_run_result);
         let body = rendered.ok_or_else(|| WriteError::Internal("the dry_run_result bodies are no objects"))?;
         return Ok(Reply { code: StatusCode::CREATED, warnings, body });
     }
+    writer.carry(cargo, &request.caller, &mut warnings).await;
     let entry = writer.journal.begin(entry).await.map_err(|error| WriteError::Journal(error.into()))?;
     Ok(commit(writer, entry, hold, behind, warnings).await)
+}
+
+/// What the members that get a part are to get first.
+async fn cargo<F: Fleet>(
+    writer: &Writer<F>,
+    request: &Request,
+    policy: &Policy,
+    entry: &Entry,
+    behind: Option<&Behind>,
+) -> Cargo {
+    if policy.carry.is_empty() {
+        return Cargo::default();
+    }
+    let is_behind = |member: &MemberName| behind.into_iter().flatten().any(|(name, _)| name == member);
+    let members = entry.targets.iter().map(|target| &target.member).filter(|member| !is_behind(member)).cloned();
+    let document = serde_json::from_str(&entry.body).unwrap_or_default();
+    let (key, caller) = (&entry.key, &request.caller);
+    let workload = Workload { key, document: &document, policy: Some(policy), caller, members: members.collect() };
+    writer.cargo(workload).await
 }
 
 /// That nothing has the name.

@@ -9,6 +9,7 @@ mod earlier;
 mod placement;
 mod placements;
 mod record;
+mod sealed;
 mod table;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+pub use kubefold_sql::KeyFile;
 use kubefold_sql::SqlError;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -25,13 +27,17 @@ use tokio::time::Instant;
 pub use crate::write::journal::{
     placement::{Goal, Placement, Stage, Wanted},
     record::{Amended, Before, Entry, EntryTarget, Everywhere, Listed, Step, Verb},
+    sealed::DamagedRecord,
     table::JournalOpenError,
 };
 use crate::{
     config::MemberName,
     write::{
         fleet::Key,
-        journal::{record::Begun, table::Table},
+        journal::{
+            record::Begun,
+            table::{Opened, Table},
+        },
     },
 };
 use kubefold_serving::audit;
@@ -89,6 +95,8 @@ struct Inner {
     /// Units: bytes of all entries.
     bytes: usize,
     last: u64,
+    /// What could not be read when this was opened.
+    damaged: Vec<DamagedRecord>,
     observer: Option<Observer>,
 }
 
@@ -121,12 +129,12 @@ struct Open {
 }
 
 impl Journal {
-    /// Opens the journal in a directory, or begins one.
+    /// Opens the journal in a directory, or begins one. Its records are encrypted with the key of `key`.
     ///
-    /// Blocks; to be called at start. Errors: the directory or the database cannot be read and written.
-    pub fn open(directory: &Path) -> Result<Self, JournalOpenError> {
-        let (table, unfinished) = Table::open(directory)?;
-        let mut inner = Inner::default();
+    /// Blocks; to be called at start. Errors: the directory or the database cannot be read and written; the key is not theirs.
+    pub fn open(directory: &Path, key: &KeyFile) -> Result<Self, JournalOpenError> {
+        let Opened { table, unfinished, placements, damaged, last } = Table::open(directory, key)?;
+        let mut inner = Inner { last, ..Inner::default() };
         for begun in unfinished {
             // An entry remembers by number which others it has taken in.
             let remembered = begun.entry.amended.iter().flat_map(|amended| &amended.by);
@@ -134,7 +142,8 @@ impl Journal {
             inner.insert(begun);
         }
         let of_sql = |cause| JournalOpenError::of(directory, cause);
-        let placements = table.placements().map_err(of_sql)?;
+        damaged.iter().for_each(|damaged| tracing::error!("{damaged}"));
+        inner.damaged = damaged;
         inner.placements = placements.into_iter().map(|placement| (placement.uid.clone(), placement)).collect();
         inner.cordoned = table.cordoned().map_err(of_sql)?;
         inner.placed_kinds = table.placed_kinds().map_err(of_sql)?;
@@ -261,6 +270,11 @@ impl Journal {
         open.map(|begun| Unfinished { entry: begun.entry.clone(), begun_at: begun.begun_at }).collect()
     }
 
+    /// What could not be read when this was opened.
+    pub fn damaged(&self) -> Vec<DamagedRecord> {
+        self.inner.lock().damaged.clone()
+    }
+
     /// The unfinished writes, oldest first.
     pub fn open_entries(&self) -> Vec<Entry> {
         self.inner.lock().open.values().map(|open| open.begun.entry.clone()).collect()
@@ -378,17 +392,22 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use sha2::{Digest, Sha256};
+    use tempfile::TempDir;
 
     use super::*;
     use crate::placement::divided::Value;
     use kubefold_serving::caller::Caller;
     use kubefold_wire::resource::{Gvk, Gvr};
 
-    fn member(name: &str) -> MemberName {
+    pub(super) fn member(name: &str) -> MemberName {
         MemberName::new(name).unwrap()
     }
 
-    fn entry(name: &str, verb: Verb) -> Entry {
+    pub(super) fn opened(directory: &TempDir) -> Journal {
+        Journal::open(directory.path(), &KeyFile::new(None, directory.path())).unwrap()
+    }
+
+    pub(super) fn entry(name: &str, verb: Verb) -> Entry {
         let key = Key {
             gvr: Gvr::new("apps", "v1", "deployments"),
             gvk: Gvk::new("apps", "v1", "Deployment"),
@@ -418,14 +437,14 @@ mod tests {
     #[tokio::test]
     async fn what_is_open_survives_a_restart() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = opened(&directory);
         let (a, b) = (entry("a", Verb::Create), entry("b", Verb::Create));
         let a = journal.begin(a).await.unwrap();
         let b = journal.begin(b).await.unwrap();
         journal.step(b.id, &member("west"), Step::Done { uid: Some("w".into()) }).await;
         journal.finish(a.id).await;
         for _ in 0..2 {
-            let journal = Journal::open(directory.path()).unwrap();
+            let journal = opened(&directory);
             let open = journal.open_entries();
             assert_eq!(open.len(), 1);
             assert_eq!(open[0].targets[1].step, Step::Done { uid: Some("w".into()) });
@@ -434,14 +453,14 @@ mod tests {
         }
         let mode = fs::metadata(directory.path().join("state.db")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let next = Journal::open(directory.path()).unwrap().begin(entry("c", Verb::Create)).await.unwrap();
+        let next = opened(&directory).begin(entry("c", Verb::Create)).await.unwrap();
         assert!(next.id > b.id);
     }
 
     #[tokio::test]
     async fn an_amended_body_is_on_disk_and_nothing_else_of_the_entry_changes() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = opened(&directory);
         let a = journal.begin(entry("a", Verb::Create)).await.unwrap();
         let b = journal.begin(entry("b", Verb::Create)).await.unwrap();
         let done = Step::Done { uid: Some("w".into()) };
@@ -460,7 +479,7 @@ mod tests {
             journal.amend(amended).await;
             stands(&journal, body);
             drop(journal);
-            journal = Journal::open(directory.path()).unwrap();
+            journal = opened(&directory);
             stands(&journal, body);
             assert_eq!(journal.open_entries()[0].targets[0].whole.as_deref(), Some(body));
         }
@@ -469,14 +488,14 @@ mod tests {
         journal.amend(Entry { body: "{}".to_owned(), ..a }).await;
         journal.amend(Entry { id: b.id + 1, body: "{}".to_owned(), ..b.clone() }).await;
         drop(journal);
-        let left: Vec<_> = Journal::open(directory.path()).unwrap().open_entries();
+        let left: Vec<_> = opened(&directory).open_entries();
         assert_eq!(left.iter().map(|entry| entry.id).collect::<Vec<_>>(), [b.id]);
     }
 
     #[tokio::test]
     async fn what_may_have_been_done_in_a_member_stays_known() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = opened(&directory);
         let entry = journal.begin(entry("a", Verb::Update)).await.unwrap();
         let is = |journal: &Journal| -> Vec<bool> {
             journal.open_entries()[0].targets.iter().map(|target| target.uncertain).collect()
@@ -484,12 +503,12 @@ mod tests {
         journal.step(entry.id, &member("east"), Step::Failed("it is down".into())).await;
         assert_eq!(is(&journal), [false, false]);
         // Nobody knows what a process sent that ended before it noted an outcome.
-        assert_eq!(is(&Journal::open(directory.path()).unwrap()), [false, true]);
+        assert_eq!(is(&opened(&directory)), [false, true]);
         for step in [Step::Unknown("it did not answer".into()), Step::Failed("it is down".into())] {
             journal.step(entry.id, &member("east"), step).await;
         }
         assert_eq!(is(&journal), [true, false]);
-        assert_eq!(is(&Journal::open(directory.path()).unwrap()), [true, true]);
+        assert_eq!(is(&opened(&directory)), [true, true]);
     }
 
     #[tokio::test]
@@ -508,7 +527,7 @@ mod tests {
         let text = [&begun(1, "a"), &begun(2, "b"), &step, &line(r#"{"Finished":{"id":1}}"#), torn].map(String::from);
         fs::write(directory.path().join("journal"), text.concat()).unwrap();
         for _ in 0..2 {
-            let journal = Journal::open(directory.path()).unwrap();
+            let journal = opened(&directory);
             let [open] = &*journal.unfinished() else { panic!("{journal:?}") };
             assert_eq!((open.entry.id, &*open.entry.key.name, open.begun_at), (2, "b", 7));
             assert_eq!(open.entry.targets[1].step, Step::Failed("it is down".into()));
@@ -519,7 +538,7 @@ mod tests {
     #[tokio::test]
     async fn it_is_bounded_for_each_object_and_in_all_and_takes_every_delete() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = opened(&directory);
         for _ in 0..ENTRIES_OF_ONE_MAX {
             journal.begin(entry("a", Verb::Update)).await.unwrap();
         }
@@ -538,7 +557,7 @@ mod tests {
     #[tokio::test]
     async fn what_ends_is_not_counted_any_more() {
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = opened(&directory);
         let large = Entry { body: "x".repeat(3 << 20), ..entry("a", Verb::Create) };
         for _ in 0..3 {
             let entry = journal.begin(large.clone()).await.unwrap();

@@ -15,6 +15,7 @@ pub mod preview;
 pub mod request;
 pub mod settle;
 
+mod carry;
 mod collection;
 mod companions;
 mod create;

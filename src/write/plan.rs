@@ -23,6 +23,7 @@ use crate::{
     respond::{InvalidField, PartError, Unplaced, WriteError},
     write::{
         Writer,
+        carry::Workload,
         create::{Draft, Pin, pins, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
         orphans,
@@ -269,6 +270,16 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
     let plan = asked.plan(&draft, &key)?;
     overrides_go_with(&plan, &draft, &key).map_err(|error| request.invalid(&name, error.into()))?;
     let mut warnings = plan.warnings.clone();
+    let made = plan.targets.iter().filter(|target| target.made && target.behind.is_none());
+    let document = serde_json::from_str(draft.json).unwrap_or_default();
+    let workload = Workload {
+        key: &key,
+        document: &document,
+        policy: Some(&asked.policy),
+        caller: &request.caller,
+        members: made.map(|target| target.member.clone()).collect(),
+    };
+    writer.cargo(workload).await.foretell(|warning| warnings.push(warning.to_owned()));
     if writer.fleet.visible(&key).is_some() {
         warnings.push(format!("{key} exists already; what exists stays where it is"));
     }

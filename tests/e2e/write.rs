@@ -3,6 +3,7 @@
 mod alike;
 mod balancers;
 mod behind;
+mod carried;
 mod children;
 mod companions;
 mod crash;
@@ -24,6 +25,7 @@ mod policies;
 mod refused;
 mod release;
 mod rollout;
+mod sealed;
 mod shared;
 mod status;
 mod subresources;

@@ -83,6 +83,7 @@ impl World {
             config,
             listen: ([127, 0, 0, 1], 0).into(),
             state_dir: state_dir.clone(),
+            state_key_file: None,
             serving_certificate: None,
             client_ca: None,
             front_proxy: None,

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod key;
+
 use std::{
     fmt, fs, io, mem,
     os::unix::fs::OpenOptionsExt,
@@ -11,6 +13,8 @@ use std::{
 use parking_lot::Mutex;
 pub use rusqlite;
 use rusqlite::Connection;
+
+pub use crate::key::{KeyError, KeyFile, SealedError, StateKey};
 
 /// Nobody but the program's own user reads or writes the file.
 const MODE: u32 = 0o600;
@@ -144,6 +148,13 @@ impl Database {
         // Whoever had the connection before has told, or this call did.
         let told = place.lock().take();
         told.unwrap_or_else(|| Err(rusqlite::Error::InvalidQuery.into()))
+    }
+
+    /// Writes the file anew, so that nothing stays in it of what was deleted or written over.
+    ///
+    /// Blocks. Errors: the disk refuses, or another process reads the file.
+    pub fn compact(&self) -> Result<(), SqlError> {
+        Ok(self.0.connection.lock().execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?)
     }
 
     /// Reads what is stored.

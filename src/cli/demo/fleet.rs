@@ -119,6 +119,7 @@ impl Fleet {
             config: folder.path.join("clusters.yaml"),
             listen: plan.listen,
             state_dir: folder.state(),
+            state_key_file: None,
             serving_certificate: None,
             client_ca: None,
             front_proxy: None,

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use super::*;
-use crate::config::{Failover, MemberTaint, Rebalance, TaintEffect, load};
+use crate::config::{CarriedKind, Failover, MemberTaint, Rebalance, TaintEffect, load};
 
 /// Policies begin on line 4.
 const MEMBERS: &str =
@@ -95,6 +95,10 @@ fn refusals_say_line_policy_and_remedy() {
         (
             "  spread: a b",
             "6: policy \"p\": label key \"a b\" is not valid; use an optional DNS prefix and \"/\", then at most 63 letters, digits, \"-\", \"_\", \".\"",
+        ),
+        (
+            "  carry: [Secret, Service]",
+            "6: policy \"p\": \"carry\" has the kind \"Service\", which is not carried; use \"ConfigMap\" or \"Secret\"",
         ),
         (
             "  tolerations:\n  - {key: a, effect: PreferNoSchedule}",
@@ -197,6 +201,7 @@ fn a_policy_that_says_everything() {
       patch: [{op: add, path: /metadata/labels/tier, value: edge}]
   spread: region
   partial: true
+  carry: [Secret, ConfigMap, Secret]
   tolerations: [{key: gpu, operator: Exists}, {key: a, value: b, effect: NoExecute, tolerationSeconds: 60}]
   failover: {after: 5m, force: true}
   rebalance: {every: 10m, threshold: 20%}
@@ -219,7 +224,8 @@ fn a_policy_that_says_everything() {
     assert_eq!(shop.failover, Some(Failover { after: Duration::from_mins(5), force: true }));
     assert_eq!(shop.rebalance, Some(Rebalance { every: Duration::from_mins(10), threshold: 20 }));
     assert_eq!(policies[1].rebalance.map(|rebalance| rebalance.threshold), Some(10), "the default");
-    assert!(policies[1].by_capacity && policies[1].matches.is_none());
+    assert_eq!(shop.carry, [CarriedKind::Secret, CarriedKind::ConfigMap]);
+    assert!(policies[1].carry.is_empty() && policies[1].by_capacity && policies[1].matches.is_none());
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub struct Placement {
     /// Where it is going; `None`: it has arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
+    /// It was carried along with a workload, by somebody who may read and create it. So it comes along when the workload moves.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub carried: bool,
 }
 
 /// Where a placement is going.

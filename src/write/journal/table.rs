@@ -1,4 +1,4 @@
-//! The journal's tables in the state directory's database.
+//! The journal's tables in the state directory's database. What they have in BLOBs is encrypted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,10 +7,9 @@ use std::{
 };
 
 use kubefold_sql::{
-    Database, Durability, OpenError, SqlError,
-    rusqlite::{Connection, OptionalExtension, Result as SqlResult, params, types::Type},
+    Database, Durability, KeyError, KeyFile, OpenError, SqlError,
+    rusqlite::{Connection, OptionalExtension, Result as SqlResult, params},
 };
-use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     config::MemberName,
@@ -20,15 +19,16 @@ use crate::{
             earlier,
             placement::Placement,
             record::{Begun, EntryTarget, Everywhere, Listed, Step, Verb},
+            sealed::{DamagedRecord, ENTRIES, EVERYWHERE, PLACEMENTS, STEPS, Sealer},
         },
     },
 };
 use kubefold_wire::resource::Gvk;
 
 /// The database in the state directory.
-const FILE: &str = "state.db";
+pub(super) const FILE: &str = "state.db";
 /// The formats that it has had, oldest first.
-const MIGRATIONS: &[&str] = &[
+pub(super) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE journal_entries (
         id INTEGER PRIMARY KEY,
@@ -57,6 +57,10 @@ const MIGRATIONS: &[&str] = &[
         \"group\" TEXT NOT NULL, kind TEXT NOT NULL, PRIMARY KEY (\"group\", kind)
     ) STRICT, WITHOUT ROWID;
 ",
+    // What can be read with the key alone. There is none as long as records of an earlier version are in clear.
+    "
+    CREATE TABLE key_proof (id INTEGER PRIMARY KEY CHECK (id = 1), proof BLOB NOT NULL) STRICT;
+",
 ];
 
 /// Why the journal cannot be opened.
@@ -76,9 +80,41 @@ pub enum JournalOpenError {
     /// The directory, or the file of an earlier version, cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// There is no key that could be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The key that encrypted the database is not there.
+    #[error(
+        "{database} is encrypted, and there is no key file {key}; put it back, or name it with --state-key-file; if it is lost, {WITHOUT_KEY}"
+    )]
+    NoKey {
+        /// The database.
+        database: PathBuf,
+        /// Which file was looked for.
+        key: PathBuf,
+    },
+    /// Another key encrypted the database.
+    #[error(
+        "{database} was encrypted with another key than the one in {key}; name the file of its key with --state-key-file, or, if it is lost, {WITHOUT_KEY}"
+    )]
+    WrongKey {
+        /// The database.
+        database: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
 }
 
+/// What is left to an operator who has lost the key.
+const WITHOUT_KEY: &str = "move state.db, state.db-wal and state.db-shm away: kubefold then forgets which writes are unfinished, \
+     which placements have moved, which members are cordoned and what was made to be everywhere";
+
 impl JournalOpenError {
+    /// Says whether the operator gave the wrong key, or none.
+    pub fn is_of_key(&self) -> bool {
+        matches!(self, Self::Key(_) | Self::NoKey { .. } | Self::WrongKey { .. })
+    }
+
     /// The database in that directory cannot be read.
     pub(super) fn of(directory: &Path, cause: SqlError) -> Self {
         Self::Sql { path: directory.join(FILE), cause }
@@ -87,29 +123,54 @@ impl JournalOpenError {
 
 /// The unfinished writes on disk. All of it blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Table(Database);
+pub(super) struct Table {
+    database: Database,
+    sealer: Sealer,
+}
+
+/// What a database has when it is opened.
+pub(super) struct Opened {
+    pub(super) table: Table,
+    /// The unfinished writes, oldest first.
+    pub(super) unfinished: Vec<Begun>,
+    /// The placements that have moved or are moving.
+    pub(super) placements: Vec<Placement>,
+    /// What cannot be read. It stays where it is.
+    pub(super) damaged: Vec<DamagedRecord>,
+    /// No entry has a higher number.
+    pub(super) last: u64,
+}
 
 impl Table {
     /// Opens the database in a directory, or begins one, and reads the unfinished writes. Those that an earlier version left
-    /// in a file of its own are taken over.
-    pub(super) fn open(directory: &Path) -> Result<(Self, Vec<Begun>), JournalOpenError> {
+    /// in a file of its own are taken over, and what it left in clear is encrypted.
+    pub(super) fn open(directory: &Path, key: &KeyFile) -> Result<Opened, JournalOpenError> {
         fs::create_dir_all(directory)?;
         let path = directory.join(FILE);
-        let this = Self(Database::open(&path, MIGRATIONS)?);
+        let database = Database::open(&path, MIGRATIONS)?;
         let of_sql = |cause| JournalOpenError::of(directory, cause);
+        let is_encrypted = Sealer::has_proof(&database).map_err(of_sql)?;
+        let no_key = |error| match error {
+            KeyError::Missing(key) if is_encrypted => JournalOpenError::NoKey { database: path.clone(), key },
+            error => error.into(),
+        };
+        let sealer = Sealer::new(key.key(is_encrypted).map_err(no_key)?);
+        if !sealer.takes(&database).map_err(of_sql)? {
+            return Err(JournalOpenError::WrongKey { database: path, key: key.path().to_owned() });
+        }
+        let table = Self { database, sealer };
         if let Some(earlier) = earlier::File::read(directory)? {
-            this.insert_all(earlier.unfinished()).map_err(of_sql)?;
+            table.insert_all(earlier.unfinished()).map_err(of_sql)?;
             earlier.remove()?;
         }
-        let unfinished = this.read().map_err(of_sql)?;
-        Ok((this, unfinished))
+        table.read().map_err(of_sql)
     }
 
     /// Enters a write, and drops others. When it returns, that is on disk.
     pub(super) fn begin(&self, begun: &Begun, dropped: Vec<u64>) -> Result<(), SqlError> {
-        let (id, entry) = (begun.entry.id, json(begun));
+        let (id, entry) = (begun.entry.id, self.sealer.seal(&ENTRIES, &begun.entry.id.to_string(), begun)?);
         let places = (begun.entry.verb == Verb::Create && !begun.entry.shared).then(|| begun.entry.key.gvk.clone());
-        self.0.write(Durability::Synced, move |sql| {
+        self.database.write(Durability::Synced, move |sql| {
             for id in dropped {
                 remove(sql, id)?;
             }
@@ -122,8 +183,8 @@ impl Table {
 
     /// Writes an entry anew. When it returns, that is on disk.
     pub(super) fn replace(&self, begun: &Begun) -> Result<(), SqlError> {
-        let (id, entry) = (begun.entry.id, json(begun));
-        self.0.write(Durability::Synced, move |sql| {
+        let (id, entry) = (begun.entry.id, self.sealer.seal(&ENTRIES, &begun.entry.id.to_string(), begun)?);
+        self.database.write(Durability::Synced, move |sql| {
             let mut update = sql.prepare_cached("UPDATE journal_entries SET entry = ?2 WHERE id = ?1")?;
             update.execute(params![number(id), entry]).map(|_| ())
         })
@@ -131,8 +192,9 @@ impl Table {
 
     /// Notes how far a part came. After a loss of power it may be lost: the members are asked again.
     pub(super) fn step(&self, id: u64, target: &EntryTarget) -> Result<(), SqlError> {
-        let (member, step, uncertain) = (target.member.to_string(), json(&target.step), target.uncertain);
-        self.0.write(Durability::Written, move |sql| {
+        let (member, uncertain) = (target.member.to_string(), target.uncertain);
+        let step = self.sealer.seal(&STEPS, &format!("{id}/{member}"), &target.step)?;
+        self.database.write(Durability::Written, move |sql| {
             let mut upsert = sql.prepare_cached(
                 "INSERT INTO journal_steps (entry, member, step, uncertain)
                  SELECT id, ?2, ?3, ?4 FROM journal_entries WHERE id = ?1
@@ -144,28 +206,30 @@ impl Table {
 
     /// Drops an entry. After a loss of power it may be there still: the members are asked again.
     pub(super) fn finish(&self, id: u64) -> Result<(), SqlError> {
-        self.0.write(Durability::Written, move |sql| remove(sql, id))
+        self.database.write(Durability::Written, move |sql| remove(sql, id))
     }
 
     /// Notes an object that is to be in every member. Of one that is known the members are added.
     pub(super) fn keep_everywhere(&self, mut made: Everywhere) -> Result<(), SqlError> {
-        self.0.write(Durability::Synced, move |sql| {
-            let known = everywhere(sql, &made.key)?.filter(|known| known.uid == made.uid);
+        let sealer = self.sealer.clone();
+        self.database.write(Durability::Synced, move |sql| {
+            let known = everywhere(sql, &sealer, &made.key)?.filter(|known| known.uid == made.uid);
             let is_new = |known: &Listed| !made.members.contains(known);
             let earlier: Vec<Listed> = known.into_iter().flat_map(|known| known.members).filter(is_new).collect();
             made.members.extend(earlier);
             let [group, resource, namespace, name] = words(&made.key);
+            let record = sealer.seal(&EVERYWHERE, &words(&made.key).join("/"), &made)?;
             let mut insert =
                 sql.prepare_cached("INSERT OR REPLACE INTO made_everywhere VALUES (?1, ?2, ?3, ?4, ?5)")?;
-            insert.execute(params![group, resource, namespace, name, json(&made)]).map(|_| ())
+            insert.execute(params![group, resource, namespace, name, record]).map(|_| ())
         })
     }
 
     /// Forgets an object that was to be in every member.
     pub(super) fn forget_everywhere(&self, key: &Key, uid: &str) -> Result<(), SqlError> {
-        let (key, uid) = (key.clone(), uid.to_owned());
-        self.0.write(Durability::Written, move |sql| {
-            if everywhere(sql, &key)?.is_none_or(|known| known.uid != uid && !known.uid.is_empty()) {
+        let (key, uid, sealer) = (key.clone(), uid.to_owned(), self.sealer.clone());
+        self.database.write(Durability::Written, move |sql| {
+            if everywhere(sql, &sealer, &key)?.is_none_or(|known| known.uid != uid && !known.uid.is_empty()) {
                 return Ok(());
             }
             let mut delete = sql.prepare_cached(
@@ -177,21 +241,18 @@ impl Table {
 
     /// The objects that are to be in every member.
     pub(super) fn everywhere(&self) -> Result<Vec<Everywhere>, SqlError> {
-        self.0.read(|sql| {
-            let mut all = sql.prepare_cached("SELECT made FROM made_everywhere")?;
-            all.query_map([], |row| parsed(&row.get::<_, Vec<u8>>(0)?))?.collect()
-        })
+        self.database.read(|sql| Ok(self.sealer.all(sql, &EVERYWHERE, &mut Vec::new())?.into_values().collect()))
     }
 
     /// Notes that an object of a kind was placed.
     pub(super) fn place(&self, gvk: &Gvk) -> Result<(), SqlError> {
         let gvk = gvk.clone();
-        self.0.write(Durability::Synced, move |sql| place(sql, &gvk))
+        self.database.write(Durability::Synced, move |sql| place(sql, &gvk))
     }
 
     /// The kinds of which an object was ever placed: group and kind.
     pub(super) fn placed_kinds(&self) -> Result<BTreeSet<(String, String)>, SqlError> {
-        self.0.read(|sql| {
+        self.database.read(|sql| {
             let mut all = sql.prepare_cached("SELECT \"group\", kind FROM placed_kinds")?;
             all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
@@ -199,8 +260,8 @@ impl Table {
 
     /// Keeps where a placement is and is going. When it returns, that is on disk.
     pub(super) fn keep_placement(&self, placement: &Placement) -> Result<(), SqlError> {
-        let (uid, placement) = (placement.uid.clone(), json(placement));
-        self.0.write(Durability::Synced, move |sql| {
+        let (uid, placement) = (placement.uid.clone(), self.sealer.seal(&PLACEMENTS, &placement.uid, placement)?);
+        self.database.write(Durability::Synced, move |sql| {
             let mut insert = sql.prepare_cached("INSERT OR REPLACE INTO placements VALUES (?1, ?2)")?;
             insert.execute(params![uid, placement]).map(|_| ())
         })
@@ -209,23 +270,15 @@ impl Table {
     /// Forgets a placement that is gone.
     pub(super) fn forget_placement(&self, uid: &str) -> Result<(), SqlError> {
         let uid = uid.to_owned();
-        self.0.write(Durability::Synced, move |sql| {
+        self.database.write(Durability::Synced, move |sql| {
             sql.prepare_cached("DELETE FROM placements WHERE uid = ?1")?.execute([uid]).map(|_| ())
-        })
-    }
-
-    /// The placements that have moved or are moving.
-    pub(super) fn placements(&self) -> Result<Vec<Placement>, SqlError> {
-        self.0.read(|sql| {
-            let mut all = sql.prepare_cached("SELECT placement FROM placements ORDER BY uid")?;
-            all.query_map([], |row| parsed(&row.get::<_, Vec<u8>>(0)?))?.collect()
         })
     }
 
     /// Notes that a member gets nothing new, or does again.
     pub(super) fn cordon(&self, member: &MemberName, is_cordoned: bool) -> Result<(), SqlError> {
         let member = member.to_string();
-        self.0.write(Durability::Synced, move |sql| {
+        self.database.write(Durability::Synced, move |sql| {
             let change = match is_cordoned {
                 true => "INSERT OR REPLACE INTO cordoned VALUES (?1)",
                 false => "DELETE FROM cordoned WHERE member = ?1",
@@ -236,7 +289,7 @@ impl Table {
 
     /// The members that get nothing new.
     pub(super) fn cordoned(&self) -> Result<BTreeSet<MemberName>, SqlError> {
-        self.0.read(|sql| {
+        self.database.read(|sql| {
             let mut all = sql.prepare_cached("SELECT member FROM cordoned")?;
             let names = all.query_map([], |row| row.get::<_, String>(0))?;
             names.filter_map(|name| name.map(|name| MemberName::new(&name)).transpose()).collect()
@@ -244,32 +297,44 @@ impl Table {
     }
 
     fn insert_all(&self, all: Vec<Begun>) -> Result<(), SqlError> {
-        self.0.write(Durability::Synced, move |sql| {
-            all.iter().try_for_each(|begun| insert(sql, begun.entry.id, &json(begun)))
+        let sealer = self.sealer.clone();
+        self.database.write(Durability::Synced, move |sql| {
+            all.iter().try_for_each(|begun| {
+                let id = begun.entry.id;
+                insert(sql, id, &sealer.seal(&ENTRIES, &id.to_string(), begun)?)
+            })
         })
     }
 
-    fn read(&self) -> Result<Vec<Begun>, SqlError> {
-        self.0.read(|sql| {
-            let mut entries = sql.prepare("SELECT id, entry FROM journal_entries ORDER BY id")?;
-            let entries = entries.query_map([], |row| Ok((row.get(0)?, parsed(&row.get::<_, Vec<u8>>(1)?)?)))?;
-            let mut entries: BTreeMap<i64, Begun> = entries.collect::<SqlResult<_>>()?;
-            let mut steps = sql.prepare("SELECT entry, member, step, uncertain FROM journal_steps")?;
-            let mut steps = steps.query([])?;
-            while let Some(row) = steps.next()? {
-                let (id, member, step): (i64, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                let Some(begun) = entries.get_mut(&id) else { continue };
-                let Some(target) = begun.entry.targets.iter_mut().find(|target| *target.member.as_str() == *member)
-                else {
-                    continue;
-                };
-                (target.step, target.uncertain) = (parsed(&step)?, row.get(3)?);
+    fn read(self) -> Result<Opened, SqlError> {
+        let mut damaged = Vec::new();
+        let (unfinished, placements, last) = self.database.read(|sql| {
+            let unfinished = self.unfinished(sql, &mut damaged)?;
+            let placements = self.sealer.all(sql, &PLACEMENTS, &mut damaged)?.into_values().collect();
+            let _objects: BTreeMap<String, Everywhere> = self.sealer.all(sql, &EVERYWHERE, &mut damaged)?;
+            let last = sql.query_row("SELECT max(id) FROM journal_entries", [], |row| row.get::<_, Option<i64>>(0))?;
+            Ok((unfinished, placements, last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
+        })?;
+        Ok(Opened { table: self, unfinished, placements, damaged, last })
+    }
+
+    fn unfinished(&self, sql: &Connection, damaged: &mut Vec<DamagedRecord>) -> SqlResult<Vec<Begun>> {
+        let mut entries: Vec<Begun> = self.sealer.all(sql, &ENTRIES, damaged)?.into_values().collect();
+        entries.sort_by_key(|begun| begun.entry.id);
+        let mut steps: BTreeMap<String, Step> = self.sealer.all(sql, &STEPS, damaged)?;
+        let mut uncertain = sql.prepare("SELECT uncertain FROM journal_steps WHERE entry = ?1 AND member = ?2")?;
+        for Begun { entry, .. } in &mut entries {
+            for target in &mut entry.targets {
+                let member = target.member.as_str();
+                if let Some(step) = steps.remove(&format!("{}/{member}", entry.id)) {
+                    let uncertain = uncertain.query_row(params![number(entry.id), member], |row| row.get(0))?;
+                    (target.step, target.uncertain) = (step, uncertain);
+                }
+                // The process may have ended before it noted that it had sent something.
+                target.uncertain |= target.step == Step::Planned;
             }
-            // The process may have ended before it noted that it had sent something.
-            let targets = entries.values_mut().flat_map(|begun| &mut begun.entry.targets);
-            targets.for_each(|target| target.uncertain |= target.step == Step::Planned);
-            Ok(entries.into_values().collect())
-        })
+        }
+        Ok(entries)
     }
 }
 
@@ -287,11 +352,13 @@ fn remove(sql: &Connection, id: u64) -> SqlResult<()> {
     sql.prepare_cached("DELETE FROM journal_entries WHERE id = ?1")?.execute([number(id)]).map(|_| ())
 }
 
-fn everywhere(sql: &Connection, key: &Key) -> SqlResult<Option<Everywhere>> {
+/// One that is damaged is not known.
+fn everywhere(sql: &Connection, sealer: &Sealer, key: &Key) -> SqlResult<Option<Everywhere>> {
     let mut one = sql.prepare_cached(
         "SELECT made FROM made_everywhere WHERE \"group\" = ?1 AND resource = ?2 AND namespace = ?3 AND name = ?4",
     )?;
-    one.query_row(words(key), |row| parsed(&row.get::<_, Vec<u8>>(0)?)).optional()
+    let record: Option<Vec<u8>> = one.query_row(words(key), |row| row.get(0)).optional()?;
+    Ok(record.and_then(|record| sealer.open(&EVERYWHERE, &words(key).join("/"), &record).ok()))
 }
 
 fn words(key: &Key) -> [&str; 4] {
@@ -300,14 +367,4 @@ fn words(key: &Key) -> [&str; 4] {
 
 fn number(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
-}
-
-fn json<T: Serialize>(value: &T) -> Vec<u8> {
-    // Strings, numbers and maps of strings: serialization has no way to fail.
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn parsed<T: DeserializeOwned>(json: &[u8]) -> SqlResult<T> {
-    let wrong = |error| kubefold_sql::rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, Box::new(error));
-    serde_json::from_slice(json).map_err(wrong)
 }

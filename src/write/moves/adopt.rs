@@ -70,7 +70,12 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Errors: why it cannot be adopted.
-    async fn adopt_held(&self, key: &Key, members: &[MemberName], dry: bool) -> Result<Vec<MemberName>, Stays> {
+    pub(super) async fn adopt_held(
+        &self,
+        key: &Key,
+        members: &[MemberName],
+        dry: bool,
+    ) -> Result<Vec<MemberName>, Stays> {
         if self.fleet.shared_uid(key).is_some() {
             return Err("every cluster has it under this name: it is one object already".into());
         }

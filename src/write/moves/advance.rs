@@ -147,9 +147,12 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Makes the parts that are missing, and lets others grow. All of it, or none.
-    async fn grow(&self, mut placement: Placement, standing: Standing) -> Advanced {
+    async fn grow(self: &Arc<Self>, mut placement: Placement, standing: Standing) -> Advanced {
         let Some(goal) = placement.goal.clone() else { return Advanced::Finished };
         let Standing { visible, parts } = standing;
+        if let Some(why) = self.carried_first(&placement, &visible.body, &parts).await {
+            return Advanced::Waits(why);
+        }
         let before = placement.moved.clone();
         let (members, made) = listed(&before, &parts, &goal.parts);
         if (&members, made) != (&before.members, before.made) {

@@ -22,7 +22,7 @@ use crate::{
         companions::Subject as Companion,
         divided::Division,
         plan::Plan,
-        policy::{Automatic, Policy, Strategy, Subject},
+        policy::{Automatic, Policy, Strategy},
         scheduling::PodRequirements,
     },
     write::{
@@ -32,7 +32,7 @@ use crate::{
         workloads::{COMPANIONS, documents, of_kinds},
     },
 };
-use kubefold_wire::{locate::value_at, matching::Taint};
+use kubefold_wire::matching::Taint;
 
 /// How often it is looked whether something is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -159,7 +159,7 @@ impl<F: Fleet> Writer<F> {
             if !placed.members.iter().any(|member| is_lost(member) || is_tainted(member)) {
                 continue;
             }
-            let Some((policy, pod)) = self.object(&placed.key).and_then(|object| self.policy_of(&object)) else {
+            let Some((policy, pod)) = self.object(&placed.key).and_then(|object| self.terms_of(&object)) else {
                 continue;
             };
             match departure(&placed, &policy, pod.as_ref(), lost, tainted) {
@@ -211,19 +211,12 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// The policy that holds for an object, and what its pods ask of nodes.
-    fn policy_of(&self, object: &Object) -> Option<(Policy, Option<PodRequirements>)> {
-        let body = std::str::from_utf8(&object.visible.body).ok()?;
-        let subject = Subject {
-            gvk: &object.key.gvk,
-            namespace: &object.key.namespace,
-            labels: value_at(body, &["metadata", "labels"]),
-            annotations: value_at(body, &["metadata", "annotations"]),
-            shared: false,
-            policy: object.marker.policy.as_deref(),
-        };
-        let policy = self.fleet.rules().rule_for(&subject).ok()?;
-        let pod = PodRequirements::of(&object.key.gvk.group, &object.key.gvk.kind, body).ok()?;
-        Some((policy, pod))
+    fn terms_of(&self, object: &Object) -> Option<(Policy, Option<PodRequirements>)> {
+        let Object { key, marker, visible, .. } = object;
+        let body = std::str::from_utf8(&visible.body).ok()?;
+        let shown = serde_json::from_str(body).ok()?;
+        let policy = self.policy_of(key, &shown, false, marker.policy.as_deref())?;
+        Some((policy, PodRequirements::of(&key.gvk.group, &key.gvk.kind, body).ok()?))
     }
 
     /// Divides the objects of these policies anew: those that two looks in a row found to be divided otherwise.
@@ -232,7 +225,7 @@ impl<F: Fleet> Writer<F> {
             due.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
         for placed in self.fleet.placed().await.into_iter().filter(|placed| is_divided(&placed.key)) {
             let Some(object) = self.object(&placed.key) else { continue };
-            let Some((policy, _)) = self.policy_of(&object) else { continue };
+            let Some((policy, _)) = self.terms_of(&object) else { continue };
             let (Some(name), Some(rebalance)) = (&policy.name, policy.rebalance) else { continue };
             let Some(found) = found.get_mut(name) else { continue };
             let (uid, by) = (object.marker.uid.clone(), format!("policy {name}"));

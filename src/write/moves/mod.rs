@@ -9,6 +9,7 @@ mod advance;
 mod automatic;
 mod autoscalers;
 mod body;
+mod carried;
 mod command;
 mod forget;
 mod fresh;

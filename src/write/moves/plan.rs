@@ -150,6 +150,7 @@ impl<F: Fleet> Writer<F> {
         if let Some(goal) = known.as_ref().and_then(|known| known.goal.as_ref()) {
             return Err(Stays(format!("it is moving already ({})", goal.why)));
         }
+        let carried = known.as_ref().is_some_and(|known| known.carried);
         let as_marked = || Moved {
             members: marker.members.to_vec(),
             made: marker.made,
@@ -158,7 +159,7 @@ impl<F: Fleet> Writer<F> {
             ..Moved::default()
         };
         let moved = known.map_or_else(as_marked, |known| known.moved);
-        Ok(Placement { key: key.clone(), uid: marker.uid.clone(), moved, goal: Some(goal) })
+        Ok(Placement { key: key.clone(), uid: marker.uid.clone(), moved, goal: Some(goal), carried })
     }
 
     fn named_member(&self, command: &Command) -> Result<Option<MemberName>, WriteError> {
@@ -347,7 +348,7 @@ pub(super) fn superseded(part: &Part) -> Superseded {
 }
 
 /// The parts with those that are missing in members that are to have one.
-fn extended(object: &Object, plan: &Plan, is_asked: impl Fn(&MemberName) -> bool) -> Option<Change> {
+pub(super) fn extended(object: &Object, plan: &Plan, is_asked: impl Fn(&MemberName) -> bool) -> Option<Change> {
     let has = |target: &Target| object.parts.iter().any(|part| part.cluster_uid == target.cluster_uid);
     let is_missing = |target: &&Target| target.behind.is_none() && !has(target) && is_asked(&target.member);
     let missing: Vec<Wanted> =

@@ -1,6 +1,7 @@
 //! The flows over scripted members: what each answers, and what stands after every fault and crash.
 
 mod automatic;
+mod carried;
 mod faults;
 mod forward;
 mod late;
@@ -12,7 +13,7 @@ mod strategies;
 mod update;
 mod update_parts;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fs, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -27,7 +28,7 @@ use crate::{
     write::{
         Writer,
         fleet::{Key, Listed},
-        journal::Journal,
+        journal::{Journal, KeyFile},
         request::Request,
         tests::scripted::{Fault, Scripted, World, member},
     },
@@ -69,7 +70,7 @@ struct Process {
 impl Process {
     fn start(fleet: Scripted, directory: &TempDir) -> Self {
         let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
-        let journal = Journal::open(directory.path()).unwrap();
+        let journal = Journal::open(directory.path(), &KeyFile::new(None, directory.path())).unwrap();
         Self { writer: Writer::new(fleet, journal, tasks.clone(), cancel.clone()), tasks, cancel }
     }
 
@@ -136,6 +137,16 @@ fn web(replicas: u32) -> Value {
     })
 }
 
+/// Has the fleet place by these entries of `policies`, with more fields of east.
+fn policies(fleet: &Scripted, of_east: &str, entries: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clusters.yaml");
+    let member = |name| format!("- {{name: {name}, inCluster: true{}}}\n", if name == "east" { of_east } else { "" });
+    let members = ["east", "north", "west"].map(member).concat();
+    fs::write(&file, format!("members:\n{members}policies:\n{entries}\n")).unwrap();
+    fleet.world.lock().rules = Arc::new(Rules::new(&crate::config::load(&file).unwrap()));
+}
+
 fn parsed(reply: &Reply) -> Value {
     serde_json::from_slice(&reply.body).unwrap()
 }
@@ -185,17 +196,9 @@ fn listed(world: &World, gvr: &Gvr) -> Vec<Listed> {
     listed
 }
 
-/// Configures east, north and west, with more fields of east, and one policy for Deployments with these fields.
+/// Has one policy for Deployments with these fields.
 fn configure(fleet: &Scripted, of_east: &str, policy: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("clusters.yaml");
-    let text = format!(
-        "members:\n- {{name: east, inCluster: true{of_east}}}\n- {{name: north, inCluster: true}}\n\
-         - {{name: west, inCluster: true}}\n\
-         policies:\n- name: shop\n  match: {{kinds: [Deployment]}}\n  {policy}\n"
-    );
-    std::fs::write(&file, text).unwrap();
-    fleet.world.lock().rules = Arc::new(Rules::new(&crate::config::load(&file).unwrap()));
+    policies(fleet, of_east, &format!("- name: shop\n  match: {{kinds: [Deployment]}}\n  {policy}"));
 }
 
 /// Gives the members a Deployment `app` for companions: one replica in east and two in west.

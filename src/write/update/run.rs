@@ -11,6 +11,7 @@ use crate::{
     placement::{divided::Field, merge::Change},
     respond::WriteError,
     write::{
+        carry::Workload,
         fleet::{Fleet, Key},
         steps::{Outcome, Silent},
         update::{
@@ -40,6 +41,7 @@ impl<F: Fleet> Work<'_, F> {
                 None => self.refresh(&mut plan).await?,
             }
         };
+        self.carry(&plan).await;
         if self.dry && self.manner.subresource == SCALE {
             return self.scaled(StatusCode::OK, &dry_run_result.home, plan.total()).map_err(Stop::from);
         }
@@ -47,6 +49,23 @@ impl<F: Fleet> Work<'_, F> {
             self.rendered(StatusCode::OK, &dry_run_result.documents).map_err(Stop::from)
         } else {
             Box::pin(self.commit(plan, dry_run_result, hold)).await
+        }
+    }
+
+    /// Has the members with a part, and those that get one, get first what the pods name.
+    async fn carry(&mut self, plan: &Plan) {
+        if !matches!(self.manner.subresource.as_str(), "" | SCALE) {
+            return;
+        }
+        let policy = self.policy(self.marker().as_ref());
+        let missing = plan.missing.iter().map(|missing| missing.member.clone());
+        let members = self.parts().map(|part| part.member.clone()).chain(missing).collect();
+        let (key, document, caller) = (self.key, &plan.document, &self.request.caller);
+        let cargo = self.writer.cargo(Workload { key, document, policy: policy.as_ref(), caller, members }).await;
+        if self.dry {
+            cargo.foretell(|warning| self.warnings.add(warning));
+        } else {
+            self.writer.carry(cargo, caller, &mut self.warnings).await;
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
         marker::Marker,
         merge::{Change, Step, Take, What, take},
         plan::{Candidate, Standing},
-        policy::{Policy, Subject, Terms, UNSCHEDULABLE},
+        policy::{Policy, Terms, UNSCHEDULABLE},
         scheduling::PodRequirements,
     },
     write::{
@@ -162,20 +162,10 @@ impl<F: Fleet> Work<'_, F> {
         document
     }
 
-    /// The policy that holds for the object. One that is gone from the configuration, or does not fit any more, says
-    /// nothing.
+    /// The policy that holds for the object.
     pub(super) fn policy(&self, marker: Option<&Marker>) -> Option<Policy> {
-        let text = |map: &str| self.shown.pointer(map).map(Value::to_string);
-        let (labels, annotations) = (text("/metadata/labels"), text("/metadata/annotations"));
-        let subject = Subject {
-            gvk: &self.key.gvk,
-            namespace: &self.key.namespace,
-            labels: labels.as_deref(),
-            annotations: annotations.as_deref(),
-            shared: marker.is_none(),
-            policy: marker.and_then(|marker| marker.policy.as_deref()),
-        };
-        self.writer.fleet.rules().rule_for(&subject).ok()
+        let named = marker.and_then(|marker| marker.policy.as_deref());
+        self.writer.policy_of(self.key, &self.shown, marker.is_none(), named)
     }
 
     pub(super) async fn candidates(&self, policy: Option<&Policy>) -> Vec<Candidate> {
