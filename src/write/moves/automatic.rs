@@ -60,15 +60,6 @@ struct Departure {
     by: String,
 }
 
-/// What does not move by policy, and why.
-#[derive(Debug, Default)]
-pub(super) struct Stayed {
-    /// Why no member is left just now.
-    pub(super) halted: Option<String>,
-    /// What is to leave its member and cannot.
-    pub(super) objects: Vec<LeftObject>,
-}
-
 impl<F: Fleet> Writer<F> {
     /// Moves objects as their policies say. Returns at once; the work runs in the writer's tasks.
     pub fn follow_policies(self: &Arc<Self>) {

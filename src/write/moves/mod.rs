@@ -25,7 +25,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::Instant};
 
-use self::{advance::Advanced, automatic::Stayed};
+use self::{advance::Advanced, report::Stayed};
 pub use self::{
     command::{Command, Verb},
     orders::MOVES_PATH,

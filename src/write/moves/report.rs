@@ -82,6 +82,15 @@ pub struct LeftObject {
     pub why: String,
 }
 
+/// What does not move by policy, and why.
+#[derive(Debug, Default)]
+pub(super) struct Stayed {
+    /// Why no member is left just now.
+    pub(super) halted: Option<String>,
+    /// What is to leave its member and cannot.
+    pub(super) objects: Vec<LeftObject>,
+}
+
 impl MoveState {
     /// The state of a placement; `None`: it has arrived.
     pub(super) fn of(placement: &Placement) -> Option<Self> {
