@@ -201,6 +201,16 @@ pub enum PolicyProblem {
     Number { field: &'static str, value: i64, max: u32 },
     #[error("min {min} is above max {max}; lower the one or raise the other")]
     MinAboveMax { min: u32, max: u32 },
+    #[error("{field} {value} is out of range; use a whole number from 1 to {max}")]
+    Groups { field: &'static str, value: i64, max: u32 },
+    #[error("minGroups {min} is above maxGroups {max}; lower the one or raise the other")]
+    MinAboveMaxGroups { min: u32, max: u32 },
+    #[error("\"spread\" has the label \"{label}\" twice; keep one of the two")]
+    SpreadTwice { label: String },
+    #[error("a group without members; give \"members\" or \"memberSelector\", or remove the group")]
+    EmptyGroup,
+    #[error("\"prefer: {prefer}\" is unknown; use \"all\" or \"fewest\"")]
+    UnknownPrefer { prefer: String },
     #[error("\"weight\" has no meaning with \"weights: capacity\"; remove one of the two")]
     WeightByCapacity,
     #[error("\"registry: {registry}\" is not one; write a host, perhaps with port and path, like \"mirror.example/x\"")]

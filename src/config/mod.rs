@@ -18,14 +18,15 @@ mod raw;
 mod reference;
 mod reload;
 mod shared;
+mod spread;
 #[cfg(test)]
 mod tests;
 
 pub use error::{ConfigError, FileError, PolicyProblem, Problem};
 pub use load::{load, load_text};
 pub use policy::{
-    Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig, Strategy,
-    unfit,
+    Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig,
+    SpreadLevel, Strategy, unfit,
 };
 pub use reload::{ReloadHandle, Reloads};
 

@@ -9,7 +9,8 @@ use crate::{
         Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
         Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
         checked::{Checked, Fault, fault, weight},
-        raw::{RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
+        raw::{RawGroup, RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
+        spread::spread,
         unfit,
     },
     view::FleetSelector,
@@ -62,18 +63,16 @@ fn policy(raw: &RawPolicy, members: &[MemberConfig], seen: &mut HashMap<String, 
         let member = known(at, name, members)?;
         per_member.insert(member, terms(&at.value, each, by_capacity)?);
     }
-    if let Some(at) = raw.spread.as_ref().filter(|at| !qualified_name(&at.value).is_empty()) {
-        return fault(at, Problem::LabelKey { key: at.value.clone() });
-    }
     Ok(PolicyConfig {
         name: raw.name.value.clone(),
         matches,
         strategy,
-        members: chosen(raw, members)?,
+        groups: groups(raw, members)?,
         by_capacity,
         each,
         per_member,
-        spread: raw.spread.as_ref().map(|at| at.value.clone()),
+        spread: spread(raw.spread.as_ref())?,
+        fewest: fewest(raw, by_capacity)?,
         partial: raw.partial.as_ref().is_some_and(|at| at.value),
         tolerations: raw.tolerations.iter().map(toleration).collect::<Checked<_>>()?,
     })
@@ -93,12 +92,15 @@ fn only_divided(raw: &RawPolicy, strategy: Option<Strategy>) -> Checked<()> {
     let Some(other) = strategy.filter(|strategy| *strategy != Strategy::Divide) else { return Ok(()) };
     let strategy = if other == Strategy::One { "one" } else { "duplicate" };
     let numbers = [("min", &raw.min), ("max", &raw.max)];
-    let words = [("weights", &raw.weights), ("spread", &raw.spread)];
+    let words = [("weights", &raw.weights), ("prefer", &raw.prefer)];
     if let Some((field, Some(at))) = numbers.into_iter().find(|(_, at)| at.is_some()) {
         return refuse(at, PolicyProblem::OnlyDivided { field, strategy });
     }
     if let Some((field, Some(at))) = words.into_iter().find(|(_, at)| at.is_some()) {
         return refuse(at, PolicyProblem::OnlyDivided { field, strategy });
+    }
+    if let Some(at) = &raw.spread {
+        return refuse(at, PolicyProblem::OnlyDivided { field: "spread", strategy });
     }
     for at in raw.per_member.values() {
         for (field, number) in [("min", &at.value.min), ("max", &at.value.max), ("weight", &at.value.weight)] {
@@ -158,16 +160,56 @@ fn selector(field: &'static str, at: &Spanned<String>) -> Checked<FleetSelector>
     }
 }
 
-fn chosen(raw: &RawPolicy, members: &[MemberConfig]) -> Checked<Chosen> {
-    match (&raw.members, &raw.member_selector) {
+/// The groups of members that objects may go to, in the order of preference.
+fn groups(raw: &RawPolicy, members: &[MemberConfig]) -> Checked<Vec<Chosen>> {
+    let Some(at) = &raw.groups else {
+        let all = chosen(raw.members.as_ref(), raw.member_selector.as_ref(), members)?;
+        return Ok(vec![all.unwrap_or_default()]);
+    };
+    if let Some(names) = &raw.members {
+        return fault(names, Problem::Exclusive { one: "groups", other: "members" });
+    }
+    if let Some(selector) = &raw.member_selector {
+        return fault(selector, Problem::Exclusive { one: "groups", other: "memberSelector" });
+    }
+    if at.value.is_empty() {
+        return fault(at, Problem::Empty { field: "groups" });
+    }
+    let group =
+        |at: &Spanned<RawGroup>| match chosen(at.value.members.as_ref(), at.value.member_selector.as_ref(), members)? {
+            Some(chosen) => Ok(chosen),
+            None => refuse(at, PolicyProblem::EmptyGroup),
+        };
+    at.value.iter().map(group).collect()
+}
+
+/// `None` where neither is given.
+fn chosen(
+    names: Option<&Spanned<Vec<Spanned<String>>>>,
+    labelled: Option<&Spanned<String>>,
+    members: &[MemberConfig],
+) -> Checked<Option<Chosen>> {
+    match (names, labelled) {
         (Some(_), Some(at)) => fault(at, Problem::Exclusive { one: "members", other: "memberSelector" }),
         (Some(at), None) if at.value.is_empty() => fault(at, Problem::Empty { field: "members" }),
         (Some(at), None) => {
             let names = at.value.iter().map(|name| known(name, &name.value, members));
-            names.collect::<Checked<_>>().map(Chosen::Named)
+            names.collect::<Checked<_>>().map(|names| Some(Chosen::Named(names)))
         }
-        (None, Some(at)) => Ok(Chosen::Selected(Box::new(selector("memberSelector", at)?), at.value.clone())),
-        (None, None) => Ok(Chosen::All),
+        (None, Some(at)) => Ok(Some(Chosen::Selected(Box::new(selector("memberSelector", at)?), at.value.clone()))),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Whether objects go to the fewest members.
+fn fewest(raw: &RawPolicy, by_capacity: bool) -> Checked<bool> {
+    let Some(at) = &raw.prefer else { return Ok(false) };
+    match (at.value.as_str(), &raw.spread) {
+        ("all", _) => Ok(false),
+        ("fewest", Some(spread)) => fault(spread, Problem::Exclusive { one: "spread", other: "prefer: fewest" }),
+        ("fewest", None) if by_capacity => Ok(true),
+        ("fewest", None) => fault(at, Problem::FieldWithout { field: "prefer: fewest", needs: "weights: capacity" }),
+        (other, _) => refuse(at, PolicyProblem::UnknownPrefer { prefer: other.to_owned() }),
     }
 }
 

@@ -30,16 +30,18 @@ pub struct PolicyConfig {
     pub matches: Option<Match>,
     /// `None`: the default of the kind.
     pub strategy: Option<Strategy>,
-    /// Who may get parts.
-    pub members: Chosen,
+    /// Who may get parts: the first of these groups of members that can take an object.
+    pub groups: Vec<Chosen>,
     /// Shares go by free capacity in place of weights.
     pub by_capacity: bool,
     /// What holds in every member that [`PolicyConfig::per_member`] does not name.
     pub each: Bounds,
     /// What holds in single members.
     pub per_member: BTreeMap<MemberName, MemberTerms>,
-    /// The label of members over whose values it is divided evenly first.
-    pub spread: Option<String>,
+    /// The labels of members over whose values it is divided evenly first, each within the one before.
+    pub spread: Vec<SpreadLevel>,
+    /// It goes to the fewest members that can carry it.
+    pub fewest: bool,
     /// As much as fits is placed where not all does.
     pub partial: bool,
     /// Taints of members that its objects have.
@@ -78,6 +80,17 @@ pub enum Chosen {
     Named(Vec<MemberName>),
     /// Those with such labels, and the text that was written.
     Selected(Box<FleetSelector>, String),
+}
+
+/// A label of members that divided numbers are spread over. The members with one value of it are a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpreadLevel {
+    /// The label; `kubefold.io/cluster` is each member by itself.
+    pub label: String,
+    /// Fewer groups than this are refused.
+    pub min: u32,
+    /// At most so many groups get parts.
+    pub max: Option<u32>,
 }
 
 /// How large a part may be.

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    config::{Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, Weight},
-    view::FleetSelector,
+    config::{
+        Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, SpreadLevel,
+        Weight,
+    },
+    view::{CLUSTER_LABEL, FleetSelector},
 };
 use kubefold_wire::{
     golang::Quoted,
@@ -95,8 +98,12 @@ pub struct Policy {
     pub by_capacity: bool,
     /// What holds in each configured member.
     pub terms: BTreeMap<MemberName, Terms>,
-    /// The label over whose values it is divided evenly first.
-    pub spread: Option<String>,
+    /// How many groups of members it names. The first that can take an object has it.
+    pub groups: usize,
+    /// It goes to the fewest members that can carry it.
+    pub fewest: bool,
+    /// The labels over whose values it is divided evenly first.
+    pub spread: Vec<SpreadLevel>,
     /// As much as fits is placed where not all does.
     pub partial: bool,
     /// Taints of members that it has, besides its pods' own.
@@ -114,8 +121,10 @@ pub struct Terms {
     pub min: u32,
     /// At most so many.
     pub max: Option<u32>,
-    /// The value of the label that is spread over.
-    pub group: Option<String>,
+    /// In which of the policy's groups of members it is, counted from 0.
+    pub rank: usize,
+    /// Its values of the labels that are spread over.
+    pub domains: Vec<String>,
     /// The member's taints.
     pub taints: Vec<Taint>,
     /// How its part differs.
@@ -167,7 +176,9 @@ impl Policy {
             names_strategy: false,
             by_capacity: false,
             terms: BTreeMap::new(),
-            spread: None,
+            groups: 1,
+            fewest: false,
+            spread: Vec::new(),
             partial: false,
             tolerations: Vec::new(),
         }
@@ -220,6 +231,8 @@ impl Rules {
             policy.strategy = config.strategy.unwrap_or(policy.strategy);
             policy.names_strategy = config.strategy.is_some();
             policy.by_capacity = config.by_capacity;
+            policy.groups = config.groups.len();
+            policy.fewest = config.fewest;
             policy.spread.clone_from(&config.spread);
             policy.partial = config.partial;
             policy.tolerations = config.tolerations.iter().map(toleration).collect();
@@ -298,20 +311,27 @@ impl MemberRule {
         let Some(policy) = policy else { return Terms { taints, ..Terms::default() } };
         let none = MemberTerms::default();
         let own = policy.per_member.get(&self.name).unwrap_or(&none);
-        let group = policy.spread.as_ref().and_then(|label| self.labels.get(label).cloned());
-        let mut excluded = None;
-        if !holds(&policy.members, self) {
-            excluded = Some(format!("policy {} does not place there", policy.name));
-        } else if let (Some(label), None) = (&policy.spread, &group) {
-            excluded = Some(format!("it has no label {label}, over which policy {} spreads", policy.name));
-        }
+        let rank = policy.groups.iter().position(|group| holds(group, self));
+        let domain = |level: &SpreadLevel| match level.label.as_str() {
+            CLUSTER_LABEL => Some(self.name.to_string()),
+            label => self.labels.get(label).cloned(),
+        };
+        let excluded = if rank.is_none() {
+            Some(format!("policy {} does not place there", policy.name))
+        } else {
+            let lacking = policy.spread.iter().find(|level| domain(level).is_none());
+            lacking.map(|SpreadLevel { label, .. }| {
+                format!("it has no label {label}, over which policy {} spreads", policy.name)
+            })
+        };
         let Bounds { min, max } = own.bounds;
         Terms {
             excluded,
             weight: own.weight,
             min: min.or(policy.each.min).unwrap_or(0),
             max: max.or(policy.each.max),
-            group,
+            rank: rank.unwrap_or_default(),
+            domains: policy.spread.iter().filter_map(domain).collect(),
             taints,
             overrides: own.overrides.clone(),
         }

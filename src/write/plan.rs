@@ -322,7 +322,10 @@ fn places(plan: Plan, asked: &CreateFacts, key: &Key) -> Vec<Place> {
         let sticky = asked.facts.sticky.as_ref() == Some(&target.member);
         let why = match &target.behind {
             Some(why) => Some(why.clone()),
-            None if !target.made => Some(without_a_part.clone()),
+            None if !target.made => Some(match &target.why {
+                Some(why) => format!("{why}; {without_a_part}"),
+                None => without_a_part.clone(),
+            }),
             None if at == 0 && sticky => Some("the namespace's single objects are there".to_owned()),
             None => None,
         };

@@ -6,7 +6,7 @@ use crate::{
     config::{MemberName, Overrides, Weight},
     placement::{
         divided::{Division, Field, Value as Number},
-        division::{Share, redivide},
+        division::{Share, fewest, redivide},
         marker::Marker,
         merge::{Change, Step, Take, What, take},
         plan::{Candidate, Standing},
@@ -73,7 +73,7 @@ impl Claim {
         Share {
             min: self.terms.min.max(floor),
             max: self.max.filter(|_| bounded),
-            group: self.terms.group.as_deref(),
+            domains: &self.terms.domains,
             ..Share::by_weight(&self.member, self.weight)
         }
     }
@@ -131,7 +131,9 @@ impl<F: Fleet> Work<'_, F> {
             };
             let mut claims: Vec<Claim> = all.iter().map(|part| self.claim(part, total.field, &told)).collect();
             claims.extend(self.newcomers(marker.as_ref(), &all, &told));
-            let numbers = divide(*number, &claims, total.field.floor, &self.visible.uid);
+            let fewest = policy.as_ref().is_some_and(|policy| policy.fewest);
+            let aim = Aim { total: *number, floor: total.field.floor, fewest, uid: &self.visible.uid };
+            let numbers = aim.divide(&claims);
             for ((task, part), number) in tasks.iter_mut().zip(&all).zip(&numbers) {
                 let now = self.awaited(part).pointer(total.field.pointer).cloned();
                 // What a move is about to take from it stays until then.
@@ -263,14 +265,32 @@ pub(super) fn takes(candidate: &Candidate) -> bool {
         && candidate.fits.is_ok()
 }
 
-/// Divides what has become `total`. What nobody takes by these bounds, the parts take all the same.
-fn divide(total: u32, claims: &[Claim], floor: u32, uid: &str) -> Vec<u32> {
-    let now: Vec<u32> = claims.iter().map(|claim| claim.now).collect();
-    let shares = |bounded: bool| -> Vec<Share<'_>> { claims.iter().map(|claim| claim.share(floor, bounded)).collect() };
-    let numbers = redivide(total, &now, &shares(true), uid);
-    let sum: u64 = numbers.iter().copied().map(u64::from).sum();
-    let numbers = if sum >= u64::from(total) { numbers } else { redivide(total, &numbers, &shares(false), uid) };
-    numbers.into_iter().map(|number| number.max(floor)).collect()
+/// What a divided field is to become as a whole.
+struct Aim<'a> {
+    total: u32,
+    /// Least value that a part may have.
+    floor: u32,
+    /// It goes to the fewest members that can carry it.
+    fewest: bool,
+    uid: &'a str,
+}
+
+impl Aim<'_> {
+    /// Divides it. What nobody takes by his bounds, the parts take all the same.
+    fn divide(&self, claims: &[Claim]) -> Vec<u32> {
+        let Self { total, floor, fewest: prefers_fewest, uid } = *self;
+        let now: Vec<u32> = claims.iter().map(|claim| claim.now).collect();
+        let shares =
+            |bounded: bool| -> Vec<Share<'_>> { claims.iter().map(|claim| claim.share(floor, bounded)).collect() };
+        let mut bounded = shares(true);
+        if prefers_fewest {
+            fewest(total, &now, &mut bounded, uid);
+        }
+        let numbers = redivide(total, &now, &bounded, uid);
+        let sum: u64 = numbers.iter().copied().map(u64::from).sum();
+        let numbers = if sum >= u64::from(total) { numbers } else { redivide(total, &numbers, &shares(false), uid) };
+        numbers.into_iter().map(|number| number.max(floor)).collect()
+    }
 }
 
 pub(super) fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Option<Change> {
