@@ -6,31 +6,39 @@ use serde_saphyr::Spanned;
 
 use crate::{
     config::{
-        Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms, MemberToleration,
-        Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
-        checked::{Checked, Fault, fault, weight},
+        Bounds, Chosen, KindConfig, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms,
+        MemberToleration, Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
+        checked::{Checked, Fault, fault, kind_name, weight},
         raw::{RawGroup, RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
         spread::spread,
         unfit,
     },
     view::FleetSelector,
 };
-use kubefold_wire::names::{is_dns_label, is_dns_subdomain, label_value, qualified_name};
+use kubefold_wire::names::{is_dns_label, label_value, qualified_name};
 
 /// More policies than this nobody reads.
 const POLICIES_MAX: usize = 256;
 /// As large as `spec.replicas` may be.
 const PART_MAX: u32 = i32::MAX.unsigned_abs();
 
+/// What policies may name.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) members: &'a [MemberConfig],
+    /// Kinds that can be divided, beside Kubernetes' own.
+    pub(super) kinds: &'a [KindConfig],
+}
+
 /// Reads all policies.
-pub(super) fn policies(raw: &[Spanned<RawPolicy>], members: &[MemberConfig]) -> Result<Vec<PolicyConfig>, PolicyFault> {
+pub(super) fn policies(raw: &[Spanned<RawPolicy>], known: Known<'_>) -> Result<Vec<PolicyConfig>, PolicyFault> {
     if let Some(above) = raw.get(POLICIES_MAX) {
         let problem = PolicyProblem::TooMany { count: raw.len(), max: POLICIES_MAX };
         return refuse(above, problem).map_err(|fault| PolicyFault { name: above.value.name.value.clone(), fault });
     }
     let mut seen = HashMap::new();
     let one = |entry: &Spanned<RawPolicy>| {
-        policy(&entry.value, members, &mut seen)
+        policy(&entry.value, known, &mut seen)
             .map_err(|fault| PolicyFault { name: entry.value.name.value.clone(), fault })
     };
     raw.iter().map(one).collect()
@@ -46,7 +54,7 @@ fn refuse<T, V>(at: &Spanned<V>, problem: PolicyProblem) -> Checked<T> {
     fault(at, Problem::Policy(problem))
 }
 
-fn policy(raw: &RawPolicy, members: &[MemberConfig], seen: &mut HashMap<String, u64>) -> Checked<PolicyConfig> {
+fn policy(raw: &RawPolicy, known: Known<'_>, seen: &mut HashMap<String, u64>) -> Checked<PolicyConfig> {
     if MemberName::new(&raw.name.value).is_none() {
         return fault(&raw.name, Problem::InvalidName { name: raw.name.value.clone() });
     }
@@ -54,20 +62,20 @@ fn policy(raw: &RawPolicy, members: &[MemberConfig], seen: &mut HashMap<String, 
         return refuse(&raw.name, PolicyProblem::Duplicate { first });
     }
     let strategy = raw.strategy.as_ref().map(strategy).transpose()?;
-    let matches = raw.matches.as_ref().map(|at| matching(at, strategy)).transpose()?;
+    let matches = raw.matches.as_ref().map(|at| matching(at, strategy, known.kinds)).transpose()?;
     let by_capacity = by_capacity(raw)?;
     only_divided(raw, strategy)?;
     let each = bounds(raw.min.as_ref(), raw.max.as_ref(), Bounds::default())?;
     let mut per_member = BTreeMap::new();
     for (name, at) in &raw.per_member {
-        let member = known(at, name, members)?;
+        let member = member_of(at, name, known.members)?;
         per_member.insert(member, terms(&at.value, each, by_capacity)?);
     }
     Ok(PolicyConfig {
         name: raw.name.value.clone(),
         matches,
         strategy,
-        groups: groups(raw, members)?,
+        groups: groups(raw, known.members)?,
         by_capacity,
         each,
         per_member,
@@ -116,12 +124,12 @@ fn only_divided(raw: &RawPolicy, strategy: Option<Strategy>) -> Checked<()> {
     }
 }
 
-fn matching(at: &Spanned<RawMatch>, strategy: Option<Strategy>) -> Checked<Match> {
+fn matching(at: &Spanned<RawMatch>, strategy: Option<Strategy>, kinds: &[KindConfig]) -> Checked<Match> {
     let raw = &at.value;
     if raw.kinds.is_empty() && raw.namespaces.is_empty() && raw.labels.is_none() && raw.annotations.is_empty() {
         return refuse(at, PolicyProblem::EmptyMatch);
     }
-    let kinds = raw.kinds.iter().map(|kind| kind_pattern(kind, strategy)).collect::<Checked<Vec<_>>>()?;
+    let kinds = raw.kinds.iter().map(|kind| kind_pattern(kind, strategy, kinds)).collect::<Checked<Vec<_>>>()?;
     if let Some(wrong) = raw.namespaces.iter().find(|namespace| !is_namespace_pattern(&namespace.value)) {
         return refuse(wrong, PolicyProblem::Namespace { namespace: wrong.value.clone() });
     }
@@ -138,15 +146,12 @@ fn is_namespace_pattern(text: &str) -> bool {
     fixed.is_empty() && text == "*" || is_dns_label(fixed.trim_end_matches('-')) && fixed.len() <= 63
 }
 
-fn kind_pattern(at: &Spanned<String>, strategy: Option<Strategy>) -> Checked<KindPattern> {
-    let (kind, group) = at.value.split_once('.').map_or((at.value.as_str(), None), |(kind, group)| (kind, Some(group)));
-    let is_kind = kind.bytes().next().is_some_and(|first| first.is_ascii_uppercase())
-        && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let is_group = group.is_none_or(is_dns_subdomain);
-    if !is_kind || !is_group {
+fn kind_pattern(at: &Spanned<String>, strategy: Option<Strategy>, kinds: &[KindConfig]) -> Checked<KindPattern> {
+    let Some((kind, group)) = kind_name(&at.value) else {
         return refuse(at, PolicyProblem::Kind { kind: at.value.clone() });
-    }
-    if let Some(why) = strategy.and_then(|strategy| unfit(strategy, group, kind)) {
+    };
+    let is_declared = kinds.iter().any(|known| known.kind == kind && group == Some(&known.group));
+    if let Some(why) = strategy.and_then(|strategy| unfit(strategy, group, kind, is_declared)) {
         return refuse(at, PolicyProblem::Unfit { why });
     }
     Ok(KindPattern { kind: kind.to_owned(), group: group.map(str::to_owned) })
@@ -193,7 +198,7 @@ fn chosen(
         (Some(_), Some(at)) => fault(at, Problem::Exclusive { one: "members", other: "memberSelector" }),
         (Some(at), None) if at.value.is_empty() => fault(at, Problem::Empty { field: "members" }),
         (Some(at), None) => {
-            let names = at.value.iter().map(|name| known(name, &name.value, members));
+            let names = at.value.iter().map(|name| member_of(name, &name.value, members));
             names.collect::<Checked<_>>().map(|names| Some(Chosen::Named(names)))
         }
         (None, Some(at)) => Ok(Some(Chosen::Selected(Box::new(selector("memberSelector", at)?), at.value.clone()))),
@@ -213,7 +218,7 @@ fn fewest(raw: &RawPolicy, by_capacity: bool) -> Checked<bool> {
     }
 }
 
-fn known<V>(at: &Spanned<V>, name: &str, members: &[MemberConfig]) -> Checked<MemberName> {
+fn member_of<V>(at: &Spanned<V>, name: &str, members: &[MemberConfig]) -> Checked<MemberName> {
     let found = members.iter().find(|member| member.name.as_str() == name);
     let known = || members.iter().map(|member| member.name.to_string()).collect();
     let Some(member) = found else {

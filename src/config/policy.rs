@@ -148,10 +148,12 @@ pub struct MemberToleration {
     pub value: Option<String>,
 }
 
-/// Why objects of a kind cannot be placed so. `None` in place of a group is every built-in one.
-pub fn unfit(strategy: Strategy, group: Option<&str>, kind: &str) -> Option<String> {
+/// Why objects of a kind cannot be placed so. `None` in place of a group is every built-in one; one that `is_declared` can be
+/// divided.
+pub fn unfit(strategy: Strategy, group: Option<&str>, kind: &str, is_declared: bool) -> Option<String> {
     let group = |name: &str| group.is_none_or(|group| group == name);
-    let sized = (group("apps") && matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"))
+    let sized = is_declared
+        || (group("apps") && matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"))
         || (group("") && kind == "ReplicationController")
         || (group("batch") && kind == "Job");
     let along = (group("autoscaling") && kind == "HorizontalPodAutoscaler")

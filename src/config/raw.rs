@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-use crate::config::spread::RawSpread;
 #[cfg(test)]
 use crate::config::spread::RawSpreadLevel;
+use crate::config::{kinds::RawKind, spread::RawSpread};
 
 /// The whole of `clusters.yaml`.
 #[derive(Debug, Deserialize)]
@@ -33,6 +33,10 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawPolicy>"))]
     pub(super) policies: Vec<Spanned<RawPolicy>>,
+    /// Custom resources that can be divided (docs/policies.md). Others are never divided: kubefold does not know their fields.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<RawKind>"))]
+    pub(super) kinds: Vec<Spanned<RawKind>>,
     /// ServiceAccounts of members that are somebody in the whole fleet. Without an entry, the token of a ServiceAccount acts in
     /// its own member alone, as that ServiceAccount.
     #[serde(default)]

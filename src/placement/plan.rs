@@ -179,6 +179,12 @@ fn strategy(order: &Order<'_>) -> Strategy {
             Strategy::One
         }
         Strategy::One if order.is_revision && !order.policy.names_strategy => Strategy::Duplicate,
+        // What the number becomes if it is not written, its operator alone knows.
+        Strategy::Divide
+            if matches!(order.wholes.division, Some(Division::Declared(_))) && !order.wholes.are_divided() =>
+        {
+            Strategy::One
+        }
         Strategy::Divide if !order.wholes.are_divided() && order.companion.is_none() => Strategy::Duplicate,
         other => other,
     }

@@ -7,6 +7,7 @@ use crate::{
         Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, SpreadLevel,
         Weight,
     },
+    placement::divided::Kinds,
     view::{CLUSTER_LABEL, FleetSelector},
 };
 use kubefold_wire::{
@@ -59,6 +60,7 @@ const ALONE: &[(&str, &str)] = &[
 pub struct Rules {
     members: Vec<MemberRule>,
     policies: Vec<PolicyConfig>,
+    kinds: Kinds,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,7 +200,16 @@ impl Rules {
             labels: member.labels.clone(),
             taints: member.taints.clone(),
         };
-        Self { members: config.members.iter().map(member).collect(), policies: config.policies.clone() }
+        Self {
+            members: config.members.iter().map(member).collect(),
+            policies: config.policies.clone(),
+            kinds: Kinds::of(config),
+        }
+    }
+
+    /// What is divided of which kinds.
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
     }
 
     /// Taints the members that an operator has cordoned.
@@ -236,7 +247,7 @@ impl Rules {
             policy.spread.clone_from(&config.spread);
             policy.partial = config.partial;
             policy.tolerations = config.tolerations.iter().map(toleration).collect();
-            if let Some(why) = config.strategy.and_then(|strategy| unfit(strategy, subject)) {
+            if let Some(why) = config.strategy.and_then(|strategy| self.unfit(strategy, subject)) {
                 return Err(PolicyError::Unfit { policy: config.name.clone(), why });
             }
         }
@@ -261,6 +272,12 @@ impl Rules {
         let marked = subject.policy.and_then(|name| self.policies.iter().find(|policy| policy.name == name));
         let matching = |policy: &&PolicyConfig| policy.matches.as_ref().is_some_and(|rule| matches(rule, subject));
         Ok(marked.or_else(|| self.policies.iter().find(matching)))
+    }
+
+    /// Why a kind cannot be placed so.
+    fn unfit(&self, strategy: Strategy, subject: &Subject<'_>) -> Option<String> {
+        let is_declared = self.kinds.declared(subject.gvk).is_some();
+        crate::config::unfit(strategy, Some(&subject.gvk.group), &subject.gvk.kind, is_declared)
     }
 
     /// Reads `kubefold.io/place-on`.
@@ -359,11 +376,6 @@ fn default_strategy(subject: &Subject<'_>) -> Strategy {
     } else {
         Strategy::One
     }
-}
-
-/// Why a kind cannot be placed so.
-fn unfit(strategy: Strategy, subject: &Subject<'_>) -> Option<String> {
-    crate::config::unfit(strategy, Some(&subject.gvk.group), &subject.gvk.kind)
 }
 
 fn matches(rule: &Match, subject: &Subject<'_>) -> bool {

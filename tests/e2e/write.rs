@@ -7,6 +7,7 @@ mod children;
 mod companions;
 mod crash;
 mod create;
+mod declared;
 mod delete;
 mod denied;
 mod endpoints;

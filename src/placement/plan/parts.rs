@@ -57,6 +57,10 @@ pub(super) fn divided(
     }
     let part = |taker: &Taker<'_>| parts.get(taker.name()).copied().unwrap_or_default();
     sort(order, &mut takers, |taker| part(taker).0);
+    if order.policy.fewest {
+        // An empty part of the home would be one more.
+        takers.sort_by_key(|taker| part(taker).0 == 0);
+    }
     let carriers = parts.values().filter(|(size, _)| *size > 0).count();
     for (at, taker) in (0_u32..).zip(&takers) {
         let (size, other) = part(taker);

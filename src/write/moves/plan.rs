@@ -91,6 +91,8 @@ impl Command {
 /// An object, and what stands of it.
 pub(super) struct Object {
     pub(super) key: Key,
+    /// What is divided of its kind.
+    pub(super) division: Option<Division>,
     pub(super) marker: Marker,
     pub(super) visible: Visible,
     pub(super) parts: Vec<Part>,
@@ -198,7 +200,7 @@ impl<F: Fleet> Writer<F> {
             Some(moved) => moved.apply(marker),
             None => marker,
         };
-        Some(Object { key: key.clone(), marker, visible, parts })
+        Some(Object { key: key.clone(), division: self.division(key), marker, visible, parts })
     }
 
     /// Errors: what has it move already.
@@ -270,7 +272,7 @@ impl<F: Fleet> Writer<F> {
         member: Option<&MemberName>,
         object: &Object,
     ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, Stays> {
-        let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
+        let division = object.division;
         let is_divided = division.is_some_and(Division::gains_parts);
         match (command.verb, member) {
             // It follows its workload.
@@ -299,7 +301,7 @@ impl<F: Fleet> Writer<F> {
         let is_up = self.fleet.up().contains(member);
         let others: Vec<&Part> = object.parts.iter().filter(|part| part.member != *member).collect();
         let is_home = object.parts.first().is_some_and(|home| home.member == *member);
-        let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
+        let division = object.division;
         if matches!(division, Some(Division::Ordinals | Division::Job)) && !others.is_empty() {
             return Err(Stays(format!("a {} that is divided does not move", object.key.gvk.kind)));
         }
@@ -347,7 +349,7 @@ impl<F: Fleet> Writer<F> {
             refusing: Vec::new(),
             body: document.to_string().into(),
         };
-        let draft = Draft::read(&request).map_err(|error| error.to_string())?;
+        let draft = Draft::read(&request, self.fleet.rules().kinds()).map_err(|error| error.to_string())?;
         let mut asked = asked(self, &request, &draft, key).await.map_err(|error| error.to_string())?;
         asked.facts.candidates.retain(|candidate| without != Some(&candidate.name));
         asked.facts.sticky = asked.facts.sticky.filter(|sticky| without != Some(sticky));
@@ -421,13 +423,13 @@ pub(super) fn wanted_of(target: &Target, share: Option<u32>) -> Wanted {
 /// The parts of a plan, where they are not those that stand. The home stays where it is if it can; a part that is to have
 /// nothing stays unless its member is left.
 fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -> Option<(Vec<Wanted>, Vec<Superseded>)> {
-    let Object { key, parts, .. } = object;
+    let Object { division, parts, .. } = object;
     let goes = |part: &Part| Some(&part.member) == left;
     let target_of = |part: &Part| plan.targets.iter().find(|target| target.cluster_uid == part.cluster_uid);
     let is_divided = plan.targets.iter().any(|target| target.share().is_some());
     let mut wanted: Vec<Wanted> = Vec::new();
     for part in parts.iter().filter(|part| !goes(part)) {
-        let own = share_of(key, &part.json);
+        let own = share_of(*division, &part.json);
         let share = target_of(part).and_then(Target::share).or_else(|| own.filter(|_| is_divided).map(|_| 0));
         wanted.push(wanted_as_is(part, share));
     }
@@ -442,7 +444,7 @@ fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -> Option<(V
     let leaving: Vec<Superseded> = parts.iter().filter(|part| goes(part)).map(superseded).collect();
     let is_same = |wanted: &Wanted| {
         let part = parts.iter().find(|part| part.cluster_uid == wanted.cluster_uid);
-        part.is_some_and(|part| wanted.share.is_none() || share_of(key, &part.json) == wanted.share)
+        part.is_some_and(|part| wanted.share.is_none() || share_of(*division, &part.json) == wanted.share)
     };
     (!leaving.is_empty() || !wanted.iter().all(is_same)).then_some((wanted, leaving))
 }

@@ -14,7 +14,7 @@ use crate::{
         scheduling::PodRequirements,
     },
     write::{
-        fleet::{Ask, Fleet, Key, Measure},
+        fleet::{Ask, Fleet, Measure},
         update::{
             part::Held,
             task::{PartTask, Pending},
@@ -22,11 +22,6 @@ use crate::{
         },
     },
 };
-
-/// The divided fields of a kind.
-pub(super) fn divided(key: &Key) -> &'static [Field] {
-    Division::of(&key.gvk.group, &key.gvk.kind).map_or(&[], Division::fields)
-}
 
 /// What a write makes of a divided field.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +99,11 @@ pub(super) struct Shares {
 }
 
 impl<F: Fleet> Work<'_, F> {
+    /// The divided fields of the object's kind.
+    pub(super) fn divided(&self) -> &'static [Field] {
+        self.writer.division(self.key).map_or(&[], Division::fields)
+    }
+
     /// The parts' shares of new totals.
     pub(super) async fn shares(&self, totals: &[Total]) -> Shares {
         let with_parts = self.parts().count();
@@ -218,8 +218,8 @@ impl<F: Fleet> Work<'_, F> {
 
     /// The members that the marker lists and that have no part: with more to divide they may get one.
     fn newcomers(&self, marker: Option<&Marker>, parts: &[Held], told: &DivisionInput<'_>) -> Vec<Claim> {
-        let replicas = Division::of(&self.key.gvk.group, &self.key.gvk.kind) == Some(Division::Replicas);
-        let Some(marker) = marker.filter(|_| replicas) else { return Vec::new() };
+        let gains = self.writer.division(self.key).is_some_and(Division::gains_parts);
+        let Some(marker) = marker.filter(|_| gains) else { return Vec::new() };
         let listed = marker.members.iter().filter(|(name, _)| !parts.iter().any(|part| part.member == *name));
         let same = |(name, cluster_uid): &&(MemberName, String)| {
             self.writer.fleet.cluster_uid(name).as_ref() == Some(cluster_uid)

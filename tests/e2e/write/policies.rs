@@ -328,7 +328,7 @@ async fn chosen(stage: &Stage) {
     stage.kubectl(&["rollout", "status", "deployment/few", "--timeout=60s"]).await.ok();
     becomes(stage, &large("other", 2, "few"), &[("west", 2)]).await;
     stage.kubectl(&["scale", "deployment", "few", "--replicas=8"]).await.ok();
-    assert_eq!(shares(&stage.all(), "few").await, split(&[("north", 6), ("west", 2)]));
+    assert_eq!(shares(&stage.all(), "few").await, split(&[("north", 5), ("west", 3)]));
     stage.kubectl(&["delete", "deployment", "few"]).await.ok();
 }
 
