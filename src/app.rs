@@ -286,6 +286,7 @@ const RECOVERY_EVERY: Duration = Duration::from_secs(1);
 
 /// Goes on with unfinished writes: once every member was tried, and whenever one that was down is not any more.
 async fn settle(writer: Arc<Writer<LiveFleet>>, registry: Arc<Registry>, until: CancellationToken) {
+    writer.follow_policies();
     let mut retries = Retries::default();
     while until.run_until_cancelled(tokio::time::sleep(RECOVERY_EVERY)).await.is_some() {
         if !registry.all_tried() {

@@ -334,6 +334,8 @@ fn render(report: &MovesReport) -> String {
         let why = one.problem.clone().unwrap_or_else(|| "-".to_owned());
         [object(one), one.why.clone(), to(one), one.leaving.join(", "), one.stage.clone(), why]
     });
-    let text = moves + &rows(["REPLACED", "WHAT FOLLOWS"], &report.superseded, said);
-    cordoned + if text.is_empty() { "nothing moves\n" } else { &text }
+    let stays = rows(["STAYS", "WHY"], &report.left, said);
+    let text = moves + &stays + &rows(["REPLACED", "WHAT FOLLOWS"], &report.superseded, said);
+    let halted = report.halted.iter().map(|why| format!("{why}\n")).collect::<String>();
+    cordoned + &halted + if text.is_empty() { "nothing moves\n" } else { &text }
 }

@@ -224,8 +224,14 @@ pub enum PolicyProblem {
         "\"patch\" is not a JSON patch ({cause}); write a list of operations like \"- {{op: add, path: /metadata/labels/tier, value: edge}}\""
     )]
     Patch { cause: String },
-    #[error("effect \"{effect}\" means nothing for members; use \"NoSchedule\", or leave it out")]
+    #[error("effect \"{effect}\" means nothing for members; use \"NoSchedule\" or \"NoExecute\", or leave it out")]
     Effect { effect: String },
+    #[error("\"tolerationSeconds\" has a meaning with \"effect: NoExecute\" alone; remove it, or set the effect")]
+    TolerationSeconds,
+    #[error("\"{field}: {value}\" is not a duration from 1s to 168h; write it like \"90s\" or \"5m\"")]
+    Interval { field: &'static str, value: String },
+    #[error("\"threshold: {threshold}\" is not a percentage from 0% to 100%; write it like \"20%\"")]
+    Threshold { threshold: String },
     #[error("operator \"{operator}\" is unknown; use \"Exists\" or \"Equal\"")]
     Operator { operator: String },
     #[error("\"value\" has no meaning with \"operator: Exists\"; remove one of the two")]

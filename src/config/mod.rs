@@ -27,8 +27,8 @@ pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
 pub use kinds::KindConfig;
 pub use load::{load, load_text};
 pub use policy::{
-    Bounds, Chosen, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig,
-    SpreadLevel, Strategy, unfit,
+    Bounds, Chosen, Failover, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig,
+    Rebalance, SpreadLevel, Strategy, TaintEffect, unfit,
 };
 pub use reload::{ReloadHandle, Reloads};
 

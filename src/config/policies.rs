@@ -1,21 +1,26 @@
 //! `policies` of `clusters.yaml`, and `taints` of members: from what is written to [`PolicyConfig`].
 
+mod moving;
+mod taints;
+
 use std::collections::{BTreeMap, HashMap};
 
 use serde_saphyr::Spanned;
 
+pub(super) use self::taints::taints;
+
 use crate::{
     config::{
-        Bounds, Chosen, KindConfig, KindPattern, Match, MemberConfig, MemberName, MemberTaint, MemberTerms,
-        MemberToleration, Overrides, PolicyConfig, PolicyProblem, Problem, Strategy,
+        Bounds, Chosen, KindConfig, KindPattern, Match, MemberConfig, MemberName, MemberTerms, Overrides, PolicyConfig,
+        PolicyProblem, Problem, Strategy,
         checked::{Checked, Fault, fault, kind_name, weight},
-        raw::{RawGroup, RawMatch, RawPolicy, RawTaint, RawTerms, RawToleration},
+        raw::{RawGroup, RawMatch, RawPolicy, RawTerms},
         spread::spread,
         unfit,
     },
     view::FleetSelector,
 };
-use kubefold_wire::names::{is_dns_label, label_value, qualified_name};
+use kubefold_wire::names::is_dns_label;
 
 /// More policies than this nobody reads.
 const POLICIES_MAX: usize = 256;
@@ -82,7 +87,9 @@ fn policy(raw: &RawPolicy, known: Known<'_>, seen: &mut HashMap<String, u64>) ->
         spread: spread(raw.spread.as_ref())?,
         fewest: fewest(raw, by_capacity)?,
         partial: raw.partial.as_ref().is_some_and(|at| at.value),
-        tolerations: raw.tolerations.iter().map(toleration).collect::<Checked<_>>()?,
+        tolerations: raw.tolerations.iter().map(taints::toleration).collect::<Checked<_>>()?,
+        failover: raw.failover.as_ref().map(moving::failover).transpose()?,
+        rebalance: raw.rebalance.as_ref().map(moving::rebalance).transpose()?,
     })
 }
 
@@ -291,50 +298,6 @@ fn is_registry(text: &str) -> bool {
     name.split('.').all(label)
         && port.is_none_or(|port| port.parse::<u16>().is_ok())
         && path.is_none_or(|path| path.split('/').all(word))
-}
-
-/// Reads the taints of a member.
-pub(super) fn taints(raw: &[Spanned<RawTaint>]) -> Checked<Vec<MemberTaint>> {
-    let taint = |at: &Spanned<RawTaint>| {
-        let RawTaint { key, value, effect } = &at.value;
-        if !qualified_name(&key.value).is_empty() {
-            return fault(key, Problem::LabelKey { key: key.value.clone() });
-        }
-        if let Some(wrong) = effect.as_ref().filter(|effect| effect.value != "NoSchedule") {
-            return refuse(wrong, PolicyProblem::Effect { effect: wrong.value.clone() });
-        }
-        let value = match value {
-            Some(at) if !label_value(&at.value).is_empty() => {
-                return fault(at, Problem::LabelValue { key: key.value.clone(), value: at.value.clone() });
-            }
-            other => other.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
-        };
-        Ok(MemberTaint { key: key.value.clone(), value })
-    };
-    raw.iter().map(taint).collect()
-}
-
-fn toleration(at: &Spanned<RawToleration>) -> Checked<MemberToleration> {
-    let RawToleration { key, operator, value, effect } = &at.value;
-    if let Some(wrong) = effect.as_ref().filter(|effect| effect.value != "NoSchedule") {
-        return refuse(wrong, PolicyProblem::Effect { effect: wrong.value.clone() });
-    }
-    let exists = match operator.as_ref().map(|at| at.value.as_str()) {
-        None | Some("Equal") => false,
-        Some("Exists") => true,
-        Some(other) => return refuse(at, PolicyProblem::Operator { operator: other.to_owned() }),
-    };
-    // As Kubernetes has it: `Equal` without a value has the taint without one; `Exists` has none.
-    let value = match (exists, value) {
-        (true, Some(value)) => return refuse(value, PolicyProblem::ExistsValue),
-        (true, None) => None,
-        (false, value) => Some(value.as_ref().map(|at| at.value.clone()).unwrap_or_default()),
-    };
-    match key {
-        Some(key) if !qualified_name(&key.value).is_empty() => fault(key, Problem::LabelKey { key: key.value.clone() }),
-        None if !exists => refuse(at, PolicyProblem::NoKey),
-        key => Ok(MemberToleration { key: key.as_ref().map(|at| at.value.clone()), value }),
-    }
 }
 
 #[cfg(test)]

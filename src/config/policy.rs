@@ -1,6 +1,6 @@
 //! Placement policies as they are configured.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,28 @@ pub struct PolicyConfig {
     pub partial: bool,
     /// Taints of members that its objects have.
     pub tolerations: Vec<MemberToleration>,
+    /// When its objects leave a member that does not answer.
+    pub failover: Option<Failover>,
+    /// When its objects are divided anew.
+    pub rebalance: Option<Rebalance>,
+}
+
+/// When objects leave a member that does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failover {
+    /// How long it has not answered.
+    pub after: Duration,
+    /// Also those that may run twice then.
+    pub force: bool,
+}
+
+/// When objects are divided anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rebalance {
+    /// How often they are looked at.
+    pub every: Duration,
+    /// Less than this of an object is not moved. Units: percent of its replicas.
+    pub threshold: u32,
 }
 
 /// What an object must be like. All that is given must hold.
@@ -130,13 +152,39 @@ impl Overrides {
     }
 }
 
-/// A taint of a member. It has one effect: `NoSchedule`.
+/// A taint of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberTaint {
     /// Key.
     pub key: String,
     /// Value; may be empty.
     pub value: String,
+    /// What it does.
+    pub effect: TaintEffect,
+}
+
+/// What a taint of a member does to objects that do not tolerate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaintEffect {
+    /// They get no new part there.
+    NoSchedule,
+    /// They have none there, either.
+    NoExecute,
+}
+
+impl TaintEffect {
+    /// The effect of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::NoSchedule, Self::NoExecute].into_iter().find(|effect| effect.as_str() == name)
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoSchedule => "NoSchedule",
+            Self::NoExecute => "NoExecute",
+        }
+    }
 }
 
 /// What has taints of members.
@@ -146,6 +194,10 @@ pub struct MemberToleration {
     pub key: Option<String>,
     /// Value; `None` is every value.
     pub value: Option<String>,
+    /// Effect; `None` is every effect.
+    pub effect: Option<TaintEffect>,
+    /// How long a taint `NoExecute` is tolerated; `None` is for ever. Units: seconds.
+    pub seconds: Option<i64>,
 }
 
 /// Why objects of a kind cannot be placed so. `None` in place of a group is every built-in one; one that `is_declared` can be

@@ -244,7 +244,7 @@ pub(super) struct RawTaint {
     /// The taint's value. Default: empty.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) value: Option<Spanned<String>>,
-    /// `NoSchedule`, the only effect.
+    /// `NoSchedule` (the default): objects get no new parts there. `NoExecute`: the parts that they have there move, too.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) effect: Option<Spanned<String>>,
 }
@@ -303,6 +303,37 @@ pub(super) struct RawPolicy {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawToleration>"))]
     pub(super) tolerations: Vec<Spanned<RawToleration>>,
+    /// Moves objects away from a member that does not answer. Default: only `kubefold drain` does.
+    pub(super) failover: Option<RawFailover>,
+    /// Divides objects anew from time to time. Default: only `kubefold rebalance` does.
+    pub(super) rebalance: Option<RawRebalance>,
+}
+
+/// When objects leave a member that does not answer.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawFailover {
+    /// How long the member has not answered, as a Go duration from `1s` to `168h`: `5m`.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) after: Spanned<String>,
+    /// `true`: also objects that may then run twice, such as StatefulSets and what mounts claims. Default false.
+    #[serde(default)]
+    pub(super) force: bool,
+}
+
+/// When objects are divided anew.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawRebalance {
+    /// How often kubefold looks, as a Go duration from `1s` to `168h`: `10m`. It moves what two looks in a row find.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) every: Spanned<String>,
+    /// The part of an object's replicas that must be in the wrong member before the object moves: from `0%` to `100%`. Replicas
+    /// that no node of their member has room for move in any case. Default `10%`.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) threshold: Option<Spanned<String>>,
 }
 
 /// A group of members of a policy. Exactly one of the fields is given.
@@ -375,7 +406,10 @@ pub(super) struct RawToleration {
     /// The value that `Equal` compares. Default: empty.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) value: Option<Spanned<String>>,
-    /// `NoSchedule`. Default: every effect, which is the same.
+    /// `NoSchedule` or `NoExecute`. Default: every effect.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) effect: Option<Spanned<String>>,
+    /// How long a taint `NoExecute` is tolerated, from when kubefold first sees it. Units: seconds. Default: for ever.
+    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    pub(super) toleration_seconds: Option<Spanned<i64>>,
 }

@@ -8,7 +8,7 @@ use crate::placement::{
     resources::{PodSpec, Resources},
     scheduling::{NodeFacts, PodRequirements, admits},
 };
-use kubefold_wire::locate::Paths;
+use kubefold_wire::locate::value_at;
 
 /// What one member has room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,12 +83,6 @@ pub fn capacity(rooms: &[Room], pod: Option<&PodRequirements>) -> Capacity {
         }
     }
     Capacity { replicas: u32::try_from(replicas).unwrap_or(u32::MAX), free }
-}
-
-fn value_at<'j>(json: &'j str, path: &[&str]) -> Option<&'j str> {
-    let mut found = Vec::new();
-    Paths::new([(0, path)]).locate(json, &mut found).ok()?;
-    json.get(found.first()?.range.clone())
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Which policy holds for an object: one that it names, the first that matches it, or the default of its kind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::{
     config::{
-        Bounds, Chosen, Config, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig, SpreadLevel,
-        Weight,
+        Bounds, Chosen, Config, Failover, KindPattern, Match, MemberName, MemberTaint, MemberTerms, PolicyConfig,
+        Rebalance, SpreadLevel, TaintEffect, Weight,
     },
     placement::divided::Kinds,
     view::{CLUSTER_LABEL, FleetSelector},
@@ -110,6 +113,10 @@ pub struct Policy {
     pub partial: bool,
     /// Taints of members that it has, besides its pods' own.
     pub tolerations: Vec<Toleration>,
+    /// When its objects leave a member that does not answer.
+    pub failover: Option<Failover>,
+    /// When its objects are divided anew.
+    pub rebalance: Option<Rebalance>,
 }
 
 /// What a policy says of one member.
@@ -131,6 +138,17 @@ pub struct Terms {
     pub taints: Vec<Taint>,
     /// How its part differs.
     pub overrides: crate::config::Overrides,
+}
+
+/// When objects move without an order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Automatic {
+    /// How long a member has not answered when some policy has objects leave it.
+    pub failovers: BTreeSet<Duration>,
+    /// The policies that divide anew.
+    pub rebalances: Vec<(String, Rebalance)>,
+    /// The taints of members that evict.
+    pub evictions: Vec<(MemberName, Taint)>,
 }
 
 /// Why no policy can hold. The client's fault: 422.
@@ -183,6 +201,21 @@ impl Policy {
             spread: Vec::new(),
             partial: false,
             tolerations: Vec::new(),
+            failover: None,
+            rebalance: None,
+        }
+    }
+
+    /// How long an object's pods with these tolerations may stay where a member has that taint. `None`: for good.
+    ///
+    /// Source: kubernetes `pkg/controller/tainteviction`, `getMinTolerationTime`.
+    pub fn tolerates_for(&self, taint: &Taint, pod: &[Toleration]) -> Option<Duration> {
+        let bearing: Vec<_> = pod.iter().chain(&self.tolerations).filter(|one| one.tolerates(taint)).collect();
+        let seconds = bearing.iter().filter_map(|one| one.seconds).min();
+        match (bearing.is_empty(), seconds) {
+            (true, _) => Some(Duration::ZERO),
+            (false, None) => None,
+            (false, Some(seconds)) => Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
         }
     }
 
@@ -216,7 +249,8 @@ impl Rules {
     #[must_use]
     pub fn cordoned(mut self, cordoned: &BTreeSet<MemberName>) -> Self {
         for member in self.members.iter_mut().filter(|member| cordoned.contains(&member.name)) {
-            member.taints.push(MemberTaint { key: UNSCHEDULABLE.to_owned(), value: String::new() });
+            let (key, effect) = (UNSCHEDULABLE.to_owned(), TaintEffect::NoSchedule);
+            member.taints.push(MemberTaint { key, value: String::new(), effect });
         }
         self
     }
@@ -247,6 +281,7 @@ impl Rules {
             policy.spread.clone_from(&config.spread);
             policy.partial = config.partial;
             policy.tolerations = config.tolerations.iter().map(toleration).collect();
+            (policy.failover, policy.rebalance) = (config.failover, config.rebalance);
             if let Some(why) = config.strategy.and_then(|strategy| self.unfit(strategy, subject)) {
                 return Err(PolicyError::Unfit { policy: config.name.clone(), why });
             }
@@ -278,6 +313,28 @@ impl Rules {
     fn unfit(&self, strategy: Strategy, subject: &Subject<'_>) -> Option<String> {
         let is_declared = self.kinds.declared(subject.gvk).is_some();
         crate::config::unfit(strategy, Some(&subject.gvk.group), &subject.gvk.kind, is_declared)
+    }
+
+    /// Says whether a policy of that name is configured.
+    pub fn has_policy(&self, name: &str) -> bool {
+        self.policies.iter().any(|policy| policy.name == name)
+    }
+
+    /// When objects move without an order.
+    pub fn automatic(&self) -> Automatic {
+        let no_execute = |member: &MemberRule| {
+            let evicts = member.taints.iter().filter(|taint| taint.effect == TaintEffect::NoExecute);
+            evicts.map(|taint| (member.name.clone(), of_member(taint))).collect::<Vec<_>>()
+        };
+        Automatic {
+            failovers: self.policies.iter().filter_map(|policy| Some(policy.failover?.after)).collect(),
+            rebalances: self
+                .policies
+                .iter()
+                .filter_map(|policy| Some((policy.name.clone(), policy.rebalance?)))
+                .collect(),
+            evictions: self.members.iter().flat_map(no_execute).collect(),
+        }
     }
 
     /// Reads `kubefold.io/place-on`.
@@ -319,12 +376,7 @@ fn holds(chosen: &Chosen, member: &MemberRule) -> bool {
 
 impl MemberRule {
     fn terms(&self, policy: Option<&PolicyConfig>) -> Terms {
-        let taint = |taint: &MemberTaint| Taint {
-            key: taint.key.clone(),
-            value: taint.value.clone(),
-            effect: "NoSchedule".to_owned(),
-        };
-        let taints = self.taints.iter().map(taint).collect();
+        let taints = self.taints.iter().map(of_member).collect();
         let Some(policy) = policy else { return Terms { taints, ..Terms::default() } };
         let none = MemberTerms::default();
         let own = policy.per_member.get(&self.name).unwrap_or(&none);
@@ -355,13 +407,18 @@ impl MemberRule {
     }
 }
 
+fn of_member(taint: &MemberTaint) -> Taint {
+    Taint { key: taint.key.clone(), value: taint.value.clone(), effect: taint.effect.as_str().to_owned() }
+}
+
 fn toleration(config: &crate::config::MemberToleration) -> Toleration {
     let operator = if config.value.is_some() { "Equal" } else { "Exists" };
     Toleration {
         key: config.key.clone().unwrap_or_default(),
         operator: operator.to_owned(),
         value: config.value.clone().unwrap_or_default(),
-        effect: String::new(),
+        effect: config.effect.map(TaintEffect::as_str).unwrap_or_default().to_owned(),
+        seconds: config.seconds,
     }
 }
 
@@ -399,12 +456,12 @@ fn matches(rule: &Match, subject: &Subject<'_>) -> bool {
         && rule.annotations.iter().all(annotation)
 }
 
-/// One value of a string map.
 /// What an object's annotations limit its members to.
 pub fn place_on(annotations_json: &str) -> Option<String> {
     text_of(annotations_json, PLACE_ON_KEY)
 }
 
+/// One value of a string map.
 fn text_of(map: &str, key: &str) -> Option<String> {
     entries(map).ok()?.into_iter().rev().find(|entry| entry.name == key)?.text()
 }

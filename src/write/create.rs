@@ -27,7 +27,7 @@ use crate::{
             dry_run::{Behind, dry_run, held_by, members},
             stop::Stop,
         },
-        fleet::{Fleet, Key},
+        fleet::{Fleet, Key, Measure},
         journal::{Entry, EntryTarget, Listed, Verb},
         names::mint,
         pinned::{self, Pinned},
@@ -89,7 +89,7 @@ async fn place<F: Fleet>(
 ) -> Result<Reply, Stop> {
     let fleet = &writer.fleet;
     let Some(hold) = fleet.hold(&key).await else { return Err(WriteError::Taken(key.to_ref()).into()) };
-    let asked = asked(writer, request, draft, &key).await?;
+    let asked = asked(writer, request, draft, &key, Measure::Nothing).await?;
     free(writer, &key).await?;
     let plan = asked.plan(draft, &key)?;
     let mut warnings = Warnings::default();

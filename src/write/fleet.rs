@@ -74,7 +74,7 @@ pub struct Owner {
 }
 
 /// Whether a create wants to know what is free in the members.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     /// It does not.
     Nothing,
@@ -255,6 +255,9 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// The members that are up, in order.
     fn up(&self) -> Vec<MemberName>;
+
+    /// The members that do not answer, with how long, in order.
+    fn lost(&self) -> Vec<(MemberName, Duration)>;
 
     /// The UID in the fleet view of an object that every cluster has under this name; `None` of any other.
     fn shared_uid(&self, key: &Key) -> Option<String>;

@@ -197,6 +197,16 @@ impl Fleet for LiveFleet {
         up.map(|member| member.name().clone()).collect()
     }
 
+    fn lost(&self) -> Vec<(MemberName, Duration)> {
+        let (members, now) = (self.stores.registry().members(), Instant::now());
+        let lost = members.iter().filter(|member| !member.config().absent && member.usable());
+        let lost = lost.filter_map(|member| {
+            let health = member.health();
+            Some((member.name().clone(), health.age(now).filter(|_| health.is_down())?))
+        });
+        lost.collect()
+    }
+
     fn shared_uid(&self, of: &Key) -> Option<String> {
         let shared = self.stores.shared();
         let (group, resource) = (&*of.gvr.group, &*of.gvr.resource);

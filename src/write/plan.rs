@@ -53,7 +53,7 @@ pub(super) struct CreateFacts {
     orphans: Option<Orphans>,
 }
 
-/// Finds the policy and asks for the facts.
+/// Finds the policy and asks for the facts. What is free in the members is asked for where `least` or the policy wants it.
 ///
 /// Errors: 422 where no policy can hold.
 pub(super) async fn asked<F: Fleet>(
@@ -61,6 +61,7 @@ pub(super) async fn asked<F: Fleet>(
     request: &Request,
     draft: &Draft<'_>,
     key: &Key,
+    least: Measure,
 ) -> Result<CreateFacts, WriteError> {
     let fleet = &writer.fleet;
     let shared = fleet.shared_uid(key);
@@ -78,7 +79,7 @@ pub(super) async fn asked<F: Fleet>(
     if let Some(pod) = pod.as_mut().filter(|_| !pins.is_empty()) {
         pod.rename_nodes(|name| Some(fleet.split(name)?.0));
     }
-    let measure = measure(&policy, &draft.claims);
+    let measure = measure(&policy, &draft.claims).max(least);
     let ask = Ask { key, owners: &draft.owners, pod: pod.as_ref(), claims: &draft.claims, measure };
     let shares = async {
         match &draft.companion {
@@ -264,7 +265,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
         ));
     }
     refuse_what_is_no_pin(writer, request, &name)?;
-    let asked = asked(writer, request, &draft, &key).await?;
+    let asked = asked(writer, request, &draft, &key, Measure::Nothing).await?;
     let plan = asked.plan(&draft, &key)?;
     overrides_go_with(&plan, &draft, &key).map_err(|error| request.invalid(&name, error.into()))?;
     let mut warnings = plan.warnings.clone();

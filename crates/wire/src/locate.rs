@@ -219,6 +219,13 @@ impl Node {
     }
 }
 
+/// The text of the value at a path of field names; `None`: there is none, or the text is not a JSON object.
+pub fn value_at<'j>(json: &'j str, path: &[&str]) -> Option<&'j str> {
+    let mut found = Vec::new();
+    Paths::new([(0, path)]).locate(json, &mut found).ok()?;
+    json.get(found.first()?.range.clone())
+}
+
 /// The entries of a JSON object: each key, unescaped, and where key and value lie in `json`.
 ///
 /// For the small objects that are read as a whole: labels, annotations, one reference, a status.

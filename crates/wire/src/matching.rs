@@ -245,6 +245,9 @@ pub struct Toleration {
     /// The taint's effect; empty is every effect.
     #[serde(deserialize_with = "nullable")]
     pub effect: String,
+    /// How long a `NoExecute` taint is tolerated; `None` is for ever. Units: seconds.
+    #[serde(rename = "tolerationSeconds")]
+    pub seconds: Option<i64>,
 }
 
 /// A taint of a node.
@@ -387,7 +390,7 @@ mod tests {
             let [taint_key, taint_value, taint_effect] = taint.map(str::to_owned);
             let taint = Taint { key: taint_key, value: taint_value, effect: taint_effect };
             assert_eq!(
-                Toleration { key, operator, value, effect }.tolerates(&taint),
+                Toleration { key, operator, value, effect, seconds: None }.tolerates(&taint),
                 tolerated,
                 "{toleration:?} {taint:?}"
             );

@@ -1,9 +1,9 @@
 //! Every refusal of a policy by its text and line, and one policy that says everything.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use super::*;
-use crate::config::{SpreadLevel, load};
+use crate::config::{Failover, MemberTaint, Rebalance, SpreadLevel, TaintEffect, load};
 
 /// Policies begin on line 4.
 const MEMBERS: &str =
@@ -139,8 +139,24 @@ fn refusals_say_line_policy_and_remedy() {
             "8: policy \"p\": both \"spread\" and \"prefer: fewest\" are given; keep one of the two",
         ),
         (
-            "  tolerations:\n  - {key: a, effect: NoExecute}",
-            "7: policy \"p\": effect \"NoExecute\" means nothing for members; use \"NoSchedule\", or leave it out",
+            "  tolerations:\n  - {key: a, effect: PreferNoSchedule}",
+            "7: policy \"p\": effect \"PreferNoSchedule\" means nothing for members; use \"NoSchedule\" or \"NoExecute\", or leave it out",
+        ),
+        (
+            "  tolerations:\n  - {key: a, operator: Exists, tolerationSeconds: 5}",
+            "7: policy \"p\": \"tolerationSeconds\" has a meaning with \"effect: NoExecute\" alone; remove it, or set the effect",
+        ),
+        (
+            "  failover: {after: 500ms}",
+            "6: policy \"p\": \"after: 500ms\" is not a duration from 1s to 168h; write it like \"90s\" or \"5m\"",
+        ),
+        (
+            "  rebalance: {every: often}",
+            "6: policy \"p\": \"every: often\" is not a duration from 1s to 168h; write it like \"90s\" or \"5m\"",
+        ),
+        (
+            "  rebalance: {every: 10m, threshold: 0.2}",
+            "6: policy \"p\": \"threshold: 0.2\" is not a percentage from 0% to 100%; write it like \"20%\"",
         ),
         (
             "  tolerations:\n  - {key: a, operator: In}",
@@ -190,11 +206,12 @@ fn taints_are_checked() {
     };
     assert_eq!(
         load("{key: gpu, effect: NoSchedule}"),
-        Ok(vec![MemberTaint { key: "gpu".into(), value: String::new() }])
+        Ok(vec![MemberTaint { key: "gpu".into(), value: String::new(), effect: TaintEffect::NoSchedule }])
     );
-    let effect = load("{key: gpu, effect: NoExecute}").unwrap_err();
+    assert_eq!(load("{key: gpu, effect: NoExecute}").unwrap()[0].effect, TaintEffect::NoExecute);
+    let effect = load("{key: gpu, effect: Evict}").unwrap_err();
     assert!(effect.ends_with(
-        ":5: member \"east\": effect \"NoExecute\" means nothing for members; use \"NoSchedule\", or leave it out"
+        ":5: member \"east\": effect \"Evict\" means nothing for members; use \"NoSchedule\" or \"NoExecute\", or leave it out"
     ));
     assert!(load("{key: a b}").unwrap_err().contains("label key \"a b\" is not valid"));
     assert!(load("{key: a, value: -x}").unwrap_err().contains("label value \"-x\" of \"a\" is not valid"));
@@ -222,8 +239,10 @@ fn a_policy_that_says_everything() {
       patch: [{op: add, path: /metadata/labels/tier, value: edge}]
   spread: region
   partial: true
-  tolerations: [{key: gpu, operator: Exists}, {key: a, value: b}]
-- {name: named, weights: capacity, prefer: fewest}
+  tolerations: [{key: gpu, operator: Exists}, {key: a, value: b, effect: NoExecute, tolerationSeconds: 60}]
+  failover: {after: 5m, force: true}
+  rebalance: {every: 10m, threshold: 20%}
+- {name: named, weights: capacity, prefer: fewest, rebalance: {every: 1h}}
 - name: wide
   groups: [{members: [west]}, {memberSelector: region=eu}]
   spread: [{label: region, minGroups: 2, maxGroups: 3}, {label: kubefold.io/cluster}]
@@ -241,6 +260,10 @@ fn a_policy_that_says_everything() {
     assert!(matches!(&shop.groups[0], Chosen::Selected(_, text) if text == "region in (eu,us)"));
     let borne: Vec<_> = shop.tolerations.iter().map(|one| (one.key.as_deref(), one.value.as_deref())).collect();
     assert_eq!(borne, [(Some("gpu"), None), (Some("a"), Some("b"))]);
+    assert_eq!(shop.tolerations[1].seconds, Some(60));
+    assert_eq!(shop.failover, Some(Failover { after: Duration::from_mins(5), force: true }));
+    assert_eq!(shop.rebalance, Some(Rebalance { every: Duration::from_mins(10), threshold: 20 }));
+    assert_eq!(policies[1].rebalance.map(|rebalance| rebalance.threshold), Some(10), "the default");
     assert_eq!(shop.spread, [SpreadLevel { label: "region".into(), min: 0, max: None }]);
     assert!(policies[1].by_capacity && policies[1].fewest && policies[1].matches.is_none());
     let wide = &policies[2];

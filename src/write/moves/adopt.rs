@@ -6,8 +6,8 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
+    command::Command,
     part::{Problem, Stays, problem},
-    plan::Command,
     report::{LeftObject, MoveState, MovesReport, PartState},
 };
 use crate::{

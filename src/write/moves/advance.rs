@@ -313,7 +313,7 @@ impl<F: Fleet> Writer<F> {
                 goal.stage = Stage::Growing;
                 return self.kept(&placement, Advanced::Further).await;
             };
-            if let Some(why) = unavailable(&placement.key, self.division(&placement.key), part) {
+            if let Some(why) = unavailable(&placement.key, self.division(&placement.key), part, wanted.share) {
                 return Advanced::Waits(why);
             }
         }

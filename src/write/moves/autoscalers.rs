@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{
+    object::Object,
     part::Stays,
-    plan::{Object, goal, superseded, wanted_as_is, wanted_of},
+    plan::{goal, superseded, wanted_as_is, wanted_of},
 };
 use crate::{
     placement::{companions::Subject, divided::Division, plan::Target},

@@ -6,10 +6,14 @@
 
 mod adopt;
 mod advance;
+mod automatic;
 mod autoscalers;
 mod body;
+mod command;
 mod forget;
+mod fresh;
 mod leave;
+mod object;
 mod orders;
 pub(super) mod part;
 mod plan;
@@ -20,10 +24,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use self::advance::Advanced;
+use self::{advance::Advanced, automatic::Stayed};
 pub use self::{
+    command::{Command, Verb},
     orders::MOVES_PATH,
-    plan::{Command, Verb},
     report::{LeftObject, MoveState, MovesReport, PartState},
 };
 pub use crate::write::fleet::NamedObject;
@@ -33,7 +37,7 @@ use crate::write::{
     journal::{JournalError, Placement, Stage},
 };
 
-/// How many placements move at once.
+/// How many placements move at once, and are planned at once.
 const AT_ONCE: usize = 8;
 /// How often a move that waits is looked at, at first, and at most.
 const LOOK_FIRST: Duration = Duration::from_millis(250);
@@ -44,11 +48,13 @@ const LOOK_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Working {
     uids: Mutex<BTreeSet<String>>,
     permits: Semaphore,
+    /// What does not move by policy.
+    stayed: Mutex<Stayed>,
 }
 
 impl Default for Working {
     fn default() -> Self {
-        Self { uids: Mutex::default(), permits: Semaphore::new(AT_ONCE) }
+        Self { uids: Mutex::default(), permits: Semaphore::new(AT_ONCE), stayed: Mutex::default() }
     }
 }
 

@@ -123,8 +123,9 @@ pub(super) fn generation_of(document: &Bytes) -> i64 {
 const AVAILABLE: [(&str, &str); 4] =
     [("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("", "ReplicationController")];
 
-/// Why a part cannot stand in for another yet.
-pub(super) fn unavailable(key: &Key, division: Option<Division>, part: &Part) -> Option<String> {
+/// Why a part cannot stand in for another yet. Of one that shrinks only what it is to keep must be available: the rest may
+/// have no room.
+pub(super) fn unavailable(key: &Key, division: Option<Division>, part: &Part, to: Option<u32>) -> Option<String> {
     let document: Value = serde_json::from_slice(&part.json).ok()?;
     let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64);
     if (&*key.gvk.group, &*key.gvk.kind) == ("", "Pod") {
@@ -140,11 +141,13 @@ pub(super) fn unavailable(key: &Key, division: Option<Division>, part: &Part) ->
             "availableReplicas".to_owned()
         }
     };
-    let (share, available) = (
-        number(field_of(division).unwrap_or(REPLICAS.pointer)).unwrap_or(1),
-        number(&format!("/status/{counter}")).unwrap_or(0),
-    );
-    let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
+    let own = number(field_of(division).unwrap_or(REPLICAS.pointer)).unwrap_or(1);
+    let share = to.map(u64::from).into_iter().chain([own]).min().unwrap_or(0);
+    let available = number(&format!("/status/{counter}")).unwrap_or(0);
+    // Not every operator says what it has seen.
+    let observed = number("/status/observedGeneration");
+    let says_nothing = observed.is_none() && matches!(division, Some(Division::Declared(_)));
+    let is_observed = says_nothing || observed >= number("/metadata/generation");
     (available < share || !is_observed)
         .then(|| format!("{available} of {share} replicas are available in member {}", part.member))
 }

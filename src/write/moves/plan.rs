@@ -5,12 +5,14 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use http::Method;
+use futures::{StreamExt, stream};
 use serde_json::Value;
 
 use super::{
-    LOOK_FIRST,
+    AT_ONCE, LOOK_FIRST,
     body::body_of,
+    command::{Command, Verb},
+    object::{Intent, Object},
     part::{Stays, making, share_of},
     report::{LeftObject, MoveState, MovesReport},
 };
@@ -19,84 +21,20 @@ use crate::{
     placement::{
         companions::claims,
         divided::Division,
-        marker::Marker,
         moved::{Moved, Superseded},
         plan::{Candidate, Plan, Target},
-        policy::{PLACE_ON_KEY, POLICY_KEY, Strategy},
+        policy::Strategy,
+        scheduling::pod_spec,
     },
     respond::WriteError,
     write::{
         Writer,
-        create::Draft,
-        fleet::{Ask, Fleet, Key, Measure, NamedObject, Part, Placed, Visible},
+        fleet::{Ask, Fleet, Measure, Part, Placed},
         journal::{Everywhere, Goal, JournalError, Listed, Placement, Stage, Wanted},
-        plan::asked,
-        request::Request,
-        steps::{MOVER, Seen, mover},
+        steps::MOVER,
     },
 };
 use kubefold_wire::media::is_built_in;
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Verb {
-    /// A member gets nothing new.
-    Cordon,
-    /// It does again.
-    Uncordon,
-    /// What runs in a member moves to others.
-    Drain,
-    /// What is divided is divided anew.
-    Rebalance,
-    /// What belongs in every member is made in those that lack it.
-    Extend,
-    /// Objects of members become parts of one placed object.
-    Adopt,
-    /// What waits for a member is given up.
-    Forget,
-}
-
-/// An order, and the body of a `POST` to `/kubefold/v1/moves`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Command {
-    /// What is to be done.
-    pub verb: Verb,
-    /// In which member; a rebalance is of all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub member: Option<MemberName>,
-    /// Of an adoption: the members, the home first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub members: Vec<MemberName>,
-    /// What is adopted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<NamedObject>,
-    /// Nothing is changed.
-    #[serde(default)]
-    pub dry_run: bool,
-    /// What cannot move without a gap, or run in two members, moves all the same.
-    #[serde(default)]
-    pub force: bool,
-}
-
-impl Command {
-    /// `drain east`.
-    fn describe(&self) -> String {
-        let verb = format!("{:?}", self.verb).to_lowercase();
-        self.member.iter().fold(verb, |verb, member| format!("{verb} {member}"))
-    }
-}
-
-/// An object, and what stands of it.
-pub(super) struct Object {
-    pub(super) key: Key,
-    /// What is divided of its kind.
-    pub(super) division: Option<Division>,
-    pub(super) marker: Marker,
-    pub(super) visible: Visible,
-    pub(super) parts: Vec<Part>,
-}
 
 impl<F: Fleet> Writer<F> {
     /// Does what a command says. Returns once all moves that it begins are in the state directory.
@@ -111,7 +49,7 @@ impl<F: Fleet> Writer<F> {
             _ => {}
         }
         let of_disk = |error: JournalError| WriteError::Journal(error.into());
-        if let (Some(member), false, Some(is_cordoned)) = (&member, command.dry_run, cordons(command.verb)) {
+        if let (Some(member), false, Some(is_cordoned)) = (&member, command.dry_run, command.verb.cordons()) {
             self.journal.cordon(member, is_cordoned).await.map_err(of_disk)?;
             self.fleet.set_cordoned(self.journal.cordoned());
         }
@@ -119,8 +57,20 @@ impl<F: Fleet> Writer<F> {
         if matches!(command.verb, Verb::Cordon | Verb::Uncordon) {
             return Ok(report);
         }
-        for placed in self.fleet.placed().await {
-            match self.goal_of(&command, member.as_ref(), placed, by).await {
+        let intent = Intent {
+            verb: command.verb,
+            member: member.as_ref(),
+            force: command.force,
+            evicts: false,
+            why: command.describe(),
+            by,
+        };
+        let intent = &intent;
+        let all = stream::iter(self.fleet.placed().await);
+        let goals = all.map(|placed| async move { (Box::pin(self.goal_of(intent, &placed)).await, placed) });
+        let mut goals = Box::pin(goals.buffered(AT_ONCE));
+        while let Some((goal, placed)) = goals.next().await {
+            match goal {
                 Ok(None) => {}
                 Ok(Some(placement)) => {
                     report.moves.extend(MoveState::of(&placement));
@@ -128,7 +78,7 @@ impl<F: Fleet> Writer<F> {
                         self.begin_move(placement).await.map_err(of_disk)?;
                     }
                 }
-                Err(left) => report.left.push(left),
+                Err(Stays(why)) => report.left.push(LeftObject::of(&placed.key, why)),
             }
         }
         Ok(report)
@@ -144,7 +94,9 @@ impl<F: Fleet> Writer<F> {
             placement.moved.superseded.iter().map(of).collect::<Vec<_>>()
         });
         let moves = placements.iter().filter_map(MoveState::of).collect();
-        MovesReport { moves, superseded: lost.collect(), ..self.nothing_done() }
+        let stayed = self.moving.stayed.lock();
+        let (halted, left) = (stayed.halted.clone(), stayed.objects.clone());
+        MovesReport { moves, left, halted, superseded: lost.collect(), ..self.nothing_done() }
     }
 
     /// The answer to an order that has done nothing yet.
@@ -191,18 +143,6 @@ impl<F: Fleet> Writer<F> {
         Ok(true)
     }
 
-    /// A placed object that is not on its way out.
-    pub(super) fn object(&self, key: &Key) -> Option<Object> {
-        let visible = self.fleet.visible(key).filter(|visible| !visible.deleting)?;
-        let parts = self.fleet.parts(key);
-        let marker = Seen::of(&parts.first()?.json).marker?;
-        let marker = match self.fleet.moved(&marker.uid) {
-            Some(moved) => moved.apply(marker),
-            None => marker,
-        };
-        Some(Object { key: key.clone(), division: self.division(key), marker, visible, parts })
-    }
-
     /// Errors: what has it move already.
     pub(super) fn placement_of(&self, object: &Object, goal: Goal) -> Result<Placement, Stays> {
         let (key, marker) = (&object.key, &object.marker);
@@ -242,42 +182,27 @@ impl<F: Fleet> Writer<F> {
     /// Where an object is to go; `None`: it is there.
     ///
     /// Errors: it is to go somewhere and cannot: why.
-    async fn goal_of(
-        &self,
-        command: &Command,
-        member: Option<&MemberName>,
-        placed: Placed,
-        by: &str,
-    ) -> Result<Option<Placement>, LeftObject> {
-        let left = |Stays(why): Stays| LeftObject::of(&placed.key, why);
-        if command.verb == Verb::Drain && member.is_none_or(|member| !placed.members.contains(member)) {
+    pub(super) async fn goal_of(&self, intent: &Intent<'_>, placed: &Placed) -> Result<Option<Placement>, Stays> {
+        if intent.verb == Verb::Drain && intent.member.is_none_or(|member| !placed.members.contains(member)) {
             return Ok(None);
         }
         let Some(object) = self.object(&placed.key) else { return Ok(None) };
-        let Some((parts, leaving)) = self.wanted(command, member, &object).await.map_err(left)? else {
-            return Ok(None);
-        };
-        let placement = self.placement_of(&object, goal(&command.describe(), by, parts, leaving));
-        let placement = placement.map_err(left)?;
-        self.check(&placement, &object).await.map_err(left)?;
+        let Some((parts, leaving)) = self.wanted(intent, &object).await? else { return Ok(None) };
+        let placement = self.placement_of(&object, goal(&intent.why, intent.by, parts, leaving))?;
+        self.check(&placement, &object).await?;
         Ok(Some(placement))
     }
 
     /// The parts that are to be, and those that are to go; `None`: all is as it should be.
     ///
     /// Errors: why it cannot be so.
-    async fn wanted(
-        &self,
-        command: &Command,
-        member: Option<&MemberName>,
-        object: &Object,
-    ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, Stays> {
+    async fn wanted(&self, intent: &Intent<'_>, object: &Object) -> Result<Option<Change>, Stays> {
         let division = object.division;
         let is_divided = division.is_some_and(Division::gains_parts);
-        match (command.verb, member) {
+        match (intent.verb, intent.member) {
             // It follows its workload.
             (Verb::Drain, _) if division.is_some_and(Division::goes_along) && object.parts.len() == 1 => Ok(None),
-            (Verb::Drain, Some(member)) => self.without(member, object, is_divided, command.force).await,
+            (Verb::Drain, Some(member)) => self.without(member, object, intent).await,
             (Verb::Rebalance, _) if is_divided => {
                 let (plan, _) = self.fresh(object, None).await?;
                 Ok(changed(object, &plan, None).filter(|_| plan.strategy == Strategy::Divide))
@@ -295,9 +220,8 @@ impl<F: Fleet> Writer<F> {
         &self,
         member: &MemberName,
         object: &Object,
-        is_divided: bool,
-        force: bool,
-    ) -> Result<Option<(Vec<Wanted>, Vec<Superseded>)>, Stays> {
+        intent: &Intent<'_>,
+    ) -> Result<Option<Change>, Stays> {
         let is_up = self.fleet.up().contains(member);
         let others: Vec<&Part> = object.parts.iter().filter(|part| part.member != *member).collect();
         let is_home = object.parts.first().is_some_and(|home| home.member == *member);
@@ -305,7 +229,10 @@ impl<F: Fleet> Writer<F> {
         if matches!(division, Some(Division::Ordinals | Division::Job)) && !others.is_empty() {
             return Err(Stays(format!("a {} that is divided does not move", object.key.gvk.kind)));
         }
-        if !is_divided && !others.is_empty() {
+        let has_pods = pod_spec(&object.key.gvk.group, &object.key.gvk.kind).is_some();
+        let is_divided = division.is_some_and(Division::gains_parts);
+        let is_evicted = intent.evicts && has_pods;
+        if !is_divided && !others.is_empty() && !is_evicted {
             // Every member has it, and what is lost is no harm: but a home that does not answer stops all writes.
             if is_up || !is_home {
                 return Ok(None);
@@ -313,50 +240,12 @@ impl<F: Fleet> Writer<F> {
             let wanted = others.into_iter().chain(object.parts.first()).map(|part| wanted_as_is(part, None));
             return Ok(Some((wanted.collect(), Vec::new())));
         }
-        if let Some(why) = hazard(object).filter(|(_, is_final)| *is_final || !force) {
+        if let Some(why) = hazard(object).filter(|(_, is_final)| *is_final || !intent.force) {
             let (why, is_final) = why;
             return Err(Stays(if is_final { why.to_owned() } else { format!("{why}; --force moves it all the same") }));
         }
         let (plan, _) = self.fresh(object, Some(member)).await?;
         Ok(changed(object, &plan, Some(member)))
-    }
-
-    /// The plan that a create of the object would have now, and the members that lack its namespace.
-    pub(super) async fn fresh(
-        &self,
-        object: &Object,
-        without: Option<&MemberName>,
-    ) -> Result<(Plan, Vec<MemberName>), Stays> {
-        let key = &object.key;
-        let body = body_of(key, &object.visible.body).ok_or("it is no object")?;
-        let mut document: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
-        if let Some(annotations) = document.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-            let inputs = [(POLICY_KEY, &object.marker.policy), (PLACE_ON_KEY, &object.marker.place_on)];
-            annotations
-                .extend(inputs.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?.into()))));
-        }
-        let request = Request {
-            caller: mover(),
-            method: Method::POST,
-            gvr: key.gvr.clone(),
-            gvk: key.gvk.clone(),
-            namespace: key.namespace.clone(),
-            name: String::new(),
-            subresource: String::new(),
-            query: String::new(),
-            content_type: "application/json".to_owned(),
-            user_agent: None,
-            refusing: Vec::new(),
-            body: document.to_string().into(),
-        };
-        let draft = Draft::read(&request, self.fleet.rules().kinds()).map_err(|error| error.to_string())?;
-        let mut asked = asked(self, &request, &draft, key).await.map_err(|error| error.to_string())?;
-        asked.facts.candidates.retain(|candidate| without != Some(&candidate.name));
-        asked.facts.sticky = asked.facts.sticky.filter(|sticky| without != Some(sticky));
-        let lacks = asked.facts.candidates.iter().filter(|candidate| !candidate.has_namespace);
-        let lacks = lacks.map(|candidate| candidate.name.clone()).collect();
-        let plan = asked.plan_of(&draft, key, &object.marker.uid).map_err(|unplaced| unplaced.error.to_string())?;
-        Ok((plan, lacks))
     }
 
     /// Dry-runs what is to be made, so that what cannot be done is not begun.
@@ -373,15 +262,6 @@ impl<F: Fleet> Writer<F> {
             self.may_make(&entry, wanted).await?;
         }
         Ok(())
-    }
-}
-
-/// Whether a command cordons its member, or ends that.
-fn cordons(verb: Verb) -> Option<bool> {
-    match verb {
-        Verb::Cordon | Verb::Drain => Some(true),
-        Verb::Uncordon => Some(false),
-        Verb::Rebalance | Verb::Extend | Verb::Adopt | Verb::Forget => None,
     }
 }
 
@@ -420,9 +300,12 @@ pub(super) fn wanted_of(target: &Target, share: Option<u32>) -> Wanted {
     }
 }
 
+/// The parts that are to be, in order, and those that are to go.
+pub(super) type Change = (Vec<Wanted>, Vec<Superseded>);
+
 /// The parts of a plan, where they are not those that stand. The home stays where it is if it can; a part that is to have
 /// nothing stays unless its member is left.
-fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -> Option<(Vec<Wanted>, Vec<Superseded>)> {
+pub(super) fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -> Option<Change> {
     let Object { division, parts, .. } = object;
     let goes = |part: &Part| Some(&part.member) == left;
     let target_of = |part: &Part| plan.targets.iter().find(|target| target.cluster_uid == part.cluster_uid);
@@ -454,11 +337,7 @@ pub(super) fn superseded(part: &Part) -> Superseded {
 }
 
 /// The parts with those that are missing in members that are to have one.
-fn extended(
-    object: &Object,
-    plan: &Plan,
-    is_asked: impl Fn(&MemberName) -> bool,
-) -> Option<(Vec<Wanted>, Vec<Superseded>)> {
+fn extended(object: &Object, plan: &Plan, is_asked: impl Fn(&MemberName) -> bool) -> Option<Change> {
     let has = |target: &Target| object.parts.iter().any(|part| part.cluster_uid == target.cluster_uid);
     let is_missing = |target: &&Target| target.behind.is_none() && !has(target) && is_asked(&target.member);
     let missing: Vec<Wanted> =

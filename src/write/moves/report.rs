@@ -16,7 +16,10 @@ pub struct MovesReport {
     pub cordoned: Vec<String>,
     /// The moves that are not finished; in the answer to an order those that it began, or would begin.
     pub moves: Vec<MoveState>,
-    /// In the answer to an order: what does not move, and why.
+    /// Why no object leaves a lost member by policy just now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub halted: Option<String>,
+    /// In the answer to an order: what does not move, and why. In the answer to a `GET`: what does not move as its policy says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<LeftObject>,
     /// Parts of lost members that are deleted once these answer again.

@@ -1,5 +1,6 @@
 //! The flows over scripted members: what each answers, and what stands after every fault and crash.
 
+mod automatic;
 mod faults;
 mod forward;
 mod late;
@@ -22,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     answer::reply::Reply,
     member::call::{Answer, Call, Document},
-    placement::plan::Standing,
+    placement::{plan::Standing, policy::Rules},
     write::{
         Writer,
         fleet::{Key, Listed},
@@ -182,6 +183,19 @@ fn listed(world: &World, gvr: &Gvr) -> Vec<Listed> {
         }
     }
     listed
+}
+
+/// Configures east, north and west, with more fields of east, and one policy for Deployments with these fields.
+fn configure(fleet: &Scripted, of_east: &str, policy: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clusters.yaml");
+    let text = format!(
+        "members:\n- {{name: east, inCluster: true{of_east}}}\n- {{name: north, inCluster: true}}\n\
+         - {{name: west, inCluster: true}}\n\
+         policies:\n- name: shop\n  match: {{kinds: [Deployment]}}\n  {policy}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    fleet.world.lock().rules = Arc::new(Rules::new(&crate::config::load(&file).unwrap()));
 }
 
 /// Gives the members a Deployment `app` for companions: one replica in east and two in west.

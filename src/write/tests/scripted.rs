@@ -27,6 +27,7 @@ use crate::{
     config::{MemberName, Names, Weight},
     member::call::{Answer, Call, Document},
     placement::{
+        capacity::Capacity,
         fold::{FoldKind, PartView, fold},
         moved::Moved,
         plan::{Candidate, Standing},
@@ -73,6 +74,10 @@ pub(super) struct Cluster {
     pub(super) weight: u32,
     pub(super) down: bool,
     pub(super) absent: bool,
+    /// How many replicas fit on its nodes; `None`: that is not known.
+    pub(super) free: Option<u32>,
+    /// Since when it is lost.
+    pub(super) lost: Option<Instant>,
     pub(super) standing: Option<Standing>,
     pub(super) objects: BTreeMap<String, Value>,
 }
@@ -413,7 +418,7 @@ impl Fleet for Scripted {
                 .collect(),
             missing_claims: Vec::new(),
             fits: Ok(()),
-            capacity: None,
+            capacity: cluster.free.map(|replicas| Capacity { replicas, ..Capacity::default() }),
         };
         let candidates = world.members.iter().map(candidate).collect();
         Facts { candidates, sticky: world.sticky.clone() }
@@ -441,6 +446,12 @@ impl Fleet for Scripted {
     fn up(&self) -> Vec<MemberName> {
         let world = self.world.lock();
         world.members.iter().filter(|(_, cluster)| !cluster.down).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn lost(&self) -> Vec<(MemberName, Duration)> {
+        let world = self.world.lock();
+        let lost = world.members.iter().filter_map(|(name, cluster)| Some((name.clone(), cluster.lost?.elapsed())));
+        lost.collect()
     }
 
     fn shared_uid(&self, key: &Key) -> Option<String> {

@@ -1,19 +1,14 @@
 //! Updates of parts that differ: by policy, by what is divided of them, and those that are made later.
 
-use std::{fs, sync::Arc};
-
 use serde_json::{Value, json};
 
-use crate::{
-    placement::policy::Rules,
-    write::{
-        request::Request,
-        tests::{
-            Process, fresh, message, pair, parsed, request,
-            scripted::{Cluster, Fault, Scripted, member},
-            update::{MERGE, down, labels, patch, put, send},
-            web, workload,
-        },
+use crate::write::{
+    request::Request,
+    tests::{
+        Process, configure, fresh, message, pair, parsed, request,
+        scripted::{Cluster, Fault, Scripted, member},
+        update::{MERGE, down, labels, patch, put, send},
+        web, workload,
     },
 };
 use kubefold_wire::resource::{Gvk, Gvr};
@@ -22,15 +17,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
 fn policy(fleet: &Scripted, per_member: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("clusters.yaml");
-    let text = format!(
-        "members:\n- {{name: east, inCluster: true}}\n- {{name: north, inCluster: true}}\n\
-         - {{name: west, inCluster: true}}\n\
-         policies:\n- name: shop\n  match: {{kinds: [Deployment]}}\n  perMember:\n{per_member}"
-    );
-    fs::write(&file, text).unwrap();
-    fleet.world.lock().rules = Arc::new(Rules::new(&crate::config::load(&file).unwrap()));
+    configure(fleet, "", &format!("perMember:\n{per_member}"));
 }
 
 fn app(replicas: u32) -> Value {

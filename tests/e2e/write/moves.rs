@@ -1,5 +1,7 @@
 //! Placements that move: drained members, rebalanced fleets, homes that are lost.
 
+mod automatic;
+
 use serde_json::json;
 
 use super::*;

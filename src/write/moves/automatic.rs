@@ -1,0 +1,352 @@
+//! Moves that nobody orders: by policy, objects leave members that do not answer or that a taint evicts them from, and are
+//! divided anew from time to time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    command::Verb,
+    object::{Intent, Object},
+    part::{Stays, share_of},
+    plan::{Change, changed, goal},
+    report::LeftObject,
+};
+use crate::{
+    config::{MemberName, Rebalance},
+    placement::{
+        companions::Subject as Companion,
+        divided::Division,
+        plan::Plan,
+        policy::{Automatic, Policy, Strategy, Subject},
+        scheduling::PodRequirements,
+    },
+    write::{
+        Writer,
+        fleet::{Fleet, Key, Placed},
+        journal::Wanted,
+        workloads::{COMPANIONS, documents, of_kinds},
+    },
+};
+use kubefold_wire::{locate::value_at, matching::Taint};
+
+/// How often it is looked whether something is due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often objects are looked at again that could not leave their member.
+const AGAIN_EVERY: Duration = Duration::from_secs(10);
+
+/// What earlier looks saw.
+#[derive(Default)]
+struct Looks {
+    /// When a taint of a member was first seen.
+    tainted: BTreeMap<(MemberName, String), Instant>,
+    /// What was due at the last look for objects that are to leave a member, and when that was.
+    left: Option<(BTreeSet<(MemberName, Duration)>, Instant)>,
+    /// When a policy's objects were last looked at, and which of them were to be divided anew.
+    divided: BTreeMap<String, (Instant, BTreeSet<String>)>,
+}
+
+/// Why an object is to leave a member.
+struct Departure {
+    placed: Placed,
+    member: MemberName,
+    force: bool,
+    evicts: bool,
+    why: String,
+    by: String,
+}
+
+/// What does not move by policy, and why.
+#[derive(Debug, Default)]
+pub(super) struct Stayed {
+    /// Why no member is left just now.
+    pub(super) halted: Option<String>,
+    /// What is to leave its member and cannot.
+    pub(super) objects: Vec<LeftObject>,
+}
+
+impl<F: Fleet> Writer<F> {
+    /// Moves objects as their policies say. Returns at once; the work runs in the writer's tasks.
+    pub fn follow_policies(self: &Arc<Self>) {
+        let this = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let mut looks = Looks::default();
+            let looking = async {
+                loop {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    this.look_at_policies(&mut looks).await;
+                }
+            };
+            this.cancel.run_until_cancelled(looking).await;
+        });
+    }
+
+    async fn look_at_policies(self: &Arc<Self>, looks: &mut Looks) {
+        let (automatic, now) = (self.fleet.rules().automatic(), Instant::now());
+        let lost = self.lost(&automatic);
+        looks.tainted.retain(|(member, taint), _| is_tainted(&automatic, member, taint));
+        for (member, taint) in &automatic.evictions {
+            looks.tainted.entry((member.clone(), taint.text())).or_insert(now);
+        }
+        let crossed = |(member, age): &(MemberName, Duration)| {
+            let crossed = automatic.failovers.iter().filter(|after| *after <= age);
+            crossed.map(|after| (member.clone(), *after)).collect::<Vec<_>>()
+        };
+        let mut due: BTreeSet<_> = lost.iter().flat_map(crossed).collect();
+        due.extend(automatic.evictions.iter().map(|(member, _)| (member.clone(), Duration::ZERO)));
+        let is_new = |(before, at): &(BTreeSet<_>, Instant)| !due.is_subset(before) || at.elapsed() >= AGAIN_EVERY;
+        if due.is_empty() {
+            looks.left = None;
+            self.moving.stayed.lock().objects.clear();
+        } else if looks.left.as_ref().is_none_or(is_new) {
+            looks.left = Some((due, now));
+            let tainted = looks
+                .tainted
+                .iter()
+                .map(|((member, taint), since)| (member.clone(), taint.clone(), now.duration_since(*since)));
+            self.leave_members(&lost, &tainted.collect::<Vec<_>>()).await;
+        }
+        looks.divided.retain(|name, _| automatic.rebalances.iter().any(|(policy, _)| policy == name));
+        let is_due = |(name, rebalance): &&(String, Rebalance)| match looks.divided.get(name) {
+            Some((at, _)) => at.elapsed() >= rebalance.every,
+            None => false,
+        };
+        let due: BTreeSet<String> = automatic.rebalances.iter().filter(is_due).map(|(name, _)| name.clone()).collect();
+        for (name, _) in &automatic.rebalances {
+            looks.divided.entry(name.clone()).or_insert_with(|| (now, BTreeSet::new()));
+        }
+        if !due.is_empty() {
+            self.divide_anew(&due, looks, now).await;
+        }
+    }
+
+    /// The members that are lost, as far as they may be left: if many are, it is rather kubefold that is cut off.
+    fn lost(&self, automatic: &Automatic) -> Vec<(MemberName, Duration)> {
+        let lost = self.fleet.lost();
+        let all = self.fleet.members().iter().filter(|member| !self.fleet.is_absent(member)).count();
+        let is_halted = !automatic.failovers.is_empty() && lost.len() > (all / 3).max(1);
+        let halted = is_halted.then(|| {
+            let names: Vec<&str> = lost.iter().map(|(name, _)| name.as_str()).collect();
+            format!(
+                "{} of {all} members do not answer ({}): failover waits until at most a third is lost",
+                lost.len(),
+                names.join(", ")
+            )
+        });
+        let mut stayed = self.moving.stayed.lock();
+        if let Some(why) = halted.as_ref().filter(|why| stayed.halted.as_ref() != Some(why)) {
+            tracing::warn!(why, "failover is halted");
+        }
+        stayed.halted = halted;
+        if is_halted { Vec::new() } else { lost }
+    }
+
+    /// Has objects leave members.
+    async fn leave_members(
+        self: &Arc<Self>,
+        lost: &[(MemberName, Duration)],
+        tainted: &[(MemberName, String, Duration)],
+    ) {
+        let mut departures = Vec::new();
+        let mut others = Vec::new();
+        for placed in self.fleet.placed().await {
+            let is_lost = |member: &MemberName| lost.iter().any(|(name, _)| name == member);
+            let is_tainted = |member: &MemberName| tainted.iter().any(|(name, _, _)| name == member);
+            if !placed.members.iter().any(|member| is_lost(member) || is_tainted(member)) {
+                continue;
+            }
+            let Some((policy, pod)) = self.object(&placed.key).and_then(|object| self.policy_of(&object)) else {
+                continue;
+            };
+            match departure(&placed, &policy, pod.as_ref(), lost, tainted) {
+                Some(departure) => departures.push(departure),
+                None => others.push(placed),
+            }
+        }
+        // What every member has loses nothing when its home moves: so writes to a namespace go on as a whole.
+        let follows = |placed: Placed| {
+            let of = departures.iter().find(|one| {
+                !one.evicts && one.placed.key.namespace == placed.key.namespace && placed.members.contains(&one.member)
+            })?;
+            let is_whole = placed.members.len() > 1 && !self.is_divided(&placed.key);
+            let Departure { member, why, by, .. } = of;
+            let (member, why, by) = (member.clone(), why.clone(), by.clone());
+            is_whole.then_some(Departure { placed, member, force: false, evicts: false, why, by })
+        };
+        let follow: Vec<Departure> = others.into_iter().filter_map(follows).collect();
+        let mut stay = Vec::new();
+        for one in departures.into_iter().chain(follow) {
+            let Departure { placed, member, force, evicts, why, by } = one;
+            let intent = Intent { verb: Verb::Drain, member: Some(&member), force, evicts, why, by: &by };
+            if let Err(Stays(why)) = self.move_unasked(&intent, &placed).await {
+                stay.push(LeftObject::of(&placed.key, format!("{}: {why}", intent.why)));
+            }
+        }
+        let mut stayed = self.moving.stayed.lock();
+        for one in stay.iter().filter(|one| !stayed.objects.contains(one)) {
+            tracing::warn!(
+                resource = one.resource,
+                namespace = one.namespace,
+                name = one.name,
+                why = one.why,
+                "it stays"
+            );
+        }
+        stayed.objects = stay;
+    }
+
+    /// Errors: why it stays.
+    async fn move_unasked(self: &Arc<Self>, intent: &Intent<'_>, placed: &Placed) -> Result<(), Stays> {
+        // One that moves already is looked at again.
+        if self.journal.placement(&placed.marker.uid).is_some_and(|known| known.goal.is_some()) {
+            return Ok(());
+        }
+        let Some(placement) = Box::pin(self.goal_of(intent, placed)).await? else { return Ok(()) };
+        tracing::info!(object = %placed.key, why = intent.why, by = intent.by, "a placement moves");
+        self.begin_move(placement).await.map_err(|error| Stays(error.to_string()))
+    }
+
+    /// The policy that holds for an object, and what its pods ask of nodes.
+    fn policy_of(&self, object: &Object) -> Option<(Policy, Option<PodRequirements>)> {
+        let body = std::str::from_utf8(&object.visible.body).ok()?;
+        let subject = Subject {
+            gvk: &object.key.gvk,
+            namespace: &object.key.namespace,
+            labels: value_at(body, &["metadata", "labels"]),
+            annotations: value_at(body, &["metadata", "annotations"]),
+            shared: false,
+            policy: object.marker.policy.as_deref(),
+        };
+        let policy = self.fleet.rules().rule_for(&subject).ok()?;
+        let pod = PodRequirements::of(&object.key.gvk.group, &object.key.gvk.kind, body).ok()?;
+        Some((policy, pod))
+    }
+
+    /// Divides the objects of these policies anew: those that two looks in a row found to be divided otherwise.
+    async fn divide_anew(self: &Arc<Self>, due: &BTreeSet<String>, looks: &mut Looks, now: Instant) {
+        let mut found: BTreeMap<String, BTreeSet<String>> =
+            due.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
+        for placed in self.fleet.placed().await.into_iter().filter(|placed| self.is_divided(&placed.key)) {
+            let Some(object) = self.object(&placed.key) else { continue };
+            let Some((policy, _)) = self.policy_of(&object) else { continue };
+            let (Some(name), Some(rebalance)) = (&policy.name, policy.rebalance) else { continue };
+            let Some(found) = found.get_mut(name) else { continue };
+            let (uid, by) = (object.marker.uid.clone(), format!("policy {name}"));
+            match self.divided_anew(&object, rebalance).await {
+                Ok(None) => {}
+                Ok(Some((parts, leaving))) => {
+                    let is_confirmed = looks.divided.get(name).is_some_and(|(_, before)| before.contains(&uid));
+                    found.insert(uid);
+                    if !is_confirmed {
+                        continue;
+                    }
+                    tracing::info!(object = %placed.key, by, "a placement is divided anew");
+                    let placement = self.placement_of(&object, goal("rebalance", &by, parts, leaving));
+                    let Ok(placement) = placement else { continue };
+                    if let Err(error) = self.begin_move(placement).await {
+                        tracing::warn!(object = %placed.key, %error, "it is not divided anew");
+                    }
+                }
+                Err(why) => tracing::info!(object = %placed.key, by, %why, "it is not divided anew"),
+            }
+        }
+        looks.divided.extend(found.into_iter().map(|(name, found)| (name, (now, found))));
+    }
+
+    /// How an object is to be divided; `None`: as it is.
+    ///
+    /// Errors: the members have no room for it.
+    async fn divided_anew(&self, object: &Object, rebalance: Rebalance) -> Result<Option<Change>, Stays> {
+        if self.journal.placement(&object.marker.uid).is_some_and(|known| known.goal.is_some())
+            || object.parts.iter().any(|part| !self.fleet.up().contains(&part.member))
+            || self.is_autoscaled(&object.key).await
+        {
+            return Ok(None);
+        }
+        let fitting = self.fitting(object).await?;
+        let is_divided = |plan: &Plan| plan.strategy == Strategy::Divide;
+        let Some(change) = changed(object, &fitting.plan, None).filter(|_| is_divided(&fitting.plan)) else {
+            return Ok(None);
+        };
+        let (total, displaced) = displaced(object, &change.0);
+        let is_crowded = object.parts.iter().any(|part| {
+            let share = share_of(object.division, &part.json).unwrap_or(0);
+            fitting.rooms.get(&part.member).is_some_and(|room| share > *room)
+        });
+        let is_worth_it = u64::from(displaced) * 100 >= u64::from(total) * u64::from(rebalance.threshold);
+        Ok(Some(change).filter(|_| is_crowded || is_worth_it))
+    }
+
+    fn is_divided(&self, key: &Key) -> bool {
+        self.division(key).is_some_and(Division::gains_parts)
+    }
+
+    /// Says whether an autoscaler sets the number: it does so in each member by what is used there.
+    async fn is_autoscaled(&self, workload: &Key) -> bool {
+        let [_, autoscalers] = COMPANIONS;
+        let all = of_kinds(&self.fleet, &workload.namespace, &[autoscalers]).await;
+        let (group, kind) = (&workload.gvk.group, &workload.gvk.kind);
+        all.iter().flat_map(|(_, listed)| listed).flat_map(documents).any(|(_, json)| {
+            let subject = Companion::of(Some(Division::Autoscaler), json);
+            subject.is_some_and(|subject| subject.scales(group, kind, &workload.name))
+        })
+    }
+}
+
+fn is_tainted(automatic: &Automatic, member: &MemberName, taint: &str) -> bool {
+    automatic.evictions.iter().any(|(name, evicts)| name == member && evicts.text() == taint)
+}
+
+/// Why an object is to leave a member by its policy.
+fn departure(
+    placed: &Placed,
+    policy: &Policy,
+    pod: Option<&PodRequirements>,
+    lost: &[(MemberName, Duration)],
+    tainted: &[(MemberName, String, Duration)],
+) -> Option<Departure> {
+    let by = policy.name.as_ref().map_or_else(|| "a taint".to_owned(), |name| format!("policy {name}"));
+    if let Some(failover) = policy.failover {
+        let is_lost =
+            |(member, age): &&(MemberName, Duration)| placed.members.contains(member) && *age >= failover.after;
+        if let Some((member, _)) = lost.iter().find(is_lost) {
+            let (placed, why) = (placed.clone(), format!("failover {member}"));
+            return Some(Departure { placed, member: member.clone(), force: failover.force, evicts: false, why, by });
+        }
+    }
+    // What is everywhere and runs no pods takes nothing that a taint keeps for others.
+    let pod_tolerations = match pod {
+        Some(pod) => pod.nodes.tolerations.as_slice(),
+        None if policy.strategy == Strategy::Duplicate || !is_alone(placed) => return None,
+        None => &[],
+    };
+    let evicts = |(member, text, age): &&(MemberName, String, Duration)| {
+        let terms = policy.terms(member);
+        let taint = terms.taints.iter().find(|taint| taint.effect == "NoExecute" && taint.text() == *text);
+        let tolerated = taint.map(|taint: &Taint| policy.tolerates_for(taint, pod_tolerations));
+        placed.members.contains(member) && tolerated.flatten().is_some_and(|bound| *age >= bound)
+    };
+    let (member, text, _) = tainted.iter().find(evicts)?;
+    let why = format!("taint {text} of {member}");
+    Some(Departure { placed: placed.clone(), member: member.clone(), force: false, evicts: true, why, by })
+}
+
+fn is_alone(placed: &Placed) -> bool {
+    placed.members.len() == 1
+}
+
+/// How many replicas there are, and how many of them are to be elsewhere.
+fn displaced(object: &Object, wanted: &[Wanted]) -> (u32, u32) {
+    let (mut total, mut displaced) = (0_u32, 0_u32);
+    for part in &object.parts {
+        let share = share_of(object.division, &part.json).unwrap_or(0);
+        let now = wanted.iter().find(|one| one.cluster_uid == part.cluster_uid).and_then(|one| one.share).unwrap_or(0);
+        total = total.saturating_add(share);
+        displaced = displaced.saturating_add(share.saturating_sub(now));
+    }
+    (total, displaced)
+}
