@@ -60,6 +60,7 @@ async fn known_caller(count: usize, passes: u32) {
         names: Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         own: OwnRights::default(),

@@ -154,6 +154,7 @@ fn proofs(objects: usize) {
         names: Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         own: Default::default(),

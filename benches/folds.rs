@@ -82,6 +82,7 @@ impl Fleet {
             names: Names::Suffixed,
             shared: rules,
             policies: Vec::new(),
+            kinds: Vec::new(),
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             own: Default::default(),

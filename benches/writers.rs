@@ -53,6 +53,7 @@ impl Fleet {
             names: Names::Suffixed,
             shared: Vec::new(),
             policies: Vec::new(),
+            kinds: Vec::new(),
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             own: Default::default(),

@@ -3,6 +3,7 @@
 use serde_saphyr::Spanned;
 
 use crate::config::{Problem, Weight};
+use kubefold_wire::names::is_dns_subdomain;
 
 const WEIGHT_MAX: u32 = 1_000_000;
 
@@ -27,4 +28,12 @@ pub(super) fn weight(raw: Option<&Spanned<i64>>) -> Checked<Weight> {
         Ok(weight) if weight <= WEIGHT_MAX => Ok(Weight(weight)),
         Ok(_) | Err(_) => fault(at, Problem::Weight { weight: at.value, max: WEIGHT_MAX }),
     }
+}
+
+/// The kind and the group that a text names; `None` where it names no kind.
+pub(super) fn kind_name(text: &str) -> Option<(&str, Option<&str>)> {
+    let (kind, group) = text.split_once('.').map_or((text, None), |(kind, group)| (kind, Some(group)));
+    let is_kind = kind.bytes().next().is_some_and(|first| first.is_ascii_uppercase())
+        && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (is_kind && group.is_none_or(is_dns_subdomain)).then_some((kind, group))
 }

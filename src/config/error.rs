@@ -38,6 +38,8 @@ pub enum Whose {
     Member(String),
     /// The policy of that name.
     Policy(String),
+    /// The kind of that name.
+    Kind(String),
 }
 
 impl fmt::Display for Whose {
@@ -46,6 +48,7 @@ impl fmt::Display for Whose {
             Self::Nobody => Ok(()),
             Self::Member(name) => write!(f, "member \"{name}\": "),
             Self::Policy(name) => write!(f, "policy \"{name}\": "),
+            Self::Kind(name) => write!(f, "kind \"{name}\": "),
         }
     }
 }
@@ -56,6 +59,8 @@ impl fmt::Display for Whose {
 pub enum Problem {
     #[error(transparent)]
     Policy(PolicyProblem),
+    #[error(transparent)]
+    Kind(KindProblem),
     #[error("the file cannot be read ({cause}); give the path of a readable clusters.yaml")]
     Unreadable { cause: FileError },
     #[error("the file has {size} bytes and at most {max} are read; check that it is a clusters.yaml")]
@@ -201,6 +206,16 @@ pub enum PolicyProblem {
     Number { field: &'static str, value: i64, max: u32 },
     #[error("min {min} is above max {max}; lower the one or raise the other")]
     MinAboveMax { min: u32, max: u32 },
+    #[error("{field} {value} is out of range; use a whole number from 1 to {max}")]
+    Groups { field: &'static str, value: i64, max: u32 },
+    #[error("minGroups {min} is above maxGroups {max}; lower the one or raise the other")]
+    MinAboveMaxGroups { min: u32, max: u32 },
+    #[error("\"spread\" has the label \"{label}\" twice; keep one of the two")]
+    SpreadTwice { label: String },
+    #[error("a group without members; give \"members\" or \"memberSelector\", or remove the group")]
+    EmptyGroup,
+    #[error("\"prefer: {prefer}\" is unknown; use \"all\" or \"fewest\"")]
+    UnknownPrefer { prefer: String },
     #[error("\"weight\" has no meaning with \"weights: capacity\"; remove one of the two")]
     WeightByCapacity,
     #[error("\"registry: {registry}\" is not one; write a host, perhaps with port and path, like \"mirror.example/x\"")]
@@ -225,4 +240,30 @@ pub enum PolicyProblem {
     ExistsValue,
     #[error("a toleration without a key tolerates every taint and needs \"operator: Exists\"; add it, or add a key")]
     NoKey,
+}
+
+/// What can be wrong with a kind that is declared.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's message says what it is, and the fields are its words")]
+pub enum KindProblem {
+    #[error("{count} kinds are declared and at most {max} are read; remove some")]
+    TooMany { count: usize, max: usize },
+    #[error("\"{kind}\" is not a kind with its group; write it like \"Widget.example.com\"")]
+    Name { kind: String },
+    #[error("{kind} is built into Kubernetes, and is divided as Kubernetes has it; remove it")]
+    BuiltIn { kind: String },
+    #[error("the kind is declared on line {first} already; keep one of the two")]
+    Duplicate { first: u64 },
+    #[error("more than {max} statusPaths are given; remove some")]
+    TooManyPaths { max: usize },
+    #[error(
+        "\"{field}\" has \"{path}\", which is not a path of fields; write names of letters, digits, \"-\" and \"_\" like \".{root}.replicas\""
+    )]
+    Path { field: &'static str, path: String, root: &'static str },
+    #[error("\"statusPaths\" has \".status.observedGeneration\", which is a sum for every kind; remove it")]
+    Observed,
+    #[error(
+        "\"statusPaths\" has \"{path}\" and \".status.{other}\", of which one is the other or lies within it; keep one of the two"
+    )]
+    Within { path: String, other: String },
 }

@@ -15,7 +15,7 @@ use crate::config::{
     credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
-    kubeconfig, policies,
+    kinds, kubeconfig, policies,
     raw::{RawClientAuthority, RawConfig, RawDeadlines, RawMember, RawPeople, RawShared, RawSubject},
     shared,
 };
@@ -97,10 +97,14 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
     let whole = |fault: Fault| refuse(Some(fault.line), Whose::Nobody, fault.problem);
     let of_policy =
         |policies::PolicyFault { name, fault }| refuse(Some(fault.line), Whose::Policy(name), fault.problem);
+    let of_kind = |kinds::KindFault { kind, fault }| refuse(Some(fault.line), Whose::Kind(kind), fault.problem);
+    let kinds = kinds::kinds(&raw.kinds).map_err(of_kind)?;
+    let known = policies::Known { members: &members, kinds: &kinds };
     Ok(Config {
         names: names(raw.names.as_ref(), members.len()).map_err(whole)?,
         shared: shared_rules(raw.shared.as_deref()).map_err(whole)?,
-        policies: policies::policies(&raw.policies, &members).map_err(of_policy)?,
+        policies: policies::policies(&raw.policies, known).map_err(of_policy)?,
+        kinds,
         subjects: raw
             .subjects
             .iter()

@@ -10,6 +10,7 @@ mod credentials;
 mod duration;
 mod error;
 mod files;
+mod kinds;
 mod kubeconfig;
 mod load;
 mod policies;
@@ -19,15 +20,17 @@ mod raw;
 mod reference;
 mod reload;
 mod shared;
+mod spread;
 #[cfg(test)]
 mod tests;
 
 pub use carried::CarriedKind;
-pub use error::{ConfigError, FileError, PolicyProblem, Problem};
+pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
+pub use kinds::KindConfig;
 pub use load::{load, load_text};
 pub use policy::{
     Bounds, Chosen, Failover, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig,
-    Rebalance, Strategy, TaintEffect, unfit,
+    Rebalance, SpreadLevel, Strategy, TaintEffect, unfit,
 };
 pub use reload::{ReloadHandle, Reloads};
 
@@ -238,6 +241,8 @@ pub struct Config {
     pub shared: Vec<SharedRule>,
     /// Placement policies; of those that match an object the first holds.
     pub policies: Vec<PolicyConfig>,
+    /// Kinds that can be divided, beside Kubernetes' own.
+    pub kinds: Vec<KindConfig>,
     /// Members' service accounts that are somebody in the whole fleet.
     pub subjects: Vec<AccountRule>,
     /// Authorities of client certificates.

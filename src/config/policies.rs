@@ -11,31 +11,40 @@ pub(super) use self::taints::taints;
 
 use crate::{
     config::{
-        Bounds, Chosen, KindPattern, Match, MemberConfig, MemberName, MemberTerms, Overrides, PolicyConfig,
+        Bounds, Chosen, KindConfig, KindPattern, Match, MemberConfig, MemberName, MemberTerms, Overrides, PolicyConfig,
         PolicyProblem, Problem, Strategy,
         carried::carried,
-        checked::{Checked, Fault, fault, weight},
-        raw::{RawMatch, RawPolicy, RawTerms},
+        checked::{Checked, Fault, fault, kind_name, weight},
+        raw::{RawGroup, RawMatch, RawPolicy, RawTerms},
+        spread::spread,
         unfit,
     },
     view::FleetSelector,
 };
-use kubefold_wire::names::{is_dns_label, is_dns_subdomain, qualified_name};
+use kubefold_wire::names::is_dns_label;
 
 /// More policies than this nobody reads.
 const POLICIES_MAX: usize = 256;
 /// As large as `spec.replicas` may be.
 const PART_MAX: u32 = i32::MAX.unsigned_abs();
 
+/// What policies may name.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) members: &'a [MemberConfig],
+    /// Kinds that can be divided, beside Kubernetes' own.
+    pub(super) kinds: &'a [KindConfig],
+}
+
 /// Reads all policies.
-pub(super) fn policies(raw: &[Spanned<RawPolicy>], members: &[MemberConfig]) -> Result<Vec<PolicyConfig>, PolicyFault> {
+pub(super) fn policies(raw: &[Spanned<RawPolicy>], known: Known<'_>) -> Result<Vec<PolicyConfig>, PolicyFault> {
     if let Some(above) = raw.get(POLICIES_MAX) {
         let problem = PolicyProblem::TooMany { count: raw.len(), max: POLICIES_MAX };
         return refuse(above, problem).map_err(|fault| PolicyFault { name: above.value.name.value.clone(), fault });
     }
     let mut seen = HashMap::new();
     let one = |entry: &Spanned<RawPolicy>| {
-        policy(&entry.value, members, &mut seen)
+        policy(&entry.value, known, &mut seen)
             .map_err(|fault| PolicyFault { name: entry.value.name.value.clone(), fault })
     };
     raw.iter().map(one).collect()
@@ -51,7 +60,7 @@ fn refuse<T, V>(at: &Spanned<V>, problem: PolicyProblem) -> Checked<T> {
     fault(at, Problem::Policy(problem))
 }
 
-fn policy(raw: &RawPolicy, members: &[MemberConfig], seen: &mut HashMap<String, u64>) -> Checked<PolicyConfig> {
+fn policy(raw: &RawPolicy, known: Known<'_>, seen: &mut HashMap<String, u64>) -> Checked<PolicyConfig> {
     if MemberName::new(&raw.name.value).is_none() {
         return fault(&raw.name, Problem::InvalidName { name: raw.name.value.clone() });
     }
@@ -59,27 +68,25 @@ fn policy(raw: &RawPolicy, members: &[MemberConfig], seen: &mut HashMap<String, 
         return refuse(&raw.name, PolicyProblem::Duplicate { first });
     }
     let strategy = raw.strategy.as_ref().map(strategy).transpose()?;
-    let matches = raw.matches.as_ref().map(|at| matching(at, strategy)).transpose()?;
+    let matches = raw.matches.as_ref().map(|at| matching(at, strategy, known.kinds)).transpose()?;
     let by_capacity = by_capacity(raw)?;
     only_divided(raw, strategy)?;
     let each = bounds(raw.min.as_ref(), raw.max.as_ref(), Bounds::default())?;
     let mut per_member = BTreeMap::new();
     for (name, at) in &raw.per_member {
-        let member = known(at, name, members)?;
+        let member = member_of(at, name, known.members)?;
         per_member.insert(member, terms(&at.value, each, by_capacity)?);
-    }
-    if let Some(at) = raw.spread.as_ref().filter(|at| !qualified_name(&at.value).is_empty()) {
-        return fault(at, Problem::LabelKey { key: at.value.clone() });
     }
     Ok(PolicyConfig {
         name: raw.name.value.clone(),
         matches,
         strategy,
-        members: chosen(raw, members)?,
+        groups: groups(raw, known.members)?,
         by_capacity,
         each,
         per_member,
-        spread: raw.spread.as_ref().map(|at| at.value.clone()),
+        spread: spread(raw.spread.as_ref())?,
+        fewest: fewest(raw, by_capacity)?,
         partial: raw.partial.as_ref().is_some_and(|at| at.value),
         carry: carried(&raw.carry)?,
         tolerations: raw.tolerations.iter().map(taints::toleration).collect::<Checked<_>>()?,
@@ -102,12 +109,15 @@ fn only_divided(raw: &RawPolicy, strategy: Option<Strategy>) -> Checked<()> {
     let Some(other) = strategy.filter(|strategy| *strategy != Strategy::Divide) else { return Ok(()) };
     let strategy = if other == Strategy::One { "one" } else { "duplicate" };
     let numbers = [("min", &raw.min), ("max", &raw.max)];
-    let words = [("weights", &raw.weights), ("spread", &raw.spread)];
+    let words = [("weights", &raw.weights), ("prefer", &raw.prefer)];
     if let Some((field, Some(at))) = numbers.into_iter().find(|(_, at)| at.is_some()) {
         return refuse(at, PolicyProblem::OnlyDivided { field, strategy });
     }
     if let Some((field, Some(at))) = words.into_iter().find(|(_, at)| at.is_some()) {
         return refuse(at, PolicyProblem::OnlyDivided { field, strategy });
+    }
+    if let Some(at) = &raw.spread {
+        return refuse(at, PolicyProblem::OnlyDivided { field: "spread", strategy });
     }
     for at in raw.per_member.values() {
         for (field, number) in [("min", &at.value.min), ("max", &at.value.max), ("weight", &at.value.weight)] {
@@ -123,12 +133,12 @@ fn only_divided(raw: &RawPolicy, strategy: Option<Strategy>) -> Checked<()> {
     }
 }
 
-fn matching(at: &Spanned<RawMatch>, strategy: Option<Strategy>) -> Checked<Match> {
+fn matching(at: &Spanned<RawMatch>, strategy: Option<Strategy>, kinds: &[KindConfig]) -> Checked<Match> {
     let raw = &at.value;
     if raw.kinds.is_empty() && raw.namespaces.is_empty() && raw.labels.is_none() && raw.annotations.is_empty() {
         return refuse(at, PolicyProblem::EmptyMatch);
     }
-    let kinds = raw.kinds.iter().map(|kind| kind_pattern(kind, strategy)).collect::<Checked<Vec<_>>>()?;
+    let kinds = raw.kinds.iter().map(|kind| kind_pattern(kind, strategy, kinds)).collect::<Checked<Vec<_>>>()?;
     if let Some(wrong) = raw.namespaces.iter().find(|namespace| !is_namespace_pattern(&namespace.value)) {
         return refuse(wrong, PolicyProblem::Namespace { namespace: wrong.value.clone() });
     }
@@ -145,15 +155,12 @@ fn is_namespace_pattern(text: &str) -> bool {
     fixed.is_empty() && text == "*" || is_dns_label(fixed.trim_end_matches('-')) && fixed.len() <= 63
 }
 
-fn kind_pattern(at: &Spanned<String>, strategy: Option<Strategy>) -> Checked<KindPattern> {
-    let (kind, group) = at.value.split_once('.').map_or((at.value.as_str(), None), |(kind, group)| (kind, Some(group)));
-    let is_kind = kind.bytes().next().is_some_and(|first| first.is_ascii_uppercase())
-        && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let is_group = group.is_none_or(is_dns_subdomain);
-    if !is_kind || !is_group {
+fn kind_pattern(at: &Spanned<String>, strategy: Option<Strategy>, kinds: &[KindConfig]) -> Checked<KindPattern> {
+    let Some((kind, group)) = kind_name(&at.value) else {
         return refuse(at, PolicyProblem::Kind { kind: at.value.clone() });
-    }
-    if let Some(why) = strategy.and_then(|strategy| unfit(strategy, group, kind)) {
+    };
+    let is_declared = kinds.iter().any(|known| known.kind == kind && group == Some(&known.group));
+    if let Some(why) = strategy.and_then(|strategy| unfit(strategy, group, kind, is_declared)) {
         return refuse(at, PolicyProblem::Unfit { why });
     }
     Ok(KindPattern { kind: kind.to_owned(), group: group.map(str::to_owned) })
@@ -167,20 +174,60 @@ fn selector(field: &'static str, at: &Spanned<String>) -> Checked<FleetSelector>
     }
 }
 
-fn chosen(raw: &RawPolicy, members: &[MemberConfig]) -> Checked<Chosen> {
-    match (&raw.members, &raw.member_selector) {
+/// The groups of members that objects may go to, in the order of preference.
+fn groups(raw: &RawPolicy, members: &[MemberConfig]) -> Checked<Vec<Chosen>> {
+    let Some(at) = &raw.groups else {
+        let all = chosen(raw.members.as_ref(), raw.member_selector.as_ref(), members)?;
+        return Ok(vec![all.unwrap_or_default()]);
+    };
+    if let Some(names) = &raw.members {
+        return fault(names, Problem::Exclusive { one: "groups", other: "members" });
+    }
+    if let Some(selector) = &raw.member_selector {
+        return fault(selector, Problem::Exclusive { one: "groups", other: "memberSelector" });
+    }
+    if at.value.is_empty() {
+        return fault(at, Problem::Empty { field: "groups" });
+    }
+    let group =
+        |at: &Spanned<RawGroup>| match chosen(at.value.members.as_ref(), at.value.member_selector.as_ref(), members)? {
+            Some(chosen) => Ok(chosen),
+            None => refuse(at, PolicyProblem::EmptyGroup),
+        };
+    at.value.iter().map(group).collect()
+}
+
+/// `None` where neither is given.
+fn chosen(
+    names: Option<&Spanned<Vec<Spanned<String>>>>,
+    labelled: Option<&Spanned<String>>,
+    members: &[MemberConfig],
+) -> Checked<Option<Chosen>> {
+    match (names, labelled) {
         (Some(_), Some(at)) => fault(at, Problem::Exclusive { one: "members", other: "memberSelector" }),
         (Some(at), None) if at.value.is_empty() => fault(at, Problem::Empty { field: "members" }),
         (Some(at), None) => {
-            let names = at.value.iter().map(|name| known(name, &name.value, members));
-            names.collect::<Checked<_>>().map(Chosen::Named)
+            let names = at.value.iter().map(|name| member_of(name, &name.value, members));
+            names.collect::<Checked<_>>().map(|names| Some(Chosen::Named(names)))
         }
-        (None, Some(at)) => Ok(Chosen::Selected(Box::new(selector("memberSelector", at)?), at.value.clone())),
-        (None, None) => Ok(Chosen::All),
+        (None, Some(at)) => Ok(Some(Chosen::Selected(Box::new(selector("memberSelector", at)?), at.value.clone()))),
+        (None, None) => Ok(None),
     }
 }
 
-fn known<V>(at: &Spanned<V>, name: &str, members: &[MemberConfig]) -> Checked<MemberName> {
+/// Whether objects go to the fewest members.
+fn fewest(raw: &RawPolicy, by_capacity: bool) -> Checked<bool> {
+    let Some(at) = &raw.prefer else { return Ok(false) };
+    match (at.value.as_str(), &raw.spread) {
+        ("all", _) => Ok(false),
+        ("fewest", Some(spread)) => fault(spread, Problem::Exclusive { one: "spread", other: "prefer: fewest" }),
+        ("fewest", None) if by_capacity => Ok(true),
+        ("fewest", None) => fault(at, Problem::FieldWithout { field: "prefer: fewest", needs: "weights: capacity" }),
+        (other, _) => refuse(at, PolicyProblem::UnknownPrefer { prefer: other.to_owned() }),
+    }
+}
+
+fn member_of<V>(at: &Spanned<V>, name: &str, members: &[MemberConfig]) -> Checked<MemberName> {
     let found = members.iter().find(|member| member.name.as_str() == name);
     let known = || members.iter().map(|member| member.name.to_string()).collect();
     let Some(member) = found else {

@@ -30,16 +30,18 @@ pub struct PolicyConfig {
     pub matches: Option<Match>,
     /// `None`: the default of the kind.
     pub strategy: Option<Strategy>,
-    /// Who may get parts.
-    pub members: Chosen,
+    /// Who may get parts: the first of these groups of members that can take an object.
+    pub groups: Vec<Chosen>,
     /// Shares go by free capacity in place of weights.
     pub by_capacity: bool,
     /// What holds in every member that [`PolicyConfig::per_member`] does not name.
     pub each: Bounds,
     /// What holds in single members.
     pub per_member: BTreeMap<MemberName, MemberTerms>,
-    /// The label of members over whose values it is divided evenly first.
-    pub spread: Option<String>,
+    /// The labels of members over whose values it is divided evenly first, each within the one before.
+    pub spread: Vec<SpreadLevel>,
+    /// It goes to the fewest members that can carry it.
+    pub fewest: bool,
     /// As much as fits is placed where not all does.
     pub partial: bool,
     /// What is carried along with its workloads.
@@ -102,6 +104,17 @@ pub enum Chosen {
     Named(Vec<MemberName>),
     /// Those with such labels, and the text that was written.
     Selected(Box<FleetSelector>, String),
+}
+
+/// A label of members that divided numbers are spread over. The members with one value of it are a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpreadLevel {
+    /// The label; `kubefold.io/cluster` is each member by itself.
+    pub label: String,
+    /// Fewer groups than this are refused.
+    pub min: u32,
+    /// At most so many groups get parts.
+    pub max: Option<u32>,
 }
 
 /// How large a part may be.
@@ -189,10 +202,12 @@ pub struct MemberToleration {
     pub seconds: Option<i64>,
 }
 
-/// Why objects of a kind cannot be placed so. `None` in place of a group is every built-in one.
-pub fn unfit(strategy: Strategy, group: Option<&str>, kind: &str) -> Option<String> {
+/// Why objects of a kind cannot be placed so. `None` in place of a group is every built-in one; one that `is_declared` can be
+/// divided.
+pub fn unfit(strategy: Strategy, group: Option<&str>, kind: &str, is_declared: bool) -> Option<String> {
     let group = |name: &str| group.is_none_or(|group| group == name);
-    let sized = (group("apps") && matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"))
+    let sized = is_declared
+        || (group("apps") && matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"))
         || (group("") && kind == "ReplicationController")
         || (group("batch") && kind == "Job");
     let along = (group("autoscaling") && kind == "HorizontalPodAutoscaler")

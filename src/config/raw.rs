@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+#[cfg(test)]
+use crate::config::spread::RawSpreadLevel;
+use crate::config::{kinds::RawKind, spread::RawSpread};
+
 /// The whole of `clusters.yaml`.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -29,6 +33,10 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawPolicy>"))]
     pub(super) policies: Vec<Spanned<RawPolicy>>,
+    /// Custom resources that can be divided (docs/policies.md). Others are never divided: kubefold does not know their fields.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<RawKind>"))]
+    pub(super) kinds: Vec<Spanned<RawKind>>,
     /// ServiceAccounts of members that are somebody in the whole fleet. Without an entry, the token of a ServiceAccount acts in
     /// its own member alone, as that ServiceAccount.
     #[serde(default)]
@@ -262,6 +270,11 @@ pub(super) struct RawPolicy {
     /// The members that objects may go to, as a label selector over the members' labels, such as `region in (eu,us)`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) member_selector: Option<Spanned<String>>,
+    /// Groups of members, in place of `members` and `memberSelector`: all of an object goes to the first group that can take it.
+    /// A group can take an object if it has a candidate, and all of a divided number fits there (`max`, and the free capacity if
+    /// `weights` go by it). Objects without pods that are in every member, and companions, go to the members of all groups.
+    #[cfg_attr(test, schemars(with = "Option<Vec<RawGroup>>"))]
+    pub(super) groups: Option<Spanned<Vec<Spanned<RawGroup>>>>,
     /// `static` (the weights of the members; the default) or `capacity` (the free capacity of each member).
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) weights: Option<Spanned<String>>,
@@ -275,9 +288,14 @@ pub(super) struct RawPolicy {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "BTreeMap<String, RawTerms>"))]
     pub(super) per_member: BTreeMap<String, Spanned<RawTerms>>,
-    /// A member label. A divided number is spread evenly over its values first, then by weight.
+    /// A member label, or a list of labels with numbers of groups. A divided number is spread evenly over the values of the first
+    /// label, then of the next within each of those, and last by weight. Members that lack a label get no part.
+    #[cfg_attr(test, schemars(with = "Option<Vec<RawSpreadLevel>>"))]
+    pub(super) spread: Option<Spanned<RawSpread>>,
+    /// `all` (every member by its weight; the default), or `fewest`: the fewest members that can carry the whole number, those
+    /// with the most free capacity first. It needs `weights: capacity`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
-    pub(super) spread: Option<Spanned<String>>,
+    pub(super) prefer: Option<Spanned<String>>,
     /// If not everything fits: `true` places what fits, with a warning; `false` (the default) refuses with 422.
     #[cfg_attr(test, schemars(with = "Option<bool>"))]
     pub(super) partial: Option<Spanned<bool>>,
@@ -321,6 +339,19 @@ pub(super) struct RawRebalance {
     /// that no node of their member has room for move in any case. Default `10%`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) threshold: Option<Spanned<String>>,
+}
+
+/// A group of members of a policy. Exactly one of the fields is given.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawGroup {
+    /// The names of the group's members.
+    #[cfg_attr(test, schemars(with = "Option<Vec<String>>"))]
+    pub(super) members: Option<Spanned<Vec<Spanned<String>>>>,
+    /// The group's members, as a label selector over the members' labels.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) member_selector: Option<Spanned<String>>,
 }
 
 /// The objects that a policy matches. At least one condition is required, and all of them must hold.

@@ -182,7 +182,7 @@ impl Subject {
                 let target = raw(&["spec", "scaleTargetRef"]).and_then(|raw| serde_json::from_str(raw).ok());
                 Some(Self::Target(target))
             }
-            Division::Replicas | Division::Ordinals | Division::Job => None,
+            Division::Replicas | Division::Ordinals | Division::Job | Division::Declared(_) => None,
         }
     }
 
@@ -225,8 +225,8 @@ pub fn claims(group: &str, kind: &str, document: &str) -> Vec<String> {
 }
 
 /// `spec.replicas`; 1 where it is unset.
-pub fn replicas(document: &str) -> u32 {
-    at(document, &["spec", "replicas"]).and_then(|raw| raw.parse().ok()).unwrap_or(1)
+pub fn replicas(document: &str, path: &[&str]) -> u32 {
+    at(document, path).and_then(|raw| raw.parse().ok()).unwrap_or(1)
 }
 
 /// Says whether the pods of a workload, or a pod, are counted with one of another kind: a Deployment makes ReplicaSets, and adopts

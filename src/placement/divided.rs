@@ -1,11 +1,13 @@
 //! Which integers of which kinds are divided over the parts, and where they stand.
 //!
-//! A closed table. The fold shows their sums; a write that changes one divides the difference
+//! A table of Kubernetes' own kinds, and what the configuration declares of others. The fold shows their sums; a write that changes one divides the difference
 //! ([`redivide`](crate::placement::division::redivide)).
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use kubefold_wire::locate::Paths;
+use crate::config::{Config, KindConfig};
+use kubefold_wire::{locate::Paths, resource::Gvk};
 
 /// One divided field of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,100 @@ pub const MIN_AVAILABLE: Field = field(&["spec", "minAvailable"], "/spec/minAvai
 /// Most pods that a budget lets go at a time.
 pub const MAX_UNAVAILABLE: Field = field(&["spec", "maxUnavailable"], "/spec/maxUnavailable", None, 0);
 
+/// The names of the fields that lead to a value.
+pub type Path = &'static [&'static str];
+
+/// A kind that the configuration declares as one that can be divided. It lives as long as the process, as Kubernetes' own kinds do:
+/// every part refers to it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Declared {
+    group: String,
+    kind: String,
+    field: [Field; 1],
+    /// Below `spec`.
+    divided: [Path; 1],
+    /// Below `status`.
+    counters: Vec<Path>,
+}
+
+/// All that were ever declared. The same declaration is one, however often the configuration is read.
+static DECLARED: Mutex<Vec<&'static Declared>> = Mutex::new(Vec::new());
+
+impl Declared {
+    fn of(config: &KindConfig) -> &'static Self {
+        let path = |names: &[String]| -> Path {
+            let names: Vec<&'static str> = names.iter().map(|name| &*name.clone().leak()).collect();
+            names.leak()
+        };
+        let is_it = |known: &&&'static Self| {
+            let same = |path: Path, names: &[String]| path.iter().eq(names.iter());
+            known.group == config.group
+                && known.kind == config.kind
+                && known.field.iter().all(|field| same(field.path, &config.replicas))
+                && known.counters.len() == config.counters.len()
+                && known.counters.iter().zip(&config.counters).all(|(path, names)| same(path, names))
+        };
+        let mut all = DECLARED.lock();
+        if let Some(known) = all.iter().find(is_it) {
+            return known;
+        }
+        let replicas = path(&config.replicas);
+        let pointer = format!("/{}", config.replicas.join("/")).leak();
+        let new = Self {
+            group: config.group.clone(),
+            kind: config.kind.clone(),
+            field: [field(replicas, pointer, None, 0)],
+            divided: [replicas.get(1..).unwrap_or_default()],
+            counters: config.counters.iter().map(|names| path(names)).collect(),
+        };
+        let new: &'static Self = Box::leak(Box::new(new));
+        all.push(new);
+        new
+    }
+
+    /// Where the divided number stands below `spec`.
+    pub fn divided(&self) -> &[Path] {
+        &self.divided
+    }
+
+    /// Where below `status` it stands how many replicas can be used, by the field's usual names; `None`: nowhere.
+    pub fn available(&self) -> Option<Path> {
+        let named = |name: &str| self.counters.iter().find(|path| path.last() == Some(&name)).copied();
+        named("availableReplicas").or_else(|| named("readyReplicas"))
+    }
+
+    /// Where the counters stand below `status`.
+    pub fn counters(&self) -> &[Path] {
+        &self.counters
+    }
+}
+
+/// What is divided of which kinds: Kubernetes' own, and those that the configuration declares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(Vec<&'static Declared>);
+
+impl Kinds {
+    /// Takes what the configuration declares.
+    pub fn of(config: &Config) -> Self {
+        Self::declaring(&config.kinds)
+    }
+
+    /// The same of these.
+    pub fn declaring(kinds: &[KindConfig]) -> Self {
+        Self(kinds.iter().map(Declared::of).collect())
+    }
+
+    /// What is declared of a kind.
+    pub fn declared(&self, gvk: &Gvk) -> Option<&'static Declared> {
+        self.0.iter().find(|known| *known.group == *gvk.group && *known.kind == *gvk.kind).copied()
+    }
+
+    /// What is divided of a kind; `None`: nothing.
+    pub fn division(&self, gvk: &Gvk) -> Option<Division> {
+        Division::of(&gvk.group, &gvk.kind).or_else(|| self.declared(gvk).map(Division::Declared))
+    }
+}
+
 /// What is divided of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Division {
@@ -57,13 +153,15 @@ pub enum Division {
     Job,
     /// The bounds of a workload's replicas: a companion.
     Autoscaler,
+    /// The number that the configuration names; a share of 0 makes no part.
+    Declared(&'static Declared),
     /// What a disruption budget leaves or lets go, with a part in every member: a companion. Without a part a member would
     /// evict at will.
     Budget,
 }
 
 impl Division {
-    /// What is divided of that kind; `None`: nothing.
+    /// What is divided of one of Kubernetes' own kinds; `None`: nothing.
     pub fn of(group: &str, kind: &str) -> Option<Self> {
         match (group, kind) {
             ("apps", "Deployment" | "ReplicaSet") | ("", "ReplicationController") => Some(Self::Replicas),
@@ -82,13 +180,23 @@ impl Division {
             Self::Job => &[COMPLETIONS, PARALLELISM],
             Self::Autoscaler => &[MIN_REPLICAS, MAX_REPLICAS],
             Self::Budget => &[MIN_AVAILABLE, MAX_UNAVAILABLE],
+            Self::Declared(declared) => &declared.field,
         }
     }
 
     /// Says whether an object of the kind that exists can get a further part when its total grows. Ordinals and completions
     /// are given to the parts that there are.
     pub fn gains_parts(self) -> bool {
-        self == Self::Replicas
+        matches!(self, Self::Replicas | Self::Declared(_))
+    }
+
+    /// The field that `/scale` is about, if the kind has it.
+    pub fn scaled(self) -> Option<Field> {
+        match self {
+            Self::Replicas | Self::Ordinals => Some(REPLICAS),
+            Self::Declared(declared) => declared.field.first().copied(),
+            Self::Job | Self::Autoscaler | Self::Budget => None,
+        }
     }
 
     /// Says whether the kind goes with others: it is divided as [`companions`](crate::placement::companions) says.
@@ -133,8 +241,8 @@ impl Wholes {
     /// Reads the divided fields of a body.
     ///
     /// Errors: one is negative, or no 32-bit integer. (Percentages of a disruption budget are not divided.)
-    pub fn read(group: &str, kind: &str, body: &str) -> Result<Self, NotANumber> {
-        let Some(division) = Division::of(group, kind) else { return Ok(Self::default()) };
+    pub fn read(division: Option<Division>, body: &str) -> Result<Self, NotANumber> {
+        let Some(division) = division else { return Ok(Self::default()) };
         let raws = raws(division, body);
         let mut totals = Vec::new();
         for (field, raw) in division.fields().iter().zip(&raws) {

@@ -20,14 +20,15 @@ pub struct Share<'a> {
     pub min: u32,
     /// At most so many.
     pub max: Option<u32>,
-    /// Groups (regions, zones) share alike; members share within theirs.
-    pub group: Option<&'a str>,
+    /// The groups of members (region, zone) that it is in, each within the one before. Groups share alike; members share
+    /// within theirs.
+    pub domains: &'a [String],
 }
 
 impl<'a> Share<'a> {
     /// A claim by weight alone.
     pub fn by_weight(member: &'a MemberName, weight: Weight) -> Self {
-        Self { member, weight, min: 0, max: None, group: None }
+        Self { member, weight, min: 0, max: None, domains: &[] }
     }
 }
 
@@ -51,29 +52,75 @@ pub fn redivide(total: u32, current: &[u32], shares: &[Share<'_>], uid: &str) ->
     let all_zero = shares.iter().all(|share| share.weight.0 == 0);
     let claims = shares.iter().zip(current.iter().copied().chain(std::iter::repeat(0)));
     let claims: Vec<Claim> = claims.map(|(share, current)| Claim::of(share, current, grows, all_zero, uid)).collect();
-    let mut groups: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
-    for (at, share) in shares.iter().enumerate() {
-        groups.entry(share.group).or_default().push(at);
-    }
-    let whole: Vec<Claim> = groups.iter().map(|(name, of)| Claim::of_group(*name, of, &claims, uid)).collect();
     let mut seats = vec![0; shares.len()];
-    for (of, total) in groups.values().zip(fill(total, &whole)) {
-        let members: Vec<Claim> = of.iter().filter_map(|at| claims.get(*at).copied()).collect();
-        for (at, given) in of.iter().zip(fill(total, &members)) {
-            if let Some(seats) = seats.get_mut(*at) {
-                *seats = u32::try_from(given).unwrap_or(u32::MAX);
-            }
+    Division { shares, claims, uid }.among(total, &(0..shares.len()).collect::<Vec<_>>(), 0, &mut seats);
+    seats
+}
+
+/// Has what goes to the fewest members go to those that have the most already, then to those that must have the most, then to
+/// the largest: the others get nothing more, and give first.
+///
+/// Shape: as [`redivide`], whose `shares` these are.
+pub fn fewest(total: u32, current: &[u32], shares: &mut [Share<'_>], uid: &str) {
+    let now = |at: usize| current.get(at).copied().unwrap_or(0);
+    let room = |at: usize, share: &Share<'_>| share.max.unwrap_or(u32::MAX).max(now(at));
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_by_cached_key(|at| {
+        shares.get(*at).map(|share| {
+            let size = (room(*at, share).min(total), share.weight, tie(uid, share.member));
+            std::cmp::Reverse((now(*at).min(total), share.min, size))
+        })
+    });
+    let mut carried = 0_u64;
+    for at in order {
+        let Some(share) = shares.get_mut(at) else { continue };
+        if carried < u64::from(total) {
+            carried += u64::from(room(at, share));
+        } else {
+            (share.weight, share.min) = (Weight(0), 0);
         }
     }
-    seats
+}
+
+/// What is divided over whom.
+struct Division<'s, 'a> {
+    shares: &'s [Share<'a>],
+    claims: Vec<Claim>,
+    uid: &'s str,
+}
+
+impl Division<'_, '_> {
+    /// Divides among members that are in the same groups at the levels before this.
+    fn among(&self, total: u64, of: &[usize], level: usize, seats: &mut [u32]) {
+        let mut groups: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();
+        for at in of {
+            let name = self.shares.get(*at).and_then(|share| share.domains.get(level));
+            groups.entry(name.map(String::as_str)).or_default().push(*at);
+        }
+        if groups.keys().all(Option::is_none) {
+            let members: Vec<Claim> = of.iter().filter_map(|at| self.claims.get(*at).copied()).collect();
+            for (at, given) in of.iter().zip(fill(total, &members)) {
+                if let Some(seats) = seats.get_mut(*at) {
+                    *seats = u32::try_from(given).unwrap_or(u32::MAX);
+                }
+            }
+            return;
+        }
+        let whole: Vec<Claim> =
+            groups.iter().map(|(name, of)| Claim::of_group(*name, of, &self.claims, self.uid)).collect();
+        for (of, total) in groups.values().zip(fill(total, &whole)) {
+            self.among(total, of, level + 1, seats);
+        }
+    }
 }
 
 /// What decides between equal quotients: even over objects, the same for one object whatever the order of members.
 pub fn tie(uid: &str, member: &MemberName) -> u64 {
-    hash(uid, member.as_str())
+    tie_of(uid, member.as_str())
 }
 
-fn hash(uid: &str, name: &str) -> u64 {
+/// The same between groups of members, by their names.
+pub fn tie_of(uid: &str, name: &str) -> u64 {
     let mut hash = Sha256::new();
     hash.update(uid.as_bytes());
     hash.update([0]);
@@ -104,7 +151,7 @@ impl Claim {
     }
 
     fn of_group(name: Option<&str>, of: &[usize], claims: &[Self], uid: &str) -> Self {
-        let mut group = Self { weight: 0, tie: hash(uid, name.unwrap_or_default()), levels: [0; 3] };
+        let mut group = Self { weight: 0, tie: tie_of(uid, name.unwrap_or_default()), levels: [0; 3] };
         for claim in of.iter().filter_map(|at| claims.get(*at)) {
             group.weight |= u128::from(claim.weight > 0);
             for (sum, level) in group.levels.iter_mut().zip(claim.levels) {
@@ -198,6 +245,12 @@ mod tests {
         (0..count).map(|at| MemberName::new(&format!("m{at}")).unwrap()).collect()
     }
 
+    /// The groups of a path like `eu/a`.
+    fn domains(path: Option<&'static str>) -> &'static [String] {
+        let names: Vec<String> = path.iter().flat_map(|path| path.split('/')).map(str::to_owned).collect();
+        Box::leak(names.into())
+    }
+
     /// Weight, min, max, group.
     type Terms = (u32, u32, Option<u32>, Option<&'static str>);
 
@@ -207,7 +260,7 @@ mod tests {
             weight: Weight(*weight),
             min: *min,
             max: *max,
-            group: *group,
+            domains: domains(*group),
         };
         names.iter().zip(claims).map(share).collect()
     }
@@ -284,6 +337,36 @@ mod tests {
     }
 
     #[test]
+    fn groups_within_groups_share_alike_at_each_level() {
+        let claims = [
+            (1, 0, None, Some("eu/a")),
+            (1, 0, None, Some("eu/a")),
+            (1, 0, None, Some("eu/b")),
+            (9, 0, None, Some("us/a")),
+        ];
+        assert_eq!(all(16, &claims), [2, 2, 4, 8]);
+        let capped = [claims[0], claims[1], (1, 0, Some(1), Some("eu/b")), claims[3]];
+        assert_eq!(sum(&all(16, &capped)[..3]), 8, "what one zone does not take, its region does");
+    }
+
+    #[test]
+    fn the_fewest_are_those_that_have_some_then_the_largest() {
+        let names = names(3);
+        let divided = |total: u32, current: [u32; 3], room: [u32; 3]| {
+            let claims = room.map(|room| (room, 0, Some(room), None));
+            let mut shares = shares(&names, &claims);
+            fewest(total, &current, &mut shares, "uid");
+            redivide(total, &current, &shares, "uid")
+        };
+        assert_eq!(divided(5, [0, 0, 0], [4, 9, 6]), [0, 5, 0]);
+        assert_eq!(divided(5, [2, 0, 0], [6, 9, 6]), [5, 0, 0], "it stays where it is while it fits");
+        assert_eq!(divided(8, [2, 0, 0], [6, 9, 6])[2], 0);
+        assert_eq!(divided(5, [6, 2, 0], [9, 9, 9]), [5, 0, 0], "the smaller part gives first");
+        assert_eq!(divided(0, [6, 2, 0], [9, 9, 9]), [0, 0, 0]);
+        assert_eq!(divided(30, [0, 0, 0], [4, 9, 6]), [4, 9, 6]);
+    }
+
+    #[test]
     fn only_the_difference_moves() {
         let names = names(2);
         let even = shares(&names, &[(1, 0, None, None), (1, 0, None, None)]);
@@ -314,7 +397,7 @@ mod tests {
     }
 
     const ONE: &[Option<&str>] = &[None];
-    const THREE: &[Option<&str>] = &[None, Some("eu"), Some("us")];
+    const THREE: &[Option<&str>] = &[None, Some("eu/a"), Some("eu/b"), Some("us")];
 
     proptest! {
         #[test]

@@ -15,7 +15,10 @@ use crate::{
     config::Config,
     placement::{fold::FoldKind, marker::OWN_PREFIX},
 };
-use kubefold_wire::patch::{is_index, steps};
+use kubefold_wire::{
+    patch::{is_index, steps},
+    resource::Gvr,
+};
 
 /// A part's print. Parts of one object that nobody touched have equal ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +94,8 @@ fn without_registries(value: &mut Value) {
 
 impl Fingerprint {
     /// Takes the print of a document. `None` if it is no object.
-    pub fn of(json: &str, group: &str, resource: &str, mask: &Mask) -> Option<Self> {
+    pub fn of(json: &str, gvr: &Gvr, kind: FoldKind, mask: &Mask) -> Option<Self> {
+        let (group, resource) = (&*gvr.group, &*gvr.resource);
         let mut document: Value = serde_json::from_str(json).ok()?;
         mask.apply(&mut document);
         let Value::Object(mut document) = document else { return None };
@@ -104,8 +108,9 @@ impl Fingerprint {
         for (_, _, paths) in assigned {
             paths.iter().for_each(|path| remove(&mut document, path));
         }
-        for field in FoldKind::of(group, resource).divided() {
-            remove(&mut document, &["spec", field]);
+        for path in kind.divided() {
+            let path: Vec<&str> = ["spec"].into_iter().chain(path.iter().copied()).collect();
+            remove(&mut document, &path);
         }
         depends(&mut document, group, resource);
         let texts = |key: &str| metadata.get(key).and_then(Value::as_object).into_iter().flatten();
@@ -294,8 +299,13 @@ mod tests {
 
     use super::*;
 
+    fn print_of(object: &Value, group: &str, resource: &str, mask: &Mask) -> Fingerprint {
+        let gvr = Gvr::new(group, "v1", resource);
+        Fingerprint::of(&object.to_string(), &gvr, FoldKind::of(group, resource), mask).unwrap()
+    }
+
     fn differ(group: &str, resource: &str, one: &Value, two: &Value) -> bool {
-        let print = |value: &Value| Fingerprint::of(&value.to_string(), group, resource, &Mask::default()).unwrap();
+        let print = |value: &Value| print_of(value, group, resource, &Mask::default());
         assert_eq!(print(one).differs(&print(two)), print(two).differs(&print(one)));
         print(one).differs(&print(two))
     }
@@ -382,7 +392,7 @@ mod tests {
                 "metadata": {"labels": {"app": "web", "a/b": tier}},
                 "spec": {"tier": tier, "template": {"spec": {"containers": [{"image": image, "env": env}]}}},
             });
-            Fingerprint::of(&object.to_string(), "apps", "deployments", &mask).unwrap()
+            print_of(&object, "apps", "deployments", &mask)
         };
         let east = part("", "1", json!([]), "gold");
         assert!(!east.differs(&part("mirror.example:5000/library/", "1", json!([{"name": "A"}]), "tin")));

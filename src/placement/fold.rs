@@ -14,21 +14,23 @@ mod status;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::{ops::Range, sync::LazyLock};
 
 use smallvec::SmallVec;
 
-pub use counters::{counter_names, divided_counters};
+pub use counters::divided_counters;
 pub use endpoints::united;
 pub use kind::FoldKind;
+pub use status::counter_paths;
 pub use sums::Sums;
 
 use crate::{
     config::MemberName,
     placement::{
         companions::{Limits, WHOLE_KEY},
-        divided::Division,
+        divided::{Division, Path},
         moved::Moved,
     },
 };
@@ -138,9 +140,9 @@ impl Summand {
         let value = |place: &Option<Range<usize>>| json.get(place.clone()?);
         let object = |place: &Option<Range<usize>>| entries(value(place).unwrap_or("{}")).ok();
         let divided = |spec: Vec<Member<'_>>| {
-            let field = |key: &&str| match spec.iter().find(|entry| entry.name == **key) {
+            let field = |path: &Path| match values::at(&spec, path) {
                 None => Divided::Absent,
-                Some(entry) => integer(entry.raw).map_or(Divided::Other, Divided::Number),
+                Some(raw) => integer(raw).map_or(Divided::Other, Divided::Number),
             };
             kind.divided().iter().map(field).collect()
         };

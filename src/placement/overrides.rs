@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     config::{MemberName, Overrides},
     placement::{
+        divided::{Division, Field, Kinds},
         marker::OWN_PREFIX,
         merge::{is_keyed, position_of},
         scheduling::pod_spec,
@@ -33,13 +34,29 @@ pub struct OverrideError {
     pub why: String,
 }
 
+/// The kind of an object that is overridden.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind<'a> {
+    /// The kind.
+    pub gvk: &'a Gvk,
+    /// The fields of it that are divided.
+    pub divided: &'static [Field],
+}
+
+impl<'a> Kind<'a> {
+    /// With what is divided of it, as configured.
+    pub fn of(gvk: &'a Gvk, kinds: &Kinds) -> Self {
+        Self { gvk, divided: kinds.division(gvk).map_or(&[], Division::fields) }
+    }
+}
+
 /// Applies overrides to a stamped body. Bytes stay where nothing differs.
 ///
 /// Errors: the patch does not apply, or changes what kubefold goes by: identity, marker, divided numbers.
 pub fn overridden(
     body: Vec<u8>,
     overrides: &Overrides,
-    gvk: &Gvk,
+    of: &Kind<'_>,
     policy: &str,
     member: &MemberName,
 ) -> Result<Vec<u8>, OverrideError> {
@@ -48,14 +65,14 @@ pub fn overridden(
     }
     let wrong = |why: String| OverrideError { policy: policy.to_owned(), member: member.clone(), why };
     let mut object: Value = serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))?;
-    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&gvk.group, &gvk.kind)) {
+    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&of.gvk.group, &of.gvk.kind)) {
         let spec = path.iter().try_fold(&mut object, |at, key| at.get_mut(*key));
         spec.into_iter().for_each(|spec| move_images(spec, registry));
     }
     if let Some(patch) = &overrides.patch {
-        let before = kept(&object, gvk);
+        let before = kept(&object, of);
         object = patch.apply(object).map_err(|error| wrong(error.to_string()))?;
-        let after = kept(&object, gvk);
+        let after = kept(&object, of);
         if let Some(((what, _), _)) = before.iter().zip(&after).find(|(before, after)| before != after) {
             return Err(wrong(format!("it changes {what}")));
         }
@@ -70,10 +87,10 @@ pub fn applied(
     mut body: Value,
     part: &Value,
     overrides: &Overrides,
-    gvk: &Gvk,
+    of: &Kind<'_>,
     owns: impl Fn(&[&str]) -> bool,
 ) -> Value {
-    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&gvk.group, &gvk.kind)) {
+    if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&of.gvk.group, &of.gvk.kind)) {
         let spec = path.iter().try_fold(&mut body, |at, key| at.get_mut(*key));
         spec.into_iter().for_each(|spec| move_images(spec, registry));
     }
@@ -93,7 +110,7 @@ pub fn applied(
                 after
             })
         });
-        if let Some(after) = after.filter(|after| kept(&body, gvk) == kept(after, gvk)) {
+        if let Some(after) = after.filter(|after| kept(&body, of) == kept(after, of)) {
             body = after;
         }
     }
@@ -142,11 +159,10 @@ fn moved(operation: &Operation, tokens: &[String]) -> Option<Operation> {
 }
 
 /// What no override may change.
-fn kept(object: &Value, gvk: &Gvk) -> Vec<(String, Option<Value>)> {
+fn kept(object: &Value, of: &Kind<'_>) -> Vec<(String, Option<Value>)> {
     let fixed = ["/apiVersion", "/kind", "/metadata/name", "/metadata/generateName", "/metadata/namespace"];
-    let division = crate::placement::divided::Division::of(&gvk.group, &gvk.kind);
-    let fields = division.map_or(&[][..], |division| division.fields());
-    let pointers = fixed.into_iter().chain(fields.iter().map(|field| field.pointer)).chain(["/spec/ordinals/start"]);
+    let pointers =
+        fixed.into_iter().chain(of.divided.iter().map(|field| field.pointer)).chain(["/spec/ordinals/start"]);
     let mut kept: Vec<_> =
         pointers.map(|at| (at.trim_start_matches('/').replace('/', "."), object.pointer(at).cloned())).collect();
     for map in ["labels", "annotations"] {
@@ -201,7 +217,7 @@ mod tests {
 
     fn applied(body: &Value, what: &Overrides, gvk: &Gvk) -> Result<Value, String> {
         let east = MemberName::new("east").unwrap();
-        let out = overridden(body.to_string().into_bytes(), what, gvk, "shop", &east);
+        let out = overridden(body.to_string().into_bytes(), what, &Kind::of(gvk, &Kinds::default()), "shop", &east);
         out.map(|out| serde_json::from_slice(&out).unwrap()).map_err(|error| error.to_string())
     }
 
@@ -289,7 +305,9 @@ mod tests {
         let part = applied_whole(&what);
         let spec = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
         let dress = |body: Value, owned: &[&str]| {
-            super::applied(body, &part, &what, &deployment(), |path: &[&str]| path == owned)
+            super::applied(body, &part, &what, &Kind::of(&deployment(), &Kinds::default()), |path: &[&str]| {
+                path == owned
+            })
         };
         // In another order, and without what the patch adds to.
         let said = dress(spec(json!([{"name": "d", "image": "d:1"}, {"name": "c", "image": "app:2"}])), &[]);
@@ -305,7 +323,16 @@ mod tests {
         assert_eq!(said, json!({"metadata": {"annotations": {"note": "w"}}, "spec": {"paused": true}}));
         let counted = overrides(Some(json!([{"op": "add", "path": "/spec/replicas", "value": 9}])), None);
         let body = json!({"spec": {"replicas": 2}});
-        assert_eq!(super::applied(body.clone(), &part, &counted, &deployment(), |_: &[&str]| true), body);
+        assert_eq!(
+            super::applied(
+                body.clone(),
+                &part,
+                &counted,
+                &Kind::of(&deployment(), &Kinds::default()),
+                |_: &[&str]| true
+            ),
+            body
+        );
     }
 
     fn applied_whole(what: &Overrides) -> Value {
@@ -318,6 +345,9 @@ mod tests {
     fn without_overrides_bytes_stay() {
         let body = b"{ \"a\" : 1 }".to_vec();
         let east = MemberName::new("east").unwrap();
-        assert_eq!(overridden(body.clone(), &Overrides::default(), &deployment(), "", &east), Ok(body));
+        assert_eq!(
+            overridden(body.clone(), &Overrides::default(), &Kind::of(&deployment(), &Kinds::default()), "", &east),
+            Ok(body)
+        );
     }
 }

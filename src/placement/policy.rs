@@ -8,9 +8,10 @@ use std::{
 use crate::{
     config::{
         Bounds, CarriedKind, Chosen, Config, Failover, KindPattern, Match, MemberName, MemberTaint, MemberTerms,
-        PolicyConfig, Rebalance, TaintEffect, Weight,
+        PolicyConfig, Rebalance, SpreadLevel, TaintEffect, Weight,
     },
-    view::FleetSelector,
+    placement::divided::Kinds,
+    view::{CLUSTER_LABEL, FleetSelector},
 };
 use kubefold_wire::{
     golang::Quoted,
@@ -62,6 +63,7 @@ const ALONE: &[(&str, &str)] = &[
 pub struct Rules {
     members: Vec<MemberRule>,
     policies: Vec<PolicyConfig>,
+    kinds: Kinds,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,8 +103,12 @@ pub struct Policy {
     pub by_capacity: bool,
     /// What holds in each configured member.
     pub terms: BTreeMap<MemberName, Terms>,
-    /// The label over whose values it is divided evenly first.
-    pub spread: Option<String>,
+    /// How many groups of members it names. The first that can take an object has it.
+    pub groups: usize,
+    /// It goes to the fewest members that can carry it.
+    pub fewest: bool,
+    /// The labels over whose values it is divided evenly first.
+    pub spread: Vec<SpreadLevel>,
     /// As much as fits is placed where not all does.
     pub partial: bool,
     /// What is carried along with a workload.
@@ -126,8 +132,10 @@ pub struct Terms {
     pub min: u32,
     /// At most so many.
     pub max: Option<u32>,
-    /// The value of the label that is spread over.
-    pub group: Option<String>,
+    /// In which of the policy's groups of members it is, counted from 0.
+    pub rank: usize,
+    /// Its values of the labels that are spread over.
+    pub domains: Vec<String>,
     /// The member's taints.
     pub taints: Vec<Taint>,
     /// How its part differs.
@@ -190,7 +198,9 @@ impl Policy {
             names_strategy: false,
             by_capacity: false,
             terms: BTreeMap::new(),
-            spread: None,
+            groups: 1,
+            fewest: false,
+            spread: Vec::new(),
             partial: false,
             carry: Vec::new(),
             tolerations: Vec::new(),
@@ -226,7 +236,16 @@ impl Rules {
             labels: member.labels.clone(),
             taints: member.taints.clone(),
         };
-        Self { members: config.members.iter().map(member).collect(), policies: config.policies.clone() }
+        Self {
+            members: config.members.iter().map(member).collect(),
+            policies: config.policies.clone(),
+            kinds: Kinds::of(config),
+        }
+    }
+
+    /// What is divided of which kinds.
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
     }
 
     /// Taints the members that an operator has cordoned.
@@ -260,12 +279,14 @@ impl Rules {
             policy.strategy = config.strategy.unwrap_or(policy.strategy);
             policy.names_strategy = config.strategy.is_some();
             policy.by_capacity = config.by_capacity;
+            policy.groups = config.groups.len();
+            policy.fewest = config.fewest;
             policy.spread.clone_from(&config.spread);
             policy.partial = config.partial;
             policy.carry.clone_from(&config.carry);
             policy.tolerations = config.tolerations.iter().map(toleration).collect();
             (policy.failover, policy.rebalance) = (config.failover, config.rebalance);
-            if let Some(why) = config.strategy.and_then(|strategy| unfit(strategy, subject)) {
+            if let Some(why) = config.strategy.and_then(|strategy| self.unfit(strategy, subject)) {
                 return Err(PolicyError::Unfit { policy: config.name.clone(), why });
             }
         }
@@ -290,6 +311,12 @@ impl Rules {
         let marked = subject.policy.and_then(|name| self.policies.iter().find(|policy| policy.name == name));
         let matching = |policy: &&PolicyConfig| policy.matches.as_ref().is_some_and(|rule| matches(rule, subject));
         Ok(marked.or_else(|| self.policies.iter().find(matching)))
+    }
+
+    /// Why a kind cannot be placed so.
+    fn unfit(&self, strategy: Strategy, subject: &Subject<'_>) -> Option<String> {
+        let is_declared = self.kinds.declared(subject.gvk).is_some();
+        crate::config::unfit(strategy, Some(&subject.gvk.group), &subject.gvk.kind, is_declared)
     }
 
     /// Says whether a policy of that name is configured.
@@ -357,20 +384,27 @@ impl MemberRule {
         let Some(policy) = policy else { return Terms { taints, ..Terms::default() } };
         let none = MemberTerms::default();
         let own = policy.per_member.get(&self.name).unwrap_or(&none);
-        let group = policy.spread.as_ref().and_then(|label| self.labels.get(label).cloned());
-        let mut excluded = None;
-        if !holds(&policy.members, self) {
-            excluded = Some(format!("policy {} does not place there", policy.name));
-        } else if let (Some(label), None) = (&policy.spread, &group) {
-            excluded = Some(format!("it has no label {label}, over which policy {} spreads", policy.name));
-        }
+        let rank = policy.groups.iter().position(|group| holds(group, self));
+        let domain = |level: &SpreadLevel| match level.label.as_str() {
+            CLUSTER_LABEL => Some(self.name.to_string()),
+            label => self.labels.get(label).cloned(),
+        };
+        let excluded = if rank.is_none() {
+            Some(format!("policy {} does not place there", policy.name))
+        } else {
+            let lacking = policy.spread.iter().find(|level| domain(level).is_none());
+            lacking.map(|SpreadLevel { label, .. }| {
+                format!("it has no label {label}, over which policy {} spreads", policy.name)
+            })
+        };
         let Bounds { min, max } = own.bounds;
         Terms {
             excluded,
             weight: own.weight,
             min: min.or(policy.each.min).unwrap_or(0),
             max: max.or(policy.each.max),
-            group,
+            rank: rank.unwrap_or_default(),
+            domains: policy.spread.iter().filter_map(domain).collect(),
             taints,
             overrides: own.overrides.clone(),
         }
@@ -403,11 +437,6 @@ fn default_strategy(subject: &Subject<'_>) -> Strategy {
     } else {
         Strategy::One
     }
-}
-
-/// Why a kind cannot be placed so.
-fn unfit(strategy: Strategy, subject: &Subject<'_>) -> Option<String> {
-    crate::config::unfit(strategy, Some(&subject.gvk.group), &subject.gvk.kind)
 }
 
 fn matches(rule: &Match, subject: &Subject<'_>) -> bool {

@@ -30,7 +30,11 @@ pub struct Unplaced {
 impl ApiError for Unplaced {
     fn blame(&self) -> Blame {
         match &self.error {
-            PlanError::NoNamespace | PlanError::NoCandidate(_) | PlanError::NoRoom { .. } => Blame::Downstream,
+            PlanError::NoNamespace
+            | PlanError::NoCandidate(_)
+            | PlanError::NoRoom { .. }
+            | PlanError::TooFewGroups(_)
+            | PlanError::NoGroup { .. } => Blame::Downstream,
             PlanError::AllDown(members) | PlanError::Unknown(members) => {
                 members.first().map_or(Blame::Kubefold, |(member, _)| Blame::Member(member.clone()))
             }
@@ -39,7 +43,11 @@ impl ApiError for Unplaced {
 
     fn retry(&self) -> Retry {
         match &self.error {
-            PlanError::NoNamespace | PlanError::NoCandidate(_) | PlanError::NoRoom { .. } => Retry::Never,
+            PlanError::NoNamespace
+            | PlanError::NoCandidate(_)
+            | PlanError::NoRoom { .. }
+            | PlanError::TooFewGroups(_)
+            | PlanError::NoGroup { .. } => Retry::Never,
             // Nothing was sent.
             PlanError::AllDown(_) | PlanError::Unknown(_) => Retry::Always,
         }
@@ -56,7 +64,10 @@ impl From<Unplaced> for Status {
                 status.message.push_str(": no member holds it");
                 status
             }
-            PlanError::NoCandidate(_) | PlanError::NoRoom { .. } => {
+            PlanError::NoCandidate(_)
+            | PlanError::NoRoom { .. }
+            | PlanError::TooFewGroups(_)
+            | PlanError::NoGroup { .. } => {
                 Self::invalid(&gvr.group, &gvk.kind, name, vec![Cause::of(&error.to_string())])
             }
             PlanError::AllDown(_) | PlanError::Unknown(_) => {

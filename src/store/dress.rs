@@ -229,10 +229,9 @@ impl Dressing {
         before: Option<&Part>,
     ) -> Part {
         let facts = &incoming.facts;
-        let gvr = &self.spec.gvr;
         // What a controller made is no author's.
         let is_compared = marker.as_ref().is_some_and(|marker| marker.members.len() > 1 && !marker.is_child);
-        let kind = FoldKind::of(&gvr.group, &gvr.resource);
+        let kind = FoldKind::known(self.naming.kinds(), &self.spec.gvr, &self.spec.gvk);
         let (document, numbers) = match self.parts_only {
             true => (incoming.identity(), &Numbers::default()),
             false => (incoming.whole(), numbers),
@@ -244,7 +243,7 @@ impl Dressing {
             }
             Arc::new(summand)
         });
-        let print = || Fingerprint::of(incoming.text, &gvr.group, &gvr.resource, self.naming.mask()).map(Arc::new);
+        let print = || Fingerprint::of(incoming.text, &self.spec.gvr, kind, self.naming.mask()).map(Arc::new);
         // Its author has changed nothing: the same labels and annotations, and the same generation where there is one.
         let generation = |summand: &Option<Arc<Summand>>| summand.as_ref().map_or(0, |summand| summand.generation());
         let unchanged = before.filter(|before| {

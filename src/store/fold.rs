@@ -8,11 +8,19 @@ use crate::{
     config::MemberName,
     placement::{
         fingerprint::{Fingerprint, Mask},
-        fold::Sums,
+        fold::{FoldKind, Summand, Sums},
         marker::Marker,
     },
-    store::{entry::Holders, identities::Identity, part::Part, parts::Parts, revision::Revision, template::Template},
+    store::{
+        entry::Holders,
+        identities::{Identities, Identity},
+        part::Part,
+        parts::Parts,
+        revision::Revision,
+        template::Template,
+    },
 };
+use kubefold_wire::resource::Gvr;
 
 /// All parts under one key.
 #[derive(Debug, Default)]
@@ -146,11 +154,23 @@ impl Fold {
         self.parts.iter().filter(|part| part.member != *member).find_map(|part| part.document.as_whole())
     }
 
-    /// Takes the prints of all parts anew: policies changed.
-    pub(super) fn print(&mut self, group: &str, resource: &str, mask: &Mask) {
+    /// Takes the prints of all parts anew: policies changed, or what is divided.
+    pub(super) fn print(&mut self, gvr: &Gvr, kind: FoldKind, mask: &Mask) {
         for part in self.parts.iter_mut().filter(|part| part.fingerprint.is_some()) {
-            let print = Fingerprint::of(&part.document.text(), group, resource, mask).map(Arc::new);
+            let print = Fingerprint::of(&part.document.text(), gvr, kind, mask).map(Arc::new);
             Arc::make_mut(part).fingerprint = print;
+        }
+    }
+
+    /// Reads of all parts anew what is added up: what is divided has changed.
+    pub(super) fn add_up(&mut self, kind: FoldKind, identities: &Identities) {
+        for part in self.parts.iter_mut().filter(|part| part.summand.is_some()) {
+            let Ok(mut summand) = Summand::of(&part.document.text(), kind) else { continue };
+            let moved = part.marker.as_ref().and_then(|marker| identities.moved(&marker.uid));
+            if let (Some(moved), Some(cluster)) = (moved, part.cluster()) {
+                summand.judge(&moved, cluster);
+            }
+            Arc::make_mut(part).summand = Some(Arc::new(summand));
         }
     }
 

@@ -40,10 +40,10 @@ impl FleetStore {
 
     /// Takes new names: the configuration changed. What that changes is shown in slices.
     pub fn rename(&self, naming: &Arc<Naming>) {
-        let is_printed = self.change(|inner| inner.rename(naming));
+        let changed = self.change(|inner| inner.rename(naming));
         self.in_slices(|inner, after| {
             inner.for_folds(after, |inner, key| {
-                inner.order_fold(key, is_printed);
+                inner.order_fold(key, changed);
                 true
             })
         });
@@ -119,6 +119,15 @@ impl FleetStore {
     }
 }
 
+/// What a new configuration has the store read of all parts once more.
+#[derive(Clone, Copy)]
+struct Reread {
+    /// What they are compared by.
+    prints: bool,
+    /// What is added up.
+    numbers: bool,
+}
+
 impl Sequencer {
     /// Makes room for a member; its place among the others is that of the configuration.
     fn join(&mut self, name: &MemberName, cluster_uid: &str) {
@@ -149,22 +158,26 @@ impl Sequencer {
         self.order_members();
     }
 
-    /// Takes new names: members were added, removed or put in another order. Says whether policies changed what parts are
-    /// compared by. [`Self::order_fold`] does the rest.
-    fn rename(&mut self, naming: &Arc<Naming>) -> bool {
+    /// Takes new names: members were added, removed or put in another order. Says what is to be read of
+    /// the parts anew. [`Self::order_fold`] does the rest.
+    fn rename(&mut self, naming: &Arc<Naming>) -> Reread {
         self.epoch += 1;
+        let kind = self.fold_kind();
         let former = std::mem::replace(&mut self.shared.naming, Arc::clone(naming));
         self.order_members();
-        former.mask() != naming.mask()
+        let numbers = kind != self.fold_kind();
+        Reread { prints: numbers || former.mask() != naming.mask(), numbers }
     }
 
     /// Puts the parts of a fold in the order of now, and shows what that changes.
-    fn order_fold(&mut self, key: &Key, is_printed: bool) {
-        let naming = Arc::clone(&self.shared.naming);
-        let (group, resource) = (&self.spec.gvr.group, &self.spec.gvr.resource);
+    fn order_fold(&mut self, key: &Key, reread: Reread) {
+        let (naming, kind) = (Arc::clone(&self.shared.naming), self.fold_kind());
         let Some(fold) = self.folds.get_mut(key) else { return };
-        if is_printed {
-            fold.print(group, resource, naming.mask());
+        if reread.prints {
+            fold.print(&self.spec.gvr, kind, naming.mask());
+        }
+        if reread.numbers {
+            fold.add_up(kind, &self.shared.identities);
         }
         fold.sort(naming.members());
         self.refold(key);

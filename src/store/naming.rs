@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     config::{Config, MemberName, Names, SharedRule},
-    placement::fingerprint::Mask,
+    placement::{divided::Kinds, fingerprint::Mask},
 };
 
 use kubefold_wire::resource::Gvr;
@@ -23,24 +23,37 @@ pub struct Naming {
     members: Vec<MemberName>,
     /// What policies make different between parts.
     mask: Mask,
+    /// What is divided of which kinds.
+    kinds: Kinds,
 }
 
 impl Naming {
     /// Takes what the configuration says about names.
     pub fn new(config: &Config) -> Self {
         let members = config.members.iter().map(|member| member.name.clone()).collect();
-        Self { names: config.names, shared: config.shared.clone(), members, mask: Mask::of(config) }
+        Self {
+            names: config.names,
+            shared: config.shared.clone(),
+            members,
+            mask: Mask::of(config),
+            kinds: Kinds::of(config),
+        }
     }
 
     /// Takes it in its parts.
     #[cfg(test)]
     pub(crate) fn of(names: Names, shared: Vec<SharedRule>, members: Vec<MemberName>) -> Self {
-        Self { names, shared, members, mask: Mask::default() }
+        Self { names, shared, members, mask: Mask::default(), kinds: Kinds::default() }
     }
 
     /// What is no difference between parts.
     pub(super) fn mask(&self) -> &Mask {
         &self.mask
+    }
+
+    /// What is divided of which kinds.
+    pub(super) fn kinds(&self) -> &Kinds {
+        &self.kinds
     }
 
     /// The members, in configuration order.
@@ -196,6 +209,7 @@ mod tests {
             ],
             members: members.iter().map(|name| MemberName::new(name).unwrap()).collect(),
             mask: Mask::default(),
+            kinds: Kinds::default(),
         }
     }
 

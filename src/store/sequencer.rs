@@ -371,6 +371,6 @@ impl Sequencer {
 
     /// What a fold of this kind sums.
     pub(super) fn fold_kind(&self) -> FoldKind {
-        FoldKind::of(&self.spec.gvr.group, &self.spec.gvr.resource)
+        FoldKind::known(self.shared.naming.kinds(), &self.spec.gvr, &self.spec.gvk)
     }
 }

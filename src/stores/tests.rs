@@ -50,6 +50,7 @@ fn config_of(members: Vec<MemberConfig>) -> Config {
         names: Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         own: Default::default(),

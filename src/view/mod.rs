@@ -9,7 +9,7 @@ use kubefold_wire::info::{PathError, decode_segment, segments, without_tail};
 
 pub use {
     mode::Mode,
-    selector::{FleetSelector, ListOptions, list_options},
+    selector::{CLUSTER_LABEL, FleetSelector, ListOptions, list_options},
 };
 
 /// Which API a request speaks to.

@@ -9,7 +9,7 @@ use kubefold_wire::{
 };
 
 /// The virtual label that names an object's member.
-const CLUSTER_LABEL: &str = "kubefold.io/cluster";
+pub const CLUSTER_LABEL: &str = "kubefold.io/cluster";
 
 /// Options of a list or watch of the fleet view.
 pub type ListOptions = Options<FleetSelector>;

@@ -48,7 +48,7 @@ pub(super) async fn create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request)
 }
 
 async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Result<Reply, Reply> {
-    let draft = Draft::read(request)?;
+    let draft = Draft::read(request, writer.fleet.rules().kinds())?;
     let notes = audit::notes();
     if let Some(notes) = &notes {
         notes.name(&draft.name);

@@ -54,9 +54,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     answer::reply::Reply,
     config::MemberName,
+    placement::divided::Division,
     respond::WriteError,
     write::{
-        fleet::Fleet,
+        fleet::{Fleet, Key},
         journal::{Entry, Journal, Verb},
         request::Request,
     },
@@ -86,6 +87,11 @@ pub struct Writer<F> {
 }
 
 impl<F: Fleet> Writer<F> {
+    /// What is divided of a kind; `None`: nothing.
+    fn division(&self, key: &Key) -> Option<Division> {
+        self.fleet.rules().kinds().division(&key.gvk)
+    }
+
     /// Makes a writer. Its writes run in `tasks`, so that a client that hangs up does not cut one in two; `cancel` ends the
     /// waiting for outcomes that are not known, which the journal then keeps for the next start.
     ///

@@ -14,7 +14,7 @@ use crate::{
         companions::Shares,
         divided::{Division, Value},
         marker::Marker,
-        overrides::overridden,
+        overrides::{Kind, overridden},
         plan::{Companion, Order, Plan, PlanError, Standing, plan},
         policy::{Policy, Strategy, Subject},
         scheduling::{Misfit, PodRequirements},
@@ -246,7 +246,7 @@ pub(super) async fn answer<F: Fleet>(writer: &Writer<F>, request: &Request) -> R
 }
 
 async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, Reply> {
-    let draft = Draft::read(request)?;
+    let draft = Draft::read(request, writer.fleet.rules().kinds())?;
     let name = if draft.name.is_empty() { draft.base.clone() } else { draft.name.clone() };
     if name.is_empty() {
         return Err(request.invalid("", InvalidField::NameRequired).into());
@@ -289,7 +289,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
         Strategy::Divide => "divide",
         Strategy::One => "one",
     };
-    Ok(reply(&key, plan.policy.clone(), strategy, places(plan, &asked, &key), warnings))
+    Ok(reply(&key, plan.policy.clone(), strategy, places(plan, &asked, &draft, &key), warnings))
 }
 
 /// Says why the overrides of a policy do not go with the parts that would be made.
@@ -308,7 +308,8 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), Pa
         let what = Stamp { marker: Some(&marker), name: None, values: &target.values, whole };
         let body = stamped(draft.json, what)?;
         let policy = plan.policy.as_deref().unwrap_or_default();
-        overridden(body, &target.overrides, &key.gvk, policy, &target.member)?;
+        let divided = draft.wholes.division.map_or(&[][..], Division::fields);
+        overridden(body, &target.overrides, &Kind { gvk: &key.gvk, divided }, policy, &target.member)?;
     }
     Ok(())
 }
@@ -318,9 +319,9 @@ fn one(member: &MemberName, why: &str) -> Place {
 }
 
 /// Every member, in the order of the configuration.
-fn places(plan: Plan, asked: &CreateFacts, key: &Key) -> Vec<Place> {
-    let (group, kind) = (&*key.gvk.group, &*key.gvk.kind);
-    let without_a_part = if Division::of(group, kind).is_some_and(Division::gains_parts) {
+fn places(plan: Plan, asked: &CreateFacts, draft: &Draft<'_>, key: &Key) -> Vec<Place> {
+    let kind = &*key.gvk.kind;
+    let without_a_part = if draft.wholes.division.is_some_and(Division::gains_parts) {
         "its share is 0; a scale-up may make its part".to_owned()
     } else {
         format!("its share is 0; a {kind} that exists gets no further part")
@@ -334,7 +335,10 @@ fn places(plan: Plan, asked: &CreateFacts, key: &Key) -> Vec<Place> {
         let sticky = asked.facts.sticky.as_ref() == Some(&target.member);
         let why = match &target.behind {
             Some(why) => Some(why.clone()),
-            None if !target.made => Some(without_a_part.clone()),
+            None if !target.made => Some(match &target.why {
+                Some(why) => format!("{why}; {without_a_part}"),
+                None => without_a_part.clone(),
+            }),
             None if at == 0 && sticky => Some("the namespace's single objects are there".to_owned()),
             None => None,
         };

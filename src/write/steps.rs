@@ -9,7 +9,7 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{
         marker::Marker,
-        overrides::overridden,
+        overrides::{Kind, overridden},
         stamp::{Stamp, stamped},
     },
     respond::{PartError, WriteError},
@@ -191,7 +191,9 @@ impl<F: Fleet> Writer<F> {
         let what = Stamp { marker: marker.as_ref(), name: Some(&entry.key.name), values: &target.values, whole };
         let body = stamped(std::str::from_utf8(&local)?, what)?;
         let policy = entry.policy.as_deref().unwrap_or_default();
-        let body = overridden(body, &target.overrides, &entry.key.gvk, policy, &target.member)?;
+        let rules = self.fleet.rules();
+        let kind = Kind::of(&entry.key.gvk, rules.kinds());
+        let body = overridden(body, &target.overrides, &kind, policy, &target.member)?;
         Ok(body.into())
     }
 

@@ -6,11 +6,14 @@ use crate::{
     config::MemberName,
     placement::{
         companions::{Shares, Subject, claims, is_counted_elsewhere, pod_labels, replicas},
-        divided::Division,
+        divided::{Division, REPLICAS},
     },
     write::fleet::{Fleet, Key, Listed},
 };
-use kubefold_wire::{media::is_built_in, resource::Gvr};
+use kubefold_wire::{
+    media::is_built_in,
+    resource::{Gvk, Gvr, split_api_version},
+};
 
 /// Who makes the pods that budgets select, in the version that is read here.
 pub(super) const WORKLOADS: [(&str, &str, &str, &str); 4] = [
@@ -54,7 +57,7 @@ pub(super) async fn shares<F: Fleet>(fleet: &F, namespace: &str, subject: &Subje
                     let is_elsewhere = *kind != "Deployment" && is_counted_elsewhere(document, &deployments);
                     if is_of_budget && !is_elsewhere {
                         let share: &mut u32 = shares.entry(member.clone()).or_default();
-                        *share = share.saturating_add(replicas(document));
+                        *share = share.saturating_add(replicas(document, REPLICAS.path));
                     }
                 }
             }
@@ -63,7 +66,11 @@ pub(super) async fn shares<F: Fleet>(fleet: &F, namespace: &str, subject: &Subje
             let Some(gvr) = fleet.resource(&target.api_version, &target.kind) else { return shares };
             let listed = fleet.objects(&gvr, namespace).await;
             let found = listed.iter().find(|one| one.name == target.name);
-            shares.extend(found.into_iter().flat_map(documents).map(|(member, json)| (member.clone(), replicas(json))));
+            let (group, version) = split_api_version(&target.api_version).unwrap_or_default();
+            let division = fleet.rules().kinds().division(&Gvk::new(group, version, &target.kind));
+            let path = division.and_then(Division::scaled).unwrap_or(REPLICAS).path;
+            let share = |(member, json): (&MemberName, &str)| (member.clone(), replicas(json, path));
+            shares.extend(found.into_iter().flat_map(documents).map(share));
         }
         Subject::Target(None) => {}
     }

@@ -8,6 +8,7 @@ mod children;
 mod companions;
 mod crash;
 mod create;
+mod declared;
 mod delete;
 mod denied;
 mod endpoints;

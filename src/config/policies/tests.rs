@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use super::*;
-use crate::config::{CarriedKind, Failover, MemberTaint, Rebalance, TaintEffect, load};
+use crate::config::{CarriedKind, Failover, MemberTaint, Rebalance, SpreadLevel, TaintEffect, load};
 
 /// Policies begin on line 4.
 const MEMBERS: &str =
@@ -99,6 +99,48 @@ fn refusals_say_line_policy_and_remedy() {
         (
             "  carry: [Secret, Service]",
             "6: policy \"p\": \"carry\" has the kind \"Service\", which is not carried; use \"ConfigMap\" or \"Secret\"",
+        ),
+        (
+            "  spread:\n  - label: kubefold.io/policy",
+            "7: policy \"p\": label key \"kubefold.io/policy\" is kubefold's own; use a prefix other than kubefold.io",
+        ),
+        (
+            "  spread:\n  - {label: region, minGroups: 3, maxGroups: 2}",
+            "7: policy \"p\": minGroups 3 is above maxGroups 2; lower the one or raise the other",
+        ),
+        (
+            "  spread:\n  - {label: region, minGroups: 0}",
+            "7: policy \"p\": minGroups 0 is out of range; use a whole number from 1 to 256",
+        ),
+        (
+            "  spread:\n  - {label: region}\n  - {label: region}",
+            "8: policy \"p\": \"spread\" has the label \"region\" twice; keep one of the two",
+        ),
+        ("  spread: []", "6: policy \"p\": \"spread\" is empty; give it a value or remove it"),
+        (
+            "  groups:\n  - {members: [east]}\n  members: [west]",
+            "8: policy \"p\": both \"groups\" and \"members\" are given; keep one of the two",
+        ),
+        (
+            "  groups:\n  - {members: [east]}\n  - {members: [north]}",
+            "8: policy \"p\": there is no member \"north\"; use one of: east, west",
+        ),
+        (
+            "  groups:\n  - {members: [east]}\n  - {}",
+            "8: policy \"p\": a group without members; give \"members\" or \"memberSelector\", or remove the group",
+        ),
+        ("  groups: []", "6: policy \"p\": \"groups\" is empty; give it a value or remove it"),
+        (
+            "  weights: capacity\n  prefer: few",
+            "7: policy \"p\": \"prefer: few\" is unknown; use \"all\" or \"fewest\"",
+        ),
+        (
+            "  prefer: fewest",
+            "6: policy \"p\": \"prefer: fewest\" has no meaning without \"weights: capacity\"; remove it, or add \"weights: capacity\"",
+        ),
+        (
+            "  weights: capacity\n  prefer: fewest\n  spread: region",
+            "8: policy \"p\": both \"spread\" and \"prefer: fewest\" are given; keep one of the two",
         ),
         (
             "  tolerations:\n  - {key: a, effect: PreferNoSchedule}",
@@ -205,7 +247,10 @@ fn a_policy_that_says_everything() {
   tolerations: [{key: gpu, operator: Exists}, {key: a, value: b, effect: NoExecute, tolerationSeconds: 60}]
   failover: {after: 5m, force: true}
   rebalance: {every: 10m, threshold: 20%}
-- {name: named, weights: capacity, rebalance: {every: 1h}}
+- {name: named, weights: capacity, prefer: fewest, rebalance: {every: 1h}}
+- name: wide
+  groups: [{members: [west]}, {memberSelector: region=eu}]
+  spread: [{label: region, minGroups: 2, maxGroups: 3}, {label: kubefold.io/cluster}]
 ";
     let policies = loaded(yaml).unwrap();
     let shop = &policies[0];
@@ -217,7 +262,7 @@ fn a_policy_that_says_everything() {
     assert_eq!((east.weight.map(|weight| weight.0), east.bounds.max), (Some(3), Some(5)));
     assert_eq!(east.overrides.registry.as_deref(), Some("mirror.example:5000/x"));
     assert_eq!(east.overrides.patch.as_ref().map(|patch| patch.0.len()), Some(1));
-    assert!(matches!(&shop.members, Chosen::Selected(_, text) if text == "region in (eu,us)"));
+    assert!(matches!(&shop.groups[0], Chosen::Selected(_, text) if text == "region in (eu,us)"));
     let borne: Vec<_> = shop.tolerations.iter().map(|one| (one.key.as_deref(), one.value.as_deref())).collect();
     assert_eq!(borne, [(Some("gpu"), None), (Some("a"), Some("b"))]);
     assert_eq!(shop.tolerations[1].seconds, Some(60));
@@ -225,7 +270,13 @@ fn a_policy_that_says_everything() {
     assert_eq!(shop.rebalance, Some(Rebalance { every: Duration::from_mins(10), threshold: 20 }));
     assert_eq!(policies[1].rebalance.map(|rebalance| rebalance.threshold), Some(10), "the default");
     assert_eq!(shop.carry, [CarriedKind::Secret, CarriedKind::ConfigMap]);
-    assert!(policies[1].carry.is_empty() && policies[1].by_capacity && policies[1].matches.is_none());
+    assert!(policies[1].carry.is_empty());
+    assert_eq!(shop.spread, [SpreadLevel { label: "region".into(), min: 0, max: None }]);
+    assert!(policies[1].by_capacity && policies[1].fewest && policies[1].matches.is_none());
+    let wide = &policies[2];
+    assert!(matches!(&wide.groups[..], [Chosen::Named(_), Chosen::Selected(..)]), "{:?}", wide.groups);
+    let levels: Vec<_> = wide.spread.iter().map(|level| (level.label.as_str(), level.min, level.max)).collect();
+    assert_eq!(levels, [("region", 2, Some(3)), ("kubefold.io/cluster", 0, None)]);
 }
 
 #[test]

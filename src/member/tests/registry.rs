@@ -13,6 +13,7 @@ pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
         names: Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         own: Default::default(),

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::placement::divided::{MAX_REPLICAS, MAX_UNAVAILABLE, MIN_AVAILABLE, MIN_REPLICAS};
+use crate::placement::divided::{MAX_REPLICAS, MAX_UNAVAILABLE, MIN_AVAILABLE, MIN_REPLICAS, REPLICAS};
 
 fn names() -> Vec<MemberName> {
     ["east", "west", "north"].iter().map(|name| MemberName::new(name).unwrap()).collect()
@@ -176,7 +176,7 @@ fn companions_know_their_workload() {
     let note = r#"{"uid":"u","group":"apps","kind":"Deployment","namespace":"a","name":"web","member":"east","members":[["east","c"]]}"#;
     let orphan = serde_json::json!({"metadata": {"annotations": {"kubefold.io/placement": note}}}).to_string();
     assert!(is_counted_elsewhere(&orphan, &["db", "web"]) && !is_counted_elsewhere(&orphan, &["db"]));
-    assert_eq!((replicas(&set), replicas(r#"{"spec":{"replicas":0}}"#)), (1, 0));
+    assert_eq!((replicas(&set, REPLICAS.path), replicas(r#"{"spec":{"replicas":0}}"#, REPLICAS.path)), (1, 0));
 }
 
 fn share() -> impl Strategy<Value = Option<u32>> {

@@ -1,19 +1,14 @@
 //! The way back of a status: written counters become the parts' own.
 
-use crate::placement::fold::{FoldKind, status::OBSERVED};
-
-/// The names of what is counted in a kind's status, in the order of [`divided_counters`].
-pub fn counter_names(kind: FoldKind) -> impl Iterator<Item = &'static str> {
-    kind.counters().iter().copied().chain([OBSERVED])
-}
+use crate::placement::fold::{FoldKind, status::counter_paths};
 
 /// What the counters of each part become so that they add up to `totals`, as near to what the parts hold as that can be. None
 /// is negative, and none says what no kube-apiserver takes: more ready pods than there are. What cannot be so is the first
 /// part's, whose member says why.
 ///
-/// Shape: totals and the counters of each part in the order of [`counter_names`] -> the same for each part.
+/// Shape: totals and the counters of each part in the order of [`counter_paths`] -> the same for each part.
 pub fn divided_counters(kind: FoldKind, totals: &[i64], held: &[Vec<i64>]) -> Vec<Vec<i64>> {
-    let names: Vec<&str> = counter_names(kind).collect();
+    let names: Vec<&str> = counter_paths(kind).filter_map(|path| path.last().copied()).collect();
     let mut parts: Vec<Vec<i64>> = held.to_vec();
     for (at, total) in totals.iter().copied().enumerate() {
         let caps: Vec<i64> = parts.iter().map(|part| cap(&names, at, part)).collect();

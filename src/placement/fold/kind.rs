@@ -1,6 +1,7 @@
 //! What a kind's fold sums, and which way its conditions point.
 
-use crate::placement::divided::Division;
+use crate::placement::divided::{Declared, Division, Kinds, Path};
+use kubefold_wire::resource::{Gvk, Gvr};
 
 /// What a kind sums. `Other` sums generations only; every status is the home's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum FoldKind {
     Service,
     Ingress,
     Other,
+    /// One that the configuration declares.
+    Declared(&'static Declared),
 }
 
 /// Which part's condition stands for all.
@@ -32,7 +35,15 @@ pub(super) enum Polarity {
 }
 
 impl FoldKind {
-    /// Knows a kind by its group and plural resource.
+    /// Knows a kind, also one that is declared.
+    pub fn known(kinds: &Kinds, gvr: &Gvr, gvk: &Gvk) -> Self {
+        match Self::of(&gvr.group, &gvr.resource) {
+            Self::Other => kinds.declared(gvk).map_or(Self::Other, Self::Declared),
+            own => own,
+        }
+    }
+
+    /// Knows one of Kubernetes' own by its group and plural resource.
     pub fn of(group: &str, resource: &str) -> Self {
         match (group, resource) {
             ("apps", "deployments") => Self::Deployment,
@@ -51,13 +62,14 @@ impl FoldKind {
     }
 
     /// The fields of `spec` that are divided among the parts.
-    pub fn divided(self) -> &'static [&'static str] {
+    pub fn divided(self) -> &'static [Path] {
         match self {
-            Self::Deployment | Self::ReplicaSet | Self::ReplicationController | Self::StatefulSet => &["replicas"],
-            Self::Job => &["parallelism", "completions"],
-            Self::PodDisruptionBudget => &["minAvailable", "maxUnavailable"],
-            Self::HorizontalPodAutoscaler => &["minReplicas", "maxReplicas"],
+            Self::Deployment | Self::ReplicaSet | Self::ReplicationController | Self::StatefulSet => &[&["replicas"]],
+            Self::Job => &[&["parallelism"], &["completions"]],
+            Self::PodDisruptionBudget => &[&["minAvailable"], &["maxUnavailable"]],
+            Self::HorizontalPodAutoscaler => &[&["minReplicas"], &["maxReplicas"]],
             Self::DaemonSet | Self::ResourceQuota | Self::Service | Self::Ingress | Self::Other => &[],
+            Self::Declared(declared) => declared.divided(),
         }
     }
 
@@ -73,36 +85,45 @@ impl FoldKind {
     /// The counters in `status`, `observedGeneration` apart.
     ///
     /// Source: kubernetes/api v0.36.3 `apps/v1`, `core/v1`, `batch/v1`, `policy/v1`, `autoscaling/v2` `types.go`.
-    pub(super) fn counters(self) -> &'static [&'static str] {
+    pub(super) fn counters(self) -> &'static [Path] {
         match self {
             Self::Deployment => &[
-                "replicas",
-                "updatedReplicas",
-                "readyReplicas",
-                "availableReplicas",
-                "unavailableReplicas",
-                "terminatingReplicas",
+                &["replicas"],
+                &["updatedReplicas"],
+                &["readyReplicas"],
+                &["availableReplicas"],
+                &["unavailableReplicas"],
+                &["terminatingReplicas"],
             ],
-            Self::ReplicaSet => {
-                &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas"]
+            Self::ReplicaSet => &[
+                &["replicas"],
+                &["fullyLabeledReplicas"],
+                &["readyReplicas"],
+                &["availableReplicas"],
+                &["terminatingReplicas"],
+            ],
+            Self::ReplicationController => {
+                &[&["replicas"], &["fullyLabeledReplicas"], &["readyReplicas"], &["availableReplicas"]]
             }
-            Self::ReplicationController => &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
             Self::StatefulSet => {
-                &["replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"]
+                &[&["replicas"], &["readyReplicas"], &["currentReplicas"], &["updatedReplicas"], &["availableReplicas"]]
             }
             Self::DaemonSet => &[
-                "currentNumberScheduled",
-                "numberMisscheduled",
-                "desiredNumberScheduled",
-                "numberReady",
-                "updatedNumberScheduled",
-                "numberAvailable",
-                "numberUnavailable",
+                &["currentNumberScheduled"],
+                &["numberMisscheduled"],
+                &["desiredNumberScheduled"],
+                &["numberReady"],
+                &["updatedNumberScheduled"],
+                &["numberAvailable"],
+                &["numberUnavailable"],
             ],
-            Self::Job => &["active", "succeeded", "failed", "terminating", "ready"],
-            Self::PodDisruptionBudget => &["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"],
-            Self::HorizontalPodAutoscaler => &["currentReplicas", "desiredReplicas"],
+            Self::Job => &[&["active"], &["succeeded"], &["failed"], &["terminating"], &["ready"]],
+            Self::PodDisruptionBudget => {
+                &[&["disruptionsAllowed"], &["currentHealthy"], &["desiredHealthy"], &["expectedPods"]]
+            }
+            Self::HorizontalPodAutoscaler => &[&["currentReplicas"], &["desiredReplicas"]],
             Self::ResourceQuota | Self::Service | Self::Ingress | Self::Other => &[],
+            Self::Declared(declared) => declared.counters(),
         }
     }
 

@@ -7,13 +7,14 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::placement::{
     companions::{Counts, Eviction, evicts},
+    divided::Path,
     fold::{
         Summands,
         balancer::{self, Address},
         hide::spliced,
         integer,
         kind::{FoldKind, Polarity},
-        quota,
+        quota, values,
     },
 };
 use kubefold_wire::{
@@ -22,6 +23,13 @@ use kubefold_wire::{
 };
 
 pub(super) const OBSERVED: &str = "observedGeneration";
+
+/// Where the counters of a kind's status stand, and last its observed generation.
+pub fn counter_paths(kind: FoldKind) -> impl Iterator<Item = Path> {
+    const OBSERVED_PATH: Path = &[OBSERVED];
+    kind.counters().iter().copied().chain([OBSERVED_PATH])
+}
+
 const CONDITIONS: &str = "conditions";
 
 /// What a fold needs of one part's status.
@@ -63,7 +71,7 @@ const UNCOUNTED_LISTS: [&str; 2] = ["succeeded", "failed"];
 impl Summand {
     /// Reads a status.
     pub(super) fn of(status: &[Member<'_>], kind: FoldKind) -> Self {
-        let number = |key: &str| raw(status, key).and_then(integer).unwrap_or(0);
+        let number = |path: Path| values::at(status, path).and_then(integer).unwrap_or(0);
         let special = match kind {
             FoldKind::Job => Special::Job(JobTimes {
                 start: text(status, "startTime"),
@@ -83,9 +91,10 @@ impl Summand {
             | FoldKind::DaemonSet
             | FoldKind::PodDisruptionBudget
             | FoldKind::HorizontalPodAutoscaler
-            | FoldKind::Other => Special::Nothing,
+            | FoldKind::Other
+            | FoldKind::Declared(_) => Special::Nothing,
         };
-        let counters = kind.counters().iter().copied().chain([OBSERVED]).map(number).collect();
+        let counters = counter_paths(kind).map(number).collect();
         let conditions = conditions_of(status);
         let mut hasher = DefaultHasher::new();
         conditions.iter().for_each(|condition| condition.about.hash(&mut hasher));
@@ -127,14 +136,16 @@ pub(super) fn fold(
     kind: FoldKind,
 ) {
     // A kind has a status before its controllers have written one: `{}`; one without any is left without.
-    for (at, key) in kind.counters().iter().copied().chain([OBSERVED]).enumerate() {
+    let mut counted: Vec<values::Wanted<'_>> = Vec::new();
+    for (at, path) in counter_paths(kind).enumerate() {
         let sum = sum(at);
         // Go omits most of these when they are 0; where the home shows a 0 it stays.
         let wanted = sum.to_string();
-        if home.member(key).map_or(sum != 0, |now| now.raw != wanted) {
-            home.set(key, wanted.into_bytes());
+        if values::at(home.members(), path).map_or(sum != 0, |now| now != wanted) {
+            counted.push((path, wanted.into_bytes()));
         }
     }
+    values::set(home, counted);
     let whole = parts.get(0).and_then(|home| home.whole.as_deref());
     let whole = whole.filter(|_| kind == FoldKind::PodDisruptionBudget).map(|whole| evicts(whole, counts(parts)));
     if let Some(whole) = whole {
@@ -172,7 +183,8 @@ pub(super) fn fold(
         | FoldKind::DaemonSet
         | FoldKind::PodDisruptionBudget
         | FoldKind::HorizontalPodAutoscaler
-        | FoldKind::Other => {}
+        | FoldKind::Other
+        | FoldKind::Declared(_) => {}
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::placement::{
     companions::Limits,
-    fold::{Divided, FoldKind, Numbers, Summand, Summands, integer, status},
+    fold::{Divided, FoldKind, Numbers, Summand, Summands, integer, status, values},
 };
 use kubefold_wire::splice::{Edit, ObjectEdits};
 
@@ -114,13 +114,15 @@ impl Sums {
 
     /// The sums of the divided fields. One that is not a whole number everywhere (a percentage) is each part's own.
     fn spec(&self, spec: &mut ObjectEdits<'_>, kind: FoldKind) {
-        for (at, key) in kind.divided().iter().enumerate() {
-            let Some(now) = spec.member(key).and_then(|member| integer(member.raw)) else { continue };
+        let mut wanted: Vec<values::Wanted<'_>> = Vec::new();
+        for (at, path) in kind.divided().iter().enumerate() {
+            let Some(now) = values::at(spec.members(), path).and_then(integer) else { continue };
             let sum = clamped(self.divided.get(at).copied().unwrap_or_default());
             if self.no_numbers.get(at).is_none_or(|others| *others == 0) && sum != now {
-                spec.set(key, sum.to_string().into_bytes());
+                wanted.push((path, sum.to_string().into_bytes()));
             }
         }
+        values::set(spec, wanted);
     }
 
     /// Of parts whose conditions say the same, the first. Most often all say the same.
@@ -137,7 +139,7 @@ impl Sums {
 
 /// The divided fields as they were written.
 fn written(spec: &mut ObjectEdits<'_>, kind: FoldKind, whole: &Limits) {
-    for key in kind.divided() {
+    for key in kind.divided().iter().filter_map(|path| path.last()) {
         let limit = whole.named(key).map(|limit| limit.to_json().to_string());
         match (limit, spec.member(key).map(|now| now.raw)) {
             (Some(limit), now) if now != Some(limit.as_str()) => spec.set(key, limit.into_bytes()),

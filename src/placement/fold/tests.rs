@@ -2,7 +2,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use kubefold_wire::splice::splice;
+use crate::placement::divided::Kinds;
+use kubefold_wire::{
+    resource::{Gvk, Gvr},
+    splice::splice,
+};
 
 const UID_MINTED: &str = "6f1c2d5e-0b1a-4c3d-8e9f-001122334455";
 
@@ -305,14 +309,9 @@ fn any_part() -> impl Strategy<Value = Value> {
     (0..9_i64, 0..9_i64, prop::collection::vec(0..5_i64, 6), 0..4_usize, 0..4_usize).prop_map(
         move |(generation, observed, counts, available, failing)| {
             let mut out = serde_json::Map::new();
-            for (key, count) in FoldKind::Deployment
-                .counters()
-                .iter()
-                .chain(&["observedGeneration"])
-                .zip(counts.iter().chain([&observed]))
-            {
+            for (path, count) in counter_paths(FoldKind::Deployment).zip(counts.iter().chain([&observed])) {
                 if *count != 0 {
-                    out.insert((*key).to_owned(), json!(count));
+                    out.insert(path.concat(), json!(count));
                 }
             }
             let said = [("Available", status[available]), ("ReplicaFailure", status[failing])];
@@ -369,7 +368,7 @@ proptest! {
         let whole = shown(&parts, FoldKind::Deployment);
         let number = |value: &Value| value.as_i64().unwrap_or(0);
         let sum = |pointer: &str| parts.iter().map(|part| part.pointer(pointer).map_or(0, number)).sum::<i64>();
-        let status = FoldKind::Deployment.counters().iter().chain(&["observedGeneration"]).map(|key| format!("/status/{key}"));
+        let status = counter_paths(FoldKind::Deployment).map(|path| format!("/status/{}", path.concat()));
         for pointer in status.chain(["/metadata/generation".to_owned(), "/spec/replicas".to_owned()]) {
             prop_assert_eq!(whole.pointer(&pointer).map_or(0, number), sum(&pointer), "{}", pointer);
         }
@@ -386,4 +385,36 @@ proptest! {
         }
         prop_assert_eq!(shown(&turned, FoldKind::Deployment), whole);
     }
+}
+
+#[test]
+fn a_declared_kind_sums_by_its_paths_however_deep() {
+    let names = |path: &str| path.split('.').map(str::to_owned).collect::<Vec<_>>();
+    let config = crate::config::KindConfig {
+        group: "example.com".into(),
+        kind: "Widget".into(),
+        replicas: names("spec.pool.size"),
+        counters: vec![names("pool.ready"), names("pool.total"), names("seen")],
+    };
+    let (gvr, gvk) = (Gvr::new("example.com", "v1", "widgets"), Gvk::new("example.com", "v1", "Widget"));
+    let kind = FoldKind::known(&Kinds::declaring(std::slice::from_ref(&config)), &gvr, &gvk);
+    assert_eq!(FoldKind::known(&Kinds::default(), &gvr, &gvk), FoldKind::Other);
+    assert_eq!(kind, FoldKind::known(&Kinds::declaring(&[config]), &gvr, &gvk), "the same declaration is one");
+    let east =
+        object(json!({"pool": {"size": 2, "flavor": "a"}, "replicas": 7}), json!({"pool": {"ready": 1}, "seen": 2}));
+    let west = object(json!({"pool": {"size": 4}}), json!({"pool": {"ready": 3, "total": 4}, "observedGeneration": 1}));
+    let shown = shown(&[east, west], kind);
+    assert_eq!(shown["spec"], json!({"pool": {"size": 6, "flavor": "a"}, "replicas": 7}));
+    assert_eq!(shown["status"], json!({"pool": {"ready": 4, "total": 4}, "seen": 2, "observedGeneration": 1}));
+}
+
+#[test]
+fn what_is_in_the_way_of_a_path_stays() {
+    let mut object = kubefold_wire::splice::ObjectEdits::new(r#"{"a":1,"b":{"c":2}}"#, 0).unwrap();
+    let all: [&[&str]; 4] = [&["a", "x"], &["b", "c"], &["b", "d"], &["e", "f", "g"]];
+    values::set(&mut object, all.map(|path| (path, b"5".to_vec())).into());
+    let mut out = Vec::new();
+    splice(br#"{"a":1,"b":{"c":2}}"#, &mut object.finish(), &mut out);
+    let set: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(set, json!({"a": 1, "b": {"c": 5, "d": 5}, "e": {"f": {"g": 5}}}));
 }

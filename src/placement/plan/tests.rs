@@ -1,7 +1,21 @@
 //! Who gets which part, for every strategy.
 
+mod groups;
+
 use super::*;
-use crate::placement::{companions::claims, policy::Rules, resources::Resources};
+use crate::{
+    config::Weight,
+    placement::{
+        capacity::Capacity,
+        children::Orphans,
+        companions::claims,
+        divided::Wholes,
+        policy::{Policy, Rules, Terms},
+        resources::Resources,
+        scheduling::{Misfit, PodRequirements},
+    },
+};
+use kubefold_wire::matching::{Taint, Toleration};
 
 fn candidate(name: &str, weight: u32) -> Candidate {
     Candidate {
@@ -43,7 +57,7 @@ fn order<'a>(policy: &'a Policy, wholes: &'a Wholes) -> Order<'a> {
 /// Plans a Deployment without a policy.
 fn plan_of(replicas: u32, candidates: &[Candidate], sticky: Option<&MemberName>) -> Result<Plan, PlanError> {
     let body = format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#);
-    let wholes = Wholes::read("apps", "Deployment", &body).unwrap();
+    let wholes = Wholes::read(Division::of("apps", "Deployment"), &body).unwrap();
     let (policy, pod) = (Policy::plain(Strategy::Divide), PodRequirements::default());
     plan(&Order { pod: Some(&pod), sticky, ..order(&policy, &wholes) }, candidates)
 }
@@ -126,7 +140,7 @@ fn by(
     candidates: &[Candidate],
     shares: Option<&Shares>,
 ) -> Result<Plan, PlanError> {
-    let wholes = Wholes::read(group, kind, body).unwrap();
+    let wholes = Wholes::read(Division::of(group, kind), body).unwrap();
     let pod = PodRequirements::of(group, kind, body).unwrap();
     let none = Shares::new();
     let document = serde_json::from_str(body).unwrap();
@@ -332,7 +346,7 @@ fn what_mounts_a_claim_is_one_and_goes_where_the_claim_is() {
 
 #[test]
 fn a_workload_goes_where_what_came_before_it_is() {
-    let wholes = Wholes::read("apps", "Deployment", r#"{"spec":{"replicas":1}}"#).unwrap();
+    let wholes = Wholes::read(Division::of("apps", "Deployment"), r#"{"spec":{"replicas":1}}"#).unwrap();
     let (policy, all) = (Policy::plain(Strategy::Divide), three());
     for member in ["east", "west", "north"].map(name) {
         let drawn = plan(&Order { drawn: Some(&member), ..order(&policy, &wholes) }, &all).unwrap();
@@ -346,7 +360,7 @@ fn a_workload_takes_over_what_an_earlier_one_left_in_its_shares() {
     let shares = [("east", 4), ("north", 1), ("gone", 9)].map(|(member, share)| (name(member), share));
     let orphans = Orphans { family: "first".into(), shares: shares.into_iter().collect() };
     let planned = |body: &str| {
-        let wholes = Wholes::read("apps", "Deployment", body).unwrap();
+        let wholes = Wholes::read(Division::of("apps", "Deployment"), body).unwrap();
         plan(&Order { orphans: Some(&orphans), ..order(&policy, &wholes) }, &all).unwrap()
     };
     let same = planned(r#"{"spec":{"replicas":5}}"#);
@@ -357,7 +371,7 @@ fn a_workload_takes_over_what_an_earlier_one_left_in_its_shares() {
     let fewer: u32 = shape(&planned(r#"{"spec":{"replicas":2}}"#)).iter().map(|(_, share)| share).sum();
     assert_eq!(fewer, 2);
     let single = Policy::plain(Strategy::One);
-    let wholes = Wholes::read("apps", "StatefulSet", r#"{"spec":{"replicas":2}}"#).unwrap();
+    let wholes = Wholes::read(Division::of("apps", "StatefulSet"), r#"{"spec":{"replicas":2}}"#).unwrap();
     let held = Orphans { family: "first".into(), shares: [(name("north"), 0)].into() };
     let one = plan(&Order { orphans: Some(&held), ..order(&single, &wholes) }, &all).unwrap();
     assert_eq!(one.targets[0].member, name("north"));
@@ -381,6 +395,7 @@ fn taints_of_members_repel_what_does_not_bear_them() {
         names: crate::config::Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         own: Default::default(),
@@ -406,7 +421,7 @@ fn taints_of_members_repel_what_does_not_bear_them() {
 #[test]
 fn bounds_spread_and_exclusions_of_a_policy() {
     let terms =
-        |min: u32, max: Option<u32>, group: &str| Terms { min, max, group: Some(group.into()), ..Terms::default() };
+        |min: u32, max: Option<u32>, group: &str| Terms { min, max, domains: vec![group.into()], ..Terms::default() };
     let mut policy = Policy { name: Some("shop".into()), ..Policy::plain(Strategy::Divide) };
     policy.terms = [("east", terms(0, None, "eu")), ("west", terms(0, None, "eu")), ("north", terms(0, None, "us"))]
         .map(|(member, terms)| (name(member), terms))
@@ -424,5 +439,34 @@ fn bounds_spread_and_exclusions_of_a_policy() {
         error,
         "only 4 of 6 fit: east: policy shop places at most 3 there; north: policy shop places at most 1 there; \
          west: policy shop does not place there; ask for less, or let the policy say `partial: true`"
+    );
+}
+
+#[test]
+fn what_the_configuration_declares_is_divided_by_its_own_path() {
+    let config = crate::config::KindConfig {
+        group: "example.com".into(),
+        kind: "Widget".into(),
+        replicas: ["spec", "pool", "size"].map(str::to_owned).into(),
+        counters: Vec::new(),
+    };
+    let kinds = crate::placement::divided::Kinds::declaring(&[config]);
+    let widget = kinds.division(&kubefold_wire::resource::Gvk::new("example.com", "v2", "Widget"));
+    assert_eq!(kinds.division(&kubefold_wire::resource::Gvk::new("other.com", "v2", "Widget")), None);
+    let policy = Policy::plain(Strategy::Divide);
+    let planned = |body: &str| {
+        let wholes = Wholes::read(widget, body).unwrap();
+        plan(&order(&policy, &wholes), &three()).unwrap()
+    };
+    let divided = planned(r#"{"spec":{"replicas":9,"pool":{"size":4}}}"#);
+    assert_eq!(numbers(&divided), [("east", vec![1]), ("north", vec![1]), ("west", vec![2])]);
+    assert_eq!(divided.targets[0].values[0].pointer, "/spec/pool/size");
+    let unset = planned(r#"{"spec":{"replicas":9}}"#);
+    assert_eq!((unset.strategy, unset.targets.len()), (Strategy::One, 1), "its operator knows the default");
+    assert!(
+        Wholes::read(widget, r#"{"spec":{"pool":{"size":-1}}}"#)
+            .unwrap_err()
+            .to_string()
+            .starts_with("spec.pool.size: ")
     );
 }

@@ -186,9 +186,29 @@ fn terms_come_from_policy_member_and_labels() {
     let policy = rules.rule_for(&subject(&gvk("apps", "Deployment"), "a")).unwrap();
     let terms = |name: &str| policy.terms(&MemberName::new(name).unwrap());
     let east = terms("east");
-    assert_eq!((east.weight, east.min, east.max, east.group.as_deref()), (Some(Weight(5)), 1, Some(4), Some("eu")));
+    assert_eq!(
+        (east.weight, east.min, east.max, &*east.domains),
+        (Some(Weight(5)), 1, Some(4), &["eu".to_owned()][..])
+    );
     assert_eq!(east.overrides.registry.as_deref(), Some("mirror.example"));
     assert_eq!((terms("west").max, terms("west").taints.len()), (Some(9), 1));
     assert!(policy.tolerations.iter().any(|one| one.tolerates(&terms("west").taints[0])));
     assert_eq!(terms("north").excluded.as_deref(), Some("it has no label region, over which policy p spreads"));
+}
+
+#[test]
+fn members_are_in_the_first_group_that_names_them_and_by_themselves() {
+    let rules = rules(
+        "policies:
+- name: p
+  match: {kinds: [Deployment]}
+  groups: [{members: [west]}, {memberSelector: \"region in (eu,us)\"}]
+  spread: [{label: region}, {label: kubefold.io/cluster}]
+",
+    );
+    let policy = rules.rule_for(&subject(&gvk("apps", "Deployment"), "a")).unwrap();
+    let terms = |name: &str| policy.terms(&MemberName::new(name).unwrap());
+    assert_eq!((policy.groups, terms("west").rank, terms("east").rank), (2, 0, 1));
+    assert_eq!(terms("east").domains, ["eu", "east"]);
+    assert_eq!(excluded(&policy), [("north", "policy p does not place there")]);
 }

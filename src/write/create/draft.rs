@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::{
     placement::{
         companions::{Limits, Subject, claims},
-        divided::{Division, Wholes},
+        divided::{Division, Kinds, Wholes},
         scheduling::PodRequirements,
     },
     respond::WriteError,
@@ -51,7 +51,7 @@ impl<'a> Draft<'a> {
     /// Reads a request's body.
     ///
     /// Errors: 400 where it is no object with metadata, 422 where a number that is to be divided is none.
-    pub(in crate::write) fn read(request: &'a Request) -> Result<Self, WriteError> {
+    pub(in crate::write) fn read(request: &'a Request, kinds: &Kinds) -> Result<Self, WriteError> {
         let json = std::str::from_utf8(&request.body)?;
         let bad = |error: &dyn std::fmt::Display| {
             let what = "object to create";
@@ -64,7 +64,8 @@ impl<'a> Draft<'a> {
         let metadata: Metadata<'a> = serde_json::from_str(metadata).map_err(|error| bad(&error))?;
         let name = metadata.name.unwrap_or_default();
         let (group, kind) = (&*request.gvk.group, &*request.gvk.kind);
-        let wholes = Wholes::read(group, kind, json).map_err(|error| request.invalid(&name, error.into()))?;
+        let wholes =
+            Wholes::read(kinds.division(&request.gvk), json).map_err(|error| request.invalid(&name, error.into()))?;
         Ok(Self {
             json,
             name,

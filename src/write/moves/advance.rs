@@ -99,7 +99,7 @@ impl<F: Fleet> Writer<F> {
     ///
     /// Errors: why it would fail.
     pub(super) async fn may_make(&self, entry: &Entry, wanted: &Wanted) -> Result<(), Stays> {
-        match self.make(entry, &target(&entry.key, wanted), true, &mut Warnings::default()).await {
+        match self.make(entry, &target(self.division(&entry.key), wanted), true, &mut Warnings::default()).await {
             Outcome::Done { .. } => Ok(()),
             outcome => Err(Stays(format!("member {}: {}", wanted.member, words(&outcome)))),
         }
@@ -171,7 +171,7 @@ impl<F: Fleet> Writer<F> {
             };
         }
         for part in &parts {
-            let Some(own) = share_of(&placement.key, &part.json) else { continue };
+            let Some(own) = share_of(self.division(&placement.key), &part.json) else { continue };
             let wanted = goal.parts.iter().find(|wanted| wanted.cluster_uid == part.cluster_uid);
             let to = wanted.map_or(Some(0), |wanted| wanted.share).unwrap_or(own);
             if to < own {
@@ -201,10 +201,10 @@ impl<F: Fleet> Writer<F> {
             let held = parts.iter().find(|part| part.cluster_uid == wanted.cluster_uid);
             let outcome = match held {
                 None => {
-                    let target = target(key, wanted);
+                    let target = target(self.division(key), wanted);
                     self.make_missing(&entry, &target).await.map(|uid| made.extend(uid.map(|uid| (target, uid))))
                 }
-                Some(part) => match (share_of(key, &part.json), wanted.share) {
+                Some(part) => match (share_of(self.division(key), &part.json), wanted.share) {
                     (Some(own), Some(share)) if share > own => {
                         self.set_share(key, part, share).await.map(|()| grown.push((part, own)))
                     }
@@ -258,7 +258,7 @@ impl<F: Fleet> Writer<F> {
 
     /// Sets the number of a part.
     async fn set_share(&self, key: &Key, part: &Part, share: u32) -> Result<(), Problem> {
-        match field_of(key) {
+        match field_of(self.division(key)) {
             Some(field) => self.patch(key, part, of_share(field, share)).await,
             None => Ok(()),
         }
@@ -268,7 +268,7 @@ impl<F: Fleet> Writer<F> {
     ///
     /// Errors: why it would fail.
     pub(super) async fn may_set(&self, key: &Key, part: &Part, share: u32) -> Result<(), Stays> {
-        let Some(field) = field_of(key) else { return Ok(()) };
+        let Some(field) = field_of(self.division(key)) else { return Ok(()) };
         let mut body = json!({"metadata": {"uid": part.uid}});
         merge_into(&mut body, of_share(field, share));
         let mut call = patch_of(key, &body);
@@ -333,7 +333,7 @@ impl<F: Fleet> Writer<F> {
                 goal.stage = Stage::Growing;
                 return self.kept(&placement, Advanced::Further).await;
             };
-            if let Some(why) = unavailable(&placement.key, part, wanted.share) {
+            if let Some(why) = unavailable(&placement.key, self.division(&placement.key), part, wanted.share) {
                 return Advanced::Waits(why);
             }
         }
@@ -363,7 +363,7 @@ impl<F: Fleet> Writer<F> {
         for (cluster, to) in placement.moved.ceilings.clone() {
             let staying = parts.iter().find(|part| part.cluster_uid == cluster && !going.contains(part));
             let Some(part) = staying.filter(|part| up.contains(&part.member)) else { continue };
-            if share_of(&key, &part.json).is_some_and(|own| own > to)
+            if share_of(self.division(&key), &part.json).is_some_and(|own| own > to)
                 && let Err(problem) = self.set_share(&key, part, to).await
             {
                 return problem.into();

@@ -163,7 +163,7 @@ impl<F: Fleet> Writer<F> {
             let of = departures.iter().find(|one| {
                 !one.evicts && one.placed.key.namespace == placed.key.namespace && placed.members.contains(&one.member)
             })?;
-            let is_whole = placed.members.len() > 1 && !is_divided(&placed.key);
+            let is_whole = placed.members.len() > 1 && !self.is_divided(&placed.key);
             let Departure { member, why, by, .. } = of;
             let (member, why, by) = (member.clone(), why.clone(), by.clone());
             is_whole.then_some(Departure { placed, member, force: false, evicts: false, why, by })
@@ -214,7 +214,7 @@ impl<F: Fleet> Writer<F> {
     async fn divide_anew(self: &Arc<Self>, due: &BTreeSet<String>, looks: &mut Looks, now: Instant) {
         let mut found: BTreeMap<String, BTreeSet<String>> =
             due.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
-        for placed in self.fleet.placed().await.into_iter().filter(|placed| is_divided(&placed.key)) {
+        for placed in self.fleet.placed().await.into_iter().filter(|placed| self.is_divided(&placed.key)) {
             let Some(object) = self.object(&placed.key) else { continue };
             let Some((policy, _)) = self.terms_of(&object) else { continue };
             let (Some(name), Some(rebalance)) = (&policy.name, policy.rebalance) else { continue };
@@ -264,11 +264,15 @@ impl<F: Fleet> Writer<F> {
         };
         let (total, displaced) = displaced(object, &change.0);
         let is_crowded = object.parts.iter().any(|part| {
-            let share = share_of(&object.key, &part.json).unwrap_or(0);
+            let share = share_of(object.division, &part.json).unwrap_or(0);
             fitting.rooms.get(&part.member).is_some_and(|room| share > *room)
         });
         let is_worth_it = u64::from(displaced) * 100 >= u64::from(total) * u64::from(rebalance.threshold);
         Ok(Some(change).filter(|_| is_crowded || is_worth_it))
+    }
+
+    fn is_divided(&self, key: &Key) -> bool {
+        self.division(key).is_some_and(Division::gains_parts)
     }
 
     /// Says whether an autoscaler sets the number: it does so in each member by what is used there.
@@ -285,10 +289,6 @@ impl<F: Fleet> Writer<F> {
 
 fn is_tainted(automatic: &Automatic, member: &MemberName, taint: &str) -> bool {
     automatic.evictions.iter().any(|(name, evicts)| name == member && evicts.text() == taint)
-}
-
-fn is_divided(key: &Key) -> bool {
-    Division::of(&key.gvk.group, &key.gvk.kind).is_some_and(Division::gains_parts)
 }
 
 /// Why an object is to leave a member by its policy.
@@ -333,7 +333,7 @@ fn is_alone(placed: &Placed) -> bool {
 fn displaced(object: &Object, wanted: &[Wanted]) -> (u32, u32) {
     let (mut total, mut displaced) = (0_u32, 0_u32);
     for part in &object.parts {
-        let share = share_of(&object.key, &part.json).unwrap_or(0);
+        let share = share_of(object.division, &part.json).unwrap_or(0);
         let now = wanted.iter().find(|one| one.cluster_uid == part.cluster_uid).and_then(|one| one.share).unwrap_or(0);
         total = total.saturating_add(share);
         displaced = displaced.saturating_add(share.saturating_sub(now));

@@ -42,7 +42,7 @@ impl<F: Fleet> Writer<F> {
     ) -> Result<(Plan, Vec<MemberName>), Stays> {
         let key = &object.key;
         let request = self.request_of(object)?;
-        let draft = Draft::read(&request).map_err(|error| error.to_string())?;
+        let draft = Draft::read(&request, self.fleet.rules().kinds()).map_err(|error| error.to_string())?;
         let asked = asked(self, &request, &draft, key, Measure::Nothing).await;
         let mut asked = asked.map_err(|error| error.to_string())?;
         if asked.policy.by_capacity {
@@ -62,11 +62,12 @@ impl<F: Fleet> Writer<F> {
     pub(super) async fn fitting(&self, object: &Object) -> Result<Fitting, Stays> {
         let key = &object.key;
         let request = self.request_of(object)?;
-        let draft = Draft::read(&request).map_err(|error| error.to_string())?;
+        let draft = Draft::read(&request, self.fleet.rules().kinds()).map_err(|error| error.to_string())?;
         let asked = asked(self, &request, &draft, key, Measure::Always).await;
         let mut asked = asked.map_err(|error| error.to_string())?;
         self.add_own(object, &mut asked.facts.candidates).await;
-        let room = |one: &Candidate| Some((one.name.clone(), one.capacity?.replicas));
+        // Of a kind that makes no pods nothing is known.
+        let room = |one: &Candidate| Some((one.name.clone(), one.capacity.filter(|_| draft.pod.is_some())?.replicas));
         let rooms: BTreeMap<MemberName, u32> = asked.facts.candidates.iter().filter_map(room).collect();
         for (member, terms) in &mut asked.policy.terms {
             let room = rooms.get(member).copied();

@@ -59,7 +59,8 @@ impl<F: Fleet> Writer<F> {
         if seen.uid.as_ref() != Some(&lost.uid) {
             return Ok(());
         }
-        if let Some(why) = self.fleet.parts(key).iter().find_map(|part| unavailable(key, part, None)) {
+        let division = self.division(key);
+        if let Some(why) = self.fleet.parts(key).iter().find_map(|part| unavailable(key, division, part, None)) {
             return Err(Stays(why));
         }
         if seen.deleting {

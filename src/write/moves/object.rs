@@ -2,7 +2,7 @@
 
 use crate::{
     config::MemberName,
-    placement::marker::Marker,
+    placement::{divided::Division, marker::Marker},
     write::{
         Writer,
         fleet::{Fleet, Key, Part, Visible},
@@ -14,6 +14,8 @@ use crate::{
 /// An object, and what stands of it.
 pub(super) struct Object {
     pub(super) key: Key,
+    /// What is divided of its kind.
+    pub(super) division: Option<Division>,
     pub(super) marker: Marker,
     pub(super) visible: Visible,
     pub(super) parts: Vec<Part>,
@@ -44,6 +46,6 @@ impl<F: Fleet> Writer<F> {
             Some(moved) => moved.apply(marker),
             None => marker,
         };
-        Some(Object { key: key.clone(), marker, visible, parts })
+        Some(Object { key: key.clone(), division: self.division(key), marker, visible, parts })
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     config::MemberName,
     placement::{
-        divided::{Division, Value as Number},
+        divided::{Division, REPLICAS, Value as Number},
         marker::Marker,
         moved::Moved,
     },
@@ -88,8 +88,8 @@ pub(super) fn making(placement: &Placement, body: String, marker: &Marker) -> En
 }
 
 /// A part that is to be made.
-pub(super) fn target(key: &Key, wanted: &Wanted) -> EntryTarget {
-    let value = |number: u32| Some(Number { pointer: field_of(key)?.to_owned(), number });
+pub(super) fn target(division: Option<Division>, wanted: &Wanted) -> EntryTarget {
+    let value = |number: u32| Some(Number { pointer: field_of(division)?.to_owned(), number });
     EntryTarget {
         values: wanted.share.and_then(value).into_iter().chain(wanted.values.iter().cloned()).collect(),
         overrides: wanted.overrides.clone(),
@@ -99,14 +99,14 @@ pub(super) fn target(key: &Key, wanted: &Wanted) -> EntryTarget {
 }
 
 /// Where the number stands that says how large a part is.
-pub(super) fn field_of(key: &Key) -> Option<&'static str> {
-    let division = Division::of(&key.gvk.group, &key.gvk.kind).filter(|division| division.gains_parts())?;
+pub(super) fn field_of(division: Option<Division>) -> Option<&'static str> {
+    let division = division.filter(|division| division.gains_parts())?;
     division.fields().first().map(|field| field.pointer)
 }
 
 /// How large a part is; `None`: nothing of its kind is divided.
-pub(super) fn share_of(key: &Key, document: &Bytes) -> Option<u32> {
-    let field = field_of(key)?;
+pub(super) fn share_of(division: Option<Division>, document: &Bytes) -> Option<u32> {
+    let field = field_of(division)?;
     let document: Value = serde_json::from_slice(document).ok()?;
     match document.pointer(field) {
         None | Some(Value::Null) => Some(1),
@@ -125,7 +125,7 @@ const AVAILABLE: [(&str, &str); 4] =
 
 /// Why a part cannot stand in for another yet. Of one that shrinks only what it is to keep must be available: the rest may
 /// have no room.
-pub(super) fn unavailable(key: &Key, part: &Part, to: Option<u32>) -> Option<String> {
+pub(super) fn unavailable(key: &Key, division: Option<Division>, part: &Part, to: Option<u32>) -> Option<String> {
     let document: Value = serde_json::from_slice(&part.json).ok()?;
     let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64);
     if (&*key.gvk.group, &*key.gvk.kind) == ("", "Pod") {
@@ -134,10 +134,20 @@ pub(super) fn unavailable(key: &Key, part: &Part, to: Option<u32>) -> Option<Str
         let ready = conditions.into_iter().flatten().any(is_ready);
         return (!ready).then(|| format!("it is not ready in member {}", part.member));
     }
-    AVAILABLE.iter().find(|(group, kind)| (*group, *kind) == (&*key.gvk.group, &*key.gvk.kind))?;
-    let share = to.map(u64::from).into_iter().chain([number("/spec/replicas").unwrap_or(1)]).min().unwrap_or(0);
-    let available = number("/status/availableReplicas").unwrap_or(0);
-    let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
+    let counter = match division {
+        Some(Division::Declared(declared)) => declared.available()?.join("/"),
+        _ => {
+            AVAILABLE.iter().find(|(group, kind)| (*group, *kind) == (&*key.gvk.group, &*key.gvk.kind))?;
+            "availableReplicas".to_owned()
+        }
+    };
+    let own = number(field_of(division).unwrap_or(REPLICAS.pointer)).unwrap_or(1);
+    let share = to.map(u64::from).into_iter().chain([own]).min().unwrap_or(0);
+    let available = number(&format!("/status/{counter}")).unwrap_or(0);
+    // Not every operator says what it has seen.
+    let observed = number("/status/observedGeneration");
+    let says_nothing = observed.is_none() && matches!(division, Some(Division::Declared(_)));
+    let is_observed = says_nothing || observed >= number("/metadata/generation");
     (available < share || !is_observed)
         .then(|| format!("{available} of {share} replicas are available in member {}", part.member))
 }

@@ -198,7 +198,7 @@ impl<F: Fleet> Writer<F> {
     ///
     /// Errors: why it cannot be so.
     async fn wanted(&self, intent: &Intent<'_>, object: &Object) -> Result<Option<Change>, Stays> {
-        let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
+        let division = object.division;
         let is_divided = division.is_some_and(Division::gains_parts);
         match (intent.verb, intent.member) {
             // It follows its workload.
@@ -226,7 +226,7 @@ impl<F: Fleet> Writer<F> {
         let is_up = self.fleet.up().contains(member);
         let others: Vec<&Part> = object.parts.iter().filter(|part| part.member != *member).collect();
         let is_home = object.parts.first().is_some_and(|home| home.member == *member);
-        let division = Division::of(&object.key.gvk.group, &object.key.gvk.kind);
+        let division = object.division;
         if matches!(division, Some(Division::Ordinals | Division::Job)) && !others.is_empty() {
             return Err(Stays(format!("a {} that is divided does not move", object.key.gvk.kind)));
         }
@@ -267,7 +267,7 @@ impl<F: Fleet> Writer<F> {
             if goal.leaving.iter().any(|leaving| leaving.uid == part.uid) {
                 self.may_delete(&object.key, part).await?;
             } else if let Some(wanted) = goal.parts.iter().find(|wanted| wanted.cluster_uid == part.cluster_uid)
-                && let Some(share) = wanted.share.filter(|share| share_of(&object.key, &part.json) != Some(*share))
+                && let Some(share) = wanted.share.filter(|share| share_of(object.division, &part.json) != Some(*share))
             {
                 self.may_set(&object.key, part, share).await?;
             }
@@ -317,13 +317,13 @@ pub(super) type Change = (Vec<Wanted>, Vec<Superseded>);
 /// The parts of a plan, where they are not those that stand. The home stays where it is if it can; a part that is to have
 /// nothing stays unless its member is left.
 pub(super) fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -> Option<Change> {
-    let Object { key, parts, .. } = object;
+    let Object { division, parts, .. } = object;
     let goes = |part: &Part| Some(&part.member) == left;
     let target_of = |part: &Part| plan.targets.iter().find(|target| target.cluster_uid == part.cluster_uid);
     let is_divided = plan.targets.iter().any(|target| target.share().is_some());
     let mut wanted: Vec<Wanted> = Vec::new();
     for part in parts.iter().filter(|part| !goes(part)) {
-        let own = share_of(key, &part.json);
+        let own = share_of(*division, &part.json);
         let share = target_of(part).and_then(Target::share).or_else(|| own.filter(|_| is_divided).map(|_| 0));
         wanted.push(wanted_as_is(part, share));
     }
@@ -338,7 +338,7 @@ pub(super) fn changed(object: &Object, plan: &Plan, left: Option<&MemberName>) -
     let leaving: Vec<Superseded> = parts.iter().filter(|part| goes(part)).map(superseded).collect();
     let is_same = |wanted: &Wanted| {
         let part = parts.iter().find(|part| part.cluster_uid == wanted.cluster_uid);
-        part.is_some_and(|part| wanted.share.is_none() || share_of(key, &part.json) == wanted.share)
+        part.is_some_and(|part| wanted.share.is_none() || share_of(*division, &part.json) == wanted.share)
     };
     (!leaving.is_empty() || !wanted.iter().all(is_same)).then_some((wanted, leaving))
 }

@@ -586,7 +586,7 @@ impl Fleet for Scripted {
         let object: Value = serde_json::from_str(views.first()?.json).unwrap();
         let uid = object["metadata"]["labels"]["kubefold.io/placement"].as_str().unwrap_or("own").to_owned();
         let mut out = Vec::new();
-        let kind = FoldKind::of(&key.gvr.group, &key.gvr.resource);
+        let kind = FoldKind::known(self.rules().kinds(), &key.gvr, &key.gvk);
         splice(views.first()?.json.as_bytes(), &mut fold(&views, kind, &uid).unwrap(), &mut out);
         Some(out.into())
     }

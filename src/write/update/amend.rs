@@ -7,7 +7,7 @@ use crate::{
     member::call::Document,
     placement::{
         companions::WHOLE_KEY,
-        divided::Value as Number,
+        divided::{Division, Value as Number},
         merge::{Change, Take, What, take},
     },
     write::{
@@ -118,7 +118,8 @@ impl<F: Fleet> Writer<F> {
         let now = self.part_body(making, target).ok();
         let Some(now) = now.and_then(|body| serde_json::from_slice::<Value>(&body).ok()) else { return Vec::new() };
         let own = &target.overrides;
-        let overrider = Overrider { key: &making.key, member: &target.member, own, homes: own };
+        let divided = self.division(&making.key).map_or(&[][..], Division::fields);
+        let overrider = Overrider { key: &making.key, divided, member: &target.member, own, homes: own };
         let mut changes: Vec<Change> = Vec::new();
         for before in &amended.before {
             let is_its = before.member.as_ref().is_none_or(|member| member == target.member.as_str());

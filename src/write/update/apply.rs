@@ -7,10 +7,10 @@ use crate::{
     placement::{
         companions::{Limit, WHOLE_KEY},
         divided::{Field, REPLICAS},
-        fold::FoldKind,
+        fold::{FoldKind, counter_paths},
         marker::MARKER_KEY,
         merge::{Change, What, difference},
-        overrides::applied,
+        overrides::{Kind, applied},
     },
     write::{
         fleet::Fleet,
@@ -21,7 +21,7 @@ use crate::{
             disown::owns_alone,
             draft::{Plan, overrides_in},
             part::{Held, SCALE},
-            shares::{DesiredReplicas, Total, divided},
+            shares::{DesiredReplicas, Total},
             task::PartTask,
             work::{Stop, Work},
         },
@@ -49,10 +49,16 @@ impl<F: Fleet> Work<'_, F> {
         check_preconditions(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
         self.hold_owners(&patch).await?;
         let scale = self.manner.subresource == SCALE;
-        let fields: &[Field] = if scale { &[REPLICAS] } else { divided(self.key) };
-        let said = fields.iter().filter(|field| patch.pointer(field.pointer).is_some_and(|value| !value.is_null()));
+        let scaled = [self.scaled_field()];
+        let fields: &[Field] = if scale { &scaled } else { self.divided() };
+        let said =
+            fields.iter().filter(|field| patch.pointer(self.said_at(field)).is_some_and(|value| !value.is_null()));
         let said: Vec<Field> = said.copied().collect();
-        let mut asked: Vec<Total> = said.iter().filter_map(|field| Total::read(&patch, *field)).collect();
+        let read = |field: &Field| {
+            let at = if scale { REPLICAS } else { *field };
+            Some(Total { field: *field, ..Total::read(&patch, at)? })
+        };
+        let mut asked: Vec<Total> = said.iter().filter_map(read).collect();
         // What it leaves out and nobody else has becomes the default of the whole.
         let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
         let left_out = fields.iter().filter(|field| field.unset.is_some() && !scale && !said.contains(field));
@@ -106,6 +112,11 @@ impl<F: Fleet> Work<'_, F> {
         Ok(plan)
     }
 
+    /// Where what is applied says a divided field.
+    fn said_at(&self, field: &Field) -> &'static str {
+        if self.manner.subresource == SCALE { REPLICAS.pointer } else { field.pointer }
+    }
+
     fn apply_body(&self, part: &Held, task: &PartTask, apply: Apply<'_>) -> Value {
         let Apply { patch, said, unsaid, revision, is_home } = apply;
         let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(patch.to_string()));
@@ -125,7 +136,7 @@ impl<F: Fleet> Work<'_, F> {
         let note = noted.or_else(|| note_of(&awaited).map(Value::from));
         for field in said {
             let share = share(field);
-            if let (Some(place), Some(share)) = (body.pointer_mut(field.pointer), share) {
+            if let (Some(place), Some(share)) = (body.pointer_mut(self.said_at(field)), share) {
                 // What is no number is refused in the member's own words.
                 let is_percent = note.is_some() && Limit::read(place).is_some();
                 if is_percent || place.as_i64().is_some_and(|number| number >= 0) {
@@ -140,14 +151,16 @@ impl<F: Fleet> Work<'_, F> {
             let own = overrides_in(self.policy(self.marker().as_ref()).as_ref(), &part.member);
             let manager = values(&self.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
-            body = applied(body, &part.document, &own, &self.key.gvk, owns);
+            let kind = Kind { gvk: &self.key.gvk, divided: self.divided() };
+            body = applied(body, &part.document, &own, &kind, owns);
             mark(&part.document, &manager, &mut body);
             if !is_home {
                 self.own_last_applied(part, &mut body);
             }
         }
         if self.manner.subresource == "status" && !is_home {
-            drop_counters(self.key, &mut body);
+            let kind = FoldKind::known(self.writer.fleet.rules().kinds(), &self.key.gvr, &self.key.gvk);
+            drop_counters(kind, &mut body);
         }
         if let (Some(revision), Some(metadata)) = (revision, body.get_mut("metadata")) {
             set(metadata, "resourceVersion", revision.into());
@@ -172,7 +185,7 @@ impl<F: Fleet> Work<'_, F> {
             return;
         }
         let mut changes = difference(&plain(self.home.document.clone()), &plain(after.clone()));
-        let is_divided = |change: &Change| divided(self.key).iter().any(|field| change.is_within(field.path));
+        let is_divided = |change: &Change| self.divided().iter().any(|field| change.is_within(field.path));
         changes.retain(|change| !(is_divided(change) || self.without_status && change.is_within(&["status"])));
         for task in &mut plan.others {
             task.shared.clone_from(&changes);
@@ -212,9 +225,16 @@ fn mark(part: &Value, manager: &str, body: &mut Value) {
 }
 
 /// Counters go to the home alone.
-fn drop_counters(key: &crate::write::fleet::Key, body: &mut Value) {
-    let summed = FoldKind::of(&key.gvr.group, &key.gvr.resource) != FoldKind::Other;
-    if let Some(status) = body.get_mut("status").and_then(Value::as_object_mut) {
+fn drop_counters(kind: FoldKind, body: &mut Value) {
+    let Some(status) = body.get_mut("status") else { return };
+    if matches!(kind, FoldKind::Declared(_)) {
+        for path in counter_paths(kind) {
+            desired::take_at(status, path);
+        }
+        return;
+    }
+    let summed = kind != FoldKind::Other;
+    if let Some(status) = status.as_object_mut() {
         status.retain(|name, value| !value.is_i64() || !(summed || name == "observedGeneration"));
     }
 }

@@ -15,7 +15,7 @@ use crate::{
             desired::{Desired, meant, plain, take_at},
             overrider::Overrider,
             part::{Held, changed},
-            shares::{Missing, Shares, Total, divided},
+            shares::{Missing, Shares, Total},
             task::PartTask,
             work::Work,
         },
@@ -68,7 +68,13 @@ impl<F: Fleet> Work<'_, F> {
             task.shared = self.changes_of(part, wanted, patch, totals);
             if self.manner.subresource.is_empty() {
                 let own = overrides_in(policy.as_ref(), &part.member);
-                let overrider = Overrider { key: self.key, member: &part.member, own: &own, homes: &homes };
+                let overrider = Overrider {
+                    key: self.key,
+                    divided: self.divided(),
+                    member: &part.member,
+                    own: &own,
+                    homes: &homes,
+                };
                 overrider.fit(&mut task.shared, &part.document, &wanted.before, &wanted.after);
             }
         }
@@ -92,7 +98,8 @@ impl<F: Fleet> Work<'_, F> {
         if homes.is_empty() {
             return whole;
         }
-        let overrider = Overrider { key: self.key, member: &self.home.member, own: &homes, homes: &homes };
+        let overrider =
+            Overrider { key: self.key, divided: self.divided(), member: &self.home.member, own: &homes, homes: &homes };
         let bare = self.others.iter().find(|part| overrides_in(policy, &part.member).is_empty());
         if let Some(bare) = bare.map(|part| plain(part.document.clone())) {
             take(&difference(&overrider.overridden(&bare, &homes), &bare), Take::WhereOld, &mut whole);
@@ -133,7 +140,7 @@ impl<F: Fleet> Work<'_, F> {
     /// Without what is divided, and what is not this write's.
     fn kept(&self, mut changes: Vec<Change>, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
         let is_divided = |change: &Change| match patch {
-            Some(_) => divided(self.key).iter().any(|field| change.is_within(field.path)),
+            Some(_) => self.divided().iter().any(|field| change.is_within(field.path)),
             None => totals.iter().any(|total| change.is_within(total.field.path)),
         };
         let is_not_its = |change: &Change| self.without_status && change.is_within(&["status"]);

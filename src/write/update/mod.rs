@@ -37,7 +37,7 @@ use serde_json::{Map, Value};
 use crate::{
     answer::{reply::Reply, unbuilt::not_built},
     config::MemberName,
-    placement::divided::REPLICAS,
+    placement::divided::Division,
     respond::{InvalidField, NotBuilt, WriteError},
     write::{
         Writer,
@@ -46,10 +46,7 @@ use crate::{
         fleet::{Fleet, Key, Owner, Part, Visible},
         forward::{forward_home, paired},
         request::{Request, with_dry_run},
-        update::{
-            shares::divided,
-            work::{Stop, Work},
-        },
+        update::work::{Stop, Work},
     },
 };
 use kubefold_wire::{reword::reworded, warning::Warnings};
@@ -69,7 +66,7 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
     let key = request.key(name);
     let documents = ["", "status", "finalize", "approval", "ephemeralcontainers", "resize"];
     let takes_documents = documents.contains(&request.subresource.as_str());
-    let scales = request.subresource == SCALE && divided(&key).contains(&REPLICAS);
+    let scales = request.subresource == SCALE && writer.division(&key).and_then(Division::scaled).is_some();
     let writes = matches!(request.method, Method::PUT | Method::PATCH);
     if request.method == Method::GET && scales {
         return read_scale(writer, request, &key).await.unwrap_or_else(|reply| reply);

@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::{
     config::{MemberName, Overrides},
     placement::{
+        divided::Field,
         merge::{Change, What},
-        overrides::overridden,
+        overrides::{Kind, overridden},
     },
     write::fleet::Key,
 };
@@ -14,6 +15,8 @@ use crate::{
 /// How the parts differ by policy.
 pub(super) struct Overrider<'a> {
     pub(super) key: &'a Key,
+    /// The fields of its kind that are divided.
+    pub(super) divided: &'static [Field],
     pub(super) member: &'a MemberName,
     /// The part's own.
     pub(super) own: &'a Overrides,
@@ -50,7 +53,9 @@ impl Overrider<'_> {
     pub(super) fn overridden(&self, document: &Value, overrides: &Overrides) -> Value {
         let made = |overrides: &Overrides| {
             let body = document.to_string().into_bytes();
-            let body = overridden(body, overrides, &self.key.gvk, "", self.member).ok()?;
+            let body =
+                overridden(body, overrides, &Kind { gvk: &self.key.gvk, divided: self.divided }, "", self.member)
+                    .ok()?;
             serde_json::from_slice(&body).ok()
         };
         let registry = || made(&Overrides { patch: None, registry: overrides.registry.clone() });

@@ -11,7 +11,7 @@ use crate::{
     config::MemberName,
     member::call::{Answer, Call, Document},
     placement::{
-        divided::REPLICAS,
+        divided::{Division, Field, REPLICAS},
         marker::MARKER_KEY,
         merge::{Change, Take, merge_patch, take},
     },
@@ -158,8 +158,8 @@ fn keep_marker(before: &Value, after: &mut Value) {
 }
 
 /// What a member is told of a part's scale.
-fn scale_body(key: &Key, after: &Value, whole: bool) -> Value {
-    let replicas = after.pointer(REPLICAS.pointer).cloned().unwrap_or_default();
+fn scale_body(key: &Key, after: &Value, field: Field, whole: bool) -> Value {
+    let replicas = after.pointer(field.pointer).cloned().unwrap_or_default();
     if !whole {
         return json!({"metadata": {}, "spec": {"replicas": replicas}});
     }
@@ -184,7 +184,10 @@ impl<F: Fleet> Writer<F> {
         let (manner, Rewrite { before, after, revision }) = (asking.manner, rewrite);
         let whole = manner.how == How::Put;
         let mut body = match (manner.subresource.as_str(), whole) {
-            (SCALE, whole) => scale_body(asking.key, after, whole),
+            (SCALE, whole) => {
+                let field = self.division(asking.key).and_then(Division::scaled);
+                scale_body(asking.key, after, field.unwrap_or(REPLICAS), whole)
+            }
             (_, true) => after.clone(),
             (_, false) => merge_patch(before, after),
         };

@@ -19,7 +19,7 @@ use crate::{
             desired::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
             draft::{Plan, with_all},
             part::{Brought, How, Rewrite, SCALE, document, is_stale},
-            shares::{Total, divided},
+            shares::Total,
             task::Pending,
             work::{DryRun, Stop, Work, dry_run_failed, unreachable},
         },
@@ -85,14 +85,14 @@ impl<F: Fleet> Work<'_, F> {
         self.manner.managed_fields.clone_from(&wanted.managed_fields);
         self.hold_owners(&wanted.after).await?;
         let shares_wait = || !self.earlier.is_empty() && self.parts().any(|part| self.awaited(part) != part.document);
-        let is_coming = !divided(self.key).is_empty() && (!self.coming().is_empty() || shares_wait());
+        let is_coming = !self.divided().is_empty() && (!self.coming().is_empty() || shares_wait());
         let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
             // What parts will have that are behind, or still to be made, is not in the sum that is shown.
             let is_told = is_coming && desired::names(self.request, field);
             Total::read(&wanted.after, *field).filter(|_| is != was || is_told)
         };
-        let totals: Vec<Total> = divided(self.key).iter().filter_map(total).collect();
+        let totals: Vec<Total> = self.divided().iter().filter_map(total).collect();
         Ok(Box::pin(self.draft(&wanted, None, &totals)).await)
     }
 
@@ -103,7 +103,7 @@ impl<F: Fleet> Work<'_, F> {
         desired::check_preconditions(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
         self.hold_owners(&patch).await?;
         let mut totals = Vec::new();
-        for field in divided(self.key) {
+        for field in self.divided() {
             let Some(asked) = desired::take_at(&mut patch, field.path) else { continue };
             let asked = desired::nested(field.path, asked);
             match Total::read(&asked, *field) {
@@ -123,7 +123,7 @@ impl<F: Fleet> Work<'_, F> {
             outcome => return Err(dry_run_failed(self.key, &self.home.member, outcome).into()),
         };
         let after = after.ok_or_else(|| WriteError::Internal("the home's answer is no object"))?;
-        for field in divided(self.key) {
+        for field in self.divided() {
             let is_told = totals.iter().any(|total| total.field == *field);
             // A directive (`$patch: replace`) may have taken it away.
             if !is_told && after.pointer(field.pointer) != self.home.document.pointer(field.pointer) {

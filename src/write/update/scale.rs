@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     answer::reply::{Reply, refusal},
     member::call::{Answer, Call},
-    placement::divided::REPLICAS,
+    placement::divided::{Division, Field, REPLICAS},
     respond::WriteError,
     write::{
         fleet::Fleet,
@@ -48,15 +48,29 @@ impl<F: Fleet> Work<'_, F> {
     pub(super) fn scaled(&self, code: StatusCode, answer: &Bytes, total: Option<u32>) -> Result<Reply, WriteError> {
         let scale = serde_json::from_slice(answer);
         let mut scale: Value = scale.map_err(|_| WriteError::Internal("a scale is no object"))?;
-        let replicas = total.map(Value::from).or_else(|| self.shown.pointer(REPLICAS.pointer).cloned());
+        let replicas = total.map(Value::from).or_else(|| self.shown.pointer(self.scaled_field().pointer).cloned());
         // Go leaves a 0 out of the spec, and shows one in the status.
         let replicas = replicas.filter(|number| number.as_u64() != Some(0)).unwrap_or_default();
         merge_into(&mut scale, desired::nested(REPLICAS.path, replicas));
-        let status = self.shown.pointer("/status/replicas").cloned().unwrap_or_else(|| 0.into());
+        let status = self.counted().unwrap_or_else(|| 0.into());
         let (uid, revision) = (&self.visible.uid, self.visible.revision.to_string());
         let known = json!({"metadata": {"uid": uid, "resourceVersion": revision}, "status": {"replicas": status}});
         merge_into(&mut scale, known);
         Ok(Reply { code, warnings: Warnings::default(), body: Bytes::from(scale.to_string()) })
+    }
+
+    /// The field of the object that its scale is about.
+    pub(super) fn scaled_field(&self) -> Field {
+        self.writer.division(self.key).and_then(Division::scaled).unwrap_or(REPLICAS)
+    }
+
+    /// How many replicas there are, as the scale's status has it.
+    fn counted(&self) -> Option<Value> {
+        let Some(Division::Declared(declared)) = self.writer.division(self.key) else {
+            return self.shown.pointer("/status/replicas").cloned();
+        };
+        let counter = declared.counters().first()?;
+        self.shown.pointer(&format!("/status/{}", counter.join("/"))).cloned()
     }
 
     /// The scale as a client sees it before it changes it.
@@ -72,8 +86,8 @@ impl<F: Fleet> Work<'_, F> {
                 "resourceVersion": self.visible.revision.to_string(),
                 "creationTimestamp": of("/metadata/creationTimestamp"),
             },
-            "spec": {"replicas": of(REPLICAS.pointer)},
-            "status": {"replicas": of("/status/replicas")},
+            "spec": {"replicas": of(self.scaled_field().pointer)},
+            "status": {"replicas": self.counted()},
         })
     }
 
@@ -98,14 +112,15 @@ impl<F: Fleet> Work<'_, F> {
         // An unset number is 0 here: a Scale has no default.
         let asked =
             scale.pointer(REPLICAS.pointer).filter(|value| !value.is_null()).cloned().unwrap_or_else(|| 0.into());
-        let asked = desired::nested(REPLICAS.path, asked);
+        let field = self.scaled_field();
+        let asked = desired::nested(field.path, asked);
         let guarded = revision.is_some() && !is_json_patch;
         let as_shown = plain(self.shown.clone());
         let wanted = Desired { before: as_shown.clone(), after: as_shown, guarded, managed_fields: None };
-        let Some(total @ Total { asked: DesiredReplicas::Number(number), .. }) = Total::read(&asked, REPLICAS) else {
+        let Some(total @ Total { asked: DesiredReplicas::Number(number), .. }) = Total::read(&asked, field) else {
             return Err(self.refused_by_home(&asked).await);
         };
-        let unchanged = self.shown.pointer(REPLICAS.pointer).and_then(Value::as_u64) == Some(number.into());
+        let unchanged = self.shown.pointer(field.pointer).and_then(Value::as_u64) == Some(number.into());
         let totals = if unchanged && self.coming().is_empty() { Vec::new() } else { vec![total] };
         let mut plan = Box::pin(self.draft(&wanted, None, &totals)).await;
         plan.scale = Some(number);

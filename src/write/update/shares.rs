@@ -6,7 +6,7 @@ use crate::{
     config::{MemberName, Overrides, Weight},
     placement::{
         divided::{Division, Field, Value as Number},
-        division::{Share, redivide},
+        division::{Share, fewest, redivide},
         marker::Marker,
         merge::{Change, Step, Take, What, take},
         plan::{Candidate, Standing},
@@ -14,7 +14,7 @@ use crate::{
         scheduling::PodRequirements,
     },
     write::{
-        fleet::{Ask, Fleet, Key, Measure},
+        fleet::{Ask, Fleet, Measure},
         update::{
             part::Held,
             task::{PartTask, Pending},
@@ -22,11 +22,6 @@ use crate::{
         },
     },
 };
-
-/// The divided fields of a kind.
-pub(super) fn divided(key: &Key) -> &'static [Field] {
-    Division::of(&key.gvk.group, &key.gvk.kind).map_or(&[], Division::fields)
-}
 
 /// What a write makes of a divided field.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +68,7 @@ impl Claim {
         Share {
             min: self.terms.min.max(floor),
             max: self.max.filter(|_| bounded),
-            group: self.terms.group.as_deref(),
+            domains: &self.terms.domains,
             ..Share::by_weight(&self.member, self.weight)
         }
     }
@@ -104,6 +99,11 @@ pub(super) struct Shares {
 }
 
 impl<F: Fleet> Work<'_, F> {
+    /// The divided fields of the object's kind.
+    pub(super) fn divided(&self) -> &'static [Field] {
+        self.writer.division(self.key).map_or(&[], Division::fields)
+    }
+
     /// The parts' shares of new totals.
     pub(super) async fn shares(&self, totals: &[Total]) -> Shares {
         let with_parts = self.parts().count();
@@ -131,7 +131,9 @@ impl<F: Fleet> Work<'_, F> {
             };
             let mut claims: Vec<Claim> = all.iter().map(|part| self.claim(part, total.field, &told)).collect();
             claims.extend(self.newcomers(marker.as_ref(), &all, &told));
-            let numbers = divide(*number, &claims, total.field.floor, &self.visible.uid);
+            let fewest = policy.as_ref().is_some_and(|policy| policy.fewest);
+            let aim = Aim { total: *number, floor: total.field.floor, fewest, uid: &self.visible.uid };
+            let numbers = aim.divide(&claims);
             for ((task, part), number) in tasks.iter_mut().zip(&all).zip(&numbers) {
                 let now = self.awaited(part).pointer(total.field.pointer).cloned();
                 // What a move is about to take from it stays until then.
@@ -206,8 +208,8 @@ impl<F: Fleet> Work<'_, F> {
 
     /// The members that the marker lists and that have no part: with more to divide they may get one.
     fn newcomers(&self, marker: Option<&Marker>, parts: &[Held], told: &DivisionInput<'_>) -> Vec<Claim> {
-        let replicas = Division::of(&self.key.gvk.group, &self.key.gvk.kind) == Some(Division::Replicas);
-        let Some(marker) = marker.filter(|_| replicas) else { return Vec::new() };
+        let gains = self.writer.division(self.key).is_some_and(Division::gains_parts);
+        let Some(marker) = marker.filter(|_| gains) else { return Vec::new() };
         let listed = marker.members.iter().filter(|(name, _)| !parts.iter().any(|part| part.member == *name));
         let same = |(name, cluster_uid): &&(MemberName, String)| {
             self.writer.fleet.cluster_uid(name).as_ref() == Some(cluster_uid)
@@ -253,14 +255,32 @@ pub(super) fn takes(candidate: &Candidate) -> bool {
         && candidate.fits.is_ok()
 }
 
-/// Divides what has become `total`. What nobody takes by these bounds, the parts take all the same.
-fn divide(total: u32, claims: &[Claim], floor: u32, uid: &str) -> Vec<u32> {
-    let now: Vec<u32> = claims.iter().map(|claim| claim.now).collect();
-    let shares = |bounded: bool| -> Vec<Share<'_>> { claims.iter().map(|claim| claim.share(floor, bounded)).collect() };
-    let numbers = redivide(total, &now, &shares(true), uid);
-    let sum: u64 = numbers.iter().copied().map(u64::from).sum();
-    let numbers = if sum >= u64::from(total) { numbers } else { redivide(total, &numbers, &shares(false), uid) };
-    numbers.into_iter().map(|number| number.max(floor)).collect()
+/// What a divided field is to become as a whole.
+struct Aim<'a> {
+    total: u32,
+    /// Least value that a part may have.
+    floor: u32,
+    /// It goes to the fewest members that can carry it.
+    fewest: bool,
+    uid: &'a str,
+}
+
+impl Aim<'_> {
+    /// Divides it. What nobody takes by his bounds, the parts take all the same.
+    fn divide(&self, claims: &[Claim]) -> Vec<u32> {
+        let Self { total, floor, fewest: prefers_fewest, uid } = *self;
+        let now: Vec<u32> = claims.iter().map(|claim| claim.now).collect();
+        let shares =
+            |bounded: bool| -> Vec<Share<'_>> { claims.iter().map(|claim| claim.share(floor, bounded)).collect() };
+        let mut bounded = shares(true);
+        if prefers_fewest {
+            fewest(total, &now, &mut bounded, uid);
+        }
+        let numbers = redivide(total, &now, &bounded, uid);
+        let sum: u64 = numbers.iter().copied().map(u64::from).sum();
+        let numbers = if sum >= u64::from(total) { numbers } else { redivide(total, &numbers, &shares(false), uid) };
+        numbers.into_iter().map(|number| number.max(floor)).collect()
+    }
 }
 
 pub(super) fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Option<Change> {

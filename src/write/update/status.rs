@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::{
     placement::{
-        fold::{FoldKind, counter_names, divided_counters},
+        divided::Path,
+        fold::{FoldKind, counter_paths, divided_counters},
         merge::{Change, Step, What},
     },
     write::{
@@ -29,19 +30,20 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     fn divide_counters(&self, tasks: &mut [PartTask]) {
-        let kind = FoldKind::of(&self.key.gvr.group, &self.key.gvr.resource);
-        let names: Vec<&str> = counter_names(kind).collect();
+        let kind = FoldKind::known(self.writer.fleet.rules().kinds(), &self.key.gvr, &self.key.gvk);
+        let paths: Vec<Path> = counter_paths(kind).collect();
+        let pointer = |path: &Path| format!("/status/{}", path.join("/"));
         let held: Vec<Vec<i64>> = self
             .parts()
-            .map(|part| names.iter().map(|name| number(part.document.pointer(&format!("/status/{name}")))).collect())
+            .map(|part| paths.iter().map(|path| number(part.document.pointer(&pointer(path)))).collect())
             .collect();
-        let written = |name: &&str| {
+        let written = |path: &Path| {
             let home = tasks.first()?;
-            let (at, change) = home.shared.iter().enumerate().find(|(_, change)| counts(change, name))?;
+            let (at, change) = home.shared.iter().enumerate().find(|(_, change)| counts(change, path))?;
             let What::Value { new, .. } = &change.what else { return None };
             Some((at, number(new.as_ref())))
         };
-        let written: Vec<Option<(usize, i64)>> = names.iter().map(written).collect();
+        let written: Vec<Option<(usize, i64)>> = paths.iter().map(written).collect();
         if written.iter().all(Option::is_none) {
             return;
         }
@@ -49,7 +51,7 @@ impl<F: Fleet> Work<'_, F> {
         let totals: Vec<i64> =
             written.iter().enumerate().map(|(at, told)| told.map_or_else(|| sum(at), |(_, total)| total)).collect();
         let divided = divided_counters(kind, &totals, &held);
-        for (at, name) in names.iter().enumerate() {
+        for (at, path) in paths.iter().enumerate() {
             let own: Vec<(i64, i64)> = held
                 .iter()
                 .zip(&divided)
@@ -61,8 +63,9 @@ impl<F: Fleet> Work<'_, F> {
             }
             for (index, ((task, part), (held, divided))) in tasks.iter_mut().zip(self.parts()).zip(own).enumerate() {
                 let told = place.and_then(|place| task.shared.get_mut(place));
-                let now = part.document.pointer(&format!("/status/{name}")).cloned();
-                let at = vec![Step::Field("status".to_owned()), Step::Field((*name).to_owned())];
+                let now = part.document.pointer(&pointer(path)).cloned();
+                let names = ["status"].iter().chain(*path);
+                let at = names.map(|name| Step::Field((*name).to_owned())).collect();
                 let new = if held == divided { now.clone() } else { Some(divided.into()) };
                 let mut change = Change { at, what: What::Value { old: now, new } };
                 // A change stands at the same place in all lists. The home's is made whatever it holds.
@@ -83,11 +86,13 @@ fn number(value: Option<&Value>) -> i64 {
 }
 
 /// Says whether a change is one of that number in the status.
-fn counts(change: &Change, counter: &str) -> bool {
-    let [Step::Field(status), Step::Field(name)] = change.at.as_slice() else { return false };
+fn counts(change: &Change, counter: &[&str]) -> bool {
     let What::Value { old, new } = &change.what else { return false };
-    status == "status"
-        && name == counter
+    let is_it = change.at.iter().map(|step| match step {
+        Step::Field(name) => Some(name.as_str()),
+        Step::Item(_) | Step::Text(_) => None,
+    });
+    is_it.eq(["status"].iter().chain(counter).map(|name| Some(*name)))
         && [old, new].into_iter().flatten().all(|value| value.is_i64() || value.is_null())
 }
 

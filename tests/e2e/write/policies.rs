@@ -1,6 +1,9 @@
 //! Policies end to end: what is divided, dressed, bounded and spread runs so, and stays so through every kind of change.
 
-use super::{plan::told, *};
+use super::{
+    plan::{planned, told},
+    *,
+};
 use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 const POLICIES: &str = r#"policies:
@@ -29,6 +32,18 @@ const POLICIES: &str = r#"policies:
   strategy: divide
   weights: capacity
   partial: true
+- name: first
+  strategy: divide
+  weights: capacity
+  groups: [{members: [east]}, {members: [west]}, {memberSelector: region in (eu)}]
+- name: wide
+  strategy: divide
+  weights: capacity
+  spread: [{label: region, minGroups: 2}, {label: kubefold.io/cluster, maxGroups: 1}]
+- name: few
+  strategy: divide
+  weights: capacity
+  prefer: fewest
 "#;
 
 impl Stage {
@@ -74,6 +89,7 @@ async fn what_a_policy_says_is_so_and_stays_so() {
     edited(&stage).await;
     together(&stage).await;
     by_capacity(&stage).await;
+    chosen(&stage).await;
     reloaded(&stage).await;
 }
 
@@ -249,14 +265,16 @@ async fn together(stage: &Stage) {
     }
 }
 
+/// A Deployment of a policy, of whose pods a node takes two.
+fn large(name: &str, replicas: i64, policy: &str) -> Value {
+    let mut large = deployment(name, replicas);
+    large["metadata"]["annotations"] = json!({"kubefold.io/placement-policy": policy});
+    large["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "12"}});
+    large
+}
+
 /// By what is free: one node in the east, two in the west, three in the north, each with room for two such pods.
 async fn by_capacity(stage: &Stage) {
-    let large = |name: &str, replicas: i64, policy: &str| {
-        let mut large = deployment(name, replicas);
-        large["metadata"]["annotations"] = json!({"kubefold.io/placement-policy": policy});
-        large["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "12"}});
-        large
-    };
     let told = post(&stage.api, &large("roomy", 13, "roomy")).await;
     refused(&told, 422, "Invalid", &["only 12 of 13 fit", "east: ", "west: ", "north: ", "partial: true"]);
     let printed = stage.kubectl_with(&["create", "-f", "-"], &large("roomy", 13, "roomy")).await;
@@ -267,15 +285,51 @@ async fn by_capacity(stage: &Stage) {
     let wait = ["rollout", "status", "deployment/roomy", "--timeout=60s"];
     stage.kubectl(&wait).await.ok();
     stage.kubectl(&["delete", "deployment", "roomy", "--cascade=foreground", "--timeout=60s"]).await.ok();
-    // What is free is known anew within a few seconds.
-    eventually(SOON, async || {
-        let now = told_of(stage, &large("some", 13, "some")).await;
-        (now == full).then_some(()).ok_or_else(|| format!("{now:?}"))
-    })
-    .await;
+    becomes(stage, &large("some", 13, "some"), &[("east", 2), ("west", 4), ("north", 6)]).await;
     let made = stage.kubectl_with(&["create", "-f", "-"], &large("some", 13, "some")).await;
     assert!(made.ok().contains("created") && made.stderr.contains("12 of 13"), "{made}");
     assert_eq!(shares(&stage.all(), "some").await, full);
+}
+
+/// Waits until a plan comes to this: what is free is known anew within a few seconds.
+async fn becomes(stage: &Stage, object: &Value, wanted: &[(&str, i64)]) {
+    eventually(SOON, async || {
+        let now = told_of(stage, object).await;
+        (now == split(wanted)).then_some(()).ok_or_else(|| format!("{now:?}"))
+    })
+    .await;
+}
+
+/// Groups of members in order, groups to spread over, and the fewest members, by what is free.
+async fn chosen(stage: &Stage) {
+    stage.kubectl(&["delete", "deployment", "some", "--cascade=foreground", "--timeout=60s"]).await.ok();
+    becomes(stage, &large("some", 13, "some"), &[("east", 2), ("west", 4), ("north", 6)]).await;
+    for (replicas, member) in [(2, "east"), (4, "west"), (6, "north")] {
+        assert_eq!(told_of(stage, &large("first", replicas, "first")).await, split(&[(member, replicas)]));
+    }
+    let (good, out, error) = planned(&stage.fleet, &large("first", 3, "first"), &[]).await;
+    let said = "group 1 of policy first cannot take it: only 2 of 3 fit, here 2 fit on its nodes";
+    assert!(good && out.contains(said) && out.contains("group 2 of policy first can take it"), "{out}{error}");
+    let none = post(&stage.api, &large("first", 7, "first")).await;
+    refused(&none, 422, "Invalid", &["no group of policy first can take it: group 1: only 2 of 7 fit", "group 3: "]);
+
+    assert_eq!(told_of(stage, &large("wide", 4, "wide")).await, split(&[("north", 2), ("west", 2)]));
+    let mut european = large("wide", 4, "wide");
+    european["metadata"]["annotations"]["kubefold.io/place-on"] = json!("region in (eu)");
+    let words =
+        ["spreads it over at least 2 groups of the member label region, and 1 can take it: west: the object is"];
+    refused(&post(&stage.api, &european).await, 422, "Invalid", &words);
+
+    let few = large("few", 5, "few");
+    let (_, out, _) = planned(&stage.fleet, &few, &[]).await;
+    assert!(out.contains("policy few prefers the fewest members, and 1 can carry it; its share is 0;"), "{out}");
+    post(&stage.api, &few).await.ok();
+    assert_eq!(shares(&stage.all(), "few").await, split(&[("north", 5)]));
+    stage.kubectl(&["rollout", "status", "deployment/few", "--timeout=60s"]).await.ok();
+    becomes(stage, &large("other", 2, "few"), &[("west", 2)]).await;
+    stage.kubectl(&["scale", "deployment", "few", "--replicas=8"]).await.ok();
+    assert_eq!(shares(&stage.all(), "few").await, split(&[("north", 5), ("west", 3)]));
+    stage.kubectl(&["delete", "deployment", "few"]).await.ok();
 }
 
 async fn told_of(stage: &Stage, object: &Value) -> BTreeMap<String, i64> {

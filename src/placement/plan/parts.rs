@@ -1,0 +1,140 @@
+//! Parts by shares.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    config::{MemberName, Weight},
+    placement::{
+        divided::{COMPLETIONS, Division, Field, PARALLELISM, Value},
+        division::{Share, divide, fewest, redivide, tie},
+        plan::{
+            bound::{Bound, ORDINAL_STRIDE, bound},
+            order::{Order, Plan, PlanError, Target},
+            selection::chosen,
+            taker::{Taker, sort},
+        },
+    },
+};
+
+/// Parts by shares. Where not all of it fits, as much as fits is placed only if that is `enough`.
+pub(super) fn divided(
+    order: &Order<'_>,
+    takers: Vec<Taker<'_>>,
+    enough: bool,
+    plan: &mut Plan,
+) -> Result<(), PlanError> {
+    let Some((first, total)) = order.wholes.totals.first().copied() else { return Ok(()) };
+    let bounded = takers.into_iter().map(|taker| {
+        let bound = bound(order, &taker);
+        (taker, bound)
+    });
+    let (mut takers, bounds): (Vec<_>, Vec<_>) = chosen(order, total, bounded.collect(), plan)?.into_iter().unzip();
+    let mut shares: Vec<_> = takers.iter().zip(&bounds).map(|(taker, bound)| share(order, taker, bound)).collect();
+    let left = left(order, &takers);
+    if order.policy.fewest {
+        fewest(total, &left, &mut shares, order.uid);
+    }
+    let mut sizes = redivide(total, &left, &shares, order.uid);
+    let placed: u32 = sizes.iter().sum();
+    if placed < total {
+        let reasons = takers.iter().zip(&bounds).map(|(taker, bound)| (taker.name().clone(), bound.why.clone()));
+        let reasons: Vec<_> = reasons.chain(plan.left_out.iter().cloned()).collect();
+        let error = PlanError::NoRoom { total, fits: placed, reasons };
+        if !enough || placed == 0 {
+            return Err(error);
+        }
+        plan.warnings.push(error.to_string());
+    }
+    let second = order.wholes.totals.get(1).copied();
+    let mut others = vec![None; takers.len()];
+    if let Some((_, parallel)) = second.filter(|_| first == COMPLETIONS) {
+        (sizes, others) = job(order.uid, placed, parallel, &shares, sizes);
+    }
+    drop(shares);
+    let mut parts: BTreeMap<MemberName, (u32, Option<u32>)> = BTreeMap::new();
+    for ((taker, size), other) in takers.iter().zip(sizes).zip(others) {
+        parts.insert(taker.name().clone(), (size, other));
+    }
+    let part = |taker: &Taker<'_>| parts.get(taker.name()).copied().unwrap_or_default();
+    sort(order, &mut takers, |taker| part(taker).0);
+    if order.policy.fewest {
+        // An empty part of the home would be one more.
+        takers.sort_by_key(|taker| part(taker).0 == 0);
+    }
+    let carriers = parts.values().filter(|(size, _)| *size > 0).count();
+    for (at, taker) in (0_u32..).zip(&takers) {
+        let (size, other) = part(taker);
+        let mut values = vec![value(&first, size)];
+        values.extend(other.map(|number| value(&PARALLELISM, number)));
+        if order.wholes.division == Some(Division::Ordinals) && at > 0 {
+            let number = order.wholes.first_ordinal + at * ORDINAL_STRIDE;
+            values.push(Value { pointer: "/spec/ordinals/start".to_owned(), number });
+        }
+        let why = (order.policy.fewest && size == 0).then(|| fewer(order, carriers));
+        plan.targets.push(Target { why, ..taker.target(values, size > 0 || at == 0) });
+    }
+    Ok(())
+}
+
+/// Why a member has no share of what goes to the fewest.
+fn fewer(order: &Order<'_>, carriers: usize) -> String {
+    let policy = order.policy.name.as_deref().unwrap_or_default();
+    format!("policy {policy} prefers the fewest members, and {carriers} can carry it")
+}
+
+/// How many replicas an earlier workload of the name left in each of these.
+fn left(order: &Order<'_>, takers: &[Taker<'_>]) -> Vec<u32> {
+    let of = |taker: &Taker<'_>| order.orphans?.shares.get(&taker.candidate.name).copied();
+    takers.iter().map(|taker| of(taker).unwrap_or(0)).collect()
+}
+
+fn value(field: &Field, number: u32) -> Value {
+    Value { pointer: field.pointer.to_owned(), number }
+}
+
+/// The completions and parallelisms of a Job's parts: no part may have the one without the other.
+fn job(
+    uid: &str,
+    completions: u32,
+    parallel: u32,
+    shares: &[Share<'_>],
+    mut sizes: Vec<u32>,
+) -> (Vec<u32>, Vec<Option<u32>>) {
+    let parts = sizes.iter().filter(|size| **size > 0).count();
+    let parallel_parts = usize::try_from(parallel).unwrap_or(usize::MAX);
+    let mut kept: Vec<usize> = (0..sizes.len()).collect();
+    if parallel > 0 && parts > parallel_parts {
+        kept.sort_by_key(|at| {
+            let member = shares.get(*at).map(|share| tie(uid, share.member));
+            std::cmp::Reverse((sizes.get(*at).copied(), member))
+        });
+        kept.truncate(parallel_parts);
+        kept.sort_unstable();
+        let fewer: Vec<_> = kept.iter().filter_map(|at| shares.get(*at).copied()).collect();
+        let again = divide(completions, &fewer, uid);
+        sizes.iter_mut().for_each(|size| *size = 0);
+        for (at, size) in kept.iter().zip(again) {
+            if let Some(slot) = sizes.get_mut(*at) {
+                *slot = size;
+            }
+        }
+    }
+    let by_size = shares.iter().zip(&sizes).map(|(share, size)| Share {
+        min: u32::from(*size > 0 && parallel > 0),
+        max: if *size == 0 { Some(0) } else { None },
+        ..Share::by_weight(share.member, Weight(*size))
+    });
+    let numbers = divide(parallel, &by_size.collect::<Vec<_>>(), uid);
+    (sizes, numbers.into_iter().map(Some).collect())
+}
+
+fn share<'a>(order: &Order<'_>, taker: &'a Taker<'_>, bound: &Bound) -> Share<'a> {
+    Share {
+        member: &taker.candidate.name,
+        weight: bound.weight,
+        // What came before it needs it there.
+        min: taker.terms.min.max(u32::from(order.drawn == Some(&taker.candidate.name))),
+        max: bound.max,
+        domains: &taker.terms.domains,
+    }
+}

@@ -1,0 +1,130 @@
+//! Custom resources that the configuration declares: divided by their own paths, and one object with sums for the client.
+
+use super::*;
+use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
+
+const KINDS: &str = "kinds:
+- kind: Widget.declared.kubefold.io
+  replicasPath: .spec.pool.size
+  statusPaths: [.status.pool.ready, .status.pool.total]
+policies:
+- name: widgets
+  match: {kinds: [Widget.declared.kubefold.io]}
+  strategy: divide
+";
+const WIDGETS: &str = "/apis/declared.kubefold.io/v1/namespaces/default/widgets";
+
+fn file(bed: &Testbed, settings: &str) -> FleetFile {
+    let file = FleetFile::default().entry("east", &bed["east"].kubeconfig(), 1, "");
+    file.entry("west", &bed["west"].kubeconfig(), 2, "").settings(settings)
+}
+
+fn definition() -> Value {
+    let scale = json!({"specReplicasPath": ".spec.pool.size", "statusReplicasPath": ".status.pool.ready"});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.declared.kubefold.io"},
+        "spec": {
+            "group": "declared.kubefold.io", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}, "scale": scale},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+        },
+    })
+}
+
+fn widget(size: i64) -> Value {
+    json!({"apiVersion": "declared.kubefold.io/v1", "kind": "Widget", "metadata": {"name": "w"},
+        "spec": {"pool": {"size": size, "flavor": "plain"}}})
+}
+
+/// The size of each part, and of the whole.
+async fn sizes(bed: &Testbed, api: &Api) -> [i64; 3] {
+    let path = format!("{WIDGETS}/w");
+    let mut sizes = Vec::new();
+    for member in ["east", "west"] {
+        sizes.push(
+            in_member(&bed[member], &path).await.map_or(-1, |part| part["spec"]["pool"]["size"].as_i64().unwrap()),
+        );
+    }
+    [sizes[0], sizes[1], api.get(&path).await["spec"]["pool"]["size"].as_i64().unwrap()]
+}
+
+async fn merged(api: &Api, path: &str, body: Value) -> Answer {
+    let request = http::Request::patch(path).header("content-type", "application/merge-patch+json");
+    api.send(request.body(body.to_string().into()).unwrap()).await.unwrap()
+}
+
+/// Waits until the widget is shown so.
+async fn shown(api: &Api, is_it: impl Fn(&Value) -> bool) -> Value {
+    eventually(SOON, async || {
+        let shown = api.get(&format!("{WIDGETS}/w")).await;
+        if is_it(&shown) { Ok(shown) } else { Err(shown.to_string()) }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_declared_kind_is_divided_by_its_own_paths() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let fleet = Kubefold::start(&file(&bed, KINDS)).await;
+    let api = fleet.api().await;
+    api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition()).await;
+    eventually(SOON, async || {
+        let made = api.request(Method::POST, WIDGETS, widget(6).to_string()).await;
+        if made.status == StatusCode::CREATED { Ok(()) } else { Err(made.to_string()) }
+    })
+    .await;
+    assert_eq!(sizes(&bed, &api).await, [2, 4, 6]);
+    scaled(&bed, &fleet, &api).await;
+    reported(&bed, &fleet, &api).await;
+    reloaded(&bed, &fleet, &api).await;
+}
+
+/// Every way to write the number means the whole.
+async fn scaled(bed: &Testbed, fleet: &Kubefold, api: &Api) {
+    fleet.kubectl(&["scale", "widgets.declared.kubefold.io", "w", "--replicas=9"]).await.ok();
+    assert_eq!(sizes(bed, api).await, [3, 6, 9]);
+    assert_eq!(api.get(&format!("{WIDGETS}/w/scale")).await["spec"]["replicas"], 9);
+    fleet
+        .as_admin()
+        .run_with_input(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &widget(3).to_string())
+        .await
+        .ok();
+    assert_eq!(sizes(bed, api).await, [1, 2, 3]);
+    let flavor = merged(api, &format!("{WIDGETS}/w"), json!({"spec": {"pool": {"flavor": "sweet"}}})).await.ok();
+    assert_eq!(flavor["spec"]["pool"], json!({"size": 3, "flavor": "sweet"}));
+    let whole = merged(api, &format!("{WIDGETS}/w"), json!({"spec": {"pool": {"size": 6}}})).await.ok();
+    assert_eq!(whole["spec"]["pool"]["size"], 6);
+    assert_eq!(sizes(bed, api).await, [2, 4, 6]);
+    let shown = api.get(&format!("{WIDGETS}/w")).await;
+    assert!(shown["metadata"]["annotations"]["kubefold.io/differs"].is_null(), "shares are no difference: {shown}");
+}
+
+/// What the operators in the members count is counted together, and a status that a client writes is divided.
+async fn reported(bed: &Testbed, fleet: &Kubefold, api: &Api) {
+    let status = format!("{WIDGETS}/w/status");
+    for (member, ready, total) in [("east", 1, 2), ("west", 3, 4)] {
+        let report = json!({"status": {"pool": {"ready": ready, "total": total}, "phase": member}});
+        merged(&bed[member].api().await, &status, report).await.ok();
+    }
+    let both = shown(api, |shown| shown["status"]["pool"] == json!({"ready": 4, "total": 6})).await;
+    assert_eq!(both["status"]["phase"], "west", "the home's");
+    assert_eq!(api.get(&format!("{WIDGETS}/w/scale")).await["status"]["replicas"], 4);
+    let written = merged(api, &status, json!({"status": {"pool": {"ready": 5}}})).await.ok();
+    assert_eq!(written["status"]["pool"], json!({"ready": 5, "total": 6}));
+    let plan = fleet
+        .as_admin()
+        .run(&["get", "widgets.declared.kubefold.io", "w", "-o", "jsonpath={.status.pool.ready}"])
+        .await;
+    assert_eq!(plan.ok(), "5");
+}
+
+/// What is no longer declared is the home's own; declared again, it is a sum again.
+async fn reloaded(bed: &Testbed, fleet: &Kubefold, api: &Api) {
+    fleet.configure(&file(bed, ""));
+    shown(api, |shown| shown["spec"]["pool"]["size"] == 4).await;
+    fleet.configure(&file(bed, KINDS));
+    let again = shown(api, |shown| shown["spec"]["pool"]["size"] == 6).await;
+    assert_eq!(again["status"]["pool"]["ready"], 5);
+    assert!(again["metadata"]["annotations"]["kubefold.io/differs"].is_null(), "{again}");
+}
