@@ -22,8 +22,8 @@ use crate::{
         companions::Subject as Companion,
         divided::Division,
         plan::Plan,
-        policy::{Automatic, Policy, Strategy},
-        scheduling::PodRequirements,
+        policy::{Automatic, Policy, Rules, Strategy},
+        scheduling::{PodRequirements, pod_spec},
     },
     write::{
         Writer,
@@ -36,18 +36,31 @@ use kubefold_wire::matching::Taint;
 
 /// How often it is looked whether something is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often objects are looked at again that could not leave their member.
-const AGAIN_EVERY: Duration = Duration::from_secs(10);
+/// When objects are looked at again that could not leave their member, at first, and at most.
+const AGAIN_FIRST: Duration = Duration::from_secs(10);
+const AGAIN_MAX: Duration = Duration::from_mins(5);
+/// The same while a taint evicts, since tolerations of it end.
+const AGAIN_MAX_TAINTED: Duration = Duration::from_secs(15);
 
 /// What earlier looks saw.
 #[derive(Default)]
 struct Looks {
     /// When a taint of a member was first seen.
     tainted: BTreeMap<(MemberName, String), Instant>,
-    /// What was due at the last look for objects that are to leave a member, and when that was.
-    left: Option<(BTreeSet<(MemberName, Duration)>, Instant)>,
+    /// The last look for objects that are to leave a member.
+    left: Option<Left>,
     /// When a policy's objects were last looked at, and which of them were to be divided anew.
     divided: BTreeMap<String, (Instant, BTreeSet<String>)>,
+}
+
+/// A look for objects that are to leave a member.
+struct Left {
+    rules: Arc<Rules>,
+    /// The members that were to be left, and for how long they had been lost at least.
+    due: BTreeSet<(MemberName, Duration)>,
+    at: Instant,
+    /// When there is another look, if nothing changes.
+    again: Duration,
 }
 
 /// Why an object is to leave a member.
@@ -77,7 +90,8 @@ impl<F: Fleet> Writer<F> {
     }
 
     async fn look_at_policies(self: &Arc<Self>, looks: &mut Looks) {
-        let (automatic, now) = (self.fleet.rules().automatic(), Instant::now());
+        let (rules, now) = (self.fleet.rules(), Instant::now());
+        let automatic = rules.automatic();
         let lost = self.lost(&automatic);
         looks.tainted.retain(|(member, taint), _| is_tainted(&automatic, member, taint));
         for (member, taint) in &automatic.evictions {
@@ -89,12 +103,14 @@ impl<F: Fleet> Writer<F> {
         };
         let mut due: BTreeSet<_> = lost.iter().flat_map(crossed).collect();
         due.extend(automatic.evictions.iter().map(|(member, _)| (member.clone(), Duration::ZERO)));
-        let is_new = |(before, at): &(BTreeSet<_>, Instant)| !due.is_subset(before) || at.elapsed() >= AGAIN_EVERY;
+        let same = looks.left.as_ref().filter(|left| Arc::ptr_eq(&left.rules, &rules) && due.is_subset(&left.due));
         if due.is_empty() {
             looks.left = None;
             self.moving.stayed.lock().objects.clear();
-        } else if looks.left.as_ref().is_none_or(is_new) {
-            looks.left = Some((due, now));
+        } else if same.is_none_or(|left| left.at.elapsed() >= left.again) {
+            let most = if automatic.evictions.is_empty() { AGAIN_MAX } else { AGAIN_MAX_TAINTED };
+            let again = same.map_or(AGAIN_FIRST, |left| (left.again * 2).min(most));
+            looks.left = Some(Left { rules, due, at: now, again });
             let tainted = looks
                 .tainted
                 .iter()
@@ -147,7 +163,15 @@ impl<F: Fleet> Writer<F> {
         for placed in self.fleet.placed().await {
             let is_lost = |member: &MemberName| lost.iter().any(|(name, _)| name == member);
             let is_tainted = |member: &MemberName| tainted.iter().any(|(name, _, _)| name == member);
-            if !placed.members.iter().any(|member| is_lost(member) || is_tainted(member)) {
+            // Of what every member has, a lost home alone matters, and pods that are evicted.
+            let (gvk, is_whole) = (&placed.key.gvk, self.is_whole(&placed));
+            let leaves = match is_whole {
+                true => placed.members.first().is_some_and(is_lost),
+                false => placed.members.iter().any(is_lost),
+            };
+            let has_pods = !is_whole || pod_spec(&gvk.group, &gvk.kind).is_some();
+            let is_evicted = has_pods && placed.members.iter().any(is_tainted);
+            if !leaves && !is_evicted {
                 continue;
             }
             let Some((policy, pod)) = self.object(&placed.key).and_then(|object| self.terms_of(&object)) else {
@@ -163,7 +187,7 @@ impl<F: Fleet> Writer<F> {
             let of = departures.iter().find(|one| {
                 !one.evicts && one.placed.key.namespace == placed.key.namespace && placed.members.contains(&one.member)
             })?;
-            let is_whole = placed.members.len() > 1 && !self.is_divided(&placed.key);
+            let is_whole = self.is_whole(&placed);
             let Departure { member, why, by, .. } = of;
             let (member, why, by) = (member.clone(), why.clone(), by.clone());
             is_whole.then_some(Departure { placed, member, force: false, evicts: false, why, by })
@@ -269,6 +293,11 @@ impl<F: Fleet> Writer<F> {
         });
         let is_worth_it = u64::from(displaced) * 100 >= u64::from(total) * u64::from(rebalance.threshold);
         Ok(Some(change).filter(|_| is_crowded || is_worth_it))
+    }
+
+    /// Says whether each of several members has all of it.
+    fn is_whole(&self, placed: &Placed) -> bool {
+        placed.members.len() > 1 && !self.is_divided(&placed.key)
     }
 
     fn is_divided(&self, key: &Key) -> bool {

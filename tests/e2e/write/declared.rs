@@ -14,9 +14,27 @@ policies:
 ";
 const WIDGETS: &str = "/apis/declared.kubefold.io/v1/namespaces/default/widgets";
 
+/// What lets the mover move them.
+const MOVER: &str = "apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: widgets}
+rules:
+- {apiGroups: [declared.kubefold.io], resources: [widgets], verbs: [get, create, patch, delete]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: widgets}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: widgets}
+subjects: [{kind: User, name: \"kubefold:mover\", apiGroup: rbac.authorization.k8s.io}]
+";
+
 fn file(bed: &Testbed, settings: &str) -> FleetFile {
-    let file = FleetFile::default().entry("east", &bed["east"].kubeconfig(), 1, "");
-    file.entry("west", &bed["west"].kubeconfig(), 2, "").settings(settings)
+    weighted(bed, [1, 2], settings)
+}
+
+fn weighted(bed: &Testbed, [east, west]: [u32; 2], settings: &str) -> FleetFile {
+    let file = FleetFile::default().entry("east", &bed["east"].kubeconfig(), east, "");
+    file.entry("west", &bed["west"].kubeconfig(), west, "").settings(settings)
 }
 
 fn definition() -> Value {
@@ -78,6 +96,7 @@ async fn a_declared_kind_is_divided_by_its_own_paths() {
     scaled(&bed, &fleet, &api).await;
     reported(&bed, &fleet, &api).await;
     reloaded(&bed, &fleet, &api).await;
+    moved(&bed, &fleet, &api).await;
 }
 
 /// Every way to write the number means the whole.
@@ -127,4 +146,25 @@ async fn reloaded(bed: &Testbed, fleet: &Kubefold, api: &Api) {
     let again = shown(api, |shown| shown["spec"]["pool"]["size"] == 6).await;
     assert_eq!(again["status"]["pool"]["ready"], 5);
     assert!(again["metadata"]["annotations"]["kubefold.io/differs"].is_null(), "{again}");
+}
+
+/// It is rebalanced by its own number, and leaves a member only where that is forced: its operator may take that for a deletion.
+async fn moved(bed: &Testbed, fleet: &Kubefold, api: &Api) {
+    for member in ["east", "west"] {
+        bed[member].apply(MOVER).await;
+    }
+    fleet.configure(&weighted(bed, [2, 1], KINDS));
+    let rebalanced = async || {
+        let output = fleet.command(&["rebalance"]).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let sizes = sizes(bed, api).await;
+        if sizes == [4, 2, 6] { Ok(()) } else { Err(format!("{sizes:?}")) }
+    };
+    eventually(SOON, rebalanced).await;
+    let refused = fleet.command(&["drain", "west", "--wait=false"]).await;
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(said.contains("its operator may take the move for a deletion; --force moves it all the same"), "{said}");
+    let forced = fleet.command(&["drain", "west", "--force"]).await;
+    assert!(forced.status.success(), "{}", String::from_utf8_lossy(&forced.stderr));
+    assert_eq!(sizes(bed, api).await, [6, -1, 6]);
 }
