@@ -186,7 +186,7 @@ pub enum PolicyProblem {
         "\"strategy: {strategy}\" is unknown; use \"duplicate\", \"divide\" or \"one\", or remove it for the default of each kind"
     )]
     UnknownStrategy { strategy: String },
-    #[error("\"weights: {weights}\" is unknown; use \"static\" or \"capacity\"")]
+    #[error("\"weights: {weights}\" is unknown; use \"static\", \"capacity\" or \"use\"")]
     UnknownWeights { weights: String },
     #[error("\"{field}\" has no meaning with \"strategy: {strategy}\"; remove it, or use \"strategy: divide\"")]
     OnlyDivided { field: &'static str, strategy: &'static str },

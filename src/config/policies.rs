@@ -69,7 +69,7 @@ fn policy(raw: &RawPolicy, known: Known<'_>, seen: &mut HashMap<String, u64>) ->
     }
     let strategy = raw.strategy.as_ref().map(strategy).transpose()?;
     let matches = raw.matches.as_ref().map(|at| matching(at, strategy, known.kinds)).transpose()?;
-    let by_capacity = by_capacity(raw)?;
+    let (by_capacity, by_use) = weights(raw)?;
     only_divided(raw, strategy)?;
     let each = bounds(raw.min.as_ref(), raw.max.as_ref(), Bounds::default())?;
     let mut per_member = BTreeMap::new();
@@ -83,6 +83,7 @@ fn policy(raw: &RawPolicy, known: Known<'_>, seen: &mut HashMap<String, u64>) ->
         strategy,
         groups: groups(raw, known.members)?,
         by_capacity,
+        by_use,
         each,
         per_member,
         spread: spread(raw.spread.as_ref())?,
@@ -236,11 +237,13 @@ fn member_of<V>(at: &Spanned<V>, name: &str, members: &[MemberConfig]) -> Checke
     Ok(member.name.clone())
 }
 
-fn by_capacity(raw: &RawPolicy) -> Checked<bool> {
-    let Some(at) = &raw.weights else { return Ok(false) };
+/// Whether shares go by capacity, and whether that is by use.
+fn weights(raw: &RawPolicy) -> Checked<(bool, bool)> {
+    let Some(at) = &raw.weights else { return Ok((false, false)) };
     match at.value.as_str() {
-        "static" => Ok(false),
-        "capacity" => Ok(true),
+        "static" => Ok((false, false)),
+        "capacity" => Ok((true, false)),
+        "use" => Ok((true, true)),
         other => refuse(at, PolicyProblem::UnknownWeights { weights: other.to_owned() }),
     }
 }

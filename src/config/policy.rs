@@ -34,6 +34,8 @@ pub struct PolicyConfig {
     pub groups: Vec<Chosen>,
     /// Shares go by free capacity in place of weights.
     pub by_capacity: bool,
+    /// What is used counts, and not what is requested, where a member measures it.
+    pub by_use: bool,
     /// What holds in every member that [`PolicyConfig::per_member`] does not name.
     pub each: Bounds,
     /// What holds in single members.

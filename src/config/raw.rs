@@ -275,7 +275,9 @@ pub(super) struct RawPolicy {
     /// `weights` go by it). Objects without pods that are in every member, and companions, go to the members of all groups.
     #[cfg_attr(test, schemars(with = "Option<Vec<RawGroup>>"))]
     pub(super) groups: Option<Spanned<Vec<Spanned<RawGroup>>>>,
-    /// `static` (the weights of the members; the default) or `capacity` (the free capacity of each member).
+    /// `static` (the weights of the members; the default), `capacity` (the free capacity of each member: allocatable minus requests)
+    /// or `use` (allocatable minus what its metrics API says is used; no member gets more than its requests leave room for. Without
+    /// metrics as `capacity`).
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) weights: Option<Spanned<String>>,
     /// The minimum of a divided number in each part, as far as the total allows.

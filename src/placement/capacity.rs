@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 use crate::placement::{
-    resources::{PodSpec, Resources},
+    resources::{Amounts, PodSpec, Resources},
     scheduling::{NodeFacts, PodRequirements, admits},
 };
 use kubefold_wire::locate::value_at;
@@ -17,6 +19,21 @@ pub struct Capacity {
     pub replicas: u32,
     /// What is free on all its nodes together.
     pub free: Resources,
+    /// How many replicas would fit if only what is used were taken; `None`: no node is measured.
+    pub unused: Option<u32>,
+}
+
+impl Capacity {
+    /// How many replicas count for the member's share.
+    pub fn weight(&self, by_use: bool) -> u32 {
+        self.unused.filter(|_| by_use).unwrap_or(self.replicas)
+    }
+
+    /// Counts as free what takes room now.
+    pub fn add_own(&mut self, replicas: u32) {
+        self.replicas = self.replicas.saturating_add(replicas);
+        self.unused = self.unused.map(|unused| unused.saturating_add(replicas));
+    }
 }
 
 /// One node and what is free on it.
@@ -24,8 +41,12 @@ pub struct Capacity {
 pub struct Room {
     /// The node.
     pub node: NodeFacts,
+    /// What it has for pods.
+    pub allocatable: Resources,
     /// What is allocatable and not requested.
     pub free: Resources,
+    /// What is allocatable and not used; `None`: it is not measured.
+    pub unused: Option<Resources>,
 }
 
 /// What one pod takes of one node.
@@ -42,7 +63,16 @@ impl Room {
     pub fn of_node(node: NodeFacts, json: &str) -> Self {
         let allocatable = value_at(json, &["status", "allocatable"]);
         let allocatable = allocatable.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
-        Self { node, free: Resources::of(&allocatable) }
+        let allocatable = Resources::of(&allocatable);
+        Self { node, allocatable, free: allocatable, unused: None }
+    }
+
+    /// Takes what is used of the node.
+    pub fn measure(&mut self, used: &Resources) {
+        let mut unused = self.allocatable;
+        unused.subtract(used);
+        // Places for pods are not used, but had.
+        self.unused = Some(Resources { pods: self.free.pods, ..unused });
     }
 }
 
@@ -68,9 +98,32 @@ pub fn occupy(rooms: &mut [Room], pods: impl IntoIterator<Item = Usage>) {
     }
 }
 
+/// What the nodes of a member use, by a list of `metrics.k8s.io` as JSON: by the node's name. One that is malformed is not
+/// measured.
+pub fn used(list_json: &str) -> BTreeMap<String, Resources> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        name: String,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct NodeMetrics {
+        metadata: Metadata,
+        usage: Amounts,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct List {
+        items: Vec<NodeMetrics>,
+    }
+    let list: List = serde_json::from_str(list_json).unwrap_or_default();
+    list.items.into_iter().map(|item| (item.metadata.name, Resources::of(&item.usage))).collect()
+}
+
 /// What is free in a member, and how many replicas of a pod fit. `pod` is what its pods ask of nodes.
 pub fn capacity(rooms: &[Room], pod: Option<&PodRequirements>) -> Capacity {
-    let (mut free, mut replicas) = (Resources::default(), 0_u64);
+    let (mut free, mut replicas, mut unused) = (Resources::default(), 0_u64, 0_u64);
     for room in rooms {
         // A cordoned or ill node takes nothing, whatever is free on it.
         let open = match pod {
@@ -78,11 +131,15 @@ pub fn capacity(rooms: &[Room], pod: Option<&PodRequirements>) -> Capacity {
             None => admits(&PodRequirements::default(), &room.node),
         };
         if open {
+            let fits = |free: &Resources| pod.map_or(0, |asked| free.holds(&asked.requested));
             free.add(&room.free);
-            replicas = replicas.saturating_add(pod.map_or(0, |asked| room.free.holds(&asked.requested)));
+            replicas = replicas.saturating_add(fits(&room.free));
+            unused = unused.saturating_add(fits(room.unused.as_ref().unwrap_or(&room.free)));
         }
     }
-    Capacity { replicas: u32::try_from(replicas).unwrap_or(u32::MAX), free }
+    let number = |replicas: u64| u32::try_from(replicas).unwrap_or(u32::MAX);
+    let is_measured = rooms.iter().any(|room| room.unused.is_some());
+    Capacity { replicas: number(replicas), free, unused: is_measured.then(|| number(unused)) }
 }
 
 #[cfg(test)]
@@ -120,6 +177,24 @@ mod tests {
         assert_eq!(capacity(&rooms, Some(&asks(0))).replicas, 11);
         assert_eq!(capacity(&rooms, None).replicas, 0);
         assert_eq!(capacity(&[], Some(&asks(1))), Capacity::default());
+    }
+
+    #[test]
+    fn what_is_used_counts_where_it_is_measured() {
+        let mut rooms = [room("a", "4", "1Gi", 10), room("b", "4", "1Gi", 10)];
+        let list = r#"{"kind":"NodeMetricsList","items":[
+            {"metadata":{"name":"a"},"timestamp":"x","usage":{"cpu":"500m","memory":"1Mi"}},{"metadata":{"name":"z"},"usage":{}}]}"#;
+        let asks = Resources { cpu_milli: 1000, memory_bytes: 0, pods: 1 };
+        let asks = PodRequirements { requested: asks, ..PodRequirements::default() };
+        let full = Usage { node: "a".into(), taken: Resources { cpu_milli: 4000, memory_bytes: 0, pods: 9 } };
+        occupy(&mut rooms, [full]);
+        assert_eq!(capacity(&rooms, Some(&asks)).unused, None);
+        let used = used(list);
+        rooms.iter_mut().for_each(|room| used.get(&room.node.name).into_iter().for_each(|used| room.measure(used)));
+        let now = capacity(&rooms, Some(&asks));
+        assert_eq!((now.replicas, now.unused), (4, Some(5)), "one more place for a pod in a, and four CPUs in b");
+        assert_eq!((now.weight(false), now.weight(true)), (4, 5));
+        assert!(super::used("no list").is_empty());
     }
 
     #[test]

@@ -101,6 +101,8 @@ pub struct Policy {
     pub names_strategy: bool,
     /// Shares go by free capacity in place of weights.
     pub by_capacity: bool,
+    /// What is used counts, and not what is requested, where a member measures it.
+    pub by_use: bool,
     /// What holds in each configured member.
     pub terms: BTreeMap<MemberName, Terms>,
     /// How many groups of members it names. The first that can take an object has it.
@@ -197,6 +199,7 @@ impl Policy {
             strategy,
             names_strategy: false,
             by_capacity: false,
+            by_use: false,
             terms: BTreeMap::new(),
             groups: 1,
             fewest: false,
@@ -278,7 +281,7 @@ impl Rules {
             policy.name = Some(config.name.clone());
             policy.strategy = config.strategy.unwrap_or(policy.strategy);
             policy.names_strategy = config.strategy.is_some();
-            policy.by_capacity = config.by_capacity;
+            (policy.by_capacity, policy.by_use) = (config.by_capacity, config.by_use);
             policy.groups = config.groups.len();
             policy.fewest = config.fewest;
             policy.spread.clone_from(&config.spread);

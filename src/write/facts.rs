@@ -60,6 +60,7 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
     let sticky = sticky(stores, &ask.key.namespace);
     let rooms = match ask.measure {
         Measure::Always => Some(measured.now(stores).await),
+        Measure::Use => Some(measured.with_use(stores).await),
         Measure::UnlessSticky if sticky.is_none() => Some(measured.now(stores).await),
         Measure::UnlessSticky | Measure::Nothing => None,
     };

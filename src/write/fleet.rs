@@ -82,6 +82,19 @@ pub enum Measure {
     UnlessSticky,
     /// It does.
     Always,
+    /// Also what is used there.
+    Use,
+}
+
+impl Measure {
+    /// What a policy wants to know.
+    pub fn by(capacity: bool, is_used: bool) -> Self {
+        match (capacity, is_used) {
+            (false, _) => Self::Nothing,
+            (true, false) => Self::Always,
+            (true, true) => Self::Use,
+        }
+    }
 }
 
 /// What a create asks of members.

@@ -123,7 +123,7 @@ fn expect_namespace<F: Fleet>(writer: &Writer<F>, key: &Key, facts: &mut Facts) 
 fn measure(policy: &Policy, claims: &[String]) -> Measure {
     match policy.strategy {
         _ if !claims.is_empty() && !policy.names_strategy => Measure::UnlessSticky,
-        Strategy::Divide if policy.by_capacity => Measure::Always,
+        Strategy::Divide if policy.by_capacity => Measure::by(policy.by_capacity, policy.by_use),
         Strategy::One => Measure::UnlessSticky,
         Strategy::Divide | Strategy::Duplicate => Measure::Nothing,
     }

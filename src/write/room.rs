@@ -6,18 +6,23 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{Method, StatusCode};
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     config::MemberName,
+    member::call::{Answer, Call},
     placement::{
-        capacity::{Room, Usage, occupy},
+        capacity::{Room, Usage, occupy, used},
+        resources::Resources,
         scheduling::NodeFacts,
     },
     store::{Entry, Naming},
     stores::{Running, Stores},
 };
-use kubefold_wire::{locate::Paths, matching::Taint, resource::Gvr};
+use kubefold_wire::{locate::Paths, matching::Taint, path::ApiPath, resource::Gvr};
 
 /// How long what was measured is good enough.
 const KEPT_FOR: Duration = Duration::from_secs(5);
@@ -25,14 +30,23 @@ const KEPT_FOR: Duration = Duration::from_secs(5);
 /// The rooms of every member whose nodes and pods are known.
 pub(super) type Rooms = Arc<HashMap<MemberName, Vec<Room>>>;
 
+/// What the nodes of the members use, of those that say so.
+type Used = Arc<HashMap<MemberName, BTreeMap<String, Resources>>>;
+
+/// How long a metrics API has for its answer: without one, requests count.
+const METRICS_WITHIN: Duration = Duration::from_secs(2);
+
 /// What was measured last.
 #[derive(Default)]
-pub(super) struct Measured(Mutex<Option<(Instant, Rooms)>>);
+pub(super) struct Measured {
+    rooms: Mutex<Option<(Instant, Rooms)>>,
+    used: Mutex<Option<(Instant, Used)>>,
+}
 
 impl Measured {
     /// What is free in the members, at most [`KEPT_FOR`] old. Those who ask together share one measuring.
     pub(super) async fn now(&self, stores: &Stores) -> Rooms {
-        let mut kept = self.0.lock().await;
+        let mut kept = self.rooms.lock().await;
         if let Some((_, rooms)) = kept.as_ref().filter(|(at, _)| at.elapsed() < KEPT_FOR) {
             return Arc::clone(rooms);
         }
@@ -69,6 +83,48 @@ impl Measured {
         let rooms = measuring.await.unwrap_or_default();
         *kept = Some((Instant::now(), Arc::clone(&rooms)));
         rooms
+    }
+
+    /// The same, with what the nodes use where their member has a metrics API.
+    pub(super) async fn with_use(&self, stores: &Stores) -> Rooms {
+        let (rooms, used) = tokio::join!(self.now(stores), self.used(stores));
+        let mut rooms = HashMap::clone(&rooms);
+        for (member, rooms) in &mut rooms {
+            let Some(used) = used.get(member) else { continue };
+            rooms.iter_mut().for_each(|room| used.get(&room.node.name).into_iter().for_each(|used| room.measure(used)));
+        }
+        Arc::new(rooms)
+    }
+
+    /// What the nodes use, at most [`KEPT_FOR`] old. Those who ask together share one measuring.
+    async fn used(&self, stores: &Stores) -> Used {
+        let mut kept = self.used.lock().await;
+        if let Some((_, used)) = kept.as_ref().filter(|(at, _)| at.elapsed() < KEPT_FOR) {
+            return Arc::clone(used);
+        }
+        let nodes = Gvr::new("metrics.k8s.io", "v1beta1", "nodes");
+        let catalog = stores.catalog();
+        let serving = catalog.serving_members(&nodes);
+        let members = stores.registry().members();
+        let asked = members.iter().filter(|member| serving.contains(member.name())).map(|member| async {
+            let call = Call {
+                method: Method::GET,
+                path: ApiPath::within(&nodes, ""),
+                query: String::new(),
+                body: Bytes::new(),
+                content_type: String::new(),
+                user_agent: None,
+            };
+            match tokio::time::timeout(METRICS_WITHIN, member.call(None, call)).await {
+                Ok(Answer::Answered { code: StatusCode::OK, body, .. }) => {
+                    Some((member.name().clone(), used(std::str::from_utf8(&body).unwrap_or_default())))
+                }
+                _ => None,
+            }
+        });
+        let used: Used = Arc::new(join_all(asked).await.into_iter().flatten().collect());
+        *kept = Some((Instant::now(), Arc::clone(&used)));
+        used
     }
 }
 

@@ -26,7 +26,7 @@ fn refusals_say_line_policy_and_remedy() {
             "  strategy: split",
             "6: policy \"p\": \"strategy: split\" is unknown; use \"duplicate\", \"divide\" or \"one\", or remove it for the default of each kind",
         ),
-        ("  weights: free", "6: policy \"p\": \"weights: free\" is unknown; use \"static\" or \"capacity\""),
+        ("  weights: free", "6: policy \"p\": \"weights: free\" is unknown; use \"static\", \"capacity\" or \"use\""),
         (
             "  strategy: one\n  max: 3",
             "7: policy \"p\": \"max\" has no meaning with \"strategy: one\"; remove it, or use \"strategy: divide\"",

@@ -36,9 +36,10 @@ pub(super) fn bound(order: &Order<'_>, taker: &Taker<'_>) -> Bound {
         cap(ORDINAL_STRIDE, format!("a part of a StatefulSet has at most {ORDINAL_STRIDE} replicas"));
     }
     if order.policy.by_capacity {
-        let fits = taker.candidate.capacity.unwrap_or_default().replicas;
+        let capacity = taker.candidate.capacity.unwrap_or_default();
+        let fits = capacity.replicas;
         cap(fits, format!("{fits} fit on its nodes"));
-        bound.weight = Weight(fits);
+        bound.weight = Weight(capacity.weight(order.policy.by_use));
     }
     bound
 }

@@ -158,7 +158,7 @@ fn numbers(plan: &Plan) -> Vec<(&str, Vec<u32>)> {
 }
 
 fn free(cpu_milli: u64, replicas: u32) -> Option<Capacity> {
-    Some(Capacity { replicas, free: Resources { cpu_milli, memory_bytes: 1, pods: 1 } })
+    Some(Capacity { replicas, free: Resources { cpu_milli, memory_bytes: 1, pods: 1 }, unused: None })
 }
 
 const DEPLOYMENT: (&str, &str) = ("apps", "Deployment");

@@ -103,6 +103,8 @@ impl<F: Fleet> Writer<F> {
         };
         let mut due: BTreeSet<_> = lost.iter().flat_map(crossed).collect();
         due.extend(automatic.evictions.iter().map(|(member, _)| (member.clone(), Duration::ZERO)));
+        // One that answers again, and is lost again, is left without a pause.
+        looks.left.iter_mut().for_each(|left| left.due.retain(|one| due.contains(one)));
         let same = looks.left.as_ref().filter(|left| Arc::ptr_eq(&left.rules, &rules) && due.is_subset(&left.due));
         if due.is_empty() {
             looks.left = None;

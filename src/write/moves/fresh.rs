@@ -110,7 +110,7 @@ impl<F: Fleet> Writer<F> {
         let own = self.scheduled(object).await;
         for candidate in candidates {
             let Some(capacity) = &mut candidate.capacity else { continue };
-            capacity.replicas = capacity.replicas.saturating_add(own.get(&candidate.name).copied().unwrap_or(0));
+            capacity.add_own(own.get(&candidate.name).copied().unwrap_or(0));
         }
     }
 

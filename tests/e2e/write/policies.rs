@@ -32,6 +32,9 @@ const POLICIES: &str = r#"policies:
   strategy: divide
   weights: capacity
   partial: true
+- name: busy
+  strategy: divide
+  weights: use
 - name: first
   strategy: divide
   weights: capacity
@@ -300,10 +303,40 @@ async fn becomes(stage: &Stage, object: &Value, wanted: &[(&str, i64)]) {
     .await;
 }
 
+/// A member whose nodes are busy gets less than its requests leave room for, if it says that they are.
+async fn used(stage: &Stage) {
+    let busy = large("busy", 3, "busy");
+    assert!(told_of(stage, &busy).await.contains_key("north"), "nothing is measured");
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "nodes.metrics.k8s.io", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}},
+        "spec": {"group": "metrics.k8s.io", "scope": "Cluster", "names": {"plural": "nodes", "kind": "NodeMetrics"},
+            "versions": [{"name": "v1beta1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]},
+    });
+    let north = &stage.bed["north"];
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    north.request(Method::POST, definitions, definition.to_string()).await.ok();
+    let nodes = north.request(Method::GET, "/api/v1/nodes", "").await.ok();
+    for node in nodes["items"].as_array().unwrap() {
+        let metrics = json!({
+            "apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": {"name": node["metadata"]["name"]},
+            "usage": {"cpu": node["status"]["allocatable"]["cpu"], "memory": "1Mi"},
+        });
+        eventually(SOON, async || {
+            let made = north.request(Method::POST, "/apis/metrics.k8s.io/v1beta1/nodes", metrics.to_string()).await;
+            if made.status == StatusCode::CREATED { Ok(()) } else { Err(made.to_string()) }
+        })
+        .await;
+    }
+    becomes(stage, &busy, &[("east", 1), ("west", 2), ("north", 0)]).await;
+}
+
 /// Groups of members in order, groups to spread over, and the fewest members, by what is free.
 async fn chosen(stage: &Stage) {
     stage.kubectl(&["delete", "deployment", "some", "--cascade=foreground", "--timeout=60s"]).await.ok();
     becomes(stage, &large("some", 13, "some"), &[("east", 2), ("west", 4), ("north", 6)]).await;
+    used(stage).await;
     for (replicas, member) in [(2, "east"), (4, "west"), (6, "north")] {
         assert_eq!(told_of(stage, &large("first", replicas, "first")).await, split(&[(member, replicas)]));
     }

@@ -31,7 +31,7 @@ async fn a_policy_has_objects_leave_members_that_are_lost_tainted_or_full() {
     let home = home_of(&before);
     let rest: Vec<&str> = ALL.into_iter().filter(|name| *name != home).collect();
     let lost = &stage.bed[home.as_str()];
-    stage.fleet.configure(&fleet(&stage.bed, "", "", "failover: {after: 3s}"));
+    stage.fleet.configure(&fleet(&stage.bed, "", "", "failover: {after: 10s}"));
     lost.pause();
     shares_become(&stage, &[(rest[0], 3), (rest[1], 3)]).await;
     stage.available("web", 6).await;
