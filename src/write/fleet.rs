@@ -12,6 +12,7 @@ use crate::{
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
+    matching::ObjectSelector,
     path::ApiPath,
     resource::{Gvk, Gvr},
 };
@@ -253,6 +254,14 @@ pub trait Fleet: Send + Sync + 'static {
     /// The objects of a kind in a namespace. Starts the kind's store and waits (bounded) for members that it does not know;
     /// what those hold is missing.
     fn objects(&self, gvr: &Gvr, namespace: &str) -> impl Future<Output = Vec<Listed>> + Send;
+
+    /// The same of those alone that have such labels.
+    fn labelled(
+        &self,
+        gvr: &Gvr,
+        namespace: &str,
+        selector: &ObjectSelector,
+    ) -> impl Future<Output = Vec<Listed>> + Send;
 
     /// The same of those alone that are placed.
     fn placed_of(&self, gvr: &Gvr, namespace: &str) -> impl Future<Output = Vec<Listed>> + Send;

@@ -30,6 +30,7 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     locate::Paths,
+    matching::ObjectSelector,
     path::ApiPath,
     resource::{Gvr, split_api_version},
     splice::{Edit, ObjectEdits, splice},
@@ -147,6 +148,15 @@ impl Fleet for LiveFleet {
 
     async fn objects(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
         Box::pin(facts::objects(&self.stores, gvr, namespace, |_| true)).await
+    }
+
+    async fn labelled(&self, gvr: &Gvr, namespace: &str, selector: &ObjectSelector) -> Vec<Listed> {
+        let is_selected = |entry: &Entry| {
+            let labels = entry.labels().and_then(|json| serde_json::from_str(json).ok());
+            let labels: HashMap<String, String> = labels.unwrap_or_default();
+            selector.matches(|key| labels.get(key).map(String::as_str))
+        };
+        Box::pin(facts::objects(&self.stores, gvr, namespace, is_selected)).await
     }
 
     async fn placed_of(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {

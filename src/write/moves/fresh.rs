@@ -22,7 +22,10 @@ use crate::{
         workloads::{POD, documents},
     },
 };
-use kubefold_wire::{matching::ObjectSelector, resource::Gvr};
+use kubefold_wire::{locate::value_at, matching::ObjectSelector, resource::Gvr};
+
+/// How many pods are looked at without a pause.
+const PODS_AT_ONCE: usize = 64;
 
 /// A plan that nothing of an object is in the way of.
 pub(super) struct Fitting {
@@ -120,13 +123,15 @@ impl<F: Fleet> Writer<F> {
         let shown: Value = serde_json::from_slice(&object.visible.body).unwrap_or_default();
         let Some(selector) = shown.pointer("/spec/selector").and_then(pod_selector) else { return counts };
         let (group, version, resource, _) = POD;
-        for pod in self.fleet.objects(&Gvr::new(group, version, resource), &object.key.namespace).await {
+        let pods = Gvr::new(group, version, resource);
+        for (at, pod) in self.fleet.labelled(&pods, &object.key.namespace, &selector).await.into_iter().enumerate() {
+            if at % PODS_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
             for (member, json) in documents(&pod) {
-                let pod: Value = serde_json::from_str(json).unwrap_or_default();
-                let text = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-                let label = |key: &str| pod.pointer("/metadata/labels")?.get(key)?.as_str();
-                let has_ended = matches!(text("/status/phase"), "Succeeded" | "Failed");
-                if !text("/spec/nodeName").is_empty() && !has_ended && selector.matches(label) {
+                let has_node = value_at(json, &["spec", "nodeName"]).is_some_and(|name| name != "\"\"");
+                let has_ended = matches!(value_at(json, &["status", "phase"]), Some("\"Succeeded\"" | "\"Failed\""));
+                if has_node && !has_ended {
                     *counts.entry(member.clone()).or_default() += 1;
                 }
             }

@@ -41,7 +41,9 @@ use crate::{
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{patch::merge_into, path::ApiPath, resource::Gvr, splice::splice, status::Status};
+use kubefold_wire::{
+    matching::ObjectSelector, patch::merge_into, path::ApiPath, resource::Gvr, splice::splice, status::Status,
+};
 
 /// Everything that is not kubefold: it survives a crash.
 #[derive(Default)]
@@ -426,6 +428,15 @@ impl Fleet for Scripted {
 
     async fn objects(&self, gvr: &Gvr, _namespace: &str) -> Vec<Listed> {
         listed(&self.world.lock(), gvr)
+    }
+
+    async fn labelled(&self, gvr: &Gvr, namespace: &str, selector: &ObjectSelector) -> Vec<Listed> {
+        let mut all = self.objects(gvr, namespace).await;
+        all.retain(|one| {
+            let object: Value = serde_json::from_slice(&one.parts[0].1).unwrap();
+            selector.matches(|key| object["metadata"]["labels"][key].as_str())
+        });
+        all
     }
 
     async fn placed_of(&self, gvr: &Gvr, namespace: &str) -> Vec<Listed> {
