@@ -121,17 +121,6 @@ impl Scripted {
         self.world.lock().crashed = false;
         Self::of(self.world.clone())
     }
-
-    /// The fleet's parts of `name`: member and replicas.
-    pub(super) fn standing(&self, name: &str) -> Vec<(String, u64)> {
-        let mut world = self.world.lock();
-        world.land();
-        let at = |(member, cluster): (&MemberName, &Cluster)| {
-            let object = cluster.objects.get(name)?;
-            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap_or_default()))
-        };
-        world.members.iter().filter_map(at).collect()
-    }
 }
 
 impl World {

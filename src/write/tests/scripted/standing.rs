@@ -8,9 +8,25 @@ use crate::{
     config::MemberName,
     member::call::Call,
     placement::marker::Marker,
-    write::{fleet::Key, tests::scripted::World},
+    write::{
+        fleet::Key,
+        tests::scripted::{Cluster, Scripted, World},
+    },
 };
 use kubefold_wire::status::Status;
+
+impl Scripted {
+    /// The fleet's parts of `name`: member and replicas.
+    pub(in crate::write::tests) fn standing(&self, name: &str) -> Vec<(String, u64)> {
+        let mut world = self.world.lock();
+        world.land();
+        let at = |(member, cluster): (&MemberName, &Cluster)| {
+            let object = cluster.objects.get(name)?;
+            Some((member.to_string(), object["spec"]["replicas"].as_u64().unwrap_or_default()))
+        };
+        world.members.iter().filter_map(at).collect()
+    }
+}
 
 impl World {
     /// Which members hold an object that has no marker.
