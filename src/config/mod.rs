@@ -30,7 +30,7 @@ pub use kinds::KindConfig;
 pub use load::{load, load_text};
 pub use policy::{
     Bounds, Chosen, Failover, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig,
-    Rebalance, SpreadLevel, Strategy, TaintEffect, unfit,
+    Rebalance, SpreadLevel, Strategy, TaintEffect, Weights, unfit,
 };
 pub use reload::{ReloadHandle, Reloads};
 

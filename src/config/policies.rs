@@ -12,7 +12,7 @@ pub(super) use self::taints::taints;
 use crate::{
     config::{
         Bounds, Chosen, KindConfig, KindPattern, Match, MemberConfig, MemberName, MemberTerms, Overrides, PolicyConfig,
-        PolicyProblem, Problem, Strategy,
+        PolicyProblem, Problem, Strategy, Weights,
         carried::carried,
         checked::{Checked, Fault, fault, kind_name, weight},
         raw::{RawGroup, RawMatch, RawPolicy, RawTerms},
@@ -69,25 +69,24 @@ fn policy(raw: &RawPolicy, known: Known<'_>, seen: &mut HashMap<String, u64>) ->
     }
     let strategy = raw.strategy.as_ref().map(strategy).transpose()?;
     let matches = raw.matches.as_ref().map(|at| matching(at, strategy, known.kinds)).transpose()?;
-    let (by_capacity, by_use) = weights(raw)?;
+    let weights = weights(raw)?;
     only_divided(raw, strategy)?;
     let each = bounds(raw.min.as_ref(), raw.max.as_ref(), Bounds::default())?;
     let mut per_member = BTreeMap::new();
     for (name, at) in &raw.per_member {
         let member = member_of(at, name, known.members)?;
-        per_member.insert(member, terms(&at.value, each, by_capacity)?);
+        per_member.insert(member, terms(&at.value, each, weights)?);
     }
     Ok(PolicyConfig {
         name: raw.name.value.clone(),
         matches,
         strategy,
         groups: groups(raw, known.members)?,
-        by_capacity,
-        by_use,
+        weights,
         each,
         per_member,
         spread: spread(raw.spread.as_ref())?,
-        fewest: fewest(raw, by_capacity)?,
+        fewest: fewest(raw, weights)?,
         partial: raw.partial.as_ref().is_some_and(|at| at.value),
         carry: carried(&raw.carry)?,
         tolerations: raw.tolerations.iter().map(taints::toleration).collect::<Checked<_>>()?,
@@ -217,12 +216,12 @@ fn chosen(
 }
 
 /// Whether objects go to the fewest members.
-fn fewest(raw: &RawPolicy, by_capacity: bool) -> Checked<bool> {
+fn fewest(raw: &RawPolicy, weights: Weights) -> Checked<bool> {
     let Some(at) = &raw.prefer else { return Ok(false) };
     match (at.value.as_str(), &raw.spread) {
         ("all", _) => Ok(false),
         ("fewest", Some(spread)) => fault(spread, Problem::Exclusive { one: "spread", other: "prefer: fewest" }),
-        ("fewest", None) if by_capacity => Ok(true),
+        ("fewest", None) if weights.are_measured() => Ok(true),
         ("fewest", None) => fault(at, Problem::FieldWithout { field: "prefer: fewest", needs: "weights: capacity" }),
         (other, _) => refuse(at, PolicyProblem::UnknownPrefer { prefer: other.to_owned() }),
     }
@@ -237,13 +236,12 @@ fn member_of<V>(at: &Spanned<V>, name: &str, members: &[MemberConfig]) -> Checke
     Ok(member.name.clone())
 }
 
-/// Whether shares go by capacity, and whether that is by use.
-fn weights(raw: &RawPolicy) -> Checked<(bool, bool)> {
-    let Some(at) = &raw.weights else { return Ok((false, false)) };
+fn weights(raw: &RawPolicy) -> Checked<Weights> {
+    let Some(at) = &raw.weights else { return Ok(Weights::Static) };
     match at.value.as_str() {
-        "static" => Ok((false, false)),
-        "capacity" => Ok((true, false)),
-        "use" => Ok((true, true)),
+        "static" => Ok(Weights::Static),
+        "capacity" => Ok(Weights::Capacity),
+        "use" => Ok(Weights::Use),
         other => refuse(at, PolicyProblem::UnknownWeights { weights: other.to_owned() }),
     }
 }
@@ -264,8 +262,8 @@ fn bounds(min: Option<&Spanned<i64>>, max: Option<&Spanned<i64>>, outer: Bounds)
     }
 }
 
-fn terms(raw: &RawTerms, each: Bounds, by_capacity: bool) -> Checked<MemberTerms> {
-    if let Some(at) = raw.weight.as_ref().filter(|_| by_capacity) {
+fn terms(raw: &RawTerms, each: Bounds, weights: Weights) -> Checked<MemberTerms> {
+    if let Some(at) = raw.weight.as_ref().filter(|_| weights.are_measured()) {
         return refuse(at, PolicyProblem::WeightByCapacity);
     }
     let registry = match &raw.registry {

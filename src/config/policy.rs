@@ -32,10 +32,8 @@ pub struct PolicyConfig {
     pub strategy: Option<Strategy>,
     /// Who may get parts: the first of these groups of members that can take an object.
     pub groups: Vec<Chosen>,
-    /// Shares go by free capacity in place of weights.
-    pub by_capacity: bool,
-    /// What is used counts, and not what is requested, where a member measures it.
-    pub by_use: bool,
+    /// What shares go by.
+    pub weights: Weights,
     /// What holds in every member that [`PolicyConfig::per_member`] does not name.
     pub each: Bounds,
     /// What holds in single members.
@@ -54,6 +52,24 @@ pub struct PolicyConfig {
     pub failover: Option<Failover>,
     /// When its objects are divided anew.
     pub rebalance: Option<Rebalance>,
+}
+
+/// What the shares of members go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// The weights that are configured.
+    Static,
+    /// What is allocatable and not requested.
+    Capacity,
+    /// What is allocatable and not used, where a member measures that; no more than its requests leave room for.
+    Use,
+}
+
+impl Weights {
+    /// Says whether they are read from the members.
+    pub fn are_measured(self) -> bool {
+        self != Self::Static
+    }
 }
 
 /// When objects leave a member that does not answer.

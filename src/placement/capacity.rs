@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::placement::{
-    resources::{Amounts, PodSpec, Resources},
-    scheduling::{NodeFacts, PodRequirements, admits},
+use crate::{
+    config::Weights,
+    placement::{
+        resources::{Amounts, PodSpec, Resources},
+        scheduling::{NodeFacts, PodRequirements, admits},
+    },
 };
 use kubefold_wire::locate::value_at;
 
@@ -25,8 +28,8 @@ pub struct Capacity {
 
 impl Capacity {
     /// How many replicas count for the member's share.
-    pub fn weight(&self, by_use: bool) -> u32 {
-        self.unused.filter(|_| by_use).unwrap_or(self.replicas)
+    pub fn weight(&self, weights: Weights) -> u32 {
+        self.unused.filter(|_| weights == Weights::Use).unwrap_or(self.replicas)
     }
 
     /// Counts as free what takes room now.
@@ -193,7 +196,7 @@ mod tests {
         rooms.iter_mut().for_each(|room| used.get(&room.node.name).into_iter().for_each(|used| room.measure(used)));
         let now = capacity(&rooms, Some(&asks));
         assert_eq!((now.replicas, now.unused), (4, Some(5)), "one more place for a pod in a, and four CPUs in b");
-        assert_eq!((now.weight(false), now.weight(true)), (4, 5));
+        assert_eq!((now.weight(Weights::Capacity), now.weight(Weights::Use)), (4, 5));
         assert!(super::used("no list").is_empty());
     }
 

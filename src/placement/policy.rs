@@ -8,7 +8,7 @@ use std::{
 use crate::{
     config::{
         Bounds, CarriedKind, Chosen, Config, Failover, KindPattern, Match, MemberName, MemberTaint, MemberTerms,
-        PolicyConfig, Rebalance, SpreadLevel, TaintEffect, Weight,
+        PolicyConfig, Rebalance, SpreadLevel, TaintEffect, Weight, Weights,
     },
     placement::divided::Kinds,
     view::{CLUSTER_LABEL, FleetSelector},
@@ -99,10 +99,8 @@ pub struct Policy {
     pub strategy: Strategy,
     /// The policy itself says so, and not the default of the kind.
     pub names_strategy: bool,
-    /// Shares go by free capacity in place of weights.
-    pub by_capacity: bool,
-    /// What is used counts, and not what is requested, where a member measures it.
-    pub by_use: bool,
+    /// What shares go by.
+    pub weights: Weights,
     /// What holds in each configured member.
     pub terms: BTreeMap<MemberName, Terms>,
     /// How many groups of members it names. The first that can take an object has it.
@@ -198,8 +196,7 @@ impl Policy {
             name: None,
             strategy,
             names_strategy: false,
-            by_capacity: false,
-            by_use: false,
+            weights: Weights::Static,
             terms: BTreeMap::new(),
             groups: 1,
             fewest: false,
@@ -216,9 +213,9 @@ impl Policy {
     ///
     /// Source: kubernetes `pkg/controller/tainteviction`, `getMinTolerationTime`.
     pub fn tolerates_for(&self, taint: &Taint, pod: &[Toleration]) -> Option<Duration> {
-        let bearing: Vec<_> = pod.iter().chain(&self.tolerations).filter(|one| one.tolerates(taint)).collect();
-        let seconds = bearing.iter().filter_map(|one| one.seconds).min();
-        match (bearing.is_empty(), seconds) {
+        let matching: Vec<_> = pod.iter().chain(&self.tolerations).filter(|one| one.tolerates(taint)).collect();
+        let seconds = matching.iter().filter_map(|one| one.seconds).min();
+        match (matching.is_empty(), seconds) {
             (true, _) => Some(Duration::ZERO),
             (false, None) => None,
             (false, Some(seconds)) => Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
@@ -281,7 +278,7 @@ impl Rules {
             policy.name = Some(config.name.clone());
             policy.strategy = config.strategy.unwrap_or(policy.strategy);
             policy.names_strategy = config.strategy.is_some();
-            (policy.by_capacity, policy.by_use) = (config.by_capacity, config.by_use);
+            policy.weights = config.weights;
             policy.groups = config.groups.len();
             policy.fewest = config.fewest;
             policy.spread.clone_from(&config.spread);

@@ -62,7 +62,7 @@ struct Item {
 
 impl Cargo {
     /// Warns of what cannot be carried, and tells what would be.
-    pub(super) fn foretell(self, mut warn: impl FnMut(&str)) {
+    pub(super) fn announce(self, mut warn: impl FnMut(&str)) {
         self.warnings.iter().for_each(|warning| warn(warning));
         for Item { key, of, to } in self.items {
             let from = of.map(|member| format!(" from member {member}")).unwrap_or_default();
@@ -91,9 +91,13 @@ impl<F: Fleet> Writer<F> {
     /// Finds what is to be carried along with a workload. Changes nothing.
     pub(super) async fn cargo(&self, workload: Workload<'_>) -> Cargo {
         let mut cargo = Cargo::default();
+        let all = carried_kinds(workload.key, workload.document, workload.policy);
+        if all.is_empty() {
+            return cargo;
+        }
         let up = self.fleet.up().into_iter();
         let members: Vec<_> = up.filter(|member| workload.members.contains(member)).collect();
-        for named in carried_kinds(workload.key, workload.document, workload.policy) {
+        for named in all {
             match self.item(&workload, &members, &named).await {
                 Ok(item) => cargo.items.extend(item),
                 Err(NotCarried(why)) => cargo.warnings.push(why),

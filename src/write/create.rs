@@ -114,7 +114,7 @@ async fn place<F: Fleet>(
     let dry_run_result = dry_run(writer, &mut entry, &mut behind, &mut warnings).await?;
     let cargo = cargo(writer, request, &asked.policy, &entry, behind.as_ref()).await;
     if dry {
-        cargo.foretell(|warning| warnings.add(warning));
+        cargo.announce(|warning| warnings.add(warning));
         let rendered = fleet.render(&entry.key, &dry_run_result);
         let body = rendered.ok_or_else(|| WriteError::Internal("the dry_run_result bodies are no objects"))?;
         return Ok(Reply { code: StatusCode::CREATED, warnings, body });

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    config::MemberName,
+    config::{MemberName, Weights},
     member::call::{Answer, Call, Document},
     placement::{marker::Marker, moved::Moved, plan::Candidate, policy::Rules, scheduling::PodRequirements},
     respond::ObjectRef,
@@ -89,11 +89,11 @@ pub enum Measure {
 
 impl Measure {
     /// What a policy wants to know.
-    pub fn by(capacity: bool, is_used: bool) -> Self {
-        match (capacity, is_used) {
-            (false, _) => Self::Nothing,
-            (true, false) => Self::Always,
-            (true, true) => Self::Use,
+    pub fn of(weights: Weights) -> Self {
+        match weights {
+            Weights::Static => Self::Nothing,
+            Weights::Capacity => Self::Always,
+            Weights::Use => Self::Use,
         }
     }
 }

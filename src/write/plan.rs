@@ -123,7 +123,7 @@ fn expect_namespace<F: Fleet>(writer: &Writer<F>, key: &Key, facts: &mut Facts) 
 fn measure(policy: &Policy, claims: &[String]) -> Measure {
     match policy.strategy {
         _ if !claims.is_empty() && !policy.names_strategy => Measure::UnlessSticky,
-        Strategy::Divide if policy.by_capacity => Measure::by(policy.by_capacity, policy.by_use),
+        Strategy::Divide if policy.weights.are_measured() => Measure::of(policy.weights),
         Strategy::One => Measure::UnlessSticky,
         Strategy::Divide | Strategy::Duplicate => Measure::Nothing,
     }
@@ -279,7 +279,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
         caller: &request.caller,
         members: made.map(|target| target.member.clone()).collect(),
     };
-    writer.cargo(workload).await.foretell(|warning| warnings.push(warning.to_owned()));
+    writer.cargo(workload).await.announce(|warning| warnings.push(warning.to_owned()));
     if writer.fleet.visible(&key).is_some() {
         warnings.push(format!("{key} exists already; what exists stays where it is"));
     }

@@ -256,7 +256,7 @@ fn a_policy_that_says_everything() {
     let shop = &policies[0];
     let kinds: Vec<_> = shop.matches.iter().flat_map(|rule| &rule.kinds).map(|kind| kind.group.as_deref()).collect();
     assert_eq!(kinds, [None, Some("apps")]);
-    assert_eq!((shop.strategy, shop.partial, shop.by_capacity), (Some(Strategy::Divide), true, false));
+    assert_eq!((shop.strategy, shop.partial, shop.weights), (Some(Strategy::Divide), true, Weights::Static));
     assert_eq!(shop.each, Bounds { min: Some(1), max: Some(20) });
     let east = &shop.per_member[&MemberName::new("east").unwrap()];
     assert_eq!((east.weight.map(|weight| weight.0), east.bounds.max), (Some(3), Some(5)));
@@ -272,7 +272,8 @@ fn a_policy_that_says_everything() {
     assert_eq!(shop.carry, [CarriedKind::Secret, CarriedKind::ConfigMap]);
     assert!(policies[1].carry.is_empty());
     assert_eq!(shop.spread, [SpreadLevel { label: "region".into(), min: 0, max: None }]);
-    assert!(policies[1].by_capacity && policies[1].fewest && policies[1].matches.is_none());
+    assert_eq!(policies[1].weights, Weights::Capacity);
+    assert!(policies[1].fewest && policies[1].matches.is_none());
     let wide = &policies[2];
     assert!(matches!(&wide.groups[..], [Chosen::Named(_), Chosen::Selected(..)]), "{:?}", wide.groups);
     let levels: Vec<_> = wide.spread.iter().map(|level| (level.label.as_str(), level.min, level.max)).collect();

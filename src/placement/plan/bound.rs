@@ -35,11 +35,11 @@ pub(super) fn bound(order: &Order<'_>, taker: &Taker<'_>) -> Bound {
     if order.wholes.division == Some(Division::Ordinals) {
         cap(ORDINAL_STRIDE, format!("a part of a StatefulSet has at most {ORDINAL_STRIDE} replicas"));
     }
-    if order.policy.by_capacity {
+    if order.policy.weights.are_measured() {
         let capacity = taker.candidate.capacity.unwrap_or_default();
         let fits = capacity.replicas;
         cap(fits, format!("{fits} fit on its nodes"));
-        bound.weight = Weight(capacity.weight(order.policy.by_use));
+        bound.weight = Weight(capacity.weight(order.policy.weights));
     }
     bound
 }

@@ -92,7 +92,7 @@ pub(super) fn taker<'a>(
     let Some(cluster_uid) = &candidate.cluster_uid else {
         return Err(Refusal { why: "kubefold has not read which cluster it is".to_owned(), down: true });
     };
-    if order.policy.by_capacity && strategy == Strategy::Divide && candidate.capacity.is_none() {
+    if order.policy.weights.are_measured() && strategy == Strategy::Divide && candidate.capacity.is_none() {
         return Err(Refusal { why: "its free capacity is not known".to_owned(), down: true });
     }
     Ok(Taker { candidate, cluster_uid, terms, behind })

@@ -4,7 +4,7 @@ mod groups;
 
 use super::*;
 use crate::{
-    config::Weight,
+    config::{Weight, Weights},
     placement::{
         capacity::Capacity,
         children::Orphans,
@@ -221,7 +221,8 @@ fn one_is_where_the_namespace_is_then_where_most_is_free() {
 fn capacity_weighs_and_caps() {
     let mut all = three();
     (all[0].capacity, all[1].capacity, all[2].capacity) = (free(1, 4), free(1, 2), free(1, 0));
-    let mut policy = Policy { by_capacity: true, name: Some("shop".into()), ..Policy::plain(Strategy::Divide) };
+    let mut policy =
+        Policy { weights: Weights::Capacity, name: Some("shop".into()), ..Policy::plain(Strategy::Divide) };
     let divided = |policy: &Policy, all: &[Candidate], n| by(policy, (DEPLOYMENT.0, DEPLOYMENT.1, &web(n)), all, None);
     let plan = divided(&policy, &all, 3).unwrap();
     assert_eq!(numbers(&plan), [("east", vec![2]), ("north", vec![0]), ("west", vec![1])]);

@@ -28,7 +28,7 @@ use crate::{
     write::{
         Writer,
         fleet::{Fleet, Key, Placed},
-        journal::{Goal, Wanted},
+        journal::{Placement, Wanted},
         workloads::{COMPANIONS, documents, of_kinds},
     },
 };
@@ -137,11 +137,12 @@ impl<F: Fleet> Writer<F> {
     fn lost(&self, automatic: &Automatic) -> Vec<(MemberName, Duration)> {
         let lost = self.fleet.lost();
         let all = self.fleet.members().iter().filter(|member| !self.fleet.is_absent(member)).count();
-        let is_halted = !automatic.failovers.is_empty() && lost.len() > (all / 3).max(1);
+        let most = (all / 3).max(1);
+        let is_halted = !automatic.failovers.is_empty() && lost.len() > most;
         let halted = is_halted.then(|| {
             let names: Vec<&str> = lost.iter().map(|(name, _)| name.as_str()).collect();
             format!(
-                "{} of {all} members do not answer ({}): failover waits until at most a third is lost",
+                "{} of {all} members do not answer ({}): failover waits until at most {most} do not",
                 lost.len(),
                 names.join(", ")
             )
@@ -167,10 +168,7 @@ impl<F: Fleet> Writer<F> {
             let is_tainted = |member: &MemberName| tainted.iter().any(|(name, _, _)| name == member);
             // Of what every member has, a lost home alone matters, and pods that are evicted.
             let (gvk, is_whole) = (&placed.key.gvk, self.is_whole(&placed));
-            let leaves = match is_whole {
-                true => placed.members.first().is_some_and(is_lost),
-                false => placed.members.iter().any(is_lost),
-            };
+            let leaves = placed.members.iter().take(if is_whole { 1 } else { usize::MAX }).any(is_lost);
             let has_pods = !is_whole || pod_spec(&gvk.group, &gvk.kind).is_some();
             let is_evicted = has_pods && placed.members.iter().any(is_tainted);
             if !leaves && !is_evicted {
@@ -185,14 +183,16 @@ impl<F: Fleet> Writer<F> {
             }
         }
         // What every member has loses nothing when its home moves: so writes to a namespace go on as a whole.
+        let failovers: BTreeMap<(&str, &MemberName), &Departure> = departures
+            .iter()
+            .filter(|one| !one.evicts)
+            .map(|one| ((&*one.placed.key.namespace, &one.member), one))
+            .collect();
         let follows = |placed: Placed| {
-            let of = departures.iter().find(|one| {
-                !one.evicts && one.placed.key.namespace == placed.key.namespace && placed.members.contains(&one.member)
-            })?;
-            let is_whole = self.is_whole(&placed);
-            let Departure { member, why, by, .. } = of;
+            let home = placed.members.first().filter(|_| self.is_whole(&placed))?;
+            let Departure { member, why, by, .. } = failovers.get(&(&*placed.key.namespace, home))?;
             let (member, why, by) = (member.clone(), why.clone(), by.clone());
-            is_whole.then_some(Departure { placed, member, force: false, evicts: false, why, by })
+            Some(Departure { placed, member, force: false, evicts: false, why, by })
         };
         let follow: Vec<Departure> = others.into_iter().filter_map(follows).collect();
         let mut stay = Vec::new();
@@ -219,12 +219,12 @@ impl<F: Fleet> Writer<F> {
     /// Errors: why it stays.
     async fn move_unasked(self: &Arc<Self>, intent: &Intent<'_>, placed: &Placed) -> Result<(), Stays> {
         // One that moves already is looked at again.
-        if self.journal.placement(&placed.marker.uid).is_some_and(|known| known.goal.is_some()) {
+        if self.is_moving(&placed.marker.uid) {
             return Ok(());
         }
         let Some(placement) = Box::pin(self.goal_of(intent, placed)).await? else { return Ok(()) };
         tracing::info!(object = %placed.key, why = intent.why, by = intent.by, "a placement moves");
-        self.begin_move(placement).await.map_err(|error| Stays(error.to_string()))
+        self.begin(placement).await
     }
 
     /// The policy that holds for an object, and what its pods ask of nodes.
@@ -256,7 +256,8 @@ impl<F: Fleet> Writer<F> {
                     }
                     tracing::info!(object = %placed.key, by, "a placement is divided anew");
                     let goal = goal("rebalance", &by, parts, leaving);
-                    if let Err(why) = self.begin_checked(&object, goal).await {
+                    let begun = async { self.begin(self.checked(&object, goal).await?).await };
+                    if let Err(why) = begun.await {
                         tracing::warn!(object = %placed.key, by, %why, "it is not divided anew");
                     }
                 }
@@ -267,9 +268,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Errors: why the move is not begun.
-    async fn begin_checked(self: &Arc<Self>, object: &Object, goal: Goal) -> Result<(), Stays> {
-        let placement = self.placement_of(object, goal)?;
-        self.check(&placement, object).await?;
+    async fn begin(self: &Arc<Self>, placement: Placement) -> Result<(), Stays> {
         self.begin_move(placement).await.map_err(|error| Stays(error.to_string()))
     }
 
@@ -277,7 +276,7 @@ impl<F: Fleet> Writer<F> {
     ///
     /// Errors: the members have no room for it.
     async fn divided_anew(&self, object: &Object, rebalance: Rebalance) -> Result<Option<Change>, Stays> {
-        if self.journal.placement(&object.marker.uid).is_some_and(|known| known.goal.is_some())
+        if self.is_moving(&object.marker.uid)
             || object.parts.iter().any(|part| !self.fleet.up().contains(&part.member))
             || self.is_autoscaled(&object.key).await
         {

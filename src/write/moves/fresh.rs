@@ -48,7 +48,7 @@ impl<F: Fleet> Writer<F> {
         let draft = Draft::read(&request, self.fleet.rules().kinds()).map_err(|error| error.to_string())?;
         let asked = asked(self, &request, &draft, key, Measure::Nothing).await;
         let mut asked = asked.map_err(|error| error.to_string())?;
-        if asked.policy.by_capacity {
+        if asked.policy.weights.are_measured() {
             self.add_own(object, &mut asked.facts.candidates).await;
         }
         asked.facts.candidates.retain(|candidate| without != Some(&candidate.name));

@@ -189,9 +189,7 @@ impl<F: Fleet> Writer<F> {
         }
         let Some(object) = self.object(&placed.key) else { return Ok(None) };
         let Some((parts, leaving)) = self.wanted(intent, &object).await? else { return Ok(None) };
-        let placement = self.placement_of(&object, goal(&intent.why, intent.by, parts, leaving))?;
-        self.check(&placement, &object).await?;
-        Ok(Some(placement))
+        self.checked(&object, goal(&intent.why, intent.by, parts, leaving)).await.map(Some)
     }
 
     /// The parts that are to be, and those that are to go; `None`: all is as it should be.
@@ -249,8 +247,22 @@ impl<F: Fleet> Writer<F> {
         Ok(changed(object, &plan, Some(member)))
     }
 
+    /// A move that can be begun.
+    ///
+    /// Errors: why it cannot.
+    pub(super) async fn checked(&self, object: &Object, goal: Goal) -> Result<Placement, Stays> {
+        let placement = self.placement_of(object, goal)?;
+        self.check(&placement, object).await?;
+        Ok(placement)
+    }
+
+    /// Says whether a placement is moving.
+    pub(super) fn is_moving(&self, uid: &str) -> bool {
+        self.journal.placement(uid).is_some_and(|known| known.goal.is_some())
+    }
+
     /// Dry-runs what is to be made, so that what cannot be done is not begun.
-    pub(super) async fn check(&self, placement: &Placement, object: &Object) -> Result<(), Stays> {
+    async fn check(&self, placement: &Placement, object: &Object) -> Result<(), Stays> {
         let Some(goal) = &placement.goal else { return Ok(()) };
         let missing =
             goal.parts.iter().filter(|wanted| !object.parts.iter().any(|part| part.cluster_uid == wanted.cluster_uid));

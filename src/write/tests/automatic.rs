@@ -26,6 +26,11 @@ async fn fleet(weights: &[(&str, u32)], replicas: u32) -> (Scripted, TempDir, Pr
     (fleet, directory, process)
 }
 
+async fn end(process: &Process) {
+    process.cancel.cancel();
+    process.settled().await;
+}
+
 fn lose(fleet: &Scripted, name: &str) {
     let mut world = fleet.world.lock();
     let cluster = world.members.get_mut(&member(name)).unwrap();
@@ -65,8 +70,7 @@ async fn objects_leave_a_lost_member_after_the_time_of_their_policy() {
     process.writer.resume_moves();
     sleep(Duration::from_secs(30)).await;
     assert_eq!(running(&fleet), pair(&[("east", 2), ("north", 2)]), "its part is gone, and nothing goes back unasked");
-    process.cancel.cancel();
-    process.settled().await;
+    end(&process).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,8 +80,7 @@ async fn a_policy_that_says_nothing_of_it_moves_nothing() {
     lose(&fleet, "west");
     sleep(Duration::from_hours(1)).await;
     assert_eq!(running(&fleet), pair(&[("east", 1), ("north", 1)]));
-    process.cancel.cancel();
-    process.settled().await;
+    end(&process).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,8 +97,7 @@ async fn failover_halts_when_many_members_are_lost_at_once() {
     sleep(Duration::from_mins(1)).await;
     assert_eq!(running(&fleet), pair(&[("east", 3), ("north", 3)]));
     assert_eq!(process.writer.report().halted, None);
-    process.cancel.cancel();
-    process.settled().await;
+    end(&process).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,8 +118,7 @@ async fn what_may_run_twice_stays_unless_the_policy_forces_it() {
     sleep(Duration::from_mins(1)).await;
     assert_eq!(running(&fleet), pair(&[("east", 2), ("north", 2)]));
     assert!(process.writer.report().left.is_empty());
-    process.cancel.cancel();
-    process.settled().await;
+    end(&process).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,8 +135,7 @@ async fn a_taint_evicts_what_does_not_tolerate_it_when_its_time_is_over() {
     assert_eq!(running(&fleet), pair(&[("east", 2), ("north", 1), ("west", 1)]));
     sleep(Duration::from_secs(30)).await;
     assert_eq!(running(&fleet), pair(&[("north", 2), ("west", 2)]));
-    process.cancel.cancel();
-    process.settled().await;
+    end(&process).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,8 +161,7 @@ async fn what_has_no_room_moves_where_there_is_some_and_does_not_come_back() {
     room("east", 0);
     sleep(Duration::from_hours(2)).await;
     assert_eq!(running(&fleet), moved, "it stays where there is room");
-    process.cancel.cancel();
-    process.settled().await;
+    end(&process).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,6 +175,5 @@ async fn less_than_the_threshold_is_not_moved() {
     sleep(Duration::from_mins(5)).await;
     let now = running(&fleet);
     assert!(now[0].1 > 3 && now.iter().map(|(_, count)| count).sum::<u64>() == 9, "{now:?}");
-    process.cancel.cancel();
-    process.settled().await;
+    end(&process).await;
 }

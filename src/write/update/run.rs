@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     answer::reply::Reply,
     config::MemberName,
-    placement::{divided::Field, merge::Change},
+    placement::{divided::Field, merge::Change, scheduling::pod_spec},
     respond::WriteError,
     write::{
         carry::Workload,
@@ -54,7 +54,8 @@ impl<F: Fleet> Work<'_, F> {
 
     /// Has the members with a part, and those that get one, get first what the pods name.
     async fn carry(&mut self, plan: &Plan) {
-        if !matches!(self.manner.subresource.as_str(), "" | SCALE) {
+        let Key { gvk, .. } = self.key;
+        if !matches!(self.manner.subresource.as_str(), "" | SCALE) || pod_spec(&gvk.group, &gvk.kind).is_none() {
             return;
         }
         let policy = self.policy(self.marker().as_ref());
@@ -63,7 +64,7 @@ impl<F: Fleet> Work<'_, F> {
         let (key, document, caller) = (self.key, &plan.document, &self.request.caller);
         let cargo = self.writer.cargo(Workload { key, document, policy: policy.as_ref(), caller, members }).await;
         if self.dry {
-            cargo.foretell(|warning| self.warnings.add(warning));
+            cargo.announce(|warning| self.warnings.add(warning));
         } else {
             self.writer.carry(cargo, caller, &mut self.warnings).await;
         }

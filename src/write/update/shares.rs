@@ -174,7 +174,7 @@ impl<F: Fleet> Work<'_, F> {
         let pod = PodRequirements::of(&self.key.gvk.group, &self.key.gvk.kind, &self.home.document.to_string())
             .ok()
             .flatten();
-        let measure = policy.map_or(Measure::Nothing, |policy| Measure::by(policy.by_capacity, policy.by_use));
+        let measure = policy.map_or(Measure::Nothing, |policy| Measure::of(policy.weights));
         let ask = Ask { key: self.key, owners: &[], pod: pod.as_ref(), claims: &[], measure };
         self.writer.fleet.facts(ask).await.candidates
     }
@@ -231,11 +231,11 @@ impl DivisionInput<'_> {
         let takes = candidate.is_some_and(|candidate| takes(candidate) && is_open_to_more(&terms, self.policy));
         let mut max = if takes { terms.max.map(|max| max.max(now)) } else { Some(now) };
         let mut weight = terms.weight.or_else(|| candidate.map(|candidate| candidate.weight)).unwrap_or(Weight(0));
-        if let Some(policy) = self.policy.filter(|policy| policy.by_capacity) {
+        if let Some(policy) = self.policy.filter(|policy| policy.weights.are_measured()) {
             let mut capacity = candidate.and_then(|candidate| candidate.capacity).filter(|_| takes).unwrap_or_default();
             capacity.add_own(now);
             let fits = capacity.replicas;
-            (weight, max) = (Weight(capacity.weight(policy.by_use)), Some(max.map_or(fits, |max| max.min(fits))));
+            (weight, max) = (Weight(capacity.weight(policy.weights)), Some(max.map_or(fits, |max| max.min(fits))));
         }
         Claim { member: member.clone(), now, weight, max, terms }
     }

@@ -415,3 +415,49 @@ async fn a_drain_says_what_stays_and_autoscalers_follow() {
     assert!(in_member(&stage.bed[set_in.as_str()], &format!("{SETS}/db")).await.is_none());
     assert!(in_member(&stage.bed[at.as_str()], &format!("{claims}/data")).await.is_some());
 }
+
+/// How many objects kubefold moves at once.
+const MOVING_MAX: usize = 32;
+
+/// Where nothing becomes available, no more than that wait with more pods than their number.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_of_many_objects_moves_some_at_a_time() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;
+    let file = FleetFile::default().member(&bed["east"], 1).entry("west", &bed["west"].kubeconfig(), 0, "");
+    let fleet = Kubefold::start(&file).await;
+    let api = fleet.api().await;
+    let stage = Stage { bed, fleet, api };
+    for member in ["east", "west"] {
+        stage.bed[member].apply(include_str!("../../../deploy/member-rbac.yaml")).await;
+    }
+    let all = MOVING_MAX + 8;
+    for number in 0..all {
+        post(&stage.api, &deployment(&format!("web-{number}"), 1)).await.ok();
+    }
+    let parts = async |name: &str| {
+        let list = stage.bed[name].request(Method::GET, DEPLOYMENTS, "").await.ok();
+        list["items"].as_array().unwrap().len()
+    };
+    assert_eq!([parts("east").await, parts("west").await], [all, 0]);
+    let west = &stage.bed["west"];
+    let nodes = west.request(Method::GET, "/api/v1/nodes", "").await.ok();
+    let node = text(&nodes["items"][0], "/metadata/name").to_owned();
+    west.kubectl(&["cordon", &node]).await.ok();
+    stage.command(&["drain", "east", "--wait=false"]).await;
+    eventually(SOON, async || {
+        let made = parts("west").await;
+        if made == MOVING_MAX { Ok(()) } else { Err(made.to_string()) }
+    })
+    .await;
+    // The others would follow at once.
+    for _ in 0..50 {
+        assert_eq!(parts("west").await, MOVING_MAX);
+    }
+    let moves = stage.api.get(MOVES).await;
+    let waits =
+        moves["moves"].as_array().unwrap().iter().filter(|one| one["stage"] == "waiting until they are available");
+    assert_eq!((moves["moves"].as_array().unwrap().len(), waits.count()), (all, MOVING_MAX), "{moves}");
+    west.kubectl(&["uncordon", &node]).await.ok();
+    stage.arrived().await;
+    assert_eq!([parts("east").await, parts("west").await], [0, all]);
+}

@@ -6,7 +6,7 @@ use crate::config::SpreadLevel;
 /// A policy `web` with these terms, by capacity.
 fn web_by_capacity(terms: [(&str, Terms); 3]) -> Policy {
     let terms = terms.map(|(member, terms)| (name(member), terms)).into();
-    Policy { name: Some("web".into()), by_capacity: true, terms, ..Policy::plain(Strategy::Divide) }
+    Policy { name: Some("web".into()), weights: Weights::Capacity, terms, ..Policy::plain(Strategy::Divide) }
 }
 
 fn has_room(replicas: [u32; 3]) -> Vec<Candidate> {
