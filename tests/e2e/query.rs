@@ -16,6 +16,8 @@ const SHOP: &str = "/api/v1/namespaces/shop/configmaps";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
 const NEW_EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/shop/events";
+// In a namespace of their own: a kube-apiserver that repairs a Service's address writes an Event about it.
+const SERVICES: &str = "/api/v1/namespaces/net/services";
 const GADGETS: &str = "/apis/e2e.kubefold.io/v1/namespaces/shop/gadgets";
 /// Of the tests that use shared members, each its own.
 const HELD: &str = "/api/v1/namespaces/held/configmaps";
@@ -90,6 +92,7 @@ async fn status(api: &Api, path: &str, status: Value) {
 async fn filled() -> Member {
     let east = Member::start("east", MemberOptions::default()).await;
     namespace(&east, "shop").await;
+    namespace(&east, "net").await;
     let api = east.api().await;
     api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &selectable()).await;
     let mut pods = [controlled_pod("a", "web"), controlled_pod("b", "web"), controlled_pod("c", "db")];
@@ -116,7 +119,7 @@ async fn filled() -> Member {
         service("v1", json!({"ports": port, "type": "NodePort"})),
         service("v2", json!({"ports": port, "clusterIP": "None"})),
     ];
-    create_all(&api, "/api/v1/namespaces/shop/services", &services).await;
+    create_all(&api, SERVICES, &services).await;
     let template = deployment("web", 1)["spec"].clone();
     create_all(
         &api,
@@ -316,7 +319,6 @@ fn own_names(list: &Value) -> Vec<String> {
 /// Every field that Kubernetes selects by, and those of a custom resource.
 async fn fields_of_kinds(theirs: &Api, ours: &Api) {
     let secrets = "/api/v1/namespaces/shop/secrets";
-    let services = "/api/v1/namespaces/shop/services";
     let sets = "/apis/apps/v1/namespaces/shop/replicasets";
     let jobs = "/apis/batch/v1/namespaces/shop/jobs";
     // A name that the fleet has otherwise is written `n1@`, for `n1` and `n1@east`.
@@ -353,7 +355,7 @@ async fn fields_of_kinds(theirs: &Api, ours: &Api) {
         ),
         (secrets, &["type=Opaque", "type!=Opaque", "type=x/y", "type="]),
         ("/api/v1/namespaces", &["status.phase=Active", "status.phase!=Active", "metadata.name=shop"]),
-        (services, &["spec.clusterIP=None", "spec.clusterIP!=None", "spec.type=NodePort", "spec.type!=NodePort"]),
+        (SERVICES, &["spec.clusterIP=None", "spec.clusterIP!=None", "spec.type=NodePort", "spec.type!=NodePort"]),
         (jobs, &["status.successful=0", "status.successful!=0", "status.successful="]),
         (GADGETS, &["spec.color=blue", "spec.color!=blue", "spec.color=", "spec.size=3", "spec.size!=3", "spec.size="]),
         (SHOP, &["metadata.name=x@", "metadata.namespace=shop"]),
