@@ -9,7 +9,7 @@
     reason = "a bench prints, and panics where it is wrong"
 )]
 
-use std::{alloc::System, sync::Arc};
+use std::sync::Arc;
 
 use kubefold::{
     config::{Config, MemberName, Names, SharedRule},
@@ -19,11 +19,11 @@ use kubefold_wire::{
     resource::{Gvk, Gvr},
     watch::{Event, EventType},
 };
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::time::Instant;
 
+/// The program's own.
 #[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const MEMBERS: usize = 200;
 const UID: &str = "6f1c2d5e-0b1a-4c3d-8e9f-001122334455";
@@ -108,7 +108,7 @@ impl Fleet {
     ) -> FleetStore {
         let spec = KindSpec::new(gvr.clone(), Gvk::new(&gvr.group, &gvr.version, kind), namespaced);
         let store = FleetStore::new(Arc::new(spec), self.shared.clone(), |_| {});
-        let region = Region::new(ALLOCATOR);
+        let before = resident_kib();
         let (mut took, mut longest, mut bytes) = (std::time::Duration::ZERO, std::time::Duration::ZERO, 0);
         for (member, name) in self.names.iter().enumerate() {
             store.join(name, &cluster(member));
@@ -126,11 +126,9 @@ impl Fleet {
         let begun = Instant::now();
         store.open();
         took += begun.elapsed();
-        let held = region.change();
-        let held = held.bytes_allocated.saturating_sub(held.bytes_deallocated);
         println!(
-            "{what}: {count} in {MEMBERS} members: filled in {took:.1?}, longest slice {longest:.1?}, {} KiB held of {} KiB",
-            held >> 10,
+            "{what}: {count} in {MEMBERS} members: filled in {took:.1?}, longest slice {longest:.1?}, {} KiB resident for {} KiB",
+            resident_kib().saturating_sub(before),
             bytes >> 10
         );
         assert_eq!(store.snapshot().objects.len(), count);
@@ -154,6 +152,13 @@ fn events(fleet: &Fleet, store: &FleetStore, objects: usize, object: impl Fn(usi
     took.sort_unstable();
     let at = |share: usize| took.get(took.len() * share / 100).copied().unwrap_or_default();
     println!("  an event: p50 {:.1?}, p99 {:.1?}", at(50), at(99));
+}
+
+/// What of this process is in memory. Units: KiB.
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 fn cluster(member: usize) -> String {

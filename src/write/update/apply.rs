@@ -48,7 +48,7 @@ impl<F: Fleet> Work<'_, F> {
         let (revision, uid) = desired::strip(&mut patch);
         check_preconditions(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
         self.hold_owners(&patch).await?;
-        let scale = self.manner.subresource == SCALE;
+        let scale = self.subresource() == SCALE;
         let scaled = [self.scaled_field()];
         let fields: &[Field] = if scale { &scaled } else { self.divided() };
         let said =
@@ -114,7 +114,7 @@ impl<F: Fleet> Work<'_, F> {
 
     /// Where what is applied says a divided field.
     fn said_at(&self, field: &Field) -> &'static str {
-        if self.manner.subresource == SCALE { REPLICAS.pointer } else { field.pointer }
+        if self.subresource() == SCALE { REPLICAS.pointer } else { field.pointer }
     }
 
     fn apply_body(&self, part: &Held, task: &PartTask, apply: Apply<'_>) -> Value {
@@ -147,9 +147,9 @@ impl<F: Fleet> Work<'_, F> {
         if let Some(note) = note {
             merge_into(&mut body, desired::nested(&WHOLE, note));
         }
-        if self.manner.subresource.is_empty() {
+        if self.subresource().is_empty() {
             let own = overrides_in(self.policy(self.marker().as_ref()).as_ref(), &part.member);
-            let manager = values(&self.query, "fieldManager").next().unwrap_or_default();
+            let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
             let kind = Kind { gvk: &self.key.gvk, divided: self.divided() };
             body = applied(body, &part.document, &own, &kind, owns);
@@ -158,7 +158,7 @@ impl<F: Fleet> Work<'_, F> {
                 self.own_last_applied(part, &mut body);
             }
         }
-        if self.manner.subresource == "status" && !is_home {
+        if self.subresource() == "status" && !is_home {
             let kind = FoldKind::known(self.writer.fleet.rules().kinds(), &self.key.gvr, &self.key.gvk);
             drop_counters(kind, &mut body);
         }
@@ -181,12 +181,13 @@ impl<F: Fleet> Work<'_, F> {
 
     /// Notes what an apply makes of the home: while it holds that, a part that is behind may have the same.
     pub(super) fn note_applied(&self, plan: &mut Plan, after: &Value) {
-        if self.manner.subresource == SCALE {
+        if self.subresource() == SCALE {
             return;
         }
         let mut changes = difference(&plain(self.home.document.clone()), &plain(after.clone()));
         let is_divided = |change: &Change| self.divided().iter().any(|field| change.is_within(field.path));
-        changes.retain(|change| !(is_divided(change) || self.without_status && change.is_within(&["status"])));
+        let without_status = self.is_without_status();
+        changes.retain(|change| !(is_divided(change) || without_status && change.is_within(&["status"])));
         for task in &mut plan.others {
             task.shared.clone_from(&changes);
         }

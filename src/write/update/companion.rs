@@ -37,7 +37,7 @@ impl<F: Fleet> Work<'_, F> {
     pub(super) async fn companion_shares(&self, after: &Value, totals: &[Total]) -> Option<Shares> {
         let (division, marker) = self.companion()?;
         let with_parts = self.parts().count();
-        if !self.manner.subresource.is_empty() {
+        if !self.subresource().is_empty() {
             return Some(Shares { tasks: vec![PartTask::default(); with_parts], ..Shares::default() });
         }
         let whole = self.whole(division, totals)?;
@@ -99,7 +99,7 @@ impl<F: Fleet> Work<'_, F> {
 
     /// The document that says what the companion is for: an apply says it itself.
     fn about(&self, after: &Value) -> Value {
-        let applied = (self.manner.how == How::Apply).then(|| serde_json::from_slice::<Value>(&self.request.body).ok());
+        let applied = (self.how() == How::Apply).then(|| serde_json::from_slice::<Value>(&self.request.body).ok());
         let spec = |document: &Value| {
             ["/spec/selector", "/spec/scaleTargetRef"].iter().any(|at| document.pointer(at).is_some())
         };

@@ -14,7 +14,7 @@ use crate::{
         update::{
             desired::{Desired, meant, plain, take_at},
             overrider::Overrider,
-            part::{Held, changed},
+            part::{Held, Manner, changed},
             shares::{Missing, Shares, Total},
             task::PartTask,
             work::Work,
@@ -25,6 +25,10 @@ use kubefold_wire::patch::{Action, path_of, steps};
 
 /// What a write means for each part.
 pub(super) struct Plan {
+    /// How members are asked.
+    pub(super) manner: Manner,
+    /// The query of every request.
+    pub(super) query: String,
     /// The home's document, with all changes made.
     pub(super) document: Value,
     /// The home's changes.
@@ -47,13 +51,6 @@ pub(super) struct Plan {
     pub(super) warning: Option<String>,
 }
 
-impl Plan {
-    /// The number that a `/scale` asks for.
-    pub(super) fn total(&self) -> Option<u32> {
-        self.scale
-    }
-}
-
 impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
     pub(super) async fn draft(&self, wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Plan {
@@ -66,7 +63,7 @@ impl<F: Fleet> Work<'_, F> {
         let homes = overrides_in(policy.as_ref(), &self.home.member);
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
             task.shared = self.changes_of(part, wanted, patch, totals);
-            if self.manner.subresource.is_empty() {
+            if self.subresource().is_empty() {
                 let own = overrides_in(policy.as_ref(), &part.member);
                 let overrider = Overrider {
                     key: self.key,
@@ -86,8 +83,9 @@ impl<F: Fleet> Work<'_, F> {
         let body =
             if missing.is_empty() { None } else { Some(template(self.undressed(&wanted.after, policy.as_ref()))) };
         let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
-        let guarded = wanted.guarded;
-        Plan { document, home, shown, others, coming, missing, body, scale: None, guarded, warning }
+        let manner = Manner { managed_fields: wanted.managed_fields.clone(), ..self.manner() };
+        let (query, guarded) = (self.request.passed_query(), wanted.guarded);
+        Plan { manner, query, document, home, shown, others, coming, missing, body, scale: None, guarded, warning }
     }
 
     /// The object without what a policy has its home differ in: with its overrides it is shown, and no other part is to inherit it.
@@ -143,7 +141,8 @@ impl<F: Fleet> Work<'_, F> {
             Some(_) => self.divided().iter().any(|field| change.is_within(field.path)),
             None => totals.iter().any(|total| change.is_within(total.field.path)),
         };
-        let is_not_its = |change: &Change| self.without_status && change.is_within(&["status"]);
+        let without_status = self.is_without_status();
+        let is_not_its = |change: &Change| without_status && change.is_within(&["status"]);
         changes.retain(|change| !is_not_its(change) && !is_divided(change));
         changes
     }

@@ -10,10 +10,11 @@ mod companion;
 mod desired;
 mod disown;
 mod draft;
+mod dry_run;
 mod overrider;
 mod owners;
 mod part;
-mod run;
+mod planned;
 mod scale;
 mod settle;
 mod shares;
@@ -84,7 +85,7 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
 pub(super) async fn replace<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Option<Reply> {
     let key = request.key(&request.name);
     let (visible, parts) = (writer.fleet.visible(&key)?, writer.fleet.parts(&key));
-    let shares = match Work::new(writer, request, &key, visible, parts, false) {
+    let shares = match Work::new(writer, request, &key, visible, parts) {
         Ok(work) => work.companion_shares(&work.shown, &[]).await?,
         Err(error) => return Some(error.into()),
     };
@@ -191,7 +192,7 @@ fn refused<F: Fleet>(writer: &Writer<F>, request: &Request, key: &Key) -> NotBui
 
 async fn read_scale<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
     let visible = writer.fleet.visible(key).ok_or_else(|| missing(writer, key))?;
-    Work::new(writer, request, key, visible, writer.fleet.parts(key), false)?.read_scale().await
+    Work::new(writer, request, key, visible, writer.fleet.parts(key))?.read_scale().await
 }
 
 /// Writes whatever answers with the object.
@@ -217,13 +218,31 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
             return Ok(reply);
         };
         united::check(request, key, &visible, &parts)?;
-        let mut work = Work::new(writer, request, key, visible, parts, dry)?;
-        match Box::pin(work.run(hold)).await {
-            Ok(reply) | Err(Stop::Answer(reply)) => return Ok(reply.warned(work.warnings)),
+        let work = Work::new(writer, request, key, visible, parts)?;
+        let mut warnings = Warnings::default();
+        let outcome = if dry {
+            Box::pin(previewed(work, &mut warnings)).await
+        } else {
+            Box::pin(made(work, hold, &mut warnings)).await
+        };
+        match outcome {
+            Ok(reply) | Err(Stop::Answer(reply)) => return Ok(reply.warned(warnings)),
             Err(Stop::Again) => {}
         }
     }
     Err(WriteError::Stale(key.to_ref()).into())
+}
+
+/// One try of a write.
+async fn made<F: Fleet>(work: Work<'_, F>, hold: F::Hold, warnings: &mut Warnings) -> Result<Reply, Stop> {
+    let dry_run = work.planned(warnings).await?.dry_run(warnings).await?;
+    dry_run.commit(hold, warnings).await?.follow(warnings).await
+}
+
+/// One try of a client's own dry run.
+async fn previewed<F: Fleet>(work: Work<'_, F>, warnings: &mut Warnings) -> Result<Reply, Stop> {
+    let dry_run = work.planned(warnings).await?.dry_run(warnings).await?;
+    dry_run.answer(warnings).await
 }
 
 /// Kinds that a PUT makes where there is none of that name. `tests/e2e/write/subresources.rs` asks a kube-apiserver.

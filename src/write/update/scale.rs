@@ -93,8 +93,8 @@ impl<F: Fleet> Work<'_, F> {
 
     /// Plans a write to `/scale`.
     pub(super) async fn plan_scale(&self) -> Result<Plan, Stop> {
-        let is_json_patch = self.request.content_type == JSON_PATCH && self.manner.how != How::Put;
-        let (scale, named) = if self.manner.how == How::Put {
+        let is_json_patch = self.request.content_type == JSON_PATCH && self.how() != How::Put;
+        let (scale, named) = if self.how() == How::Put {
             let body = object(&self.request.body)?;
             (body.clone(), body)
         } else {
@@ -133,8 +133,9 @@ impl<F: Fleet> Work<'_, F> {
         merge_into(&mut after, asked.clone());
         let member = &self.home.member;
         let rewrite = Rewrite { before: &self.home.document, after: &after, revision: None };
-        let mut said = Warnings::default();
-        match self.writer.write_part(self.asking(), member, rewrite, true, &mut said).await {
+        let (manner, query, mut said) = (self.manner(), self.request.passed_query(), Warnings::default());
+        let asking = self.asking(&manner, &query);
+        match self.writer.write_part(asking, member, rewrite, true, &mut said).await {
             Outcome::Refused { code, body } => refusal(member, code, &body, NOTHING_CHANGED).into(),
             Outcome::NotSent(cause) | Outcome::Unknown(cause) => unreachable(self.key, member, cause).into(),
             Outcome::Done { .. } => WriteError::Replicas.into(),

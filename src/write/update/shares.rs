@@ -15,6 +15,7 @@ use crate::{
     },
     write::{
         fleet::{Ask, Fleet, Measure},
+        journal::EntryTarget,
         update::{
             part::Held,
             task::{PartTask, Pending},
@@ -83,6 +84,18 @@ pub(super) struct Missing {
     pub(super) overrides: Overrides,
     /// Of a companion: what its parts note of the whole.
     pub(super) whole: Option<String>,
+}
+
+impl Missing {
+    /// Where it is made, and how it differs.
+    pub(super) fn target(&self) -> EntryTarget {
+        EntryTarget {
+            values: self.values.clone(),
+            overrides: self.overrides.clone(),
+            whole: self.whole.clone(),
+            ..EntryTarget::new(self.member.clone(), self.cluster_uid.clone())
+        }
+    }
 }
 
 /// What new totals come to.

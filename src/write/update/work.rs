@@ -1,22 +1,21 @@
-//! One try of an update: what it is about. Its steps stand in a file each, from `run` on.
+//! One try of an update: what it is about. From here it is planned, dry-run, committed by the home, and followed by the other
+//! parts: [`Planned`](super::planned::Planned), [`DryRun`](super::dry_run::DryRun), [`Committed`](super::commit::Committed).
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 
 use crate::{
     answer::reply::{Reply, refusal},
     config::MemberName,
-    placement::merge::Change,
     respond::{ApiError, WriteError},
     write::{
         Writer,
         fleet::{Fleet, Key, Part, Visible},
         journal::Entry,
         request::Request,
-        steps::{Outcome, Silent},
+        steps::Outcome,
         update::{
             desired::APPLY_PATCH,
             part::{Asking, Held, How, Manner, document},
@@ -24,12 +23,10 @@ use crate::{
         },
     },
 };
-use kubefold_wire::{status::Status, warning::Warnings};
+use kubefold_wire::status::Status;
 
 /// What a refusal in the dry run leaves.
 pub(super) const NOTHING_CHANGED: &str = " (nothing was changed)";
-/// How often a write looks again at a home of which the status alone has changed. Units: looks.
-const REFRESHES_MAX: u32 = 32;
 
 /// Why a try ended without success.
 pub(super) enum Stop {
@@ -58,7 +55,7 @@ impl<E: ApiError> From<E> for Stop {
     }
 }
 
-/// One try.
+/// What a write is about: what is asked, and the object as it stands.
 pub(super) struct Work<'a, F: Fleet> {
     pub(super) writer: &'a Arc<Writer<F>>,
     pub(super) request: &'a Request,
@@ -68,28 +65,10 @@ pub(super) struct Work<'a, F: Fleet> {
     pub(super) shown: Value,
     pub(super) home: Held,
     pub(super) others: Vec<Held>,
-    pub(super) warnings: Warnings,
-    pub(super) query: String,
-    pub(super) manner: Manner,
-    pub(super) dry: bool,
-    /// The status is not this write's.
-    pub(super) without_status: bool,
     /// Updates of the object that are not finished everywhere.
     pub(super) earlier: Vec<Entry>,
-    pub(super) refreshes_left: u32,
 }
 
-/// What the dry run showed.
-pub(super) struct DryRun {
-    /// The home's answer.
-    pub(super) home: Bytes,
-    /// What the home will hold at each of its changes.
-    pub(super) holds: Vec<Option<Value>>,
-    /// What is to be changed in each other part.
-    pub(super) others: Vec<Result<Vec<Change>, Silent>>,
-    /// All documents as they will be.
-    pub(super) documents: Vec<(MemberName, Bytes)>,
-}
 impl<'a, F: Fleet> Work<'a, F> {
     pub(super) fn new(
         writer: &'a Arc<Writer<F>>,
@@ -97,7 +76,6 @@ impl<'a, F: Fleet> Work<'a, F> {
         key: &'a Key,
         visible: Visible,
         parts: Vec<Part>,
-        dry: bool,
     ) -> Result<Self, WriteError> {
         let held = parts.into_iter().filter_map(|part| {
             let document = document(key, &part.json)?;
@@ -107,28 +85,40 @@ impl<'a, F: Fleet> Work<'a, F> {
         let (Some(home), Ok(shown)) = (held.next(), serde_json::from_slice(&visible.body)) else {
             return Err(WriteError::Internal("a part is no object"));
         };
-        let how = match request.content_type.as_str() {
-            _ if request.method == Method::PUT => How::Put,
-            APPLY_PATCH => How::Apply,
-            _ => How::Patch,
-        };
         Ok(Self {
             others: held.collect(),
             shown,
-            query: request.passed_query(),
-            manner: Manner { how, subresource: request.subresource.clone(), managed_fields: None },
-            without_status: !matches!(request.subresource.as_str(), "status" | "approval")
-                && writer.fleet.serves(key, "status"),
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
-            refreshes_left: REFRESHES_MAX,
-            warnings: Warnings::default(),
             home,
-            dry,
             writer,
             request,
             key,
             visible,
         })
+    }
+
+    /// The client's own verb, and of what kind its patch is.
+    pub(super) fn how(&self) -> How {
+        match self.request.content_type.as_str() {
+            _ if self.request.method == Method::PUT => How::Put,
+            APPLY_PATCH => How::Apply,
+            _ => How::Patch,
+        }
+    }
+
+    /// Empty for none.
+    pub(super) fn subresource(&self) -> &'a str {
+        &self.request.subresource
+    }
+
+    /// How members are asked, where the client does not change `metadata.managedFields`.
+    pub(super) fn manner(&self) -> Manner {
+        Manner { how: self.how(), subresource: self.subresource().to_owned(), managed_fields: None }
+    }
+
+    /// Says whether the status is not this write's.
+    pub(super) fn is_without_status(&self) -> bool {
+        !matches!(self.subresource(), "status" | "approval") && self.writer.fleet.serves(self.key, "status")
     }
 
     pub(super) fn parts(&self) -> impl Iterator<Item = &Held> {
@@ -141,14 +131,10 @@ impl<'a, F: Fleet> Work<'a, F> {
         self.earlier.iter().filter(waits).cloned().collect()
     }
 
-    pub(super) fn asking(&self) -> Asking<'_> {
-        Asking {
-            key: self.key,
-            caller: &self.request.caller,
-            user_agent: self.request.user_agent.as_deref(),
-            query: &self.query,
-            manner: &self.manner,
-        }
+    /// Who asks, in this manner and with this query.
+    pub(super) fn asking<'s>(&'s self, manner: &'s Manner, query: &'s str) -> Asking<'s> {
+        let Request { caller, user_agent, .. } = self.request;
+        Asking { key: self.key, caller, user_agent: user_agent.as_deref(), query, manner }
     }
 }
 
