@@ -228,7 +228,16 @@ impl<F: Fleet> Writer<F> {
             let body = Document { bytes: already.body, incarnation: 0 };
             return Outcome::Refused { code: already.code, body };
         }
-        if dry { Outcome::of_dry_run(answer, warnings) } else { Outcome::of(answer, warnings) }
+        if dry {
+            return Outcome::of_dry_run(answer, warnings);
+        }
+        match Outcome::of(answer, warnings) {
+            Outcome::Done { code, body } => {
+                let body = Box::pin(self.own_made(entry, target, body, warnings)).await;
+                Outcome::Done { code, body }
+            }
+            outcome => outcome,
+        }
     }
 
     /// Sends a mutation that is neither a create nor a delete, or dry-runs it.

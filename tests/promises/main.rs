@@ -28,6 +28,7 @@ mod kinds;
 mod lives;
 mod member;
 mod names;
+mod oracle;
 mod order;
 mod outages;
 mod partial;
@@ -70,18 +71,23 @@ const PROMISES: [(&str, Check); 10] = [
     ("10 bounds on everything", bounds::check),
 ];
 
-/// Plays seeds of a mix, and checks all promises on each history.
-fn keep(mix: Mix) {
+/// The seeds that are to be played, in the order of worlds.
+fn seeds() -> Vec<Vec<u64>> {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (first, count) = match number("PROMISE_SEED") {
         Some(seed) => (seed, 1),
         None => (number("PROMISE_FIRST").unwrap_or(1), number("PROMISE_SEEDS").unwrap_or(SEEDS)),
     };
     let seeds: Vec<u64> = (first..first + count).collect();
-    for seeds in seeds.chunks(usize::try_from(SEEDS_IN_A_WORLD).expect("a count")) {
+    seeds.chunks(usize::try_from(SEEDS_IN_A_WORLD).expect("a count")).map(<[u64]>::to_vec).collect()
+}
+
+/// Plays seeds of a mix, and checks all promises on each history.
+fn keep(mix: Mix) {
+    for seeds in seeds() {
         world::run(async {
             let world = World::start(seeds[0]).await;
-            for seed in seeds {
+            for seed in &seeds {
                 let played =
                     std::panic::AssertUnwindSafe(Box::pin(play::play(&world, *seed, &mix))).catch_unwind().await;
                 let history = played.unwrap_or_else(|_| panic!("PROMISE_SEED={seed} failed, see above"));
@@ -155,4 +161,20 @@ fn promise_09_the_callers_identity() {
 #[test]
 fn promise_10_bounds_on_everything() {
     keep(Mix { troubles_count: 8, placers: 3, readers: 3, ..Mix::default() });
+}
+
+#[test]
+fn a_fleet_answers_and_ends_as_one_cluster_does() {
+    for seeds in seeds() {
+        world::run(async {
+            let mut world = World::start(seeds[0]).await;
+            let oracle = world.another("oracle", seeds[0]).await;
+            oracle::set_up(&world, &oracle).await;
+            for seed in seeds {
+                Box::pin(oracle::play(&mut world, &oracle, seed)).await;
+            }
+            world.end().await;
+            oracle.endpoint.end().await;
+        });
+    }
 }

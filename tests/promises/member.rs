@@ -65,7 +65,8 @@ impl Member {
             tasks.spawn(stop.clone().run_until_cancelled_owned(follow(kind, registry.clone(), Arc::clone(&record))));
         }
         let service = Arc::new(Recorded { server: server.clone(), record: Arc::clone(&record) });
-        let local = ([127, 0, 0, 1], 0).into();
+        // Of its own: while it is killed, no other socket takes its port.
+        let local = ([127, 0, 0, 2], 0).into();
         let endpoint = Endpoint::start(local, TOKEN.into(), service, Faults::default()).await.expect("a free port");
         Self { name, endpoint, registry, memory, server, record }
     }

@@ -41,9 +41,10 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Arc<Client>>,
     pub(crate) authority: Authority,
     pub(crate) tasks: TaskTracker,
-    app: App,
+    /// `None` only while it restarts.
+    app: Option<App>,
     stop: CancellationToken,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// Runs a test on one thread, under a paused clock that ticks.
@@ -76,32 +77,28 @@ impl World {
             members.push(Member::start(name, seed, clock.clone(), (&tasks, &stop)).await);
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let config = folder.path().join("clusters.yaml");
-        std::fs::write(&config, clusters(&members)).expect("a file");
-        let state_dir = folder.path().join("state");
-        let app = App::start(Options {
-            config,
-            listen: ([127, 0, 0, 1], 0).into(),
-            state_dir: state_dir.clone(),
-            state_key_file: None,
-            serving_certificate: None,
-            client_ca: None,
-            front_proxy: None,
-            tokens: kubefold::authn::Sources::default(),
-            names: Vec::new(),
-            external_url: None,
-            freshness: Freshness::default(),
-            audit: None,
-            metrics_listen: None,
-            store_bytes_max: None,
-        });
-        let app = Box::pin(app).await.expect("kubefold starts");
-        let authority = Authority::read(&state_dir);
-        let client = |number| Arc::new(Client::new(caller(number), &authority, app.address(), &tasks));
-        let clients = (0..CLIENTS).map(client).collect();
-        let world = Self { clock, members, clients, authority, tasks, app, stop, _folder: folder };
+        std::fs::write(folder.path().join("clusters.yaml"), clusters(&members)).expect("a file");
+        let app = kubefold(&folder).await;
+        let authority = Authority::read(&folder.path().join("state"));
+        let clients = clients(&authority, &app, &tasks);
+        let world = Self { clock, members, clients, authority, tasks, app: Some(app), stop, folder };
         world.is_calm().await;
         world
+    }
+
+    /// Starts one more embedded server, which is no member.
+    pub(crate) async fn another(&self, name: &'static str, seed: u64) -> Member {
+        Member::start(name, seed, self.clock.clone(), (&self.tasks, &self.stop)).await
+    }
+
+    /// Ends kubefold and starts it again with its state directory.
+    pub(crate) async fn restart(&mut self) {
+        if let Some(app) = self.app.take() {
+            app.drain().await;
+        }
+        let app = kubefold(&self.folder).await;
+        self.clients = clients(&self.authority, &app, &self.tasks);
+        self.app = Some(app);
     }
 
     /// The virtual time since it began; later with each call.
@@ -110,7 +107,7 @@ impl World {
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {
-        self.app.address()
+        self.app.as_ref().expect("it runs").address()
     }
 
     /// Waits until every member is current, for every kind.
@@ -144,12 +141,39 @@ impl World {
 
     /// Ends it: kubefold first, then the members.
     pub(crate) async fn end(self) {
-        self.app.drain().await;
+        if let Some(app) = self.app {
+            app.drain().await;
+        }
         self.stop.cancel();
         for member in &self.members {
             member.endpoint.end().await;
         }
     }
+}
+
+/// Starts kubefold in a folder that has its configuration.
+async fn kubefold(folder: &TempDir) -> App {
+    let app = App::start(Options {
+        config: folder.path().join("clusters.yaml"),
+        listen: ([127, 0, 0, 1], 0).into(),
+        state_dir: folder.path().join("state"),
+        state_key_file: None,
+        serving_certificate: None,
+        client_ca: None,
+        front_proxy: None,
+        tokens: kubefold::authn::Sources::default(),
+        names: Vec::new(),
+        external_url: None,
+        freshness: Freshness::default(),
+        audit: None,
+        metrics_listen: None,
+        store_bytes_max: None,
+    });
+    Box::pin(app).await.expect("kubefold starts")
+}
+
+fn clients(authority: &Authority, app: &App, tasks: &TaskTracker) -> Vec<Arc<Client>> {
+    (0..CLIENTS).map(|number| Arc::new(Client::new(caller(number), authority, app.address(), tasks))).collect()
 }
 
 /// Who a client is. Only `system:masters` may use the fleet view; the other group is its own.

@@ -17,7 +17,7 @@ use rustls::{
     crypto::aws_lc_rs,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Service, faults::Faults};
 use kubefold_serving::{Answer, Closed, Limits, ListenError, Listener, Shutdown, caller::Caller, peer::Peer, tls::Tls};
@@ -79,6 +79,8 @@ pub struct Endpoint {
     tasks: TaskTracker,
     /// Ends the present life; `None`: it was killed.
     life: Mutex<Option<Shutdown>>,
+    /// Says when the last life has let go of the address.
+    closed: Mutex<CancellationToken>,
 }
 
 struct Shared {
@@ -104,15 +106,20 @@ impl Endpoint {
         let listener = Listener::bind(address, Arc::clone(&tls), LIMITS).await?;
         let address = listener.address()?;
         let shared = Arc::new(Shared { service, faults, token });
-        let (tasks, life) = (TaskTracker::new(), Mutex::new(None));
-        let endpoint = Self { shared, address, key, certificate, good, tls, tasks, life };
+        let (tasks, life, closed) = (TaskTracker::new(), Mutex::new(None), Mutex::default());
+        let endpoint = Self { shared, address, key, certificate, good, tls, tasks, life, closed };
         endpoint.serve(listener);
         Ok(endpoint)
     }
 
     fn serve(&self, listener: Listener) {
-        let shutdown = Shutdown::default();
-        self.tasks.spawn(listener.serve(Edge(Arc::clone(&self.shared)), shutdown.clone()));
+        let (shutdown, closed) = (Shutdown::default(), CancellationToken::new());
+        let serving = listener.serve(Edge(Arc::clone(&self.shared)), shutdown.clone());
+        *self.closed.lock() = closed.clone();
+        self.tasks.spawn(async move {
+            let _closes = closed.drop_guard();
+            serving.await;
+        });
         *self.life.lock() = Some(shutdown);
     }
 
@@ -155,6 +162,8 @@ impl Endpoint {
         if self.is_alive() {
             return Ok(());
         }
+        let closed = self.closed.lock().clone();
+        closed.cancelled().await;
         self.serve(Listener::bind(self.address, Arc::clone(&self.tls), LIMITS).await?);
         Ok(())
     }

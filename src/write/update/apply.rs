@@ -9,7 +9,7 @@ use crate::{
         divided::{Field, REPLICAS},
         fold::{FoldKind, counter_paths},
         marker::MARKER_KEY,
-        merge::{Change, What, difference},
+        merge::{Change, Take, What, difference, take},
         overrides::{Kind, applied},
     },
     write::{
@@ -18,16 +18,16 @@ use crate::{
         update::{
             companion::note as note_of,
             desired::{self, Desired, check_preconditions, object, plain, set},
-            disown::owns_alone,
             draft::{Plan, overrides_in},
-            part::{Held, SCALE},
+            own::{has_another, owns_alone},
+            part::{Held, Ownership, SCALE},
             shares::{DesiredReplicas, Total},
             task::PartTask,
             work::{Stop, Work},
         },
     },
 };
-use kubefold_wire::patch::merge_into;
+use kubefold_wire::patch::{merge_into, path_of};
 
 /// What a client applies, as far as one part is concerned.
 struct Apply<'a> {
@@ -95,8 +95,14 @@ impl<F: Fleet> Work<'_, F> {
             let revision = revision.as_ref().map(|_| part.revision());
             let alone = left_out.iter().filter(|field| owns_alone(&part.document, &manager, field.path));
             let unsaid: Vec<Field> = alone.copied().collect();
-            let path = |field: &Field| field.path.iter().map(|name| (*name).to_owned()).collect();
-            task.disowns = unsaid.iter().map(path).collect();
+            let path = |field: &Field| -> Vec<String> { field.path.iter().map(|name| (*name).to_owned()).collect() };
+            let stays = |field: &Field| !task.own.iter().any(|change| change.is_within(field.path));
+            let taken = totals.iter().map(|total| total.field).filter(|field| said.contains(field) && stays(field));
+            let taken = taken.filter(|field| has_another(&part.document, &manager, field.path));
+            task.ownership = Ownership {
+                disowns: unsaid.iter().map(path).collect(),
+                takes: taken.map(|field| path(&field)).collect(),
+            };
             let apply = Apply { patch: &patch, said: &said, unsaid: &unsaid, revision, is_home };
             task.apply = Some(self.apply_body(part, task, apply));
         };
@@ -200,8 +206,26 @@ impl<F: Fleet> Work<'_, F> {
                 *new = said;
             }
         }
+        if plan.body.is_some() {
+            let mut whole = plain(self.shown.clone());
+            take(&plan.shown, Take::Always, &mut whole);
+            plan.body = Some(self.body_of_missing(&whole, self.policy(self.marker().as_ref()).as_ref()));
+        }
         plan.home.shared = changes;
     }
+}
+
+/// The body of an apply with other values of fields that it changes in the whole and not in this part: what refuses it would on one
+/// cluster refuse the apply itself.
+pub(super) fn with_other_values(body: &Value, fields: &[Vec<String>]) -> Value {
+    let mut body = body.clone();
+    for path in fields {
+        let pointer = path_of(path);
+        if let Some(place) = body.pointer_mut(&pointer) {
+            *place = place.as_u64().map_or(0, |number| number + 1).into();
+        }
+    }
+    body
 }
 
 /// What a companion's part notes of the whole: who applies a part has it, as he has the part's own numbers.

@@ -87,7 +87,7 @@ impl<F: Fleet> Planned<'_, F> {
         let outcome = match &plan.home.apply {
             None => writer.write_part(asking, member, rewrite, false, &mut said).await,
             Some(body) => {
-                match writer.apply_and_disown(asking, &work.home, body, &plan.home.disowns, false, &mut said).await {
+                match writer.apply_and_own(asking, &work.home, body, &plan.home.ownership, false, &mut said).await {
                     Brought::Answered(outcome) => outcome,
                     Brought::Same | Brought::Gone => Outcome::NotSent("it became another cluster".to_owned()),
                 }
@@ -239,7 +239,7 @@ impl<F: Fleet> Planned<'_, F> {
                 other => return other,
             }
         }
-        writer.apply_other(self.asking(), &mut part, body, &task.disowns, said).await
+        writer.apply_other(self.asking(), &mut part, body, &task.ownership, said).await
     }
 
     /// Makes the parts that are missing. Says whether one is behind.

@@ -80,12 +80,16 @@ impl<F: Fleet> Work<'_, F> {
         let home = tasks.next().unwrap_or_default();
         let others: Vec<PartTask> = tasks.collect();
         let document = with_all(&self.home.document, &home);
-        let body =
-            if missing.is_empty() { None } else { Some(template(self.undressed(&wanted.after, policy.as_ref()))) };
+        let body = (!missing.is_empty()).then(|| self.body_of_missing(&wanted.after, policy.as_ref()));
         let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
         let manner = Manner { managed_fields: wanted.managed_fields.clone(), ..self.manner() };
         let (query, guarded) = (self.request.passed_query(), wanted.guarded);
         Plan { manner, query, document, home, shown, others, coming, missing, body, scale: None, guarded, warning }
+    }
+
+    /// What a part that is missing is made of, where the fleet view is to show this.
+    pub(super) fn body_of_missing(&self, shown: &Value, policy: Option<&Policy>) -> String {
+        template(self.undressed(shown, policy))
     }
 
     /// The object without what a policy has its home differ in: with its overrides it is shown, and no other part is to inherit it.

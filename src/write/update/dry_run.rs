@@ -13,6 +13,7 @@ use crate::{
         fleet::{Fleet, Key},
         steps::{Outcome, Silent},
         update::{
+            apply::with_other_values,
             part::{Brought, Rewrite, SCALE, document, is_stale},
             planned::Planned,
             task::Pending,
@@ -90,6 +91,14 @@ impl<'a, F: Fleet> Planned<'a, F> {
         let Self { work, plan, .. } = self;
         let asking = self.asking();
         if let Some(body) = &plan.home.apply {
+            let taken = &plan.home.ownership.takes;
+            if !taken.is_empty() {
+                let other = with_other_values(body, taken);
+                let told = work.writer.apply_part(asking, &work.home, &other, true, &mut Warnings::default()).await;
+                if matches!(told, Brought::Answered(Outcome::Refused { .. })) {
+                    return told;
+                }
+            }
             return work.writer.apply_part(asking, &work.home, body, true, said).await;
         }
         let revision = plan.guarded.then(|| work.home.revision());

@@ -8,10 +8,11 @@ mod apply;
 mod commit;
 mod companion;
 mod desired;
-mod disown;
+
 mod draft;
 mod dry_run;
 mod overrider;
+mod own;
 mod owners;
 mod part;
 mod planned;

@@ -43,6 +43,23 @@ pub(super) struct Manner {
     pub(super) managed_fields: Option<Value>,
 }
 
+/// Which fields of a part change their managers with an apply beyond what its member does by itself. Each is a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ownership {
+    /// What the apply leaves out, and takes part in only for the default not to come in its place: its manager does not have it.
+    #[serde(default)]
+    pub(super) disowns: Vec<Vec<String>>,
+    /// What the apply changes in the whole and not in this part: no other manager has it any more.
+    #[serde(default)]
+    pub(super) takes: Vec<Vec<String>>,
+}
+
+impl Ownership {
+    pub(super) fn is_empty(&self) -> bool {
+        self.disowns.is_empty() && self.takes.is_empty()
+    }
+}
+
 /// What a request to a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum How {
@@ -246,16 +263,16 @@ impl<F: Fleet> Writer<F> {
         dry: bool,
         warnings: &mut Warnings,
     ) -> Brought {
-        self.apply_and_disown(asking, part, body, &[], dry, warnings).await
+        self.apply_and_own(asking, part, body, &Ownership::default(), dry, warnings).await
     }
 
-    /// The same, after which its manager does not have the fields at these paths.
-    pub(super) async fn apply_and_disown(
+    /// The same, after which fields have the managers that they have on one cluster.
+    pub(super) async fn apply_and_own(
         &self,
         asking: Asking<'_>,
         part: &Held,
         body: &Value,
-        disowns: &[Vec<String>],
+        ownership: &Ownership,
         dry: bool,
         warnings: &mut Warnings,
     ) -> Brought {
@@ -273,8 +290,8 @@ impl<F: Fleet> Writer<F> {
         }
         match outcome {
             Outcome::Refused { code: StatusCode::CONFLICT, body } if is_another(&body) => Brought::Gone,
-            Outcome::Done { code, body } if !dry && !disowns.is_empty() => {
-                let body = Box::pin(self.disown(asking, &part.member, disowns, body, warnings)).await;
+            Outcome::Done { code, body } if !dry && !ownership.is_empty() => {
+                let body = Box::pin(self.own(asking, &part.member, ownership, body, warnings)).await;
                 Brought::Answered(Outcome::Done { code, body })
             }
             outcome => Brought::Answered(outcome),
@@ -288,7 +305,7 @@ impl<F: Fleet> Writer<F> {
         asking: Asking<'_>,
         part: &mut Held,
         body: &Value,
-        disowns: &[Vec<String>],
+        ownership: &Ownership,
         warnings: &mut Warnings,
     ) -> Brought {
         let mut tries_left = CONFLICTS_MAX;
@@ -302,7 +319,7 @@ impl<F: Fleet> Writer<F> {
                 set(metadata, "uid", part.uid.clone().into());
                 set(metadata, "resourceVersion", part.revision().into());
             }
-            match self.apply_and_disown(asking, part, &body, disowns, false, warnings).await {
+            match self.apply_and_own(asking, part, &body, ownership, false, warnings).await {
                 Brought::Answered(Outcome::Refused { code: StatusCode::CONFLICT, body })
                     if is_stale(&body) && tries_left > 0 => {}
                 Brought::Answered(Outcome::Refused { code: StatusCode::NOT_FOUND, .. }) => return Brought::Gone,

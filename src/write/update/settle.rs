@@ -186,7 +186,7 @@ impl<F: Fleet> Writer<F> {
     ) -> Brought {
         let at = entry.targets.iter().skip(1).position(|target| target.member == part.member);
         let its = at.and_then(|at| task.others.get(at));
-        let disowns = its.map(|part| part.disowns.clone()).unwrap_or_default();
+        let ownership = its.map(|part| part.ownership.clone()).unwrap_or_default();
         let mut said = Warnings::default();
         let Some(mut body) = its.and_then(|part| part.apply.clone()) else {
             return self.bring(asking, part, changes, false, &mut said).await.0;
@@ -209,7 +209,7 @@ impl<F: Fleet> Writer<F> {
                 take(&[gone], Take::Always, &mut body);
             }
         }
-        self.apply_other(asking, part, &body, &disowns, &mut said).await
+        self.apply_other(asking, part, &body, &ownership, &mut said).await
     }
 
     /// What later updates of the same version have still to do in a member.

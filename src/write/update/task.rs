@@ -8,7 +8,7 @@ use crate::{
     placement::merge::Change,
     write::{
         journal::{Entry, Step},
-        update::part::{Held, Manner},
+        update::part::{Held, Manner, Ownership},
     },
 };
 use kubefold_wire::options::query_value;
@@ -41,10 +41,9 @@ pub(super) struct PartTask {
     pub(super) shared: Vec<Change>,
     /// Its share of what is divided.
     pub(super) own: Vec<Change>,
-    /// The paths of fields that the apply leaves out, and takes part in only for the default not to come in their place: its
-    /// manager does not have them after it.
-    #[serde(default)]
-    pub(super) disowns: Vec<Vec<String>>,
+    /// Of an apply.
+    #[serde(flatten)]
+    pub(super) ownership: Ownership,
     /// What its member is to apply, in a server-side apply: the changes only say what comes of that.
     pub(super) apply: Option<Value>,
 }

@@ -349,6 +349,20 @@ async fn unsaid(stage: &Stage, manifest: &mut Value) {
     stage.kubectl(&["scale", "deployment/applied", "--replicas=14"]).await;
     admin.run_with_input(&args, &manifest.to_string()).await.ok();
     assert_eq!(total().await, 14);
+    // One that makes the object does not have it either: another manager sets it without a conflict.
+    let mut made = deployment("unsaid", 0);
+    made["spec"].as_object_mut().unwrap().remove("replicas");
+    admin.run_with_input(&args, &made.to_string()).await.ok();
+    made["spec"]["replicas"] = 7.into();
+    made["metadata"]["labels"]["late"] = "x".into();
+    admin.run_with_input(&[&args[..], &["--field-manager=other"]].concat(), &made.to_string()).await.ok();
+    assert_eq!(stage.shares("unsaid").await.values().sum::<i64>(), 7);
+    assert_eq!(
+        stage.everywhere("unsaid", "/metadata/labels/late").await,
+        same(&json!("x")),
+        "in parts that it makes, too"
+    );
+    stage.kubectl(&["delete", "deployment", "unsaid"]).await;
 }
 
 /// JSON patches of annotations, of which a part has one more than its author knows.

@@ -1,0 +1,223 @@
+//! Who has a field by a server-side apply, and how it is taken from its managers.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::{
+    config::MemberName,
+    member::call::Document,
+    write::{
+        Writer,
+        fleet::Fleet,
+        journal::{Entry, EntryTarget},
+        request::values,
+        steps::Outcome,
+        update::{
+            desired::MERGE_PATCH,
+            part::{Asking, How, Manner, Ownership, document},
+        },
+    },
+};
+use kubefold_wire::{patch::steps, warning::Warnings};
+
+impl<F: Fleet> Writer<F> {
+    /// Has the fields of a part that was just made belong to the managers that would have them on one cluster: those of its home,
+    /// where that stands already; else not to one whose apply left them out. Gives the part as it is then.
+    pub(in crate::write) async fn own_made(
+        &self,
+        entry: &Entry,
+        target: &EntryTarget,
+        made: Document,
+        said: &mut Warnings,
+    ) -> Document {
+        let Some(document) = document(&entry.key, &made) else { return made };
+        let managers = match self.home_of(entry, target) {
+            Some(home) => managers_as(&document, &home),
+            None if entry.applied => {
+                let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+                let shares = target.values.iter().map(|share| &share.pointer);
+                let left_out = shares.filter(|share| body.pointer(share).is_none_or(Value::is_null));
+                let ownership = Ownership { disowns: left_out.map(|share| steps(share)).collect(), takes: Vec::new() };
+                owned(&document, values(&entry.query, "fieldManager").next().unwrap_or_default().as_str(), &ownership)
+            }
+            None => None,
+        };
+        let Some(managers) = managers else { return made };
+        let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
+        let Entry { key, caller, user_agent, query, .. } = entry;
+        let asking = Asking { key, caller, user_agent: user_agent.as_deref(), query, manner: &manner };
+        self.set_managers(asking, &target.member, &document, managers, said).await.unwrap_or(made)
+    }
+
+    /// The home's document, of an object that is shown.
+    fn home_of(&self, entry: &Entry, target: &EntryTarget) -> Option<Value> {
+        self.fleet.visible(&entry.key).filter(|visible| visible.uid == entry.uid)?;
+        let home = self.fleet.parts(&entry.key).into_iter().next().filter(|home| home.member != target.member)?;
+        document(&entry.key, &home.json)
+    }
+
+    /// Has the fields of a part that was just applied belong to the managers that would have them on one cluster. Gives the part
+    /// as it is then; where that cannot be done, as it was.
+    pub(super) async fn own(
+        &self,
+        asking: Asking<'_>,
+        member: &MemberName,
+        ownership: &Ownership,
+        applied: Document,
+        said: &mut Warnings,
+    ) -> Document {
+        let manager = values(asking.query, "fieldManager").next().unwrap_or_default();
+        let Some(document) = document(asking.key, &applied) else { return applied };
+        let Some(managers) = owned(&document, &manager, ownership) else { return applied };
+        match self.set_managers(asking, member, &document, managers, said).await {
+            Some(owned) => owned,
+            None => {
+                let (key, all) = (asking.key, ownership.disowns.iter().chain(&ownership.takes));
+                let fields = all.map(|path| path.join(".")).collect::<Vec<_>>().join(", ");
+                said.add(&format!(
+                    "the managers of {fields} stay as they were in the part of {key} in member {member}"
+                ));
+                applied
+            }
+        }
+    }
+
+    /// `None`: that cannot be done.
+    async fn set_managers(
+        &self,
+        asking: Asking<'_>,
+        member: &MemberName,
+        document: &Value,
+        managers: Value,
+        said: &mut Warnings,
+    ) -> Option<Document> {
+        let revision = &document["metadata"]["resourceVersion"];
+        let body = json!({"metadata": {"resourceVersion": revision, "managedFields": managers}});
+        let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
+        let query = asking.unforced(false);
+        let asking = Asking { manner: &manner, query: &query, ..asking };
+        match self.send_patch(asking, member, MERGE_PATCH, Bytes::from(body.to_string()), false, said).await {
+            Outcome::Done { body, .. } => Some(body),
+            Outcome::Refused { .. } | Outcome::NotSent(_) | Outcome::Unknown(_) => None,
+        }
+    }
+}
+
+/// The managers that a part's home has, but for those of its status. `None`: the part has them, or the home has owners, of which
+/// each part has others.
+fn managers_as(part: &Value, home: &Value) -> Option<Value> {
+    let of_spec = |document: &Value| -> Vec<Value> {
+        let all = document.pointer("/metadata/managedFields").and_then(Value::as_array);
+        all.into_iter().flatten().filter(|entry| entry["subresource"] != "status").cloned().collect()
+    };
+    let without_time = |entry: &Value| {
+        let mut entry = entry.clone();
+        entry.as_object_mut().and_then(|entry| entry.shift_remove("time"));
+        entry.to_string()
+    };
+    let (has, wanted) = (of_spec(part), of_spec(home));
+    let owned = |entry: &Value| entry.pointer("/fieldsV1/f:metadata/f:ownerReferences").is_some();
+    let is_same = has.iter().map(without_time).eq(wanted.iter().map(without_time));
+    (!is_same && !wanted.is_empty() && !wanted.iter().any(owned)).then(|| wanted.into())
+}
+
+/// The managers of a document after an apply of one. `None`: they are so.
+fn owned(document: &Value, manager: &str, ownership: &Ownership) -> Option<Value> {
+    let mut managers = document.pointer("/metadata/managedFields")?.clone();
+    let mut is_changed = false;
+    for entry in managers.as_array_mut()? {
+        let paths = if is_apply_of(entry, manager) { &ownership.disowns } else { &ownership.takes };
+        let Some(fields) = entry.get_mut("fieldsV1") else { continue };
+        for path in paths {
+            let path: Vec<String> = path.iter().map(|name| format!("f:{name}")).collect();
+            is_changed |= remove(fields, &path);
+        }
+    }
+    is_changed.then_some(managers)
+}
+
+/// Removes a path, and what is empty above it.
+fn remove(fields: &mut Value, path: &[String]) -> bool {
+    let (Some((first, rest)), Some(map)) = (path.split_first(), fields.as_object_mut()) else { return false };
+    if rest.is_empty() {
+        return map.shift_remove(first).is_some();
+    }
+    let Some(inner) = map.get_mut(first) else { return false };
+    let removed = remove(inner, rest);
+    if inner.as_object().is_some_and(serde_json::Map::is_empty) {
+        map.shift_remove(first);
+    }
+    removed
+}
+
+fn is_apply_of(entry: &Value, manager: &str) -> bool {
+    let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+    text("manager") == manager && text("operation") == "Apply" && text("subresource").is_empty()
+}
+
+/// Says whether an apply of that manager set a field, and nobody else has it: one that leaves it out takes it away.
+///
+/// Source: kubernetes-sigs/structured-merge-diff `merge/update.go` `Updater.prune`.
+pub(super) fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool {
+    let mut owners = owners(document, path);
+    owners.next().is_some_and(|entry| is_apply_of(entry, manager)) && owners.next().is_none()
+}
+
+/// Says whether somebody else has a field than the applies of that manager.
+pub(super) fn has_another(document: &Value, manager: &str, path: &[&str]) -> bool {
+    owners(document, path).any(|entry| !is_apply_of(entry, manager))
+}
+
+/// Who have a field, of the entries of `managedFields`.
+fn owners<'a>(document: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
+    let managers = document.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let has = move |entry: &&Value| {
+        let fields = entry.get("fieldsV1");
+        fields.and_then(|fields| path.iter().try_fold(fields, |at, name| at.get(format!("f:{name}")))).is_some()
+    };
+    managers.into_iter().flatten().filter(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::placement::divided::REPLICAS;
+
+    #[test]
+    fn only_its_own_apply_loses_a_field() {
+        let entry =
+            |manager: &str, fields: Value| json!({"manager": manager, "operation": "Apply", "fieldsV1": fields});
+        let with = json!({"f:spec": {"f:replicas": {}, "f:paused": {}}});
+        let document = json!({"metadata": {"managedFields": [entry("ci", with.clone()), entry("cd", with.clone())]}});
+        let paths = vec![vec!["spec".to_owned(), "replicas".to_owned()]];
+        let disowns = Ownership { disowns: paths.clone(), ..Ownership::default() };
+        let left = owned(&document, "ci", &disowns).unwrap();
+        assert_eq!(left, json!([entry("ci", json!({"f:spec": {"f:paused": {}}})), entry("cd", with)]));
+        let alone = json!({"metadata": {"managedFields": [entry("ci", json!({"f:spec": {"f:replicas": {}}}))]}});
+        assert_eq!(owned(&alone, "ci", &disowns).unwrap()[0]["fieldsV1"], json!({}));
+        assert_eq!(owned(&alone, "cd", &disowns), None);
+        let takes = Ownership { takes: paths, ..Ownership::default() };
+        assert_eq!(owned(&alone, "ci", &takes), None, "it keeps its own");
+        assert_eq!(owned(&alone, "cd", &takes).unwrap()[0]["fieldsV1"], json!({}));
+    }
+
+    #[test]
+    fn a_field_is_dropped_by_the_apply_that_alone_has_it() {
+        let one = |manager: &str, operation: &str, subresource: &str, fields: Value| json!({"manager": manager, "operation": operation, "subresource": subresource, "fieldsV1": {"f:spec": fields}});
+        let (has, other) = (json!({"f:replicas": {}}), json!({"f:paused": {}}));
+        let mine = one("ci", "Apply", "", has.clone());
+        for (managers, alone) in [
+            (vec![mine.clone(), one("kubectl", "Update", "", other.clone())], true),
+            (vec![mine, one("kubectl", "Update", "scale", has.clone())], false),
+            (vec![one("ci", "Update", "", has.clone())], false),
+            (vec![one("ci", "Apply", "scale", has)], false),
+            (vec![one("ci", "Apply", "", other)], false),
+            (vec![], false),
+        ] {
+            let document = json!({"metadata": {"managedFields": managers}});
+            assert_eq!(owns_alone(&document, "ci", REPLICAS.path), alone, "{document}");
+        }
+    }
+}
