@@ -10,6 +10,7 @@ use crate::{
         fold::{FoldKind, counter_paths},
         marker::MARKER_KEY,
         merge::{Change, What, difference},
+        noted::{self, Note, OVERRIDES_KEY},
         overrides::{Kind, applied},
     },
     write::{
@@ -152,8 +153,10 @@ impl<F: Fleet> Work<'_, F> {
             let manager = values(&self.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
             let kind = Kind { gvk: &self.key.gvk, divided: self.divided() };
+            let said = body.clone();
             body = applied(body, &part.document, &own, &kind, owns);
             mark(&part.document, &manager, &mut body);
+            self.note_overrides(&awaited, &said, owns(&NOTE), &mut body);
             if !is_home {
                 self.own_last_applied(part, &mut body);
             }
@@ -166,6 +169,16 @@ impl<F: Fleet> Work<'_, F> {
             set(metadata, "resourceVersion", revision.into());
         }
         body
+    }
+
+    /// Has an apply say what the part notes of its overrides, where that changes, or where only its manager has it.
+    fn note_overrides(&self, part: &Value, said: &Value, is_owned: bool, body: &mut Value) {
+        let noted = Note::read(part);
+        let base = noted.as_ref().map_or_else(|| part.clone(), |noted| noted.base(part, &[]));
+        let after = Note::after_apply(noted.as_ref(), &self.key.gvk, &base, said, body);
+        if after != noted || is_owned && noted.is_some() {
+            noted::put(body, Some(&after.unwrap_or_default()));
+        }
     }
 
     /// Each server writes down what was applied to its part, so that these differ by shares: who applies what the home has
@@ -205,6 +218,9 @@ impl<F: Fleet> Work<'_, F> {
 
 /// What a companion's part notes of the whole: who applies a part has it, as he has the part's own numbers.
 const WHOLE: [&str; 3] = ["metadata", "annotations", WHOLE_KEY];
+
+/// What a part notes of its overrides.
+const NOTE: [&str; 3] = ["metadata", "annotations", OVERRIDES_KEY];
 
 /// kubectl's own note of what it applied.
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";

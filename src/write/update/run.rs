@@ -8,16 +8,17 @@ use serde_json::Value;
 use crate::{
     answer::reply::Reply,
     config::MemberName,
-    placement::{divided::Field, merge::Change, scheduling::pod_spec},
+    placement::{divided::Field, merge::Change, noted, scheduling::pod_spec},
     respond::WriteError,
     write::{
         carry::Workload,
         fleet::{Fleet, Key},
+        moves::outdated_text,
         steps::{Outcome, Silent},
         update::{
             commit::missing_target,
             desired::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
-            draft::{Plan, with_all},
+            draft::{Plan, overrides_in, with_all},
             part::{Brought, How, Rewrite, SCALE, document, is_stale},
             shares::Total,
             task::Pending,
@@ -35,6 +36,7 @@ impl<F: Fleet> Work<'_, F> {
     pub(super) async fn run(&mut self, hold: F::Hold) -> Result<Reply, Stop> {
         let mut plan = Box::pin(self.planned()).await?;
         plan.warning.iter().for_each(|warning| self.warnings.add(warning));
+        self.warn_of_overrides();
         let dry_run_result = loop {
             match Box::pin(self.dry_run(&mut plan)).await? {
                 Some(dry_run_result) => break dry_run_result,
@@ -49,6 +51,20 @@ impl<F: Fleet> Work<'_, F> {
             self.rendered(StatusCode::OK, &dry_run_result.documents).map_err(Stop::from)
         } else {
             Box::pin(self.commit(plan, dry_run_result, hold)).await
+        }
+    }
+
+    /// Says which parts have overrides of an earlier configuration: a write brings those of now to what it changes alone.
+    fn warn_of_overrides(&mut self) {
+        let Some(marker) = self.marker().filter(|_| self.manner.subresource.is_empty()) else { return };
+        let policy = self.policy(Some(&marker));
+        if self.parts().all(|part| noted::has(&part.document, &overrides_in(policy.as_ref(), &part.member))) {
+            return;
+        }
+        let object = self.writer.object(self.key);
+        let outdated = object.map(|object| self.writer.outdated_in(&object)).unwrap_or_default();
+        if !outdated.is_empty() {
+            self.warnings.add(&format!("{}: {}", self.key, outdated_text(&outdated)));
         }
     }
 
