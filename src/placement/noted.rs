@@ -424,7 +424,11 @@ mod tests {
             let part = made_of(&web(), &from, &deployment());
             let now = brought_to(&part, Others::default(), &to, &deployment()).unwrap();
             assert_eq!(now, made_of(&web(), &to, &deployment()));
-            assert_eq!(brought_to(&now, Others::default(), &to, &deployment()).unwrap(), now, "once more changes nothing");
+            assert_eq!(
+                brought_to(&now, Others::default(), &to, &deployment()).unwrap(),
+                now,
+                "once more changes nothing"
+            );
         }
     }
 
@@ -466,7 +470,8 @@ mod tests {
         let other = overrides(None, Some(json!([{"op": "replace", "path": "/data/password", "value": "d2VzdA=="}])));
         let changed = brought_to(&part, others, &other, &secret).unwrap();
         assert_eq!(changed["data"]["password"], "d2VzdA==", "what the object says does not matter here");
-        let large = json!({"kind": "ConfigMap", "metadata": {"annotations": {}}, "data": {"a": "x".repeat(VALUE_MAX + 1)}});
+        let large =
+            json!({"kind": "ConfigMap", "metadata": {"annotations": {}}, "data": {"a": "x".repeat(VALUE_MAX + 1)}});
         let by = overrides(None, Some(json!([{"op": "replace", "path": "/data/a", "value": "y"}])));
         let part = made_of(&large, &by, &Gvk::new("", "v1", "ConfigMap"));
         assert!(part["metadata"].to_string().len() < 500);

@@ -26,7 +26,6 @@ use crate::{
         carry::Workload,
         create::{Draft, Pin, pins, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
-        moves::outdated_text,
         orphans,
         request::Request,
         workloads,
@@ -283,8 +282,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
     writer.cargo(workload).await.announce(|warning| warnings.push(warning.to_owned()));
     if writer.fleet.visible(&key).is_some() {
         warnings.push(format!("{key} exists already; what exists stays where it is"));
-        let outdated = writer.object(&key).map(|object| writer.outdated_in(&object)).unwrap_or_default();
-        warnings.extend((!outdated.is_empty()).then(|| outdated_text(&outdated)));
+        warnings.extend(writer.outdated(&key));
     }
     let strategy = match plan.strategy {
         Strategy::Duplicate if asked.shared.is_some() => "shared",

@@ -31,7 +31,6 @@ use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::Instant};
 
 use self::{advance::Advanced, report::Stayed};
-pub(super) use self::overriding::outdated_text;
 pub use self::{
     command::{Command, Verb},
     orders::MOVES_PATH,

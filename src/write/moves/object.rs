@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// An object, and what stands of it.
-pub(in crate::write) struct Object {
+pub(super) struct Object {
     pub(super) key: Key,
     /// What is divided of its kind.
     pub(super) division: Option<Division>,
@@ -38,7 +38,7 @@ pub(super) struct Intent<'a> {
 
 impl<F: Fleet> Writer<F> {
     /// A placed object that is not on its way out.
-    pub(in crate::write) fn object(&self, key: &Key) -> Option<Object> {
+    pub(super) fn object(&self, key: &Key) -> Option<Object> {
         let visible = self.fleet.visible(key).filter(|visible| !visible.deleting)?;
         let parts = self.fleet.parts(key);
         let marker = Seen::of(&parts.first()?.json).marker?;

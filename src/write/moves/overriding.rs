@@ -5,7 +5,7 @@
 //! and the policies alone. The state directory has only that it was ordered.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -130,11 +130,12 @@ impl<F: Fleet> Writer<F> {
     /// The parts of an object that get other overrides, and the order to bring them. `None`: all have those of now.
     pub(super) fn overriding_of(&self, object: &Object, by: &str) -> Option<(Overriding, Vec<OverriddenPart>)> {
         let outdated = self.dressed(&object.key, &object.visible, &object.parts)?.outdated();
-        let parts: Vec<_> = outdated.iter().map(|one| one.report(&object.key)).collect();
+        let mut parts: Vec<_> = outdated.iter().map(|one| one.report(&object.key)).collect();
+        parts.sort_by(|one, other| one.member.cmp(&other.member));
         let (key, uid) = (object.key.clone(), object.marker.uid.clone());
         let known = self.journal.overriding(&uid);
         let begun_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let fresh = || Overriding { key, uid, by: by.to_owned(), begun_at, changed: Default::default() };
+        let fresh = || Overriding { key, uid, by: by.to_owned(), begun_at, changed: BTreeSet::new() };
         (!parts.is_empty()).then(|| (known.unwrap_or_else(fresh), parts))
     }
 
@@ -156,24 +157,32 @@ impl<F: Fleet> Writer<F> {
         if command.dry_run { Ok(()) } else { self.begin_overriding(overriding).await }
     }
 
-    /// The members in which an object has other overrides than its policy says.
-    pub(in crate::write) fn outdated_in(&self, object: &Object) -> Vec<MemberName> {
-        let dressed = self.dressed(&object.key, &object.visible, &object.parts);
-        let outdated = dressed.iter().flat_map(Dressed::outdated).filter(Outdated::differs);
-        outdated.map(|one| one.part.member).collect()
+    /// Which parts of an object have other overrides than its policy says, in a sentence. `None`: none has.
+    pub(in crate::write) fn outdated(&self, key: &Key) -> Option<String> {
+        let object = self.object(key)?;
+        let outdated = self.dressed(key, &object.visible, &object.parts)?.outdated();
+        let members: BTreeSet<&MemberName> =
+            outdated.iter().filter(|one| one.differs()).map(|one| &one.part.member).collect();
+        let names = members.iter().map(|member| member.as_str()).collect::<Vec<_>>().join(", ");
+        let (parts, have) = match members.len() {
+            0 => return None,
+            1 => ("part in member", "has"),
+            _ => ("parts in members", "have"),
+        };
+        Some(format!(
+            "the {parts} {names} {have} the overrides of an earlier configuration; kubefold rebalance brings those of now"
+        ))
     }
 
     /// What has parts whose overrides are not those of its policy, while nothing changes that.
-    pub(super) async fn all_outdated(&self) -> Vec<LeftObject> {
+    pub(in crate::write) async fn all_outdated(&self) -> Vec<LeftObject> {
         let mut all = Vec::new();
         for (at, placed) in self.fleet.placed().await.into_iter().enumerate() {
             if at % OBJECTS_AT_ONCE == 0 {
                 tokio::task::yield_now().await;
             }
-            let Some(object) = self.object(&placed.key) else { continue };
-            let members = self.outdated_in(&object);
-            if !members.is_empty() && self.journal.overriding(&object.marker.uid).is_none() {
-                all.push(LeftObject::of(&placed.key, outdated_text(&members)));
+            if self.journal.overriding(&placed.marker.uid).is_none() {
+                all.extend(self.outdated(&placed.key).map(|why| LeftObject::of(&placed.key, why)));
             }
         }
         all
@@ -315,7 +324,8 @@ impl<F: Fleet> Writer<F> {
                 Ok(()) => return Advanced::Further,
                 Err(Problem::Unknown(why)) => return Advanced::MayLand(format!("member {member}: {why}")),
                 Err(Problem::Not(why)) => {
-                    let pause = refusals.get(cluster_uid).map_or(AGAIN_FIRST, |(_, last, _)| (*last * 2).min(AGAIN_MAX));
+                    let pause =
+                        refusals.get(cluster_uid).map_or(AGAIN_FIRST, |(_, last, _)| (*last * 2).min(AGAIN_MAX));
                     let why = format!("member {member}: {why}");
                     refusals.insert(cluster_uid.clone(), (Instant::now() + pause, pause, why.clone()));
                     problems.push(why);
@@ -337,9 +347,9 @@ impl<F: Fleet> Writer<F> {
         let changed = parts.iter().filter(|part| {
             overriding.changed.contains(&part.cluster_uid) && up.contains(&part.member) && Some(&part.member) != next
         });
-        changed.into_iter().find_map(|part| {
-            unavailable(key, self.division(key), part, None).or_else(|| rolling(key, part))
-        })
+        changed
+            .into_iter()
+            .find_map(|part| unavailable(key, self.division(key), part, None).or_else(|| rolling(key, part)))
     }
 
     /// Brings one part to its overrides, as the mover. The revision is a precondition, so that a patch that lands late takes
@@ -392,12 +402,4 @@ fn rolling(key: &Key, part: &Part) -> Option<String> {
     let (updated, all) = (number("/status/updatedReplicas"), number("/status/replicas"));
     (updated < wanted || all > updated)
         .then(|| format!("{updated} of {wanted} replicas are updated in member {}", part.member))
-}
-
-/// What is wrong with an object, in a sentence.
-pub(in crate::write) fn outdated_text(members: &[MemberName]) -> String {
-    let names = members.iter().map(MemberName::as_str).collect::<Vec<_>>().join(", ");
-    let parts = if members.len() == 1 { "the part in member" } else { "the parts in members" };
-    let have = if members.len() == 1 { "has" } else { "have" };
-    format!("{parts} {names} {have} the overrides of an earlier configuration; kubefold rebalance brings those of now")
 }

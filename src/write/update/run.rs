@@ -13,7 +13,6 @@ use crate::{
     write::{
         carry::Workload,
         fleet::{Fleet, Key},
-        moves::outdated_text,
         steps::{Outcome, Silent},
         update::{
             commit::missing_target,
@@ -61,10 +60,8 @@ impl<F: Fleet> Work<'_, F> {
         if self.parts().all(|part| noted::has(&part.document, &overrides_in(policy.as_ref(), &part.member))) {
             return;
         }
-        let object = self.writer.object(self.key);
-        let outdated = object.map(|object| self.writer.outdated_in(&object)).unwrap_or_default();
-        if !outdated.is_empty() {
-            self.warnings.add(&format!("{}: {}", self.key, outdated_text(&outdated)));
+        if let Some(why) = self.writer.outdated(self.key) {
+            self.warnings.add(&format!("{}: {why}", self.key));
         }
     }
 
