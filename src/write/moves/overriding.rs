@@ -48,8 +48,23 @@ const AGAIN_MAX: Duration = Duration::from_mins(5);
 /// How many objects are looked at without a pause.
 const OBJECTS_AT_ONCE: usize = 32;
 
-/// When parts are tried again whose members refused them, by cluster, and why they did.
-type Refusals = BTreeMap<String, (Instant, Duration, String)>;
+/// What the tries for one object came to.
+#[derive(Default)]
+struct Tries {
+    /// The members that refused, by cluster.
+    refused: BTreeMap<String, Refusal>,
+    /// Pods are being replaced in a member.
+    is_rolling: bool,
+}
+
+/// A part whose member refused its overrides.
+struct Refusal {
+    /// When it is tried again.
+    again_at: Instant,
+    /// How long that was after the last try.
+    pause: Duration,
+    why: String,
+}
 
 /// A part whose overrides are not those of its policy.
 struct Outdated {
@@ -229,16 +244,13 @@ impl<F: Fleet> Writer<F> {
     }
 
     async fn bring_overrides(&self, uid: &str) {
-        let (mut pause, mut refusals) = (LOOK_FIRST, Refusals::new());
+        let (mut pause, mut tries) = (LOOK_FIRST, Tries::default());
         // It is never closed.
         let (mut turn, begun) = (self.moving.turns.acquire().await.ok(), Instant::now());
         loop {
-            if begun.elapsed() >= TURN_MAX {
-                drop(turn.take());
-            }
             let advanced = {
                 let _permit = self.moving.permits.acquire().await;
-                Box::pin(self.override_next(uid, &mut refusals)).await
+                Box::pin(self.override_next(uid, &mut tries)).await
             };
             let (problem, wait) = match advanced {
                 Advanced::Finished => return,
@@ -250,6 +262,10 @@ impl<F: Fleet> Writer<F> {
                 Advanced::Waits(problem) => (problem, pause),
             };
             pause = (pause * 2).min(LOOK_MAX);
+            // What waits for a member, and not for pods, keeps no other from its turn.
+            if !tries.is_rolling || begun.elapsed() >= TURN_MAX {
+                drop(turn.take());
+            }
             if let Some(known) = self.moving.overriding.lock().get_mut(uid)
                 && known.as_ref() != Some(&problem)
             {
@@ -261,7 +277,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     /// Brings the overrides of now to the next part that lacks them.
-    async fn override_next(&self, uid: &str, refusals: &mut Refusals) -> Advanced {
+    async fn override_next(&self, uid: &str, tries: &mut Tries) -> Advanced {
         let Some(overriding) = self.journal.overriding(uid) else { return Advanced::Finished };
         let key = overriding.key.clone();
         let facts = self.fleet.facts(Ask { key: &key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing });
@@ -271,7 +287,7 @@ impl<F: Fleet> Writer<F> {
         };
         let whole = self.fleet.whole(&hold, &key).filter(|(visible, _)| visible.uid == uid && !visible.deleting);
         let advanced = match whole {
-            Some((visible, parts)) => self.override_one(overriding, &visible, &parts, &candidates, refusals).await,
+            Some((visible, parts)) => self.override_one(overriding, &visible, &parts, &candidates, tries).await,
             None => match candidates.iter().find_map(Candidate::unknown) {
                 Some(why) => Advanced::Waits(why.to_owned()),
                 None => Advanced::Finished,
@@ -290,24 +306,25 @@ impl<F: Fleet> Writer<F> {
         visible: &Visible,
         parts: &[Part],
         candidates: &[Candidate],
-        refusals: &mut Refusals,
+        tries: &mut Tries,
     ) -> Advanced {
         let key = overriding.key.clone();
         let Some(dressed) = self.dressed(&key, visible, parts) else {
             return Advanced::Waits("its home has no marker any more".to_owned());
         };
         let (up, behind) = (self.fleet.up(), self.journal.behind(&key, &overriding.uid));
+        tries.is_rolling = self.not_available(&overriding, parts, None).is_some();
         let mut problems = Vec::new();
         // The home last: it is what clients see.
         for outdated in dressed.outdated().into_iter().rev() {
             let Part { member, cluster_uid, .. } = &outdated.part;
-            let refused = refusals.get(cluster_uid).filter(|(at, ..)| Instant::now() < *at);
+            let refused = tries.refused.get(cluster_uid).filter(|refusal| Instant::now() < refusal.again_at);
             let waits = if !up.contains(member) {
                 Some(format!("member {member} does not answer"))
             } else if behind.contains(member) {
                 Some(format!("an unfinished write has not reached {member}"))
-            } else if let Some((_, _, why)) = refused {
-                Some(why.clone())
+            } else if let Some(refusal) = refused {
+                Some(refusal.why.clone())
             } else {
                 self.not_available(&overriding, parts, Some(member))
             };
@@ -324,11 +341,11 @@ impl<F: Fleet> Writer<F> {
                 Ok(()) => return Advanced::Further,
                 Err(Problem::Unknown(why)) => return Advanced::MayLand(format!("member {member}: {why}")),
                 Err(Problem::Not(why)) => {
-                    let pause =
-                        refusals.get(cluster_uid).map_or(AGAIN_FIRST, |(_, last, _)| (*last * 2).min(AGAIN_MAX));
-                    let why = format!("member {member}: {why}");
-                    refusals.insert(cluster_uid.clone(), (Instant::now() + pause, pause, why.clone()));
-                    problems.push(why);
+                    let last = tries.refused.get(cluster_uid);
+                    let pause = last.map_or(AGAIN_FIRST, |last| (last.pause * 2).min(AGAIN_MAX));
+                    let (again_at, why) = (Instant::now() + pause, format!("member {member}: {why}"));
+                    problems.push(why.clone());
+                    tries.refused.insert(cluster_uid.clone(), Refusal { again_at, pause, why });
                 }
             }
         }
