@@ -406,7 +406,8 @@ mod tests {
     #[test]
     fn what_a_part_notes_of_earlier_overrides_is_no_difference() {
         let part = |tier: &str, annotations: Value| {
-            let object = json!({"metadata": {"annotations": annotations}, "spec": {"tier": tier, "paused": tier == "tin"}});
+            let object =
+                json!({"metadata": {"annotations": annotations}, "spec": {"tier": tier, "paused": tier == "tin"}});
             print_of(&object, "apps", "deployments", &Mask::default())
         };
         let noted = |at: &str| json!({"kubefold.io/overrides": json!({"of": "x", "was": [at]}).to_string()});

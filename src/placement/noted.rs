@@ -477,6 +477,14 @@ mod tests {
         assert!(part["metadata"].to_string().len() < 500);
     }
 
+    /// A digest that changed with the version would have every part brought anew.
+    #[test]
+    fn digests_are_the_same_in_every_version() {
+        let by = overrides(Some("m"), Some(json!([{"op": "add", "path": "/a", "value": {"b": 1, "a": [null, "x"]}}])));
+        assert_eq!(digest(&by).unwrap(), "PINNED");
+        assert_eq!(digest(&Overrides::default()), None);
+    }
+
     #[test]
     fn a_note_that_is_malformed_is_none_and_one_of_nothing_is_of_no_overrides() {
         let with = |text: &str| json!({"metadata": {"annotations": {OVERRIDES_KEY: text}}});

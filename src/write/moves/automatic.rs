@@ -241,6 +241,7 @@ impl<F: Fleet> Writer<F> {
         let mut found: BTreeMap<String, BTreeSet<String>> =
             due.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
         for placed in self.fleet.placed().await {
+            tokio::task::yield_now().await;
             let Some(object) = self.object(&placed.key) else { continue };
             let Some((policy, _)) = self.terms_of(&object) else { continue };
             let (Some(name), Some(rebalance)) = (&policy.name, policy.rebalance) else { continue };

@@ -120,7 +120,15 @@ impl<F: Fleet> Writer<F> {
         let Some(now) = now.and_then(|body| serde_json::from_slice::<Value>(&body).ok()) else { return Vec::new() };
         let own = &target.overrides;
         let divided = self.division(&making.key).map_or(&[][..], Division::fields);
-        let overrider = Overrider { key: &making.key, divided, member: &target.member, own, homes: own, noted: None };
+        let overrider = Overrider {
+            key: &making.key,
+            divided,
+            member: &target.member,
+            own,
+            homes: own,
+            noted: None,
+            documents: &[],
+        };
         let mut changes: Vec<Change> = Vec::new();
         for before in &amended.before {
             let is_its = before.member.as_ref().is_none_or(|member| member == target.member.as_str());

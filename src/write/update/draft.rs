@@ -66,6 +66,7 @@ impl<F: Fleet> Work<'_, F> {
         let policy = self.policy(self.marker().as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
         let noted = Note::read(&self.home.document);
+        let documents: Vec<&Value> = self.parts().map(|part| &part.document).collect();
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
             task.shared = self.changes_of(part, wanted, patch, totals);
             if self.manner.subresource.is_empty() {
@@ -77,6 +78,7 @@ impl<F: Fleet> Work<'_, F> {
                     own: &own,
                     homes: &homes,
                     noted: noted.as_ref(),
+                    documents: &documents,
                 };
                 let said = task.shared.clone();
                 overrider.fit(&mut task.shared, &part.document, &wanted.before, &wanted.after);
@@ -107,10 +109,11 @@ impl<F: Fleet> Work<'_, F> {
             return whole;
         }
         let (member, divided) = (&self.home.member, self.divided());
-        let overrider = Overrider { key: self.key, divided, member, own: &homes, homes: &homes, noted: None };
+        let (own, homes) = (&homes, &homes);
+        let overrider = Overrider { key: self.key, divided, member, own, homes, noted: None, documents: &[] };
         let bare = self.others.iter().find(|part| overrides_in(policy, &part.member).is_empty());
         if let Some(bare) = bare.map(|part| plain(part.document.clone())) {
-            take(&difference(&overrider.overridden(&bare, &homes), &bare), Take::WhereOld, &mut whole);
+            take(&difference(&overrider.overridden(&bare, homes), &bare), Take::WhereOld, &mut whole);
             return whole;
         }
         let added =

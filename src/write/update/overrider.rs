@@ -25,6 +25,8 @@ pub(super) struct Overrider<'a> {
     pub(super) homes: &'a Overrides,
     /// What the home notes.
     pub(super) noted: Option<&'a Note>,
+    /// All parts, which tell what the object says where that is not noted.
+    pub(super) documents: &'a [&'a Value],
 }
 
 impl Overrider<'_> {
@@ -36,7 +38,7 @@ impl Overrider<'_> {
             return;
         }
         let said = |document: &Value| match self.noted {
-            Some(noted) => noted.said(before, document, &[]),
+            Some(noted) => noted.said(before, document, self.documents),
             None => document.clone(),
         };
         let said_before = said(before);
@@ -46,7 +48,7 @@ impl Overrider<'_> {
         } else {
             (self.overridden(before, self.own), self.overridden(after, self.own))
         };
-        let (base, as_home) = (noted.map(|noted| noted.base(part, &[])), self.overridden(part, self.homes));
+        let (base, as_home) = (noted.map(|noted| noted.base(part, self.documents)), self.overridden(part, self.homes));
         let is_home = self.own == self.homes;
         for change in changes {
             let (shown, held) = (change.before(), change.value_in(part));

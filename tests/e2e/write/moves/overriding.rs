@@ -99,6 +99,17 @@ async fn applied(stage: &Stage) {
     object["spec"]["template"]["spec"]["containers"][0]["image"] = "web:3".into();
     let args = ["apply", "--server-side", "--field-manager=gitops", "-f", "-"];
     stage.kubectl_with(&args, &object).await.ok();
+    // Another manager has the part in the east note more: that is no conflict of the two.
+    let side = r#"{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:1"}]}}}}"#;
+    stage.kubectl(&["patch", "deployment", "web", "--field-manager=editor", "-p", side]).await.ok();
+    object["spec"]["template"]["spec"]["containers"][0]["image"] = "web:4".into();
+    stage.kubectl_with(&args, &object).await.ok();
+    let east = part(&stage.bed["east"], "web").await.unwrap()["spec"]["template"]["spec"]["containers"].clone();
+    let images: BTreeMap<&str, &str> =
+        east.as_array().unwrap().iter().map(|one| (text(one, "/name"), text(one, "/image"))).collect();
+    assert_eq!(images, [("side", "two.example/side:1"), ("web", "two.example/web:4")].into());
+    let without = r#"{"spec":{"template":{"spec":{"containers":[{"name":"side","$patch":"delete"}]}}}}"#;
+    stage.kubectl(&["patch", "deployment", "web", "--field-manager=editor", "-p", without]).await.ok();
     stage.available("web", 6).await;
 }
 
@@ -118,14 +129,14 @@ async fn down(stage: &Stage) {
     eventually(PODS, async || {
         let moves = stage.command(&["moves"]).await;
         let image = part(&stage.bed["east"], "web").await.unwrap().pointer(IMAGE).cloned();
-        match moves.contains("member north does not answer") && image == Some(json!("three.example/web:3")) {
+        match moves.contains("member north does not answer") && image == Some(json!("three.example/web:4")) {
             true => Ok(()),
             false => Err(moves),
         }
     })
     .await;
     north.resume();
-    stage.images_become(["three.example/web:3", "web:3", "three.example/web:3"]).await;
+    stage.images_become(["three.example/web:4", "web:4", "three.example/web:4"]).await;
     stage.arrived().await;
 }
 
@@ -134,12 +145,12 @@ async fn taken_back(stage: &Stage) {
     stage.set_policy("max: 100");
     stage.outdated("the parts in members east, north have the overrides of an earlier configuration").await;
     stage.command(&["rebalance"]).await;
-    assert_eq!(stage.stand(IMAGE).await, ["web:3", "web:3", "web:3"].map(Value::from));
+    assert_eq!(stage.stand(IMAGE).await, ["web:4", "web:4", "web:4"].map(Value::from));
     let notes = stage.stand("/metadata/annotations/kubefold.io~1overrides").await;
     assert_eq!(notes, [Value::Null, Value::Null, Value::Null]);
     assert_eq!(stage.stand("/metadata/labels/hand").await, [json!("east"), Value::Null, Value::Null]);
     stage.set_policy("rebalance: {every: 2s}\n  perMember: {west: {registry: four.example}}");
-    stage.images_become(["web:3", "four.example/web:3", "web:3"]).await;
+    stage.images_become(["web:4", "four.example/web:4", "web:4"]).await;
     stage.arrived().await;
     let shown = stage.shown("web").await;
     assert!(!shown.to_string().contains("kubefold.io/overrides"), "{shown}");
