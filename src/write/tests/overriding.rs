@@ -315,3 +315,25 @@ async fn a_plan_says_which_parts_have_earlier_overrides() {
     let warnings = parsed(&plan)["warnings"].to_string();
     assert!(warnings.contains("east, north have the overrides of an earlier configuration"), "{warnings}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_roll_a_second_member_while_the_first_is_not_available() {
+    let (fleet, directory, process) = placed().await;
+    process.settled().await;
+    policy(&fleet, "    north: {max: 9}\n");
+    fleet.world.lock().is_available = false;
+    order(&process).await;
+    sleep(Duration::from_mins(1)).await;
+    process.cancel.cancel();
+    let changed = |fleet: &Scripted| images(fleet).into_iter().filter(|image| *image == "web:1").count();
+    assert_eq!(changed(&fleet), 2, "the home, and one that lost its overrides");
+    let (fleet, process) = (fleet.restarted(), process);
+    drop(process);
+    let process = Process::start(fleet.clone(), &directory);
+    process.writer.resume_moves();
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(changed(&fleet), 2);
+    fleet.world.lock().is_available = true;
+    process.settled().await;
+    assert_eq!(changed(&fleet), 3);
+}
