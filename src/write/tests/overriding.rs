@@ -246,8 +246,8 @@ async fn what_waits_for_a_part_comes_first_and_is_noted() {
     order(&process).await;
     sleep(Duration::from_secs(30)).await;
     assert_eq!(images(&fleet), ["one.example/x/web:1", "two.example/web:3", "web:3"]);
+    // The overrides are tried before the writes are.
     down(&fleet, "east", false);
-    process.writer.replay();
     process.settled().await;
     assert_eq!(images(&fleet), ["two.example/web:3", "two.example/web:3", "web:3"]);
     policy(&fleet, "    north: {max: 9}\n");
