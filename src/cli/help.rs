@@ -156,7 +156,10 @@ and are deleted once it answers again: until then both may run.";
 pub(super) const REBALANCE: &str = "\
 Examples:
   kubefold rebalance --dry-run --state-dir ./state
-  kubefold rebalance --kubeconfig fleet.kubeconfig -o json --wait=false";
+  kubefold rebalance --kubeconfig fleet.kubeconfig -o json --wait=false
+
+The overrides of policies (`perMember`) are brought to the parts of all objects: those that changed are set, those that were removed are
+taken back. One member at a time replaces its pods. `--dry-run` shows each value that changes.";
 
 pub(super) const ADOPT: &str = "\
 Examples:

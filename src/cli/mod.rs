@@ -92,7 +92,7 @@ enum Command {
     /// Move what runs in a member to the others, and cordon it.
     #[command(after_help = help::DRAIN)]
     Drain(moves::Drain),
-    /// Divide anew what is divided, as a create would divide it now.
+    /// Divide anew what is divided, as a create would divide it now, and bring overrides that changed.
     #[command(after_help = help::REBALANCE)]
     Rebalance(moves::Rebalance),
     /// Make in members what belongs in every member and is missing there.

@@ -16,7 +16,9 @@ use crate::{
         status::{name, table},
     },
     config::MemberName,
-    write::moves::{Command, LeftObject, MOVES_PATH, MoveState, MovesReport, NamedObject, Verb},
+    write::moves::{
+        Command, LeftObject, MOVES_PATH, MoveState, MovesReport, NamedObject, OverriddenPart, OverriddenValue, Verb,
+    },
 };
 
 /// How often a command that waits looks.
@@ -239,7 +241,7 @@ impl Flags {
         let mut problem = String::new();
         while !waits.is_empty() {
             std::thread::sleep(LOOK_EVERY);
-            let report = ask(&self.connection, Method::GET, Vec::new())?;
+            let report = ask_at(&self.connection, Method::GET, &format!("{MOVES_PATH}?outdated=false"), Vec::new())?;
             let moving: BTreeSet<String> = report.moves.iter().map(object).collect();
             for done in waits.iter().filter(|object| !moving.contains(*object)) {
                 clear();
@@ -260,7 +262,11 @@ impl Flags {
 }
 
 fn ask(connection: &Connection, method: Method, body: Vec<u8>) -> anyhow::Result<MovesReport> {
-    let answer = connection.ask(method, MOVES_PATH, body)?;
+    ask_at(connection, method, MOVES_PATH, body)
+}
+
+fn ask_at(connection: &Connection, method: Method, path: &str, body: Vec<u8>) -> anyhow::Result<MovesReport> {
+    let answer = connection.ask(method, path, body)?;
     serde_json::from_str(&answer).context("the server is not a kubefold of this version")
 }
 
@@ -304,6 +310,25 @@ fn to(one: &MoveState) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
+/// How a part changes by its overrides: `.spec.paused: - -> true`.
+fn overrides(part: &OverriddenPart) -> String {
+    if let Some(problem) = &part.problem {
+        return problem.clone();
+    }
+    let text = |value: &Option<serde_json::Value>| match value {
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "-".to_owned(),
+    };
+    let value = |one: &OverriddenValue| match (&one.from, &one.to) {
+        // Of a Secret nothing is told.
+        (None, None) => one.path.clone(),
+        (from, to) => format!("{}: {} -> {}", one.path, text(from), text(to)),
+    };
+    let values = part.values.iter().map(value).collect::<Vec<_>>().join("; ");
+    if values.is_empty() { "no value changes".to_owned() } else { values }
+}
+
 /// Rows under titles; nothing where there are none.
 fn rows<T, const N: usize>(titles: [&str; N], all: &[T], row: impl Fn(&T) -> [String; N]) -> String {
     if all.is_empty() {
@@ -318,8 +343,15 @@ fn said(one: &LeftObject) -> [String; 2] {
 
 /// What a command begins, or would begin.
 fn planned(report: &MovesReport) -> String {
-    let moves = rows(["OBJECT", "TO", "LEAVES"], &report.moves, |one| [object(one), to(one), one.leaving.join(", ")]);
-    let text = moves + &rows(["STAYS", "WHY"], &report.left, said);
+    let (overridden, moved): (Vec<&MoveState>, Vec<&MoveState>) =
+        report.moves.iter().partition(|one| !one.overrides.is_empty());
+    let moves = rows(["OBJECT", "TO", "LEAVES"], &moved, |one| [object(one), to(one), one.leaving.join(", ")]);
+    let parts = |one: &MoveState| one.overrides.iter().map(|part| (object(one), part.clone())).collect::<Vec<_>>();
+    let parts: Vec<_> = overridden.into_iter().flat_map(parts).collect();
+    let overrides = rows(["OBJECT", "MEMBER", "OVERRIDES"], &parts, |(name, part)| {
+        [name.clone(), part.member.clone(), overrides(part)]
+    });
+    let text = moves + &overrides + &rows(["STAYS", "WHY"], &report.left, said);
     if text.is_empty() { "nothing is to be moved\n".to_owned() } else { text }
 }
 
@@ -335,7 +367,8 @@ fn render(report: &MovesReport) -> String {
         [object(one), one.why.clone(), to(one), one.leaving.join(", "), one.stage.clone(), why]
     });
     let stays = rows(["STAYS", "WHY"], &report.left, said);
-    let text = moves + &stays + &rows(["REPLACED", "WHAT FOLLOWS"], &report.superseded, said);
+    let outdated = rows(["OVERRIDES", "WHY"], &report.outdated, said);
+    let text = moves + &stays + &outdated + &rows(["REPLACED", "WHAT FOLLOWS"], &report.superseded, said);
     let halted = report.halted.iter().map(|why| format!("{why}\n")).collect::<String>();
     cordoned + &halted + if text.is_empty() { "nothing moves\n" } else { &text }
 }

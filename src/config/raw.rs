@@ -312,7 +312,8 @@ pub(super) struct RawPolicy {
     pub(super) tolerations: Vec<Spanned<RawToleration>>,
     /// Moves objects away from a member that does not answer. Default: only `kubefold drain` does.
     pub(super) failover: Option<RawFailover>,
-    /// Divides objects anew from time to time. Default: only `kubefold rebalance` does.
+    /// Divides objects anew from time to time, and brings overrides that changed to parts that stand. Default: only
+    /// `kubefold rebalance` does.
     pub(super) rebalance: Option<RawRebalance>,
 }
 
@@ -334,7 +335,8 @@ pub(super) struct RawFailover {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawRebalance {
-    /// How often kubefold looks, as a Go duration from `1s` to `168h`: `10m`. It moves what two looks in a row find.
+    /// How often kubefold looks, as a Go duration from `1s` to `168h`: `10m`. It moves what two looks in a row find, and brings
+    /// overrides at the first.
     #[cfg_attr(test, schemars(with = "String"))]
     pub(super) every: Spanned<String>,
     /// The part of an object's replicas that must be in the wrong member before the object moves: from `0%` to `100%`. Replicas

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     config::Config,
-    placement::{fold::FoldKind, marker::OWN_PREFIX},
+    placement::{fold::FoldKind, marker::OWN_PREFIX, noted::Note},
 };
 use kubefold_wire::{
     patch::{is_index, steps},
@@ -97,6 +97,10 @@ impl Fingerprint {
     pub fn of(json: &str, gvr: &Gvr, kind: FoldKind, mask: &Mask) -> Option<Self> {
         let (group, resource) = (&*gvr.group, &*gvr.resource);
         let mut document: Value = serde_json::from_str(json).ok()?;
+        // Overrides that a part has still, though no policy has them any more, are nobody's edit.
+        if let Some(note) = Note::read(&document) {
+            document = note.said(&document, &document, &[]);
+        }
         mask.apply(&mut document);
         let Value::Object(mut document) = document else { return None };
         let metadata = document.remove("metadata").unwrap_or_default();
@@ -397,5 +401,21 @@ mod tests {
         let east = part("", "1", json!([]), "gold");
         assert!(!east.differs(&part("mirror.example:5000/library/", "1", json!([{"name": "A"}]), "tin")));
         assert!(east.differs(&part("", "2", json!([]), "gold")));
+    }
+
+    #[test]
+    fn what_a_part_notes_of_earlier_overrides_is_no_difference() {
+        let part = |tier: &str, annotations: Value| {
+            let object =
+                json!({"metadata": {"annotations": annotations}, "spec": {"tier": tier, "paused": tier == "tin"}});
+            print_of(&object, "apps", "deployments", &Mask::default())
+        };
+        let noted = |at: &str| json!({"kubefold.io/overrides": json!({"of": "x", "was": [at]}).to_string()});
+        let east = part("gold", json!({}));
+        let places = r#"{"of":"x","was":[{"at":["spec","tier"],"was":"gold"},{"at":["spec","paused"],"was":false}]}"#;
+        assert!(!east.differs(&part("tin", json!({"kubefold.io/overrides": places}))));
+        let places = r#"{"of":"x","was":[{"at":["spec","tier"],"was":"gold"}]}"#;
+        assert!(east.differs(&part("tin", json!({"kubefold.io/overrides": places}))), "the other was edited");
+        assert!(east.differs(&part("tin", noted("malformed"))));
     }
 }

@@ -13,6 +13,7 @@ pub mod fold;
 pub mod marker;
 pub mod merge;
 pub mod moved;
+pub mod noted;
 pub mod overrides;
 pub mod plan;
 pub mod policy;

@@ -63,8 +63,22 @@ pub fn overridden(
     if overrides.is_empty() {
         return Ok(body);
     }
-    let wrong = |why: String| OverrideError { policy: policy.to_owned(), member: member.clone(), why };
-    let mut object: Value = serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))?;
+    let wrong = |error: serde_json::Error| failed(policy, member, error.to_string());
+    let object = serde_json::from_slice(&body).map_err(wrong)?;
+    serde_json::to_vec(&overridden_value(object, overrides, of, policy, member)?).map_err(wrong)
+}
+
+/// The same of a document.
+///
+/// Errors: as [`overridden`].
+pub fn overridden_value(
+    mut object: Value,
+    overrides: &Overrides,
+    of: &Kind<'_>,
+    policy: &str,
+    member: &MemberName,
+) -> Result<Value, OverrideError> {
+    let wrong = |why: String| failed(policy, member, why);
     if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&of.gvk.group, &of.gvk.kind)) {
         let spec = path.iter().try_fold(&mut object, |at, key| at.get_mut(*key));
         spec.into_iter().for_each(|spec| move_images(spec, registry));
@@ -77,7 +91,11 @@ pub fn overridden(
             return Err(wrong(format!("it changes {what}")));
         }
     }
-    serde_json::to_vec(&object).map_err(|error| wrong(error.to_string()))
+    Ok(object)
+}
+
+fn failed(policy: &str, member: &MemberName, why: String) -> OverrideError {
+    OverrideError { policy: policy.to_owned(), member: member.clone(), why }
 }
 
 /// Applies overrides to what a client applies to a part, which need not say everything: each operation for itself, and in

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use crate::write::journal::{
-    placement::{Goal, Placement, Stage, Wanted},
+    placement::{Goal, Overriding, Placement, Stage, Wanted},
     record::{Amended, Before, Entry, EntryTarget, Everywhere, Listed, Step, Verb},
     sealed::DamagedRecord,
     table::JournalOpenError,
@@ -86,6 +86,8 @@ struct Inner {
     open: BTreeMap<u64, Open>,
     /// Placements that have moved or are moving, by UID.
     placements: BTreeMap<String, Placement>,
+    /// Placements whose parts are to get the overrides of now, by UID.
+    overridings: BTreeMap<String, Overriding>,
     /// The kinds of which an object was ever placed, when this was opened: group and kind.
     placed_kinds: BTreeSet<(String, String)>,
     /// Members that get nothing new.
@@ -133,7 +135,7 @@ impl Journal {
     ///
     /// Blocks; to be called at start. Errors: the directory or the database cannot be read and written; the key is not theirs.
     pub fn open(directory: &Path, key: &KeyFile) -> Result<Self, JournalOpenError> {
-        let Opened { table, unfinished, placements, damaged, last } = Table::open(directory, key)?;
+        let Opened { table, unfinished, placements, overridings, damaged, last } = Table::open(directory, key)?;
         let mut inner = Inner { last, ..Inner::default() };
         for begun in unfinished {
             // An entry remembers by number which others it has taken in.
@@ -145,6 +147,7 @@ impl Journal {
         damaged.iter().for_each(|damaged| tracing::error!("{damaged}"));
         inner.damaged = damaged;
         inner.placements = placements.into_iter().map(|placement| (placement.uid.clone(), placement)).collect();
+        inner.overridings = overridings.into_iter().map(|one| (one.uid.clone(), one)).collect();
         inner.cordoned = table.cordoned().map_err(of_sql)?;
         inner.placed_kinds = table.placed_kinds().map_err(of_sql)?;
         Ok(Self { table, inner: Arc::new(Mutex::new(inner)) })

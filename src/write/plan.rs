@@ -282,6 +282,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
     writer.cargo(workload).await.announce(|warning| warnings.push(warning.to_owned()));
     if writer.fleet.visible(&key).is_some() {
         warnings.push(format!("{key} exists already; what exists stays where it is"));
+        warnings.extend(writer.outdated(&key));
     }
     let strategy = match plan.strategy {
         Strategy::Duplicate if asked.shared.is_some() => "shared",

@@ -9,7 +9,8 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{
         marker::Marker,
-        overrides::{Kind, overridden},
+        noted::made,
+        overrides::Kind,
         stamp::{Stamp, stamped},
     },
     respond::{PartError, WriteError},
@@ -193,7 +194,7 @@ impl<F: Fleet> Writer<F> {
         let policy = entry.policy.as_deref().unwrap_or_default();
         let rules = self.fleet.rules();
         let kind = Kind::of(&entry.key.gvk, rules.kinds());
-        let body = overridden(body, &target.overrides, &kind, policy, &target.member)?;
+        let body = made(body, &target.overrides, &kind, policy, &target.member)?;
         Ok(body.into())
     }
 

@@ -262,7 +262,7 @@ impl Trial<'_> {
     }
 
     /// Waits until every member is current and every write is finished.
-    async fn settle(&mut self) {
+    async fn settle(&self) {
         self.world.is_calm().await;
         let client = &self.world.clients[0];
         self.world

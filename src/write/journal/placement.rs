@@ -1,5 +1,7 @@
 //! What the state directory has of placements that move.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,6 +31,24 @@ pub struct Placement {
     /// It was carried along with a workload, by somebody who may read and create it. So it comes along when the workload moves.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub carried: bool,
+}
+
+/// A placed object whose parts are to get the overrides of now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overriding {
+    /// The object.
+    #[serde(with = "KeyWords")]
+    pub key: Key,
+    /// The placement's UID.
+    pub uid: String,
+    /// Who asked for it.
+    pub by: String,
+    /// When. Units: seconds since 1970.
+    pub begun_at: u64,
+    /// The clusters whose parts were changed: the next one is when these are available.
+    #[serde(default)]
+    pub changed: BTreeSet<String>,
 }
 
 /// Where a placement is going.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     config::MemberName,
-    write::journal::{Journal, JournalError, Placement, blocking},
+    write::journal::{Journal, JournalError, Overriding, Placement, blocking},
 };
 use kubefold_wire::resource::Gvk;
 
@@ -37,6 +37,36 @@ impl Journal {
     /// One of them.
     pub fn placement(&self, uid: &str) -> Option<Placement> {
         self.inner.lock().placements.get(uid).cloned()
+    }
+
+    /// Keeps that the parts of a placement are to get the overrides of now.
+    ///
+    /// Errors: the disk refuses; then nothing may be done by it.
+    pub async fn keep_overriding(&self, overriding: Overriding) -> Result<(), JournalError> {
+        let this = self.clone();
+        let keep = move || {
+            this.table.keep_overriding(&overriding)?;
+            this.inner.lock().overridings.insert(overriding.uid.clone(), overriding);
+            Ok(())
+        };
+        blocking(keep).await
+    }
+
+    /// Notes that the parts of a placement have the overrides of now, or are gone.
+    pub async fn forget_overriding(&self, uid: &str) {
+        let uid = uid.to_owned();
+        self.inner.lock().overridings.remove(&uid);
+        self.note(move |this| this.table.forget_overriding(&uid)).await;
+    }
+
+    /// The placements whose parts are to get the overrides of now.
+    pub fn overridings(&self) -> Vec<Overriding> {
+        self.inner.lock().overridings.values().cloned().collect()
+    }
+
+    /// One of them.
+    pub fn overriding(&self, uid: &str) -> Option<Overriding> {
+        self.inner.lock().overridings.get(uid).cloned()
     }
 
     /// Notes that a member gets nothing new, or does again.

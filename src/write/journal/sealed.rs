@@ -25,6 +25,8 @@ pub(super) const EVERYWHERE: Records = Records {
     key: "\"group\" || '/' || resource || '/' || namespace || '/' || name",
 };
 pub(super) const PLACEMENTS: Records = Records { table: "placements", record: "placement", key: "uid" };
+pub(super) const OVERRIDINGS: Records = Records { table: "overridings", record: "overriding", key: "uid" };
+/// Those that an earlier version may have left in clear.
 const ALL: [&Records; 4] = [&ENTRIES, &STEPS, &EVERYWHERE, &PLACEMENTS];
 
 /// What is encrypted to know the key again.

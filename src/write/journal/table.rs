@@ -17,9 +17,9 @@ use crate::{
         fleet::Key,
         journal::{
             earlier,
-            placement::Placement,
+            placement::{Overriding, Placement},
             record::{Begun, EntryTarget, Everywhere, Listed, Step, Verb},
-            sealed::{DamagedRecord, ENTRIES, EVERYWHERE, PLACEMENTS, STEPS, Sealer},
+            sealed::{DamagedRecord, ENTRIES, EVERYWHERE, OVERRIDINGS, PLACEMENTS, STEPS, Sealer},
         },
     },
 };
@@ -60,6 +60,9 @@ pub(super) const MIGRATIONS: &[&str] = &[
     // What can be read with the key alone. There is none as long as records of an earlier version are in clear.
     "
     CREATE TABLE key_proof (id INTEGER PRIMARY KEY CHECK (id = 1), proof BLOB NOT NULL) STRICT;
+",
+    "
+    CREATE TABLE overridings (uid TEXT PRIMARY KEY, overriding BLOB NOT NULL) STRICT, WITHOUT ROWID;
 ",
 ];
 
@@ -135,6 +138,8 @@ pub(super) struct Opened {
     pub(super) unfinished: Vec<Begun>,
     /// The placements that have moved or are moving.
     pub(super) placements: Vec<Placement>,
+    /// The placements whose parts are to get the overrides of now.
+    pub(super) overridings: Vec<Overriding>,
     /// What cannot be read. It stays where it is.
     pub(super) damaged: Vec<DamagedRecord>,
     /// No entry has a higher number.
@@ -275,6 +280,23 @@ impl Table {
         })
     }
 
+    /// Keeps that the parts of a placement are to get the overrides of now. When it returns, that is on disk.
+    pub(super) fn keep_overriding(&self, overriding: &Overriding) -> Result<(), SqlError> {
+        let (uid, record) = (overriding.uid.clone(), self.sealer.seal(&OVERRIDINGS, &overriding.uid, overriding)?);
+        self.database.write(Durability::Synced, move |sql| {
+            let mut insert = sql.prepare_cached("INSERT OR REPLACE INTO overridings VALUES (?1, ?2)")?;
+            insert.execute(params![uid, record]).map(|_| ())
+        })
+    }
+
+    /// Drops that. After a loss of power it may be there still: the members are asked again.
+    pub(super) fn forget_overriding(&self, uid: &str) -> Result<(), SqlError> {
+        let uid = uid.to_owned();
+        self.database.write(Durability::Written, move |sql| {
+            sql.prepare_cached("DELETE FROM overridings WHERE uid = ?1")?.execute([uid]).map(|_| ())
+        })
+    }
+
     /// Notes that a member gets nothing new, or does again.
     pub(super) fn cordon(&self, member: &MemberName, is_cordoned: bool) -> Result<(), SqlError> {
         let member = member.to_string();
@@ -308,14 +330,15 @@ impl Table {
 
     fn read(self) -> Result<Opened, SqlError> {
         let mut damaged = Vec::new();
-        let (unfinished, placements, last) = self.database.read(|sql| {
+        let (unfinished, placements, overridings, last) = self.database.read(|sql| {
             let unfinished = self.unfinished(sql, &mut damaged)?;
             let placements = self.sealer.all(sql, &PLACEMENTS, &mut damaged)?.into_values().collect();
+            let overridings = self.sealer.all(sql, &OVERRIDINGS, &mut damaged)?.into_values().collect();
             let _objects: BTreeMap<String, Everywhere> = self.sealer.all(sql, &EVERYWHERE, &mut damaged)?;
             let last = sql.query_row("SELECT max(id) FROM journal_entries", [], |row| row.get::<_, Option<i64>>(0))?;
-            Ok((unfinished, placements, last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
+            Ok((unfinished, placements, overridings, last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
         })?;
-        Ok(Opened { table: self, unfinished, placements, damaged, last })
+        Ok(Opened { table: self, unfinished, placements, overridings, damaged, last })
     }
 
     fn unfinished(&self, sql: &Connection, damaged: &mut Vec<DamagedRecord>) -> SqlResult<Vec<Begun>> {

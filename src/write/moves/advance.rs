@@ -32,7 +32,7 @@ use crate::{
 use kubefold_wire::{patch::merge_into, warning::Warnings};
 
 /// How often a patch is tried that meets a part which changes all the time.
-const PATCHES_MAX: u32 = 5;
+pub(super) const PATCHES_MAX: u32 = 5;
 
 /// How far a stage came.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ impl<F: Fleet> Writer<F> {
         let key = &placement.key;
         let marker = parts.first().and_then(|part| Seen::of(&part.json).marker);
         let marker = marker.ok_or_else(|| Problem::Not("its home has no marker any more".to_owned()))?;
-        let body = body_of(key, &visible.body).ok_or_else(|| Problem::Not("it is no object".to_owned()))?;
+        let body = body_of(key, &visible.body, parts).ok_or_else(|| Problem::Not("it is no object".to_owned()))?;
         let entry = making(placement, body, &marker);
         let (mut made, mut grown) = (Vec::new(), Vec::new());
         let mut failed = None;
@@ -484,7 +484,7 @@ fn of_share(field: &str, share: u32) -> Value {
     path.into_iter().rev().fold(Value::from(share), |inner, name| json!({name: inner}))
 }
 
-fn patch_of(key: &Key, body: &Value) -> Call {
+pub(super) fn patch_of(key: &Key, body: &Value) -> Call {
     Call {
         method: Method::PATCH,
         path: key.object(),

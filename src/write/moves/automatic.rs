@@ -240,12 +240,22 @@ impl<F: Fleet> Writer<F> {
     async fn divide_anew(self: &Arc<Self>, due: &BTreeSet<String>, looks: &mut Looks, now: Instant) {
         let mut found: BTreeMap<String, BTreeSet<String>> =
             due.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
-        for placed in self.fleet.placed().await.into_iter().filter(|placed| self.is_divided(&placed.key)) {
+        for placed in self.fleet.placed().await {
+            tokio::task::yield_now().await;
             let Some(object) = self.object(&placed.key) else { continue };
             let Some((policy, _)) = self.terms_of(&object) else { continue };
             let (Some(name), Some(rebalance)) = (&policy.name, policy.rebalance) else { continue };
             let Some(found) = found.get_mut(name) else { continue };
             let (uid, by) = (object.marker.uid.clone(), format!("policy {name}"));
+            // One look is enough: nothing but the configuration changes them.
+            if let Some((overriding, _)) = self.overriding_of(&object, &by)
+                && let Err(error) = self.begin_overriding(overriding).await
+            {
+                tracing::warn!(object = %placed.key, by, %error, "it does not get the overrides of now");
+            }
+            if !self.is_divided(&placed.key) {
+                continue;
+            }
             match self.divided_anew(&object, rebalance).await {
                 Ok(None) => {}
                 Ok(Some((parts, leaving))) => {

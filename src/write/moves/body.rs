@@ -2,7 +2,13 @@
 
 use serde_json::Value;
 
-use crate::write::{fleet::Key, update::body_of_missing};
+use crate::{
+    placement::noted::Note,
+    write::{
+        fleet::{Key, Part},
+        update::body_of_missing,
+    },
+};
 use kubefold_wire::patch::is_index;
 
 /// What a kube-apiserver or a controller assigns, by group and resource. Another member assigns its own.
@@ -45,9 +51,14 @@ const ASSIGNED: [(&str, &str, &[&[&str]]); 5] = [
     ),
 ];
 
-/// The create body of a further part of a shown object.
-pub(super) fn body_of(key: &Key, shown: &[u8]) -> Option<String> {
-    let mut shown: Value = serde_json::from_slice(shown).ok()?;
+/// The create body of a further part of a shown object that has these parts, the home first. It has nobody's overrides.
+pub(super) fn body_of(key: &Key, shown: &[u8], parts: &[Part]) -> Option<String> {
+    let shown: Value = serde_json::from_slice(shown).ok()?;
+    let documents: Vec<Value> = parts.iter().filter_map(|part| serde_json::from_slice(&part.json).ok()).collect();
+    let mut shown = match documents.split_first().and_then(|(home, others)| Some((Note::read(home)?, others))) {
+        Some((noted, others)) => noted.said(&shown, &shown, &others.iter().collect::<Vec<_>>()),
+        None => shown,
+    };
     let keeps_own = shown.pointer("/spec/manualSelector") == Some(&Value::Bool(true))
         || shown.pointer("/spec/clusterIP").is_some_and(|ip| ip == "None");
     let of_kind =
@@ -93,7 +104,7 @@ mod tests {
         let service = |ip: &str| {
             let shown = json!({"metadata": {"name": "web", "uid": "u", "resourceVersion": "7"}, "status": {},
                 "spec": {"clusterIP": ip, "clusterIPs": [ip], "ports": [{"port": 80, "nodePort": 30000}]}});
-            let body = body_of(&key, shown.to_string().as_bytes()).unwrap();
+            let body = body_of(&key, shown.to_string().as_bytes(), &[]).unwrap();
             serde_json::from_str::<Value>(&body).unwrap()["spec"].clone()
         };
         assert_eq!(service("10.0.0.1"), json!({"ports": [{"port": 80}]}));

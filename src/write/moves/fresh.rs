@@ -83,7 +83,7 @@ impl<F: Fleet> Writer<F> {
     /// The create that would make the object as it is.
     fn request_of(&self, object: &Object) -> Result<Request, Stays> {
         let key = &object.key;
-        let body = body_of(key, &object.visible.body).ok_or("it is no object")?;
+        let body = body_of(key, &object.visible.body, &object.parts).ok_or("it is no object")?;
         let mut document: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
         let rules = self.fleet.rules();
         // One that is gone from the configuration says nothing any more.

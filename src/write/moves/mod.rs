@@ -16,11 +16,16 @@ mod fresh;
 mod leave;
 mod object;
 mod orders;
+mod overriding;
 pub(super) mod part;
 mod plan;
 mod report;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::Instant};
@@ -29,7 +34,7 @@ use self::{advance::Advanced, report::Stayed};
 pub use self::{
     command::{Command, Verb},
     orders::MOVES_PATH,
-    report::{LeftObject, MoveState, MovesReport, PartState},
+    report::{LeftObject, MoveState, MovesReport, OverriddenPart, OverriddenValue, PartState},
 };
 pub use crate::write::fleet::NamedObject;
 use crate::write::{
@@ -57,12 +62,15 @@ pub(super) struct Working {
     turns: Semaphore,
     /// What does not move by policy.
     stayed: Mutex<Stayed>,
+    /// The placements that get the overrides of now, and why they do not go on just now.
+    overriding: Mutex<BTreeMap<String, Option<String>>>,
 }
 
 impl Default for Working {
     fn default() -> Self {
         let (permits, turns) = (Semaphore::new(AT_ONCE), Semaphore::new(MOVING_MAX));
-        Self { uids: Mutex::default(), permits, turns, stayed: Mutex::default() }
+        let (uids, stayed, overriding) = Default::default();
+        Self { uids, permits, turns, stayed, overriding }
     }
 }
 
@@ -84,6 +92,9 @@ impl<F: Fleet> Writer<F> {
             // What an earlier process sent may land still.
             let sends = matches!(stage, Some(Stage::Growing | Stage::Shrinking));
             self.work_on(placement.uid, if sends { LANDS_WITHIN } else { Duration::ZERO });
+        }
+        for overriding in self.journal.overridings() {
+            self.override_parts(overriding.uid, LANDS_WITHIN);
         }
         let this = Arc::clone(self);
         self.tasks.spawn(async move {

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use kubefold_serving::request::{drain, read_json};
-use kubefold_wire::{body::Body, status::Status, warning::Warnings};
+use kubefold_wire::{body::Body, options::query_value, status::Status, warning::Warnings};
 
 /// Where moves are asked for and ordered.
 pub const MOVES_PATH: &str = "/kubefold/v1/moves";
@@ -28,7 +28,12 @@ impl Writer<LiveFleet> {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         if *method == Method::GET {
-            return Ok(answer(&self.report()));
+            let mut report = self.report();
+            // Who waits for moves need not have every object looked at.
+            if query_value(asked.query, "outdated").as_deref() != Some("false") {
+                report.outdated = self.all_outdated().await;
+            }
+            return Ok(answer(&report));
         }
         if *method != Method::POST {
             Box::pin(drain(body)).await;

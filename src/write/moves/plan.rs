@@ -70,6 +70,9 @@ impl<F: Fleet> Writer<F> {
         let goals = all.map(|placed| async move { (Box::pin(self.goal_of(intent, &placed)).await, placed) });
         let mut goals = Box::pin(goals.buffered(AT_ONCE));
         while let Some((goal, placed)) = goals.next().await {
+            if command.verb == Verb::Rebalance {
+                self.order_overrides(&command, by, &placed, &mut report).await.map_err(of_disk)?;
+            }
             match goal {
                 Ok(None) => {}
                 Ok(Some(placement)) => {
@@ -93,7 +96,11 @@ impl<F: Fleet> Writer<F> {
             };
             placement.moved.superseded.iter().map(of).collect::<Vec<_>>()
         });
-        let moves = placements.iter().filter_map(MoveState::of).collect();
+        let overriding = self.journal.overridings().into_iter().map(|one| {
+            let problem = self.moving.overriding.lock().get(&one.uid).cloned().flatten();
+            MoveState { problem, ..MoveState::of_overriding(&one, Vec::new()) }
+        });
+        let moves = placements.iter().filter_map(MoveState::of).chain(overriding).collect();
         let stayed = self.moving.stayed.lock();
         let (halted, left) = (stayed.halted.clone(), stayed.objects.clone());
         MovesReport { moves, left, halted, superseded: lost.collect(), ..self.nothing_done() }
@@ -266,7 +273,7 @@ impl<F: Fleet> Writer<F> {
         let Some(goal) = &placement.goal else { return Ok(()) };
         let missing =
             goal.parts.iter().filter(|wanted| !object.parts.iter().any(|part| part.cluster_uid == wanted.cluster_uid));
-        let body = body_of(&object.key, &object.visible.body).ok_or("it is no object")?;
+        let body = body_of(&object.key, &object.visible.body, &object.parts).ok_or("it is no object")?;
         for wanted in missing {
             if self.fleet.member_local(&object.key, &wanted.member).is_some() {
                 return Err(Stays(format!("member {} has an object of its own under that name", wanted.member)));

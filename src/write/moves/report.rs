@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::write::{fleet::Key, journal::Placement};
+use crate::write::{
+    fleet::Key,
+    journal::{Overriding, Placement},
+};
 
 /// The answer to a `GET` or `POST` of `/kubefold/v1/moves`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +25,9 @@ pub struct MovesReport {
     /// In the answer to an order: what does not move, and why. In the answer to a `GET`: what does not move as its policy says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<LeftObject>,
+    /// In the answer to a `GET`: what has parts whose overrides are not those of its policy, while nothing changes that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outdated: Vec<LeftObject>,
     /// Parts of lost members that are deleted once these answer again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<LeftObject>,
@@ -49,6 +55,9 @@ pub struct MoveState {
     /// The members whose part is to go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leaving: Vec<String>,
+    /// In the answer to an order: the parts that get other overrides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<OverriddenPart>,
     /// What is done just now, in words.
     pub stage: String,
     /// Why it does not go on just now.
@@ -65,6 +74,33 @@ pub struct PartState {
     /// Its share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<u32>,
+}
+
+/// A part that gets other overrides.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OverriddenPart {
+    /// The member.
+    pub member: String,
+    /// The values that change. None: it has the values, and notes of which overrides they are.
+    pub values: Vec<OverriddenValue>,
+    /// Why it cannot get them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A value that changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OverriddenValue {
+    /// `.spec.template.spec.containers[name="web"].image`.
+    pub path: String,
+    /// What stands there; absent if nothing does, or if it is of a Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<serde_json::Value>,
+    /// What is to stand there; absent if nothing is, or if it is of a Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<serde_json::Value>,
 }
 
 /// An object of which something is to be said.
@@ -109,9 +145,26 @@ impl MoveState {
                 .map(|part| PartState { member: part.member.to_string(), share: part.share })
                 .collect(),
             leaving: goal.leaving.iter().map(|part| part.member.to_string()).collect(),
+            overrides: Vec::new(),
             stage: goal.stage.describe().to_owned(),
             problem: goal.problem.clone(),
         })
+    }
+
+    /// The state of an object whose parts get other overrides.
+    pub(super) fn of_overriding(overriding: &Overriding, overrides: Vec<OverriddenPart>) -> Self {
+        let Overriding { key, by, begun_at, .. } = overriding;
+        Self {
+            resource: key.gvr.qualified(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            why: "rebalance".to_owned(),
+            by: by.clone(),
+            begun_at: *begun_at,
+            overrides,
+            stage: "bringing overrides".to_owned(),
+            ..Self::default()
+        }
     }
 }
 

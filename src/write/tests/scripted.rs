@@ -64,6 +64,8 @@ pub(super) struct World {
     uids: u64,
     /// The fewest replicas that all members together had after a call, since this was last set.
     pub(super) fewest: u64,
+    /// What runs is available, also while nothing moves.
+    pub(super) is_available: bool,
     /// The records of placements that have moved, by UID.
     pub(super) moved: BTreeMap<String, Arc<Moved>>,
     /// The newest own UID of every name that was ever made, per member.

@@ -14,24 +14,24 @@ use crate::write::{
 use kubefold_wire::resource::{Gvk, Gvr};
 
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const IMAGE: &str = "/spec/template/spec/containers/0/image";
+pub(super) const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
-fn policy(fleet: &Scripted, per_member: &str) {
+pub(super) fn policy(fleet: &Scripted, per_member: &str) {
     configure(fleet, "", &format!("perMember:\n{per_member}"));
 }
 
-fn app(replicas: u32) -> Value {
+pub(super) fn app(replicas: u32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {"app": "web"}},
         "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "web", "image": "web:1"}]}}}
     })
 }
 
-fn image(name: &str) -> Value {
+pub(super) fn image(name: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": name}]}}}})
 }
 
-fn at(fleet: &Scripted, name: &str, pointer: &str) -> Value {
+pub(super) fn at(fleet: &Scripted, name: &str, pointer: &str) -> Value {
     let world = fleet.world.lock();
     let part = world.members[&member(name)].objects.get("web");
     part.and_then(|part| part.pointer(pointer)).cloned().unwrap_or_default()
@@ -41,7 +41,7 @@ fn everywhere(fleet: &Scripted, pointer: &str) -> [Value; 2] {
     ["east", "west"].map(|name| at(fleet, name, pointer))
 }
 
-async fn create(process: &Process, body: &Value) {
+pub(super) async fn create(process: &Process, body: &Value) {
     let reply = process.writer.create(request("", body)).await;
     assert_eq!(reply.code, 201, "{}", message(&reply));
 }

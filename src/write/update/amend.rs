@@ -9,6 +9,7 @@ use crate::{
         companions::WHOLE_KEY,
         divided::{Division, Value as Number},
         merge::{Change, Take, What, take},
+        noted::{self, Note},
     },
     write::{
         Writer,
@@ -119,7 +120,15 @@ impl<F: Fleet> Writer<F> {
         let Some(now) = now.and_then(|body| serde_json::from_slice::<Value>(&body).ok()) else { return Vec::new() };
         let own = &target.overrides;
         let divided = self.division(&making.key).map_or(&[][..], Division::fields);
-        let overrider = Overrider { key: &making.key, divided, member: &target.member, own, homes: own };
+        let overrider = Overrider {
+            key: &making.key,
+            divided,
+            member: &target.member,
+            own,
+            homes: own,
+            noted: None,
+            documents: &[],
+        };
         let mut changes: Vec<Change> = Vec::new();
         for before in &amended.before {
             let is_its = before.member.as_ref().is_none_or(|member| member == target.member.as_str());
@@ -133,6 +142,9 @@ impl<F: Fleet> Writer<F> {
             let overridden = change(None, None).value_in(&overrider.overridden(&was, own));
             let olds = [before.old.clone(), overridden].into_iter().filter(|old| *old != new);
             changes.extend(olds.map(|old| change(old, new.clone())));
+        }
+        if !changes.is_empty() {
+            changes.push(noted::change(None, Note::read(&now).as_ref()));
         }
         changes
     }

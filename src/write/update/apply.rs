@@ -10,6 +10,7 @@ use crate::{
         fold::{FoldKind, counter_paths},
         marker::MARKER_KEY,
         merge::{Change, Take, What, difference, take},
+        noted::{self, Note, OVERRIDES_KEY},
         overrides::{Kind, applied},
     },
     write::{
@@ -158,8 +159,10 @@ impl<F: Fleet> Work<'_, F> {
             let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
             let kind = Kind { gvk: &self.key.gvk, divided: self.divided() };
+            let said = body.clone();
             body = applied(body, &part.document, &own, &kind, owns);
             mark(&part.document, &manager, &mut body);
+            self.note_overrides(&awaited, &said, owns(&NOTE), &mut body);
             if !is_home {
                 self.own_last_applied(part, &mut body);
             }
@@ -172,6 +175,16 @@ impl<F: Fleet> Work<'_, F> {
             set(metadata, "resourceVersion", revision.into());
         }
         body
+    }
+
+    /// Has an apply say what the part notes of its overrides, where that changes, or where only its manager has it.
+    fn note_overrides(&self, part: &Value, said: &Value, is_owned: bool, body: &mut Value) {
+        let noted = Note::read(part);
+        let base = noted.as_ref().map_or_else(|| part.clone(), |noted| noted.base(part, &[]));
+        let after = Note::after_apply(noted.as_ref(), &self.key.gvk, &base, said, body);
+        if after != noted || is_owned && noted.is_some() {
+            noted::put(body, Some(&after.unwrap_or_default()));
+        }
     }
 
     /// Each server writes down what was applied to its part, so that these differ by shares: who applies what the home has
@@ -207,9 +220,11 @@ impl<F: Fleet> Work<'_, F> {
             }
         }
         if plan.body.is_some() {
-            let mut whole = plain(self.shown.clone());
-            take(&plan.shown, Take::Always, &mut whole);
-            plan.body = Some(self.body_of_missing(&whole, self.policy(self.marker().as_ref()).as_ref()));
+            let before = plain(self.shown.clone());
+            let mut after = before.clone();
+            take(&plan.shown, Take::Always, &mut after);
+            let wanted = Desired { before, after, guarded: plan.guarded, managed_fields: None };
+            plan.body = Some(self.body_of_missing(&wanted, self.policy(self.marker().as_ref()).as_ref()));
         }
         plan.home.shared = changes;
     }
@@ -230,6 +245,9 @@ pub(super) fn with_other_values(body: &Value, fields: &[Vec<String>]) -> Value {
 
 /// What a companion's part notes of the whole: who applies a part has it, as he has the part's own numbers.
 const WHOLE: [&str; 3] = ["metadata", "annotations", WHOLE_KEY];
+
+/// What a part notes of its overrides.
+const NOTE: [&str; 3] = ["metadata", "annotations", OVERRIDES_KEY];
 
 /// kubectl's own note of what it applied.
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";

@@ -133,7 +133,7 @@ pub(super) fn names(request: &Request, field: &Field) -> bool {
 }
 
 /// A document without what is not the client's to change: both sides of a difference are made alike so.
-pub(super) fn plain(mut document: Value) -> Value {
+pub(in crate::write) fn plain(mut document: Value) -> Value {
     let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) else { return document };
     for field in OWN_METADATA {
         metadata.shift_remove(field);

@@ -7,6 +7,7 @@ use crate::{
     config::{MemberName, Overrides},
     placement::{
         merge::{Change, Take, difference, take},
+        noted::{self, Note},
         policy::Policy,
     },
     write::{
@@ -16,7 +17,7 @@ use crate::{
             overrider::Overrider,
             part::{Held, Manner, changed},
             shares::{Missing, Shares, Total},
-            task::PartTask,
+            task::{PartTask, Pending},
             work::Work,
         },
     },
@@ -61,6 +62,8 @@ impl<F: Fleet> Work<'_, F> {
         let Shares { mut tasks, coming, missing, warning } = shares;
         let policy = self.policy(self.marker().as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
+        let noted = Note::read(&self.home.document);
+        let documents: Vec<&Value> = self.parts().map(|part| &part.document).collect();
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
             task.shared = self.changes_of(part, wanted, patch, totals);
             if self.subresource().is_empty() {
@@ -71,8 +74,12 @@ impl<F: Fleet> Work<'_, F> {
                     member: &part.member,
                     own: &own,
                     homes: &homes,
+                    noted: noted.as_ref(),
+                    documents: &documents,
                 };
+                let said = task.shared.clone();
                 overrider.fit(&mut task.shared, &part.document, &wanted.before, &wanted.after);
+                task.own.extend(self.noted_change(part, &own, &said, &task.shared));
             }
         }
         self.divide_status(&mut tasks);
@@ -80,31 +87,36 @@ impl<F: Fleet> Work<'_, F> {
         let home = tasks.next().unwrap_or_default();
         let others: Vec<PartTask> = tasks.collect();
         let document = with_all(&self.home.document, &home);
-        let body = (!missing.is_empty()).then(|| self.body_of_missing(&wanted.after, policy.as_ref()));
+        let body = (!missing.is_empty()).then(|| self.body_of_missing(wanted, policy.as_ref()));
         let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
         let manner = Manner { managed_fields: wanted.managed_fields.clone(), ..self.manner() };
         let (query, guarded) = (self.request.passed_query(), wanted.guarded);
         Plan { manner, query, document, home, shown, others, coming, missing, body, scale: None, guarded, warning }
     }
 
-    /// What a part that is missing is made of, where the fleet view is to show this.
-    pub(super) fn body_of_missing(&self, shown: &Value, policy: Option<&Policy>) -> String {
-        template(self.undressed(shown, policy))
+    /// What a part that is missing is made of, where the fleet view is to show what is wanted.
+    pub(super) fn body_of_missing(&self, wanted: &Desired, policy: Option<&Policy>) -> String {
+        template(self.undressed(wanted, policy))
     }
 
     /// The object without what a policy has its home differ in: with its overrides it is shown, and no other part is to inherit it.
     /// A part that wears none tells what stands in its place; where there is none, what the policy adds goes.
-    fn undressed(&self, shown: &Value, policy: Option<&Policy>) -> Value {
+    fn undressed(&self, wanted: &Desired, policy: Option<&Policy>) -> Value {
+        if let Some(noted) = Note::read(&self.home.document) {
+            let others: Vec<&Value> = self.others.iter().map(|part| &part.document).collect();
+            return noted.said(&wanted.before, &wanted.after, &others);
+        }
         let homes = overrides_in(policy, &self.home.member);
-        let mut whole = shown.clone();
+        let mut whole = wanted.after.clone();
         if homes.is_empty() {
             return whole;
         }
-        let overrider =
-            Overrider { key: self.key, divided: self.divided(), member: &self.home.member, own: &homes, homes: &homes };
+        let (member, divided) = (&self.home.member, self.divided());
+        let (own, homes) = (&homes, &homes);
+        let overrider = Overrider { key: self.key, divided, member, own, homes, noted: None, documents: &[] };
         let bare = self.others.iter().find(|part| overrides_in(policy, &part.member).is_empty());
         if let Some(bare) = bare.map(|part| plain(part.document.clone())) {
-            take(&difference(&overrider.overridden(&bare, &homes), &bare), Take::WhereOld, &mut whole);
+            take(&difference(&overrider.overridden(&bare, homes), &bare), Take::WhereOld, &mut whole);
             return whole;
         }
         let added =
@@ -121,6 +133,23 @@ impl<F: Fleet> Work<'_, F> {
             }
         }
         whole
+    }
+
+    /// How a part's note of its overrides changes with these changes: as they are `said` of the object, and as the part gets
+    /// them.
+    fn noted_change(&self, part: &Held, own: &Overrides, said: &[Change], gets: &[Change]) -> Option<Change> {
+        let mut overridden = part.document.clone();
+        let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).live(&self.home.document);
+        take(&waiting, Take::Always, &mut overridden);
+        let noted = Note::read(&overridden);
+        if said.is_empty() || own.is_empty() && noted.is_none() {
+            return None;
+        }
+        let mut base = noted.as_ref().map_or_else(|| overridden.clone(), |noted| noted.base(&overridden, &[]));
+        take(said, Take::Always, &mut base);
+        take(gets, Take::Always, &mut overridden);
+        let after = Note::after_write(noted.as_ref(), &self.key.gvk, &base, &overridden);
+        (after != noted).then(|| noted::change(noted.as_ref(), after.as_ref()))
     }
 
     fn changes_of(&self, part: &Held, wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {

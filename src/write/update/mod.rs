@@ -27,7 +27,7 @@ mod work;
 
 pub use desired::APPLY_PATCH;
 pub(super) use {
-    desired::MERGE_PATCH,
+    desired::{MERGE_PATCH, plain},
     part::{SCALE, is_stale},
 };
 
@@ -60,7 +60,7 @@ const TRIES_MAX: u32 = 5;
 
 /// What a part that is missing is made of: a shown object without what kubefold and the members write in it.
 pub(super) fn body_of_missing(shown: Value) -> String {
-    draft::template(desired::plain(shown))
+    draft::template(plain(shown))
 }
 
 /// Answers a write.

@@ -7,6 +7,7 @@ use crate::{
     placement::{
         divided::Field,
         merge::{Change, What},
+        noted::Note,
         overrides::{Kind, overridden},
     },
     write::fleet::Key,
@@ -22,23 +23,40 @@ pub(super) struct Overrider<'a> {
     pub(super) own: &'a Overrides,
     /// Those of the home, with whose overrides clients see the object.
     pub(super) homes: &'a Overrides,
+    /// What the home notes.
+    pub(super) noted: Option<&'a Note>,
+    /// All parts, which tell what the object says where that is not noted.
+    pub(super) documents: &'a [&'a Value],
 }
 
 impl Overrider<'_> {
-    /// Has changes of the object as it is shown say what they come to in a part.
+    /// Has changes of the object as it is shown say what they come to in a part. Where the policy has changed since the parts
+    /// were made, the values that are written get the overrides of now, and the others keep those that they have.
     pub(super) fn fit(&self, changes: &mut [Change], part: &Value, before: &Value, after: &Value) {
-        if self.own.is_empty() && self.homes.is_empty() {
+        let noted = Note::read(part);
+        if self.own.is_empty() && self.homes.is_empty() && noted.is_none() && self.noted.is_none() {
             return;
         }
-        let (was, will) = (self.overridden(before, self.own), self.overridden(after, self.own));
-        let as_home = self.overridden(part, self.homes);
+        let said = |document: &Value| match self.noted {
+            Some(noted) => noted.said(before, document, self.documents),
+            None => document.clone(),
+        };
+        let said_before = said(before);
+        let is_dated = self.noted.is_some_and(|noted| !noted.is_of(self.homes));
+        let (was, will) = if is_dated {
+            (self.overridden(&said_before, self.own), self.overridden(&said(after), self.own))
+        } else {
+            (self.overridden(before, self.own), self.overridden(after, self.own))
+        };
+        let (base, as_home) = (noted.map(|noted| noted.base(part, self.documents)), self.overridden(part, self.homes));
         let is_home = self.own == self.homes;
         for change in changes {
             let (shown, held) = (change.before(), change.value_in(part));
             let (overridden, wanted) = (change.value_in(&was), change.value_in(&will));
             // A patch that adds once more at each turn says nothing of what it made already.
-            let settles = !is_home || overridden == shown;
-            let corresponds = held == overridden || change.value_in(&as_home) == shown;
+            let settles = is_dated || !is_home || overridden == shown;
+            let is_alike = base.as_ref().is_some_and(|base| change.value_in(base) == change.value_in(&said_before));
+            let corresponds = held == overridden || is_alike || change.value_in(&as_home) == shown;
             let What::Value { old, new } = &mut change.what else { continue };
             if settles {
                 *new = wanted;

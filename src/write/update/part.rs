@@ -12,8 +12,9 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{
         divided::{Division, Field, REPLICAS},
-        marker::MARKER_KEY,
+        marker::{MARKER_KEY, OWN_PREFIX},
         merge::{Change, Take, merge_patch, take},
+        noted::OVERRIDES_KEY,
     },
     write::{
         Writer,
@@ -154,12 +155,13 @@ pub(super) fn changed<'c>(before: &Value, changes: &'c [Change], how: Take) -> (
     (after, left)
 }
 
-/// Says whether a change is of kubectl's own note of what it applied. A server-side apply has each server write its part's
-/// share into it, so that nobody edited a part where that differs.
+/// Says whether a change is of a note that is each part's own: kubefold's of its overrides, or kubectl's of what it applied. A
+/// server-side apply has each server write its part's share into that, so that nobody edited a part where it differs.
 ///
 /// Source: kubernetes/apimachinery `pkg/util/managedfields/internal/lastappliedupdater.go`.
 fn is_note(change: &Change) -> bool {
-    change.fields().eq(["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"])
+    let notes = [OVERRIDES_KEY, "kubectl.kubernetes.io/last-applied-configuration"];
+    notes.into_iter().any(|note| change.fields().eq(["metadata", "annotations", note]))
 }
 
 /// Whatever a client wants, a part stays a part.
@@ -408,9 +410,11 @@ fn is_with_kubefold(body: &Bytes) -> bool {
     let status: Value = serde_json::from_slice(body).unwrap_or_default();
     let causes = status.pointer("/details/causes").and_then(Value::as_array);
     let own = format!("conflict with {}", Quoted(OWN_MANAGER));
+    // Whoever wrote the whole had a part note it.
+    let is_noted = |cause: &Value| cause["field"].as_str().is_some_and(|field| field.contains(OWN_PREFIX));
     let is_own = |cause: &Value| {
         cause["reason"] == "FieldManagerConflict"
-            && cause["message"].as_str().is_some_and(|message| message.starts_with(&own))
+            && (is_noted(cause) || cause["message"].as_str().is_some_and(|message| message.starts_with(&own)))
     };
     causes.is_some_and(|causes| !causes.is_empty() && causes.iter().all(is_own))
 }

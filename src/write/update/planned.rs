@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    placement::{divided::Field, scheduling::pod_spec},
+    placement::{divided::Field, noted, scheduling::pod_spec},
     respond::WriteError,
     write::{
         carry::{Cargo, Workload},
@@ -12,7 +12,7 @@ use crate::{
         steps::{Outcome, Silent},
         update::{
             desired::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
-            draft::{Plan, with_all},
+            draft::{Plan, overrides_in, with_all},
             part::{Asking, How, SCALE, document},
             shares::Total,
             work::{Stop, Work, dry_run_failed, unreachable},
@@ -45,7 +45,20 @@ impl<'a, F: Fleet> Work<'a, F> {
             _ => self.ask_home(warnings).await,
         }?;
         plan.warning.iter().for_each(|warning| warnings.add(warning));
+        self.warn_of_overrides(warnings);
         Ok(Planned { work: self, plan, refreshes_left: REFRESHES_MAX })
+    }
+
+    /// Says which parts have overrides of an earlier configuration: a write brings those of now to what it changes alone.
+    fn warn_of_overrides(&self, warnings: &mut Warnings) {
+        let Some(marker) = self.marker().filter(|_| self.subresource().is_empty()) else { return };
+        let policy = self.policy(Some(&marker));
+        if self.parts().all(|part| noted::has(&part.document, &overrides_in(policy.as_ref(), &part.member))) {
+            return;
+        }
+        if let Some(why) = self.writer.outdated(self.key) {
+            warnings.add(&format!("{}: {why}", self.key));
+        }
     }
 
     /// Plans what needs no schema.

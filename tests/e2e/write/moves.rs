@@ -1,6 +1,7 @@
 //! Placements that move: drained members, rebalanced fleets, homes that are lost.
 
 mod automatic;
+mod overriding;
 
 use serde_json::json;
 

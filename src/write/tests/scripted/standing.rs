@@ -74,9 +74,10 @@ impl World {
     /// While something moves, what runs is available at once.
     pub(super) fn as_available(&self, object: &Value) -> Value {
         let mut object = object.clone();
-        if !self.moved.is_empty() {
+        if self.is_available || !self.moved.is_empty() {
             let (replicas, generation) = (&object["spec"]["replicas"], &object["metadata"]["generation"]);
-            object["status"] = json!({"availableReplicas": replicas, "observedGeneration": generation});
+            object["status"] = json!({"replicas": replicas, "updatedReplicas": replicas,
+                "availableReplicas": replicas, "observedGeneration": generation});
         }
         object
     }
