@@ -16,6 +16,7 @@ pub mod moved;
 pub mod overrides;
 pub mod plan;
 pub mod policy;
+pub mod quota;
 pub mod resources;
 pub mod scheduling;
 pub mod stamp;

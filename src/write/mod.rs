@@ -29,6 +29,7 @@ mod names;
 mod options;
 mod orphans;
 mod pinned;
+mod quotas;
 mod room;
 mod steps;
 #[cfg(test)]

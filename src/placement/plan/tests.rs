@@ -9,7 +9,7 @@ use crate::{
         capacity::Capacity,
         children::Orphans,
         companions::claims,
-        divided::Wholes,
+        divided::{Amount, Wholes},
         policy::{Policy, Rules, Terms},
         resources::Resources,
         scheduling::{Misfit, PodRequirements},
@@ -31,6 +31,7 @@ fn candidate(name: &str, weight: u32) -> Candidate {
         missing_claims: Vec::new(),
         fits: Ok(()),
         capacity: None,
+        quota: None,
     }
 }
 
@@ -150,8 +151,13 @@ fn by(
     plan(&Order { pod: pod.as_ref(), claims: &claims, companion, ..order(policy, &wholes) }, candidates)
 }
 
+fn number(amount: &Amount) -> u32 {
+    let Amount::Number(number) = amount else { panic!("{amount}") };
+    *number
+}
+
 fn numbers(plan: &Plan) -> Vec<(&str, Vec<u32>)> {
-    let target = |target: &'_ Target| target.values.iter().map(|value| value.number).collect();
+    let target = |target: &'_ Target| target.values.iter().map(|value| number(&value.number)).collect();
     let mut all: Vec<(&str, Vec<u32>)> = plan.targets.iter().map(|one| (one.member.as_str(), target(one))).collect();
     all.sort_unstable();
     all
@@ -250,8 +256,9 @@ fn a_stateful_set_has_ordinals_of_its_own_in_every_member() {
     let plan = by(&Policy::plain(Strategy::Divide), ("apps", "StatefulSet", body), &three(), None).unwrap();
     let values: Vec<_> = plan.targets.iter().map(|target| target.values.clone()).collect();
     assert_eq!(values[0].len(), 1, "the home's begin where the body says");
-    let start = |at: usize| values[at].iter().find(|value| value.pointer == "/spec/ordinals/start").unwrap().number;
-    assert_eq!((start(1), start(2)), (1003, 2003));
+    let start =
+        |at: usize| values[at].iter().find(|value| value.pointer == "/spec/ordinals/start").unwrap().number.clone();
+    assert_eq!((start(1), start(2)), (1003.into(), 2003.into()));
     let error = by(&Policy::plain(Strategy::Divide), ("apps", "StatefulSet", &web(3001)), &three(), None).unwrap_err();
     assert!(error.to_string().contains("a part of a StatefulSet has at most 1000 replicas"), "{error}");
 }
@@ -303,7 +310,7 @@ fn autoscalers_and_budgets_go_along() {
     let one = hpa(&policy, r#"{"maxReplicas":10}"#, &shares(&[("north", 1)]));
     let listed: Vec<_> = one.targets.iter().map(|target| (target.member.as_str(), target.made)).collect();
     assert_eq!(listed, [("north", true), ("west", false), ("east", false)]);
-    assert_eq!(one.targets[0].values.iter().map(|value| value.number).collect::<Vec<_>>(), [1, 10]);
+    assert_eq!(one.targets[0].values.iter().map(|value| number(&value.number)).collect::<Vec<_>>(), [1, 10]);
     let before = hpa(&policy, r#"{"maxReplicas":10}"#, &Shares::new());
     assert_eq!(before.targets.iter().filter(|target| target.made).count(), 1);
 

@@ -410,6 +410,7 @@ impl Fleet for Scripted {
             missing_claims: Vec::new(),
             fits: Ok(()),
             capacity: cluster.free.map(|replicas| Capacity { replicas, ..Capacity::default() }),
+            quota: None,
         };
         let candidates = world.members.iter().map(candidate).collect();
         Facts { candidates, sticky: world.sticky.clone() }

@@ -9,7 +9,7 @@ use crate::{
     write::{
         Writer,
         fleet::Fleet,
-        request::values,
+        request::{OWN_MANAGER, values},
         steps::Outcome,
         update::{
             desired::MERGE_PATCH,
@@ -98,6 +98,17 @@ pub(super) fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool
     };
     let mut owners = managers.into_iter().flatten().filter(|entry| has(entry).is_some());
     owners.next().is_some_and(|entry| is_apply_of(entry, manager)) && owners.next().is_none()
+}
+
+/// Says whether another manager than that one, and than kubefold, set a field.
+pub(super) fn has_other_owner(document: &Value, manager: &str, path: &[&str]) -> bool {
+    let managers = document.pointer("/metadata/managedFields").and_then(Value::as_array);
+    managers.into_iter().flatten().any(|entry| {
+        let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
+        let fields = entry.get("fieldsV1");
+        let has = path.iter().try_fold(fields, |at, name| Some(at?.get(format!("f:{name}"))));
+        !is_apply_of(entry, manager) && name != OWN_MANAGER && has.flatten().is_some()
+    })
 }
 
 #[cfg(test)]

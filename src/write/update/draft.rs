@@ -15,7 +15,7 @@ use crate::{
             desired::{Desired, meant, plain, take_at},
             overrider::Overrider,
             part::{Held, changed},
-            shares::{Missing, Shares, Total},
+            shares::{Missing, Room, Shares, Total},
             task::PartTask,
             work::Work,
         },
@@ -45,6 +45,8 @@ pub(super) struct Plan {
     pub(super) guarded: bool,
     /// What the client should know.
     pub(super) warning: Option<String>,
+    /// What is about to be asked of the quotas.
+    pub(super) room: Room,
 }
 
 impl Plan {
@@ -61,7 +63,7 @@ impl<F: Fleet> Work<'_, F> {
             Some(shares) => shares,
             None => self.shares(totals).await,
         };
-        let Shares { mut tasks, coming, missing, warning } = shares;
+        let Shares { mut tasks, coming, missing, warning, room } = shares;
         let policy = self.policy(self.marker().as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
@@ -87,7 +89,7 @@ impl<F: Fleet> Work<'_, F> {
             if missing.is_empty() { None } else { Some(template(self.undressed(&wanted.after, policy.as_ref()))) };
         let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
         let guarded = wanted.guarded;
-        Plan { document, home, shown, others, coming, missing, body, scale: None, guarded, warning }
+        Plan { document, home, shown, others, coming, missing, body, scale: None, guarded, warning, room }
     }
 
     /// The object without what a policy has its home differ in: with its overrides it is shown, and no other part is to inherit it.

@@ -13,6 +13,7 @@ mod draft;
 mod overrider;
 mod owners;
 mod part;
+mod quota;
 mod run;
 mod scale;
 mod settle;
@@ -27,6 +28,7 @@ pub use desired::APPLY_PATCH;
 pub(super) use {
     desired::MERGE_PATCH,
     part::{SCALE, is_stale},
+    quota::{Aim, is_quota, redivide},
 };
 
 use std::sync::Arc;
@@ -72,7 +74,7 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
         return read_scale(writer, request, &key).await.unwrap_or_else(|reply| reply);
     }
     if writes && (takes_documents || scales) {
-        return document(writer, request, &key).await.unwrap_or_else(|reply| reply);
+        return document(writer, request, &key, &Aim::default()).await.unwrap_or_else(|reply| reply);
     }
     if OF_HOME.contains(&request.subresource.as_str()) {
         return of_home(writer, request, &key).await.unwrap_or_else(|reply| reply);
@@ -83,6 +85,9 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
 /// Places a companion anew: a change of nothing, in which each part gets its share as it is by now. `None`: all have it.
 pub(super) async fn replace<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Option<Reply> {
     let key = request.key(&request.name);
+    if is_quota(&key) {
+        return redivide(writer, request, &Aim::default()).await;
+    }
     let (visible, parts) = (writer.fleet.visible(&key)?, writer.fleet.parts(&key));
     let shares = match Work::new(writer, request, &key, visible, parts, false) {
         Ok(work) => work.companion_shares(&work.shown, &[]).await?,
@@ -92,7 +97,7 @@ pub(super) async fn replace<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request
     if is_same {
         return None;
     }
-    Some(document(writer, request, &key).await.unwrap_or_else(|reply| reply))
+    Some(document(writer, request, &key, &Aim::default()).await.unwrap_or_else(|reply| reply))
 }
 
 /// Subresources that are one member's affair, of which most answer with something else than the object.
@@ -194,8 +199,8 @@ async fn read_scale<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &
     Work::new(writer, request, key, visible, writer.fleet.parts(key), false)?.read_scale().await
 }
 
-/// Writes whatever answers with the object.
-async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+/// Writes whatever answers with the object. `aim` is what the shares of a quota are to come to.
+async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key, aim: &Aim) -> Result<Reply, Reply> {
     let options = if request.method == Method::PUT { "UpdateOptions" } else { "PatchOptions" };
     let dry = request.dry_run(options)?;
     for _ in 0..TRIES_MAX {
@@ -217,7 +222,7 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
             return Ok(reply);
         };
         united::check(request, key, &visible, &parts)?;
-        let mut work = Work::new(writer, request, key, visible, parts, dry)?;
+        let mut work = Work::new(writer, request, key, visible, parts, dry)?.aiming(aim.clone());
         match Box::pin(work.run(hold)).await {
             Ok(reply) | Err(Stop::Answer(reply)) => return Ok(reply.warned(work.warnings)),
             Err(Stop::Again) => {}

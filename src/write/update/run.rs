@@ -19,7 +19,7 @@ use crate::{
             desired::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
             draft::{Plan, with_all},
             part::{Brought, How, Rewrite, SCALE, document, is_stale},
-            shares::Total,
+            shares::{Room, Total},
             task::Pending,
             work::{DryRun, Stop, Work, dry_run_failed, unreachable},
         },
@@ -35,6 +35,10 @@ impl<F: Fleet> Work<'_, F> {
     pub(super) async fn run(&mut self, hold: F::Hold) -> Result<Reply, Stop> {
         let mut plan = Box::pin(self.planned()).await?;
         plan.warning.iter().for_each(|warning| self.warnings.add(warning));
+        if !self.dry {
+            let Room { quotas, asked } = &plan.room;
+            self.writer.make_room(&self.key.namespace, quotas, asked, &mut self.warnings).await;
+        }
         let dry_run_result = loop {
             match Box::pin(self.dry_run(&mut plan)).await? {
                 Some(dry_run_result) => break dry_run_result,
@@ -105,7 +109,12 @@ impl<F: Fleet> Work<'_, F> {
         self.hold_owners(&patch).await?;
         let mut totals = Vec::new();
         for field in self.divided() {
-            let Some(asked) = desired::take_at(&mut patch, field.path) else { continue };
+            let Some(mut asked) = desired::take_at(&mut patch, field.path) else { continue };
+            if let (Some(shown @ Value::Object(_)), Value::Object(_)) = (self.shown.pointer(field.pointer), &asked) {
+                // Of amounts it says only those that it changes.
+                let changed = std::mem::replace(&mut asked, shown.clone());
+                merge_into(&mut asked, changed);
+            }
             let asked = desired::nested(field.path, asked);
             match Total::read(&asked, *field) {
                 Some(total) => totals.push(total),

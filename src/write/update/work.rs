@@ -20,6 +20,7 @@ use crate::{
         update::{
             desired::APPLY_PATCH,
             part::{Asking, Held, How, Manner, document},
+            quota::Aim,
             task::landed,
         },
     },
@@ -77,6 +78,8 @@ pub(super) struct Work<'a, F: Fleet> {
     /// Updates of the object that are not finished everywhere.
     pub(super) earlier: Vec<Entry>,
     pub(super) refreshes_left: u32,
+    /// Of a quota: what its shares are to come to.
+    pub(super) aim: Aim,
 }
 
 /// What the dry run showed.
@@ -121,6 +124,7 @@ impl<'a, F: Fleet> Work<'a, F> {
                 && writer.fleet.serves(key, "status"),
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
             refreshes_left: REFRESHES_MAX,
+            aim: Aim::default(),
             warnings: Warnings::default(),
             home,
             dry,
@@ -129,6 +133,12 @@ impl<'a, F: Fleet> Work<'a, F> {
             key,
             visible,
         })
+    }
+
+    /// The same for a quota whose shares are to come to something.
+    pub(super) fn aiming(mut self, aim: Aim) -> Self {
+        self.aim = aim;
+        self
     }
 
     pub(super) fn parts(&self) -> impl Iterator<Item = &Held> {
