@@ -15,7 +15,7 @@ use crate::{
         divided::{Division, HARD, MIN_REPLICAS},
         division::tie,
         policy::Strategy,
-        quota::{Cap, Extent, Hard, Holder, Weighting, step},
+        quota::{Extent, Hard, Holder, Weighting, step},
     },
 };
 use kubefold_wire::golang::Quoted;
@@ -284,21 +284,6 @@ pub fn too_much(
         format!(
             "it lets {whole} pods go at a time; its parts let {parts} go, each its own: an eviction through the fleet keeps \
              to the whole, one inside a member to its part"
-        )
-    })
-}
-
-/// What a client should know where quotas have room for `fits` pods of `total`: the others wait.
-pub fn too_little_quota(caps: &[(&MemberName, &Cap)], total: u32, fits: u32) -> Option<String> {
-    let mut quotas: Vec<String> = caps.iter().map(|(_, cap)| Quoted(&cap.quota).to_string()).collect();
-    quotas.sort_unstable();
-    quotas.dedup();
-    (fits < total && !quotas.is_empty()).then(|| {
-        let rooms: Vec<String> = caps.iter().map(|(member, cap)| format!("{member}: {}", cap.pods)).collect();
-        format!(
-            "resourcequota {} has room for {fits} of its {total} pods ({}); the others wait until there is room",
-            quotas.join(", "),
-            rooms.join(", ")
         )
     })
 }

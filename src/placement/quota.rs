@@ -21,7 +21,7 @@ use crate::{
 };
 use kubefold_wire::{patch::path_of, quantity::Quantity};
 
-pub use room::{Cap, PodUsage, Quota, caps};
+pub use room::{Cap, PodUsage, Quota, caps, room_for, too_little};
 
 /// Counted kinds that lie in every member: of these the whole holds in each.
 ///

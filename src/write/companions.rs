@@ -18,8 +18,8 @@ use crate::{
         APPLY_PATCH, Writer,
         fleet::{Fleet, Key, Listed},
         journal::Entry,
-        quotas,
         request::{OWN_MANAGER, Request},
+        reshare,
         steps::mover,
         update::{MERGE_PATCH, SCALE, is_quota, replace},
         workloads::{COMPANIONS, POD, WORKLOADS, documents, of_kinds},
@@ -111,7 +111,7 @@ pub(super) async fn settled<F: Fleet>(writer: &Arc<Writer<F>>, entry: &Entry) {
 /// The same for a workload whose parts have moved, as the mover.
 pub(super) async fn moved<F: Fleet>(writer: &Arc<Writer<F>>, key: &Key) {
     if is_quota(key) {
-        return quotas::divide_anew(writer, key).await;
+        return reshare::divide_anew(writer, key).await;
     }
     unasked(writer, key, mover(), None).await;
 }

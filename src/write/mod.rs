@@ -30,6 +30,7 @@ mod options;
 mod orphans;
 mod pinned;
 mod quotas;
+mod reshare;
 mod room;
 mod steps;
 #[cfg(test)]

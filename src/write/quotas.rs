@@ -1,9 +1,6 @@
-//! The quotas of a namespace: what they let each member have of a workload, and shares that follow it.
+//! The quotas of a namespace, and what they let each member have of a workload.
 
-use std::{collections::BTreeMap, sync::Arc};
-
-use bytes::Bytes;
-use http::Method;
+use std::collections::BTreeMap;
 
 use crate::{
     config::MemberName,
@@ -11,24 +8,14 @@ use crate::{
         companions::{Limit, Limits},
         divided::{Division, HARD, Value as Number},
         marker::WHOLE_KEY,
-        quota::{Cap, Extent, PodUsage, Quota, caps},
+        quota::{Cap, PodUsage, Quota, Units, caps},
     },
     write::{
-        Writer,
         fleet::{Fleet, Key, Part},
-        request::{OWN_MANAGER, Request},
-        steps::mover,
-        update::{Aim, MERGE_PATCH, is_quota, redivide},
         workloads::{QUOTA, documents},
     },
 };
-use kubefold_wire::{
-    golang::Quoted,
-    locate::value_at,
-    resource::{Gvk, Gvr},
-    status::Failure,
-    warning::Warnings,
-};
+use kubefold_wire::{locate::value_at, resource::Gvr};
 
 /// How many pods of a workload, by member.
 pub(super) type Pods = BTreeMap<MemberName, u32>;
@@ -58,6 +45,15 @@ impl Quotas {
     pub(super) fn caps(&self, own: &Pods) -> BTreeMap<MemberName, Cap> {
         caps(&self.all, &self.pods, own)
     }
+
+    /// What so many pods of the workload count in them, by member, and the names of those in which a share is too small for it.
+    pub(super) fn short(&self, asked: &Pods) -> (BTreeMap<MemberName, Units>, Vec<String>) {
+        let asked: BTreeMap<MemberName, Units> =
+            asked.iter().map(|(member, pods)| (member.clone(), self.pods.times(*pods))).collect();
+        let is_short = |quota: &&Quota| asked.iter().any(|(member, asked)| quota.is_short(member, asked));
+        let short = self.all.iter().filter(is_short).map(|quota| quota.name.clone()).collect();
+        (asked, short)
+    }
 }
 
 /// Says whether a part notes what was written: its quota is divided.
@@ -85,69 +81,4 @@ pub(super) fn pods_of(parts: &[Part]) -> Pods {
         Some((part.member.clone(), made.parse().ok()?))
     };
     parts.iter().filter_map(made).collect()
-}
-
-impl<F: Fleet> Writer<F> {
-    /// Has the shares of quotas follow what a workload is about to ask of the members, as far as the wholes allow.
-    pub(super) async fn make_room(
-        self: &Arc<Self>,
-        namespace: &str,
-        quotas: &Quotas,
-        asked: &Pods,
-        warnings: &mut Warnings,
-    ) {
-        let asked: BTreeMap<_, _> =
-            asked.iter().map(|(member, pods)| (member.clone(), quotas.pods.times(*pods))).collect();
-        let is_short = |quota: &&Quota| asked.iter().any(|(member, asked)| quota.is_short(member, asked));
-        for quota in quotas.all.iter().filter(is_short) {
-            let aim = Aim { extent: Extent::Difference, asked: asked.clone() };
-            let request = of_quota(namespace, &quota.name);
-            let Some(reply) = Box::pin(redivide(self, &request, &aim)).await else { continue };
-            if let Some(failure) = Failure::of(&reply.body).filter(|_| !reply.code.is_success()) {
-                warnings.add(&format!(
-                    "resourcequota {} is not divided anew, and some of the pods may wait: {}",
-                    Quoted(&quota.name),
-                    failure.message
-                ));
-            }
-        }
-    }
-}
-
-/// Divides a quota as if nobody had a share, but for what is used. Nobody waits to be told.
-pub(super) async fn divide_anew<F: Fleet>(writer: &Arc<Writer<F>>, key: &Key) {
-    let aim = Aim { extent: Extent::Anew, asked: BTreeMap::new() };
-    let told = Box::pin(redivide(writer, &of_quota(&key.namespace, &key.name), &aim)).await;
-    if let Some(reply) = told.filter(|reply| !reply.code.is_success()) {
-        let why = Failure::of(&reply.body).map(|failure| failure.message).unwrap_or_default();
-        tracing::warn!(object = %key, %why, "a quota is not divided anew");
-    }
-}
-
-/// Divides all quotas anew that are wanted.
-pub(super) async fn divide_all_anew<F: Fleet>(writer: &Arc<Writer<F>>, is_wanted: impl Fn(&Key) -> bool + Send) {
-    for placed in writer.fleet.placed().await {
-        if is_quota(&placed.key) && is_wanted(&placed.key) {
-            divide_anew(writer, &placed.key).await;
-        }
-    }
-}
-
-/// The mover's write that has a quota's shares made anew: a patch of nothing.
-fn of_quota(namespace: &str, name: &str) -> Request {
-    let (group, version, resource, kind) = QUOTA;
-    Request {
-        caller: mover(),
-        method: Method::PATCH,
-        gvr: Gvr::new(group, version, resource),
-        gvk: Gvk::new(group, version, kind),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        subresource: String::new(),
-        query: format!("fieldManager={OWN_MANAGER}"),
-        content_type: MERGE_PATCH.to_owned(),
-        user_agent: None,
-        refusing: Vec::new(),
-        body: Bytes::from_static(b"{}"),
-    }
 }

@@ -12,8 +12,8 @@ use crate::{
             order::{Order, Plan, PlanError, Target},
             selection::chosen,
             taker::{Taker, sort},
-            too_little_quota,
         },
+        quota::{room_for, too_little},
     },
 };
 use kubefold_wire::golang::Quoted;
@@ -41,7 +41,8 @@ pub(super) fn divided(
         fewest(total, &left, &mut shares, order.uid);
     }
     let mut sizes = redivide(total, &left, &capped, order.uid);
-    let in_quota: u32 = sizes.iter().sum();
+    let caps = takers.iter().map(|taker| taker.candidate.quota.as_ref().filter(|_| is_at_once));
+    let in_quota = room_for(caps.zip(sizes.iter().copied()));
     if in_quota < total {
         // As in a single cluster, what the quotas have no room for is made, and its pods wait.
         sizes = redivide(total, &sizes, &shares, order.uid);
@@ -107,7 +108,7 @@ fn capped<'a>(takers: &[Taker<'_>], left: &[u32], shares: &[Share<'a>]) -> Vec<S
 fn waits(order: &Order<'_>, takers: &[Taker<'_>], placed: u32, fits: u32) -> Option<String> {
     order.pod?;
     let caps = takers.iter().filter_map(|taker| Some((taker.name(), taker.candidate.quota.as_ref()?)));
-    too_little_quota(&caps.collect::<Vec<_>>(), placed, fits)
+    too_little(&caps.collect::<Vec<_>>(), placed, fits)
 }
 
 /// Why a member has no share of what goes to the fewest.

@@ -13,7 +13,7 @@ use crate::{
         scheduling::pod_spec,
     },
 };
-use kubefold_wire::locate::value_at;
+use kubefold_wire::{golang::Quoted, locate::value_at};
 
 /// What the pods of a workload count in quotas.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -149,14 +149,15 @@ impl Quota {
         self.whole.as_ref()?.get(resource).copied().filter(|_| is_summed(resource))
     }
 
-    /// How many pods it lets a member have, those of `own` included, which it counts already. `None`: it does not limit them.
-    fn room(&self, part: &Part, pods: &PodUsage, own: &BTreeMap<MemberName, u32>) -> Option<u64> {
+    /// How many pods it lets a member have, and all together, those of `own` included, which it counts already. `None`: it
+    /// does not limit them.
+    fn room(&self, part: &Part, pods: &PodUsage, own: &BTreeMap<MemberName, u32>) -> [Option<u32>; 2] {
         let of = |units: &Units, name: &str| units.get(name).copied().unwrap_or(0);
         let own_of = |member: &MemberName| u64::from(own.get(member).copied().unwrap_or(0));
         let fits = |(name, each): (&String, &u64)| {
             let Some(whole) = self.shared_out(name) else {
                 let left = part.hard.get(name)?.saturating_sub(of(&part.used, name));
-                return Some(left.checked_div(*each)?.saturating_add(own_of(&part.member)));
+                return Some((false, left.checked_div(*each)?.saturating_add(own_of(&part.member))));
             };
             // What other members do not use it may get. One that is down keeps its share.
             let held = |part: &Part| {
@@ -165,9 +166,12 @@ impl Quota {
             };
             let held = self.parts.iter().map(held).fold(0, u64::saturating_add);
             let own = self.parts.iter().map(|part| own_of(&part.member)).fold(0, u64::saturating_add);
-            Some(whole.saturating_sub(held).checked_div(*each)?.saturating_add(own))
+            Some((true, whole.saturating_sub(held).checked_div(*each)?.saturating_add(own)))
         };
-        pods.each.iter().filter_map(fits).min()
+        let all: Vec<(bool, u64)> = pods.each.iter().filter_map(fits).collect();
+        let least = |pods: Option<u64>| pods.map(|pods| u32::try_from(pods).unwrap_or(u32::MAX));
+        let together = all.iter().filter(|(is_joint, _)| *is_joint).map(|(_, pods)| *pods).min();
+        [least(all.iter().map(|(_, pods)| *pods).min()), least(together)]
     }
 }
 
@@ -191,6 +195,8 @@ fn scopes_of(document: &Value) -> Vec<Scope> {
 pub struct Cap {
     /// How many, those included that it has.
     pub pods: u32,
+    /// How many all members together may have, by quotas that are divided.
+    pub together: Option<u32>,
     /// The quota that lets it have the fewest.
     pub quota: String,
 }
@@ -202,12 +208,38 @@ pub fn caps(quotas: &[Quota], pods: &PodUsage, own: &BTreeMap<MemberName, u32>) 
     let mut caps: BTreeMap<MemberName, Cap> = BTreeMap::new();
     for quota in quotas.iter().filter(|quota| quota.counts(pods)) {
         for part in &quota.parts {
-            let Some(room) = quota.room(part, pods, own) else { continue };
-            let cap = Cap { pods: u32::try_from(room).unwrap_or(u32::MAX), quota: quota.name.clone() };
-            if caps.get(&part.member).is_none_or(|known| cap.pods < known.pods) {
-                caps.insert(part.member.clone(), cap);
-            }
+            let [Some(room), joint] = quota.room(part, pods, own) else { continue };
+            let known = caps.get(&part.member);
+            let together = known.and_then(|known| known.together).into_iter().chain(joint).min();
+            let tightest = known.filter(|known| known.pods <= room).cloned();
+            let cap = tightest.unwrap_or_else(|| Cap { pods: room, together, quota: quota.name.clone() });
+            caps.insert(part.member.clone(), Cap { together, ..cap });
         }
     }
     caps
+}
+
+/// How many pods the quotas have room for, of those that are to be in each member.
+pub fn room_for<'c>(numbers: impl IntoIterator<Item = (Option<&'c Cap>, u32)>) -> u32 {
+    let (mut sum, mut together) = (0_u32, u32::MAX);
+    for (cap, number) in numbers {
+        sum = sum.saturating_add(cap.map_or(number, |cap| number.min(cap.pods)));
+        together = together.min(cap.and_then(|cap| cap.together).unwrap_or(u32::MAX));
+    }
+    sum.min(together)
+}
+
+/// What a client should know where quotas have room for `fits` pods of `total`: the others wait.
+pub fn too_little(caps: &[(&MemberName, &Cap)], total: u32, fits: u32) -> Option<String> {
+    let mut quotas: Vec<String> = caps.iter().map(|(_, cap)| Quoted(&cap.quota).to_string()).collect();
+    quotas.sort_unstable();
+    quotas.dedup();
+    (fits < total && !quotas.is_empty()).then(|| {
+        let rooms: Vec<String> = caps.iter().map(|(member, cap)| format!("{member}: {}", cap.pods)).collect();
+        format!(
+            "resourcequota {} has room for {fits} of its {total} pods ({}); the others wait until there is room",
+            quotas.join(", "),
+            rooms.join(", ")
+        )
+    })
 }

@@ -160,6 +160,14 @@ fn of_a_quota_that_is_divided_the_room_is_the_wholes() {
 }
 
 #[test]
+fn all_members_together_get_no_more_than_the_whole_has_room_for() {
+    let cap = |pods: u32, together: Option<u32>| Cap { pods, together, quota: "q".to_owned() };
+    let (two, own) = (cap(2, Some(2)), cap(3, None));
+    assert_eq!(room_for([(Some(&two), 2), (Some(&two), 1), (Some(&two), 1)]), 2);
+    assert_eq!(room_for([(Some(&own), 5), (None, 4)]), 7);
+}
+
+#[test]
 fn scopes_say_which_pods_count() {
     let scoped = |scopes: Value| quota(&[("a", json!({"spec": scopes}))]);
     let (best, sure) = (

@@ -29,7 +29,7 @@ use crate::{
         Writer,
         fleet::{Fleet, Key, Placed},
         journal::{Placement, Wanted},
-        quotas,
+        reshare,
         workloads::{COMPANIONS, documents, of_kinds},
     },
 };
@@ -243,7 +243,7 @@ impl<F: Fleet> Writer<F> {
             let policy = self.object(key).and_then(|object| self.terms_of(&object));
             policy.is_some_and(|(policy, _)| policy.name.is_some_and(|name| due.contains(&name)))
         };
-        quotas::divide_all_anew(self, is_due).await;
+        reshare::divide_all_anew(self, is_due).await;
         let mut found: BTreeMap<String, BTreeSet<String>> =
             due.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
         for placed in self.fleet.placed().await.into_iter().filter(|placed| self.is_divided(&placed.key)) {

@@ -31,7 +31,8 @@ use crate::{
         Writer,
         fleet::{Ask, Fleet, Measure, Part, Placed},
         journal::{Everywhere, Goal, JournalError, Listed, Placement, Stage, Wanted},
-        quotas::{self, without_share},
+        quotas::without_share,
+        reshare,
         steps::MOVER,
         update::is_quota,
     },
@@ -72,7 +73,7 @@ impl<F: Fleet> Writer<F> {
         let goals = all.map(|placed| async move { (Box::pin(self.goal_of(intent, &placed)).await, placed) });
         let mut goals = Box::pin(goals.buffered(AT_ONCE));
         if command.verb == Verb::Rebalance && !command.dry_run {
-            quotas::divide_all_anew(self, |_| true).await;
+            reshare::divide_all_anew(self, |_| true).await;
         }
         while let Some((goal, placed)) = goals.next().await {
             match goal {

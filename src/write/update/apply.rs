@@ -16,11 +16,10 @@ use crate::{
         fleet::Fleet,
         request::values,
         update::{
-            companion::note as note_of,
             desired::{self, Desired, check_preconditions, object, plain, set},
             disown::owns_alone,
             draft::{Plan, overrides_in},
-            part::{Held, SCALE},
+            part::{Held, SCALE, note as note_of},
             shares::{DesiredReplicas, Total},
             task::PartTask,
             work::{Stop, Work},

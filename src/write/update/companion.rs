@@ -14,7 +14,7 @@ use crate::{
     write::{
         fleet::Fleet,
         update::{
-            part::{Held, How},
+            part::{Held, How, note},
             shares::{DesiredReplicas, Missing, Shares, Total, change, takes},
             task::PartTask,
             work::Work,
@@ -139,9 +139,4 @@ pub(super) fn note_change(awaited: &Value, whole: &Limits) -> Option<Change> {
     let (old, new) = (note(awaited).map(Value::from), Some(Value::from(whole.to_note())));
     let at = ["metadata", "annotations", WHOLE_KEY].map(|name| Step::Field(name.to_owned())).to_vec();
     (old != new).then_some(Change { at, what: What::Value { old, new } })
-}
-
-/// What a part notes of the whole.
-pub(super) fn note(part: &Value) -> Option<&str> {
-    part.pointer("/metadata/annotations")?.get(WHOLE_KEY)?.as_str()
 }

@@ -28,13 +28,15 @@ pub use desired::APPLY_PATCH;
 pub(super) use {
     desired::MERGE_PATCH,
     part::{SCALE, is_stale},
-    quota::{Aim, is_quota, redivide},
+    quota::is_quota,
+    work::Aim,
 };
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
+use tokio::time::sleep;
 
 use crate::{
     answer::{reply::Reply, unbuilt::not_built},
@@ -57,6 +59,12 @@ use kubefold_wire::{reword::reworded, warning::Warnings};
 ///
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/patch.go` `MaxRetryWhenPatchConflicts`.
 const TRIES_MAX: u32 = 5;
+
+/// How many steps there are at most until all shares are where they are to be, those included in which nothing can be done
+/// yet: a member's controller has to take in what its part says.
+const STEPS_MAX: u32 = 20;
+/// The pause after a step in which nothing could be done.
+const STEP_PAUSE: Duration = Duration::from_millis(150);
 
 /// What a part that is missing is made of: a shown object without what kubefold and the members write in it.
 pub(super) fn body_of_missing(shown: Value) -> String {
@@ -98,6 +106,40 @@ pub(super) async fn replace<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request
         return None;
     }
     Some(document(writer, request, &key, &Aim::default()).await.unwrap_or_else(|reply| reply))
+}
+
+/// Divides a quota again, step by step. Gives the last answer; `None`: there was nothing to change, or nothing is divided of
+/// it.
+pub(in crate::write) async fn redivide<F: Fleet>(
+    writer: &Arc<Writer<F>>,
+    request: &Request,
+    aim: &Aim,
+) -> Option<Reply> {
+    let key = request.key(&request.name);
+    let mut last = None;
+    for _ in 0..STEPS_MAX {
+        let Some(visible) = writer.fleet.visible(&key) else { return last };
+        let work = match Work::new(writer, request, &key, visible, writer.fleet.parts(&key), false) {
+            Ok(work) => work.aiming(aim.clone()),
+            Err(error) => return Some(error.into()),
+        };
+        let Some((shares, is_whole)) = work.quota_step().await else { return last };
+        let is_same = shares.tasks.iter().all(|task| task.own.is_empty());
+        drop(work);
+        if is_same && is_whole {
+            return last;
+        }
+        if is_same {
+            sleep(STEP_PAUSE).await;
+            continue;
+        }
+        let reply = document(writer, request, &key, aim).await.unwrap_or_else(|reply| reply);
+        if !reply.code.is_success() {
+            return Some(reply);
+        }
+        last = Some(reply);
+    }
+    last
 }
 
 /// Subresources that are one member's affair, of which most answer with something else than the object.

@@ -12,7 +12,7 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{
         divided::{Division, Field, REPLICAS},
-        marker::MARKER_KEY,
+        marker::{MARKER_KEY, WHOLE_KEY},
         merge::{Change, Take, merge_patch, take},
     },
     write::{
@@ -411,4 +411,9 @@ pub(in crate::write) fn is_stale(body: &Bytes) -> bool {
     let seen = Seen::of(body);
     seen.reason.as_deref() == Some("Conflict")
         && seen.message.is_some_and(|said| said.contains("the object has been modified"))
+}
+
+/// What a part notes of the whole.
+pub(super) fn note(part: &Value) -> Option<&str> {
+    part.pointer("/metadata/annotations")?.get(WHOLE_KEY)?.as_str()
 }

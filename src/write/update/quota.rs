@@ -1,12 +1,8 @@
 //! The shares of a quota that is divided: each write is one step, that grows no part by what another may still hold.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
 use serde_json::Value;
-use tokio::time::sleep;
 
 use crate::{
-    answer::reply::Reply,
     config::MemberName,
     placement::{
         companions::{Limit, Limits},
@@ -14,67 +10,19 @@ use crate::{
         merge::{Change, Step, What},
         plan::{Candidate, Standing},
         policy::Policy,
-        quota::{Extent, Hard, Holder, Units, Weighting, given, step, units_of},
+        quota::{Hard, Holder, Weighting, given, step, units_of},
     },
     write::{
-        Writer,
         fleet::{Fleet, Key},
-        request::Request,
-        update::{document, part::Held, shares::Shares, task::PartTask, work::Work},
+        update::{
+            companion::note_change, disown::has_other_owner, part::Held, shares::Shares, task::PartTask, work::Work,
+        },
     },
 };
 
-/// How many steps there are at most until all shares are where they are to be, those included in which nothing can be done
-/// yet: a member's controller has to take in what its part says.
-const STEPS_MAX: u32 = 20;
-/// The pause after a step in which nothing could be done.
-const STEP_PAUSE: Duration = Duration::from_millis(150);
-
-/// What the shares of a quota are to come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::write) struct Aim {
-    pub(in crate::write) extent: Extent,
-    /// What is about to be used besides, by member.
-    pub(in crate::write) asked: BTreeMap<MemberName, Units>,
-}
-
-/// Divides a quota again, step by step. Gives the last answer; `None`: there was nothing to change, or nothing is divided of
-/// it.
-pub(in crate::write) async fn redivide<F: Fleet>(
-    writer: &Arc<Writer<F>>,
-    request: &Request,
-    aim: &Aim,
-) -> Option<Reply> {
-    let key = request.key(&request.name);
-    let mut last = None;
-    for _ in 0..STEPS_MAX {
-        let Some(visible) = writer.fleet.visible(&key) else { return last };
-        let work = match Work::new(writer, request, &key, visible, writer.fleet.parts(&key), false) {
-            Ok(work) => work.aiming(aim.clone()),
-            Err(error) => return Some(error.into()),
-        };
-        let Some((shares, is_whole)) = work.quota_step().await else { return last };
-        let is_same = shares.tasks.iter().all(|task| task.own.is_empty());
-        drop(work);
-        if is_same && is_whole {
-            return last;
-        }
-        if is_same {
-            sleep(STEP_PAUSE).await;
-            continue;
-        }
-        let reply = document(writer, request, &key, aim).await.unwrap_or_else(|reply| reply);
-        if !reply.code.is_success() {
-            return Some(reply);
-        }
-        last = Some(reply);
-    }
-    last
-}
-
 impl<F: Fleet> Work<'_, F> {
     /// What the next step changes, and whether it is the last. `None`: it is no quota that is divided.
-    async fn quota_step(&self) -> Option<(Shares, bool)> {
+    pub(super) async fn quota_step(&self) -> Option<(Shares, bool)> {
         let (division, _) = self.companion().filter(|(division, _)| *division == Division::Quota)?;
         let whole = self.whole(division, &[])?;
         Some(self.quota_shares(&whole).await)
@@ -135,7 +83,7 @@ impl<F: Fleet> Work<'_, F> {
             (!hard.is(name, old.as_ref())).then_some(Change { at, what: What::Value { old, new } })
         };
         let mut own: Vec<Change> = hard.names().chain(gone).filter_map(change).collect();
-        own.extend(super::companion::note_change(&awaited, whole));
+        own.extend(note_change(&awaited, whole));
         own
     }
 
@@ -147,7 +95,7 @@ impl<F: Fleet> Work<'_, F> {
         let said = said.as_object();
         hard.retain(|name, _| {
             let path: Vec<&str> = HARD.path.iter().copied().chain([name.as_str()]).collect();
-            super::disown::has_other_owner(&self.home.document, manager, &path)
+            has_other_owner(&self.home.document, manager, &path)
         });
         hard.extend(said.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
         hard.into()

@@ -11,17 +11,16 @@ use crate::{
         division::{Share, fewest, redivide},
         marker::Marker,
         merge::{Change, Step, Take, What, take},
-        plan::{Candidate, Standing, too_little_quota},
+        plan::{Candidate, Standing},
         policy::{Policy, Terms, UNSCHEDULABLE},
-        quota::Cap,
+        quota::{Cap, room_for, too_little},
         scheduling::PodRequirements,
     },
     write::{
         fleet::{Ask, Fleet, Measure, Part},
         quotas::{self, Pods, Quotas, pods_of},
         update::{
-            companion::note,
-            part::Held,
+            part::{Held, note},
             task::{PartTask, Pending},
             work::Work,
         },
@@ -128,9 +127,9 @@ pub(super) struct Room {
 
 /// What the client should know where parts grow above what quotas have room for.
 fn waits(caps: &BTreeMap<MemberName, Cap>, claims: &[Claim], numbers: &[u32]) -> Option<String> {
-    let fits = |(claim, number): (&Claim, &u32)| claim.quota.map_or(*number, |quota| quota.min(*number));
-    let (total, fits) = (numbers.iter().sum(), claims.iter().zip(numbers).map(fits).sum());
-    too_little_quota(&caps.iter().collect::<Vec<_>>(), total, fits)
+    let capped = claims.iter().map(|claim| caps.get(&claim.member)).zip(numbers.iter().copied());
+    let (total, fits) = (numbers.iter().sum(), room_for(capped));
+    too_little(&caps.iter().collect::<Vec<_>>(), total, fits)
 }
 
 impl<F: Fleet> Work<'_, F> {

@@ -1,6 +1,6 @@
 //! One try of an update: what it is about. Its steps stand in a file each, from `run` on.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use http::Method;
@@ -9,7 +9,10 @@ use serde_json::Value;
 use crate::{
     answer::reply::{Reply, refusal},
     config::MemberName,
-    placement::merge::Change,
+    placement::{
+        merge::Change,
+        quota::{Extent, Units},
+    },
     respond::{ApiError, WriteError},
     write::{
         Writer,
@@ -20,7 +23,6 @@ use crate::{
         update::{
             desired::APPLY_PATCH,
             part::{Asking, Held, How, Manner, document},
-            quota::Aim,
             task::landed,
         },
     },
@@ -80,6 +82,14 @@ pub(super) struct Work<'a, F: Fleet> {
     pub(super) refreshes_left: u32,
     /// Of a quota: what its shares are to come to.
     pub(super) aim: Aim,
+}
+
+/// What the shares of a quota are to come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::write) struct Aim {
+    pub(in crate::write) extent: Extent,
+    /// What is about to be used besides, by member.
+    pub(in crate::write) asked: BTreeMap<MemberName, Units>,
 }
 
 /// What the dry run showed.
