@@ -7,6 +7,7 @@ mod forward;
 mod late;
 mod moves;
 mod outage;
+mod quotas;
 mod scripted;
 mod storm;
 mod strategies;
