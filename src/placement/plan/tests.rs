@@ -11,6 +11,7 @@ use crate::{
         companions::claims,
         divided::{Amount, Wholes},
         policy::{Policy, Rules, Terms},
+        quota::Cap,
         resources::Resources,
         scheduling::{Misfit, PodRequirements},
     },
@@ -477,4 +478,40 @@ fn what_the_configuration_declares_is_divided_by_its_own_path() {
             .to_string()
             .starts_with("spec.pool.size: ")
     );
+}
+
+#[test]
+fn quotas_cap_what_members_get_and_refuse_nothing() {
+    let deployment = |replicas: u32| {
+        format!(r#"{{"spec":{{"replicas":{replicas},"template":{{"spec":{{"containers":[{{"name":"web"}}]}}}}}}}}"#)
+    };
+    let cap = |pods: u32, together: Option<u32>| Some(Cap { pods, together, quota: "team".to_owned() });
+    let mut all = three();
+    all[1].quota = cap(1, None);
+    let policy = Policy::plain(Strategy::Divide);
+    let planned = |all: &[Candidate], replicas: u32| {
+        by(&policy, (DEPLOYMENT.0, DEPLOYMENT.1, &deployment(replicas)), all, None).unwrap()
+    };
+    let plan = planned(&all, 7);
+    assert_eq!(numbers(&plan), [("east", vec![3]), ("north", vec![3]), ("west", vec![1])]);
+    assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+    let why = plan.targets.iter().find(|target| target.member.as_str() == "west").unwrap().why.as_deref();
+    assert_eq!(why, Some(r#"resourcequota "team" has room for 1 of its pods there"#));
+    all.iter_mut().for_each(|one| one.quota = cap(2, None));
+    let plan = planned(&all, 8);
+    assert_eq!(numbers(&plan).iter().map(|(_, number)| number[0]).sum::<u32>(), 8);
+    assert!(
+        plan.warnings[0].starts_with(r#"resourcequota "team" has room for 6 of its 8 pods"#),
+        "{:?}",
+        plan.warnings
+    );
+    all.iter_mut().for_each(|one| one.quota = cap(2, Some(2)));
+    let plan = planned(&all, 4);
+    assert!(plan.warnings[0].contains("room for 2 of its 4 pods"), "{:?}", plan.warnings);
+    // A whole workload goes where its quota has room.
+    let one = Policy::plain(Strategy::One);
+    let mut all = three();
+    (all[0].quota, all[1].quota) = (cap(2, None), cap(2, None));
+    let plan = by(&one, (DEPLOYMENT.0, DEPLOYMENT.1, &deployment(3)), &all, None).unwrap();
+    assert_eq!(plan.targets[0].member.as_str(), "north");
 }

@@ -11,20 +11,25 @@ use super::*;
 use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
 const POLICY: &str = "policies:\n- {name: quota, match: {kinds: [ResourceQuota]}, strategy: divide}\n";
+const MEMBERS: [&str; 3] = ["east", "west", "north"];
 const QUOTA: &str = "/api/v1/namespaces/team/resourcequotas/all";
 const OF_TEAM: &str = "/apis/apps/v1/namespaces/team/deployments";
 
 async fn stage() -> Stage {
-    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::with_workloads(1)).await;
-    for name in ["east", "west", "north"] {
+    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
+    for name in MEMBERS {
         bed[name].apply(include_str!("../../../deploy/member-rbac.yaml")).await;
     }
-    let file = ["east", "west", "north"].iter().fold(FleetFile::default(), |file, name| file.member(&bed[name], 1));
-    let fleet = Kubefold::start(&file.settings(POLICY)).await;
+    let fleet = Kubefold::start(&file(&bed, &MEMBERS, POLICY)).await;
     let api = fleet.api().await;
     let stage = Stage { bed, fleet, api };
     stage.kubectl(&["create", "namespace", "team"]).await.ok();
     stage
+}
+
+fn file(bed: &Testbed, members: &[&str], policies: &str) -> FleetFile {
+    let file = members.iter().fold(FleetFile::default(), |file, name| file.member(&bed[name], 1));
+    file.settings(policies)
 }
 
 fn quota(hard: &Value) -> Value {
@@ -95,7 +100,7 @@ impl Watcher {
             while !asked.load(Ordering::Relaxed) {
                 let mut now = Vec::new();
                 for api in &apis {
-                    now.push(api.get(QUOTA).await);
+                    now.push(api.request(Method::GET, QUOTA, "").await.json());
                 }
                 if now == before {
                     for of in ["/spec/hard/pods", "/status/hard/pods"] {
@@ -221,4 +226,41 @@ async fn shares_of_a_quota_follow_what_is_asked() {
         json!({"pods": "12"}),
         "what is left out is no limit any more"
     );
+
+    // By policy that is done without an order.
+    post_to(&stage.api, OF_TEAM, &in_team("big", 8, Some("north"))).await.ok();
+    has_pods(&stage, "big", 8).await;
+    assert!(pods_of(&stage).await["north"] >= 8, "{:?}", pods_of(&stage).await);
+    stage.kubectl(&["delete", "deployment", "big", "-n", "team"]).await.ok();
+    stage.fleet.configure(&file(&stage.bed, &MEMBERS, &POLICY.replace("divide}", "divide, rebalance: {every: 1s}}")));
+    eventually(PODS, async || {
+        let shares = pods_of(&stage).await;
+        if shares.values().all(|pods| *pods == 4) { Ok(()) } else { Err(format!("{shares:?}")) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_joins_gets_a_share_of_the_quota() {
+    let bed = Testbed::start(&MEMBERS, MemberOptions::default()).await;
+    for name in MEMBERS {
+        bed[name].apply(include_str!("../../../deploy/member-rbac.yaml")).await;
+    }
+    let fleet = Kubefold::start(&file(&bed, &MEMBERS[..2], POLICY)).await;
+    let api = fleet.api().await;
+    let stage = Stage { bed, fleet, api };
+    stage.kubectl(&["create", "namespace", "team"]).await.ok();
+    stage.kubectl_with(&["create", "-f", "-"], &quota(&json!({"pods": "12", "count/jobs.batch": "6"}))).await.ok();
+    assert_eq!(pods_of(&stage).await, split(&[("east", 6), ("west", 6)]));
+    let watcher = Watcher::start(&stage, 12).await;
+    stage.fleet.configure(&file(&stage.bed, &MEMBERS, POLICY));
+    eventually(PODS, async || {
+        let shares = pods_of(&stage).await;
+        if shares == split(&[("east", 4), ("west", 4), ("north", 4)]) { Ok(()) } else { Err(format!("{shares:?}")) }
+    })
+    .await;
+    watcher.end().await;
+    let joined = in_member(&stage.bed["north"], QUOTA).await.unwrap();
+    assert_eq!(joined["spec"]["hard"]["count/jobs.batch"], "2", "{joined}");
+    assert_eq!(stage.api.get(QUOTA).await["spec"]["hard"], json!({"pods": "12", "count/jobs.batch": "6"}));
 }
