@@ -77,7 +77,7 @@ impl Limit {
                 number.and_then(|number| u32::try_from(number).ok()).map(Self::Number)
             }
             Value::String(text) => text.strip_suffix('%')?.parse().ok().map(Self::Percent),
-            Value::Object(amounts) => Hard::read(amounts).map(Self::Amounts),
+            Value::Object(amounts) => Some(Self::Amounts(Hard::read(amounts))),
             _ => None,
         }
     }

@@ -62,19 +62,14 @@ pub type Units = BTreeMap<String, u64>;
 pub struct Hard(BTreeMap<String, String>);
 
 impl Hard {
-    /// Reads `spec.hard`, in the canonical form that a kube-apiserver gives it. `None`: a value is no text and no number.
-    pub fn read(amounts: &Map<String, Value>) -> Option<Self> {
-        let text = |value: &Value| match value {
-            Value::String(text) => Some(text.clone()),
-            Value::Number(number) => Some(number.to_string()),
-            _ => None,
-        };
+    /// Reads `spec.hard`, in the canonical form that a kube-apiserver gives it. What is no quantity stays as it is: its member
+    /// refuses it in its own words.
+    pub fn read(amounts: &Map<String, Value>) -> Self {
         let amount = |(name, value): (&String, &Value)| {
-            let text = text(value)?;
-            // What is no quantity its member refuses in its own words.
-            Some((name.clone(), Quantity::parse(&text).map_or(text, |quantity| quantity.to_string())))
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (name.clone(), Quantity::parse(&text).map_or(text, |quantity| quantity.to_string()))
         };
-        amounts.iter().map(amount).collect::<Option<_>>().map(Self)
+        Self(amounts.iter().map(amount).collect())
     }
 
     /// As a document has it.

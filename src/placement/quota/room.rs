@@ -179,7 +179,7 @@ impl Quota {
 pub(super) fn whole_of(document: &Value) -> Option<Hard> {
     let note = document.pointer("/metadata/annotations")?.get(WHOLE_KEY)?.as_str()?;
     let note: Value = serde_json::from_str(note).ok()?;
-    Hard::read(note.get("hard")?.as_object()?)
+    note.get("hard")?.as_object().map(Hard::read)
 }
 
 fn scopes_of(document: &Value) -> Vec<Scope> {

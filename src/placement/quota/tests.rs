@@ -9,7 +9,7 @@ fn names(count: usize) -> Vec<MemberName> {
 }
 
 fn hard(value: Value) -> Hard {
-    Hard::read(value.as_object().unwrap()).unwrap()
+    Hard::read(value.as_object().unwrap())
 }
 
 fn of(name: &str, amount: u64) -> Units {
@@ -59,6 +59,7 @@ fn amounts_are_written_as_the_api_does() {
     assert_eq!(hard(json!({"cpu": "1000m", "pods": 10})).to_json(), json!({"cpu": "1", "pods": "10"}), "canonical");
     assert_eq!(units("memory", "1500m"), Some(1), "no byte more than was written");
     assert_eq!(units("cpu", "-1"), None);
+    assert_eq!(hard(json!({"pods": true})).get("pods"), Some("true"), "for its member to refuse");
     assert_eq!(hard(json!({"pods": "4", "secrets": "3"})).without_shares(), hard(json!({"pods": "0", "secrets": "3"})));
 }
 

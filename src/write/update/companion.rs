@@ -94,6 +94,10 @@ impl<F: Fleet> Work<'_, F> {
                 DesiredReplicas::Number(number) => Some(Value::from(*number)),
                 DesiredReplicas::Same(same) => same.clone(),
             };
+            if division == Division::Quota && asked.as_ref().is_some_and(|asked| !asked.is_object()) {
+                // The members refuse it in their own words.
+                return None;
+            }
             whole.set(&total.field, asked.as_ref().and_then(Limit::read));
         }
         Some(whole)

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use serde_json::json;
+use tokio_util::task::TaskTracker;
 
 use super::*;
 use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
@@ -95,7 +96,7 @@ impl Watcher {
             apis.push(member.api().await);
         }
         let asked = Arc::clone(&stop);
-        let looking = tokio::spawn(async move {
+        let looking = TaskTracker::new().spawn(async move {
             let (mut before, mut looks) = (Vec::new(), 0);
             while !asked.load(Ordering::Relaxed) {
                 let mut now = Vec::new();
@@ -260,6 +261,14 @@ async fn a_member_that_joins_gets_a_share_of_the_quota() {
     })
     .await;
     watcher.end().await;
+    // What is no limit is refused as on one cluster, and changes nothing.
+    for hard in [json!({"pods": "many"}), json!({"pods": true}), json!({"pods": "-1"}), json!("10"), json!(10)] {
+        let patch = json!({"spec": {"hard": hard}}).to_string();
+        let told = stage.kubectl(&["patch", "quota", "all", "-n", "team", "--type=merge", "-p", &patch]).await;
+        assert!(!told.succeeded(), "{patch}: {told}");
+        let told = stage.kubectl(&["patch", "quota", "all", "-n", "team", "-p", &patch]).await;
+        assert!(!told.succeeded(), "{patch}: {told}");
+    }
     let joined = in_member(&stage.bed["north"], QUOTA).await.unwrap();
     assert_eq!(joined["spec"]["hard"]["count/jobs.batch"], "2", "{joined}");
     assert_eq!(stage.api.get(QUOTA).await["spec"]["hard"], json!({"pods": "12", "count/jobs.batch": "6"}));
