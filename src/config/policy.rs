@@ -230,8 +230,9 @@ pub fn unfit(strategy: Strategy, group: Option<&str>, kind: &str, is_declared: b
         || (group("batch") && kind == "Job");
     let along = (group("autoscaling") && kind == "HorizontalPodAutoscaler")
         || (group("policy") && kind == "PodDisruptionBudget");
+    let by_policy = group("") && kind == "ResourceQuota";
     match strategy {
-        Strategy::Divide if !sized && !along => Some(format!("a {kind} has nothing to divide")),
+        Strategy::Divide if !sized && !along && !by_policy => Some(format!("a {kind} has nothing to divide")),
         Strategy::Duplicate if sized || along => Some(format!(
             "a {kind} cannot be duplicated: the fleet view shows the sum over its parts, so that applying it again would \
              shrink them; use divide, with min for a number in each member"

@@ -2,7 +2,7 @@
 //!
 //! A PodDisruptionBudget has a part in every member, with what its share of the pods allows; a HorizontalPodAutoscaler has
 //! one where its target has a part and its share of the minimum is at least 1; a claim is where the pods are that mount it.
-//! What a part says hides what was written. That stands in an annotation of each part, [`WHOLE_KEY`], and is what the fold
+//! What a part says hides what was written. That stands in an annotation of each part, [`WHOLE_KEY`](crate::placement::marker::WHOLE_KEY), and is what the fold
 //! reads back.
 
 mod autoscaler;
@@ -19,6 +19,7 @@ use crate::{
     placement::{
         divided::{Division, Field, Value as Number},
         marker::Marker,
+        quota::Hard,
         scheduling::pod_spec,
     },
 };
@@ -30,19 +31,18 @@ use kubefold_wire::{
 pub use autoscaler::{Scaled, autoscaler};
 pub use budget::{Allowed, Counts, Eviction, allowed, budget, evicts};
 
-/// Annotation of a companion's parts: the divided fields as they were written, as JSON. The fleet view hides it.
-pub const WHOLE_KEY: &str = "kubefold.io/whole";
-
 /// How many replicas of a workload each member has; a member with a part of none is in it, with 0.
 pub type Shares = BTreeMap<MemberName, u32>;
 
-/// A number, or a part of all pods.
+/// A number, a part of all pods, or amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// A whole number.
     Number(u32),
     /// `50%`: Units: percent. More than 100 is what Kubernetes refuses.
     Percent(u32),
+    /// The hard limits of a quota.
+    Amounts(Hard),
 }
 
 impl Limit {
@@ -56,6 +56,7 @@ impl Limit {
                 let pods = (u64::from(pods) * u64::from(*percent)).div_ceil(100);
                 u32::try_from(pods).unwrap_or(u32::MAX)
             }
+            Self::Amounts(_) => 0,
         }
     }
 
@@ -64,6 +65,7 @@ impl Limit {
         match self {
             Self::Number(number) => (*number).into(),
             Self::Percent(percent) => format!("{percent}%").into(),
+            Self::Amounts(amounts) => amounts.to_json(),
         }
     }
 
@@ -75,6 +77,7 @@ impl Limit {
                 number.and_then(|number| u32::try_from(number).ok()).map(Self::Number)
             }
             Value::String(text) => text.strip_suffix('%')?.parse().ok().map(Self::Percent),
+            Value::Object(amounts) => Some(Self::Amounts(Hard::read(amounts))),
             _ => None,
         }
     }
@@ -98,7 +101,7 @@ impl Limits {
         Some(limits)
     }
 
-    /// Reads what [`WHOLE_KEY`] holds.
+    /// Reads what [`WHOLE_KEY`](crate::placement::marker::WHOLE_KEY) holds.
     pub fn noted(division: Division, note: &str) -> Option<Self> {
         let note: Map<String, Value> = serde_json::from_str(note).ok()?;
         let mut limits = Self::default();
@@ -109,7 +112,7 @@ impl Limits {
         Some(limits)
     }
 
-    /// What [`WHOLE_KEY`] is to hold.
+    /// What [`WHOLE_KEY`](crate::placement::marker::WHOLE_KEY) is to hold.
     pub fn to_note(&self) -> String {
         let fields = self.0.iter().map(|(name, limit)| ((*name).to_owned(), limit.to_json()));
         Value::Object(fields.collect()).to_string()
@@ -135,15 +138,21 @@ impl Limits {
 
     /// The numbers that a part has for itself, in the order of the fields. What is no number it has as it is written.
     pub fn values(&self, division: Division) -> Vec<Number> {
-        let number = |field: &Field| Some(Number { pointer: field.pointer.to_owned(), number: self.number(field)? });
-        division.fields().iter().filter_map(number).collect()
+        let values = |field: &Field| match self.get(field) {
+            Some(Limit::Number(number)) => {
+                vec![Number { pointer: field.pointer.to_owned(), number: (*number).into() }]
+            }
+            Some(Limit::Amounts(amounts)) => amounts.values(field),
+            Some(Limit::Percent(_)) | None => Vec::new(),
+        };
+        division.fields().iter().flat_map(values).collect()
     }
 
     /// The number of a field; `None`: it has none.
     pub fn number(&self, field: &Field) -> Option<u32> {
         match self.get(field)? {
             Limit::Number(number) => Some(*number),
-            Limit::Percent(_) => None,
+            Limit::Percent(_) | Limit::Amounts(_) => None,
         }
     }
 }
@@ -155,6 +164,8 @@ pub enum Subject {
     Pods(Option<ObjectSelector>),
     /// What an autoscaler scales. `None`: it says nothing that can be found.
     Target(Option<Target>),
+    /// All of its namespace, which a quota limits.
+    Namespace,
 }
 
 /// `scaleTargetRef`: a workload by its visible name.
@@ -182,6 +193,7 @@ impl Subject {
                 let target = raw(&["spec", "scaleTargetRef"]).and_then(|raw| serde_json::from_str(raw).ok());
                 Some(Self::Target(target))
             }
+            Division::Quota => Some(Self::Namespace),
             Division::Replicas | Division::Ordinals | Division::Job | Division::Declared(_) => None,
         }
     }

@@ -47,6 +47,8 @@ pub const MAX_REPLICAS: Field = field(&["spec", "maxReplicas"], "/spec/maxReplic
 pub const MIN_AVAILABLE: Field = field(&["spec", "minAvailable"], "/spec/minAvailable", None, 0);
 /// Most pods that a budget lets go at a time.
 pub const MAX_UNAVAILABLE: Field = field(&["spec", "maxUnavailable"], "/spec/maxUnavailable", None, 0);
+/// Hard limits of a quota, by the resource's name.
+pub const HARD: Field = field(&["spec", "hard"], "/spec/hard", None, 0);
 
 /// The names of the fields that lead to a value.
 pub type Path = &'static [&'static str];
@@ -158,6 +160,9 @@ pub enum Division {
     /// What a disruption budget leaves or lets go, with a part in every member: a companion. Without a part a member would
     /// evict at will.
     Budget,
+    /// The hard limits of a quota that a policy divides, with a part in every member. No kind is divided so: an object is, by
+    /// [`by_policy`](Self::by_policy).
+    Quota,
 }
 
 impl Division {
@@ -173,6 +178,11 @@ impl Division {
         }
     }
 
+    /// What is divided of an object of that kind if a policy has it divided, where the kind alone does not say so.
+    pub fn by_policy(group: &str, kind: &str) -> Option<Self> {
+        ((group, kind) == ("", "ResourceQuota")).then_some(Self::Quota)
+    }
+
     /// The divided fields. The first that is set says how large a part is.
     pub fn fields(self) -> &'static [Field] {
         match self {
@@ -180,6 +190,7 @@ impl Division {
             Self::Job => &[COMPLETIONS, PARALLELISM],
             Self::Autoscaler => &[MIN_REPLICAS, MAX_REPLICAS],
             Self::Budget => &[MIN_AVAILABLE, MAX_UNAVAILABLE],
+            Self::Quota => &[HARD],
             Self::Declared(declared) => &declared.field,
         }
     }
@@ -195,23 +206,66 @@ impl Division {
         match self {
             Self::Replicas | Self::Ordinals => Some(REPLICAS),
             Self::Declared(declared) => declared.field.first().copied(),
-            Self::Job | Self::Autoscaler | Self::Budget => None,
+            Self::Job | Self::Autoscaler | Self::Budget | Self::Quota => None,
         }
     }
 
     /// Says whether the kind goes with others: it is divided as [`companions`](crate::placement::companions) says.
     pub fn goes_along(self) -> bool {
-        matches!(self, Self::Autoscaler | Self::Budget)
+        matches!(self, Self::Autoscaler | Self::Budget | Self::Quota)
     }
 }
 
-/// A number to be set in one part.
+/// What is to be set in one part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
     /// JSON pointer (RFC 6901).
     pub pointer: String,
-    /// The number.
-    pub number: u32,
+    /// The share.
+    pub number: Amount,
+}
+
+/// A share: a number, or of a quota a quantity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Amount {
+    /// A count.
+    Number(u32),
+    /// As the API writes it: `500m`.
+    Quantity(String),
+}
+
+impl From<u32> for Amount {
+    fn from(number: u32) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl Amount {
+    /// As a document has it.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Number(number) => (*number).into(),
+            Self::Quantity(text) => text.as_str().into(),
+        }
+    }
+
+    /// Reads a document's value; `None`: it is no share.
+    pub fn read(value: &serde_json::Value) -> Option<Self> {
+        match value {
+            serde_json::Value::String(text) => Some(Self::Quantity(text.clone())),
+            other => other.as_u64().and_then(|number| u32::try_from(number).ok()).map(Self::Number),
+        }
+    }
+}
+
+impl std::fmt::Display for Amount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Quantity(text) => f.write_str(text),
+        }
+    }
 }
 
 /// The divided fields of one object, as wholes.
@@ -240,9 +294,12 @@ pub struct NotANumber {
 impl Wholes {
     /// Reads the divided fields of a body.
     ///
-    /// Errors: one is negative, or no 32-bit integer. (Percentages of a disruption budget are not divided.)
+    /// Errors: one is negative, or no 32-bit integer. (Percentages of a disruption budget are not divided; amounts of a quota are read elsewhere.)
     pub fn read(division: Option<Division>, body: &str) -> Result<Self, NotANumber> {
         let Some(division) = division else { return Ok(Self::default()) };
+        if division == Division::Quota {
+            return Ok(Self { division: Some(division), ..Self::default() });
+        }
         let raws = raws(division, body);
         let mut totals = Vec::new();
         for (field, raw) in division.fields().iter().zip(&raws) {
@@ -265,6 +322,12 @@ impl Wholes {
         let indexed = division == Division::Job && text_at(body, &["spec", "completionMode"]) == Some("\"Indexed\"");
         let ordinal = text_at(body, &["spec", "ordinals", "start"]).and_then(|raw| raw.parse().ok()).unwrap_or(0);
         Ok(Self { division: Some(division), totals, indexed, first_ordinal: ordinal })
+    }
+
+    /// How many pods there are at once: of what says no number one, as of a Pod.
+    pub fn pods_at_once(&self) -> u32 {
+        let total = |field: Field| self.totals.iter().find(|(of, _)| *of == field).map(|(_, total)| *total);
+        total(PARALLELISM).or_else(|| total(REPLICAS)).unwrap_or(1)
     }
 
     /// Says whether parts would differ in numbers.

@@ -190,7 +190,11 @@ fn fill(total: u64, claims: &[Claim]) -> Vec<u64> {
         };
         Seat { weight: claim.weight, tie: claim.tie, low, high, seats: low }
     };
-    let mut seats: Vec<Seat> = claims.iter().map(seat).collect();
+    between(total, claims.iter().map(seat).collect())
+}
+
+/// Fills `total` seats between where each claim is and the most that it may have.
+fn between(total: u64, mut seats: Vec<Seat>) -> Vec<u64> {
     give(total, &mut seats);
     // Where even those without a weight are to have some, the others are full.
     let full = seats.iter().all(|seat| seat.weight == 0 || seat.seats == seat.high);
@@ -199,6 +203,54 @@ fn fill(total: u64, claims: &[Claim]) -> Vec<u64> {
         give(total, &mut seats);
     }
     seats.into_iter().map(|seat| seat.seats).collect()
+}
+
+/// One member's claim to an amount that is given level by level: all get up to their first level before any gets more.
+#[derive(Clone, Copy, Debug)]
+pub struct Climb<'a> {
+    /// The member.
+    pub member: &'a MemberName,
+    /// What is free is divided by it; zero takes no more than the levels, unless all are zero: then all are equal.
+    pub weight: u64,
+    /// What it gets at least, the most urgent first. One that is below the one before it counts as that.
+    pub levels: [u64; 3],
+    /// It gets of what is left above the levels.
+    pub is_open: bool,
+}
+
+/// The most that is divided level by level: more has no exact quotients. Units: those of the amount.
+const CLIMB_MAX: u64 = 1 << 53;
+/// The most that a weight counts: weights are compared, and a millionth is fine enough.
+const CLIMB_WEIGHT_BITS: u32 = 20;
+
+/// Divides an amount (bytes, thousandths of a CPU, a count) level by level, and by weight within a level and above them.
+///
+/// Shape: N claims -> N amounts in the same order. Their sum is `total` (at most 2^53), or less if nobody is open and all
+/// levels are full. A larger total takes nothing from anybody.
+pub fn climb(total: u64, claims: &[Climb<'_>], uid: &str) -> Vec<u64> {
+    let total = total.min(CLIMB_MAX);
+    let largest = claims.iter().map(|claim| claim.weight).max().unwrap_or(0);
+    let shift = (u64::BITS - largest.leading_zeros()).saturating_sub(CLIMB_WEIGHT_BITS);
+    let weight = |claim: &Climb<'_>| u128::from((claim.weight >> shift).max(u64::from(claim.weight > 0)));
+    let is_weighty = claims.iter().any(|claim| claim.is_open && claim.weight > 0);
+    let mut low = vec![0; claims.len()];
+    for level in 0..=3 {
+        let highs = claims.iter().zip(&low).map(|(claim, low)| match claim.levels.get(level) {
+            Some(level) => (*level).min(total).max(*low),
+            None if claim.is_open && (claim.weight > 0 || !is_weighty) => total,
+            None => *low,
+        });
+        let highs: Vec<u64> = highs.collect();
+        if level == 3 || highs.iter().copied().map(u128::from).sum::<u128>() > u128::from(total) {
+            let seats = claims.iter().zip(low).zip(highs).map(|((claim, low), high)| {
+                let weight = if high > low { weight(claim) } else { 0 };
+                Seat { weight, tie: tie(uid, claim.member), low, high, seats: low }
+            });
+            return between(total, seats.collect());
+        }
+        low = highs;
+    }
+    low
 }
 
 /// Gives seats until there are `total`, or all who have a weight are full.
@@ -399,7 +451,52 @@ mod tests {
     const ONE: &[Option<&str>] = &[None];
     const THREE: &[Option<&str>] = &[None, Some("eu/a"), Some("eu/b"), Some("us")];
 
+    #[test]
+    fn levels_come_one_after_the_other() {
+        let names = names(3);
+        let of = |total: u64, claims: [(u64, [u64; 3], bool); 3]| {
+            let claims = names.iter().zip(claims);
+            let claims = claims.map(|(member, (weight, levels, is_open))| Climb { member, weight, levels, is_open });
+            climb(total, &claims.collect::<Vec<_>>(), "uid")
+        };
+        let alike = |levels: [[u64; 3]; 3]| levels.map(|levels| (1, levels, true));
+        assert_eq!(of(12, alike([[0; 3]; 3])), [4, 4, 4]);
+        assert_eq!(of(12, alike([[8, 8, 0], [0; 3], [0; 3]])), [8, 2, 2]);
+        assert_eq!(
+            of(12, alike([[2, 9, 0], [2, 2, 6], [1, 1, 6]])),
+            [9, 2, 1],
+            "what is asked comes before what it has"
+        );
+        assert_eq!(of(4, alike([[2, 9, 0], [2, 2, 6], [0, 0, 6]])), [2, 2, 0], "and what is used before what is asked");
+        assert_eq!(of(12, [(1, [5; 3], false), (1, [0; 3], true), (3, [0; 3], true)]), [5, 2, 5]);
+        assert_eq!(of(9, [(0, [2; 3], true), (0, [0; 3], true), (3, [0; 3], true)]), [2, 0, 7]);
+        assert_eq!(of(9, [(0, [2; 3], false), (0, [0; 3], false), (3, [0; 3], false)]), [2, 0, 0]);
+    }
+
     proptest! {
+        #[test]
+        fn an_amount_is_divided_exactly_and_monotonically(
+            total in prop_oneof![0..40_u64, 0..1_u64 << 54], more in 0..1000_u64,
+            claims in prop::collection::vec(
+                (prop_oneof![0..4_u64, any::<u64>()], prop::array::uniform3(prop_oneof![0..30_u64, any::<u64>()]), any::<bool>()), 1..7),
+            uid in "[a-f]{4}",
+        ) {
+            let names = names(claims.len());
+            let claims: Vec<_> = names.iter().zip(&claims)
+                .map(|(member, (weight, levels, is_open))| Climb { member, weight: *weight, levels: *levels, is_open: *is_open })
+                .collect();
+            let (before, after) = (climb(total, &claims, &uid), climb(total + more, &claims, &uid));
+            let sum: u64 = before.iter().sum();
+            prop_assert!(sum <= total);
+            if claims.iter().any(|claim| claim.is_open) {
+                prop_assert_eq!(sum, total.min(CLIMB_MAX));
+            }
+            prop_assert!(before.iter().zip(&after).all(|(before, after)| before <= after), "{before:?} {after:?}");
+            let least: u128 = claims.iter().map(|claim| u128::from(claim.levels[0])).sum();
+            let all_have_it = before.iter().zip(&claims).all(|(share, claim)| *share >= claim.levels[0]);
+            prop_assert!(all_have_it || least > u128::from(total.min(CLIMB_MAX)), "{before:?}");
+        }
+
         #[test]
         fn agrees_with_the_rule_one_seat_at_a_time(total in 0..300_u32, claims in claims(0, ONE), uid in "[a-f]{4}") {
             let names = names(claims.len());

@@ -13,7 +13,12 @@ use serde_json::Value;
 
 use crate::{
     config::Config,
-    placement::{fold::FoldKind, marker::OWN_PREFIX, noted::Note},
+    placement::{
+        divided::Division,
+        fold::FoldKind,
+        marker::{OWN_PREFIX, WHOLE_KEY},
+        noted::Note,
+    },
 };
 use kubefold_wire::{
     patch::{is_index, steps},
@@ -112,6 +117,10 @@ impl Fingerprint {
         for (_, _, paths) in assigned {
             paths.iter().for_each(|path| remove(&mut document, path));
         }
+        // Of a quota that is divided the limits are each part's own.
+        let is_noted = || metadata.pointer("/annotations").is_some_and(|map| map.get(WHOLE_KEY).is_some());
+        let hard = kind.companion().filter(|division| *division == Division::Quota && is_noted());
+        hard.iter().flat_map(|division| division.fields()).for_each(|field| remove(&mut document, field.path));
         for path in kind.divided() {
             let path: Vec<&str> = ["spec"].into_iter().chain(path.iter().copied()).collect();
             remove(&mut document, &path);

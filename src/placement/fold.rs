@@ -29,8 +29,9 @@ pub use sums::Sums;
 use crate::{
     config::MemberName,
     placement::{
-        companions::{Limits, WHOLE_KEY},
+        companions::Limits,
         divided::{Division, Path},
+        marker::WHOLE_KEY,
         moved::Moved,
     },
 };
@@ -180,6 +181,11 @@ impl Summand {
                 status.observe_more(moved.generation);
             }
         }
+    }
+
+    /// Says whether the part notes what was written as a whole.
+    pub fn has_whole(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// The part's `metadata.generation`, which a kube-apiserver raises with every change of what is not status or metadata; 0 if

@@ -17,6 +17,9 @@ use kubefold_wire::{locate::entries, resource::Gvk, splice::string};
 
 /// Label and annotation that every part has, and nothing else that kubefold puts into a member.
 pub const MARKER_KEY: &str = "kubefold.io/placement";
+/// Annotation of the parts of what is divided by more than a sum: the divided fields as they were written, as JSON. The fleet
+/// view hides it.
+pub const WHOLE_KEY: &str = "kubefold.io/whole";
 
 /// Prefix of the keys that are kubefold's own, in labels and annotations.
 pub const OWN_PREFIX: &str = "kubefold.io/";

@@ -17,6 +17,7 @@ pub mod noted;
 pub mod overrides;
 pub mod plan;
 pub mod policy;
+pub mod quota;
 pub mod resources;
 pub mod scheduling;
 pub mod stamp;

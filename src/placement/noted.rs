@@ -373,14 +373,14 @@ mod tests {
 
     fn made_of(object: &Value, by: &Overrides, gvk: &Gvk) -> Value {
         let east = MemberName::new("east").unwrap();
-        let kind = Kind::of(gvk, &Kinds::default());
+        let kind = Kind::of(gvk, &Kinds::default(), None);
         let made = made(object.to_string().into_bytes(), by, &kind, "shop", &east).unwrap();
         serde_json::from_slice(&made).unwrap()
     }
 
     fn brought_to(part: &Value, others: Others<'_>, by: &Overrides, gvk: &Gvk) -> Result<Value, BringError> {
         let east = MemberName::new("east").unwrap();
-        brought(part, others, by, &Kind::of(gvk, &Kinds::default()), "shop", &east)
+        brought(part, others, by, &Kind::of(gvk, &Kinds::default(), None), "shop", &east)
     }
 
     fn all_ops() -> Overrides {

@@ -44,9 +44,10 @@ pub struct Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
-    /// With what is divided of it, as configured.
-    pub fn of(gvk: &'a Gvk, kinds: &Kinds) -> Self {
-        Self { gvk, divided: kinds.division(gvk).map_or(&[], Division::fields) }
+    /// With what is divided of it, as configured. `whole` is what its parts note of the whole.
+    pub fn of(gvk: &'a Gvk, kinds: &Kinds, whole: Option<&str>) -> Self {
+        let by_policy = || Division::by_policy(&gvk.group, &gvk.kind).filter(|_| whole.is_some());
+        Self { gvk, divided: kinds.division(gvk).or_else(by_policy).map_or(&[], Division::fields) }
     }
 }
 
@@ -235,7 +236,8 @@ mod tests {
 
     fn applied(body: &Value, what: &Overrides, gvk: &Gvk) -> Result<Value, String> {
         let east = MemberName::new("east").unwrap();
-        let out = overridden(body.to_string().into_bytes(), what, &Kind::of(gvk, &Kinds::default()), "shop", &east);
+        let out =
+            overridden(body.to_string().into_bytes(), what, &Kind::of(gvk, &Kinds::default(), None), "shop", &east);
         out.map(|out| serde_json::from_slice(&out).unwrap()).map_err(|error| error.to_string())
     }
 
@@ -323,7 +325,7 @@ mod tests {
         let part = applied_whole(&what);
         let spec = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
         let dress = |body: Value, owned: &[&str]| {
-            super::applied(body, &part, &what, &Kind::of(&deployment(), &Kinds::default()), |path: &[&str]| {
+            super::applied(body, &part, &what, &Kind::of(&deployment(), &Kinds::default(), None), |path: &[&str]| {
                 path == owned
             })
         };
@@ -346,7 +348,7 @@ mod tests {
                 body.clone(),
                 &part,
                 &counted,
-                &Kind::of(&deployment(), &Kinds::default()),
+                &Kind::of(&deployment(), &Kinds::default(), None),
                 |_: &[&str]| true
             ),
             body
@@ -364,7 +366,13 @@ mod tests {
         let body = b"{ \"a\" : 1 }".to_vec();
         let east = MemberName::new("east").unwrap();
         assert_eq!(
-            overridden(body.clone(), &Overrides::default(), &Kind::of(&deployment(), &Kinds::default()), "", &east),
+            overridden(
+                body.clone(),
+                &Overrides::default(),
+                &Kind::of(&deployment(), &Kinds::default(), None),
+                "",
+                &east
+            ),
             Ok(body)
         );
     }

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use crate::{
     config::MemberName,
     placement::{
-        companions::{Allowed, Limits, Scaled, Shares, allowed, autoscaler, budget},
-        divided::{Division, MIN_REPLICAS},
+        companions::{Allowed, Limit, Limits, Scaled, Shares, allowed, autoscaler, budget},
+        divided::{Division, HARD, MIN_REPLICAS},
         division::tie,
         policy::Strategy,
+        quota::{Extent, Hard, Holder, Weighting, step},
     },
 };
 use kubefold_wire::golang::Quoted;
@@ -196,7 +197,9 @@ fn one(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
         let name = &taker.candidate.name;
         let free = taker.candidate.capacity.unwrap_or_default();
         let room = (taker.weight().0 > 0, free, tie(order.uid, name));
-        (draws_not(order, name), order.sticky != Some(name), std::cmp::Reverse(room))
+        let pods = order.wholes.pods_at_once();
+        let is_short = taker.candidate.quota.as_ref().is_some_and(|cap| cap.pods < pods);
+        (draws_not(order, name), is_short, order.sticky != Some(name), std::cmp::Reverse(room))
     });
     let mut takers = takers.into_iter();
     let Some(chosen) = takers.next() else { return };
@@ -221,6 +224,7 @@ fn along(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
     sort(order, &mut takers, share);
     let names: Vec<&MemberName> = takers.iter().map(|taker| &taker.candidate.name).collect();
     let parts: Vec<Option<Limits>> = match division {
+        Division::Quota => quota(order, &takers, whole),
         Division::Autoscaler => {
             let members: Vec<_> = names.iter().map(|member| Scaled { member, has_part: false }).collect();
             autoscaler(whole, &members, shares, order.uid)
@@ -240,6 +244,23 @@ fn along(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
     plan.targets.extend(targets);
 }
 
+/// The parts of a quota, of which nothing is used yet.
+fn quota(order: &Order<'_>, takers: &[Taker<'_>], whole: &Limits) -> Vec<Option<Limits>> {
+    let Some(Limit::Amounts(hard)) = whole.get(&HARD) else { return vec![Some(whole.clone()); takers.len()] };
+    let weighting = |taker: &Taker<'_>| match taker.candidate.capacity {
+        Some(capacity) if order.policy.weights.are_measured() => Weighting::Free(capacity.free),
+        _ => Weighting::Static(taker.weight().0),
+    };
+    let holders = takers.iter().map(|taker| Holder::new(taker.name(), weighting(taker)));
+    let parts = step(hard, &holders.collect::<Vec<_>>(), Extent::Anew, order.uid).hard;
+    let part = |hard: Hard| {
+        let mut part = whole.clone();
+        part.set(&HARD, Some(Limit::Amounts(hard)));
+        Some(part)
+    };
+    parts.into_iter().map(part).collect()
+}
+
 /// What a client should know where the parts of a companion come to more than the whole.
 pub fn too_much(
     division: Division,
@@ -247,6 +268,9 @@ pub fn too_much(
     parts: &[(&MemberName, &Limits)],
     shares: &Shares,
 ) -> Option<String> {
+    if division == Division::Quota {
+        return None;
+    }
     if division == Division::Autoscaler {
         let count = |limits: &Limits| limits.number(&MIN_REPLICAS).unwrap_or(0);
         let sum = parts.iter().map(|(_, part)| count(part)).fold(0_u32, u32::saturating_add);

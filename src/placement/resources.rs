@@ -76,31 +76,53 @@ impl Resources {
         Self::requested(&serde_json::from_str(spec).unwrap_or_default())
     }
 
+    /// What one pod is limited to, by its spec as JSON: what no container limits is 0.
+    ///
+    /// Source: kubernetes/component-helpers `resource/helpers.go` `PodLimits`.
+    pub fn limits_of_pod(spec: &str) -> Self {
+        let spec: PodSpec = serde_json::from_str(spec).unwrap_or_default();
+        let limits = Self::summed(&spec, |of| Self { pods: 0, ..Self::of(&of.limits) });
+        let overhead = Self::of(&spec.overhead);
+        // Overhead counts where there is a limit.
+        let with = |limit: u64, overhead: u64| if limit == 0 { 0 } else { limit.saturating_add(overhead) };
+        Self {
+            cpu_milli: with(limits.cpu_milli, overhead.cpu_milli),
+            memory_bytes: with(limits.memory_bytes, overhead.memory_bytes),
+            pods: 1,
+        }
+    }
+
     pub(super) fn requested(spec: &PodSpec) -> Self {
+        let mut sum = Self::summed(spec, ResourceRequirements::amount);
+        sum.add(&Self::of(&spec.overhead));
+        Self { pods: 1, ..sum }
+    }
+
+    /// What all containers come to, or the pod as a whole where it says so.
+    fn summed(spec: &PodSpec, amount: impl Fn(&ResourceRequirements) -> Self) -> Self {
         let mut sum = Self::default();
-        spec.containers.iter().for_each(|container| sum.add(&container.resources.amount()));
+        spec.containers.iter().for_each(|container| sum.add(&amount(&container.resources)));
         let (mut sidecars, mut starting) = (Self::default(), Self::default());
         for container in &spec.init_containers {
-            let mut amount = container.resources.amount();
+            let mut own = amount(&container.resources);
             if container.restart_policy == "Always" {
-                sum.add(&amount);
-                sidecars.add(&amount);
-                amount = sidecars;
+                sum.add(&own);
+                sidecars.add(&own);
+                own = sidecars;
             } else {
-                amount.add(&sidecars);
+                own.add(&sidecars);
             }
-            starting = starting.largest(&amount);
+            starting = starting.largest(&own);
         }
         sum = sum.largest(&starting);
         let whole = &spec.resources;
         if whole.has("cpu") {
-            sum.cpu_milli = whole.amount().cpu_milli;
+            sum.cpu_milli = amount(whole).cpu_milli;
         }
         if whole.has("memory") {
-            sum.memory_bytes = whole.amount().memory_bytes;
+            sum.memory_bytes = amount(whole).memory_bytes;
         }
-        sum.add(&Self::of(&spec.overhead));
-        Self { pods: 1, ..sum }
+        sum
     }
 
     pub(super) fn of(amounts: &Amounts) -> Self {

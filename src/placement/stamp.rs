@@ -1,12 +1,12 @@
 //! What a create body becomes before a member sees it.
 
 use crate::placement::{
-    companions::WHOLE_KEY,
-    divided::Value,
-    marker::{INPUT_ANNOTATIONS, MARKER_KEY, Marker, OWN_PREFIX},
+    divided::{Amount, Value},
+    marker::{INPUT_ANNOTATIONS, MARKER_KEY, Marker, OWN_PREFIX, WHOLE_KEY},
 };
 use kubefold_wire::{
     locate::{NotAnObject, Paths, entries},
+    patch::steps,
     splice::{Edit, ObjectEdits, splice, string},
 };
 
@@ -47,8 +47,9 @@ pub fn stamp(body: &str, stamp: Stamp<'_>) -> Result<Vec<Edit<'static>>, NotAnOb
             }
         } else {
             for value in stamp.values {
-                let mut path = value.pointer.trim_start_matches('/').split('/').skip(1);
-                set(&mut object, &mut path, value.number)?;
+                let path = steps(&value.pointer);
+                let mut path = path.iter().map(String::as_str).skip(1);
+                set(&mut object, &mut path, &value.number)?;
             }
         }
         edits.extend(object.finish());
@@ -71,17 +72,17 @@ pub fn inputs(annotations_json: &str) -> Vec<String> {
     all.into_iter().map(|entry| entry.name).filter(|name| INPUT_ANNOTATIONS.contains(&name.as_str())).collect()
 }
 
-/// Sets a number below an object; what stands between is made if it is not there.
-fn set(object: &mut ObjectEdits<'_>, path: &mut dyn Iterator<Item = &str>, number: u32) -> Result<(), NotAnObject> {
+/// Sets a share below an object; what stands between is made if it is not there.
+fn set(object: &mut ObjectEdits<'_>, path: &mut dyn Iterator<Item = &str>, share: &Amount) -> Result<(), NotAnObject> {
     let Some(name) = path.next() else { return Ok(()) };
     let mut rest = path.peekable();
     if rest.peek().is_none() {
-        object.set(name, number.to_string().into_bytes());
+        object.set(name, share.to_json().to_string().into_bytes());
         return Ok(());
     }
     let json = object.member(name).map_or("null", |member| member.raw);
     let mut inner = ObjectEdits::new(json, 0)?;
-    set(&mut inner, &mut rest, number)?;
+    set(&mut inner, &mut rest, share)?;
     let mut out = Vec::with_capacity(json.len() + 32);
     splice(json.as_bytes(), &mut inner.finish(), &mut out);
     object.set(name, out);
@@ -134,7 +135,7 @@ mod tests {
                 "annotations":{"kubefold.io/clusters":"a,b","kubefold.io/place-on":"west","x":"\u003c"}}}"#,
         ] {
             let marker = marker();
-            let values = [Value { pointer: "/spec/replicas".into(), number: 2 }];
+            let values = [Value { pointer: "/spec/replicas".into(), number: 2.into() }];
             let what = Stamp { marker: Some(&marker), name: Some("web"), values: &values, whole: None };
             let out = String::from_utf8(stamped(body, what).unwrap()).unwrap();
             assert_eq!(read_back(&out).as_ref(), Some(&marker), "{out}");

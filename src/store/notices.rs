@@ -28,7 +28,7 @@ pub struct Notices {
     pub differs: Vec<MemberName>,
     /// These hold a younger placement of the name, whose parts are shown as member-local objects.
     pub others: Vec<MemberName>,
-    /// It is a quota of several members: what is `hard` holds in each.
+    /// It is a quota of several members that is not divided: what is `hard` holds in each.
     pub is_quota: bool,
 }
 
@@ -92,7 +92,9 @@ impl Sequencer {
             None if behind.is_empty() => self.in_order(self.differing(&chosen)),
             _ => self.in_order(edited(&chosen, &behind)),
         };
-        let is_quota = self.fold_kind() == FoldKind::ResourceQuota && chosen.len() > 1;
+        let summand = chosen.first().and_then(|home| home.summand.as_ref());
+        let is_whole = || summand.is_none_or(|home| !home.has_whole());
+        let is_quota = self.fold_kind() == FoldKind::ResourceQuota && chosen.len() > 1 && is_whole();
         Notices { behind, differs, others: self.in_order(fold.exposed().to_vec()), is_quota }
     }
 

@@ -19,8 +19,9 @@ use crate::{
         fleet::{Fleet, Key, Listed},
         journal::Entry,
         request::{OWN_MANAGER, Request},
+        reshare,
         steps::mover,
-        update::{MERGE_PATCH, SCALE, replace},
+        update::{MERGE_PATCH, SCALE, is_quota, replace},
         workloads::{COMPANIONS, POD, WORKLOADS, documents, of_kinds},
     },
 };
@@ -36,7 +37,8 @@ use kubefold_wire::{
 pub(super) enum Followed {
     /// With the labels of its pods.
     Workload { labels: Option<String> },
-    /// A companion that is applied: its parts are made from what it is then.
+    /// A companion that is applied: its parts are made from what it is then. Or a quota, of which some shares grow only once
+    /// others have shrunk.
     Companion,
 }
 
@@ -50,6 +52,9 @@ pub(super) fn before<F: Fleet>(writer: &Writer<F>, request: &Request, name: &str
     let is_written = request.method != Method::GET && writes_it && request.dry_run("").is_ok_and(|dry| !dry);
     if !is_written {
         return None;
+    }
+    if is_quota(&request.key(name)) {
+        return Some(Followed::Companion);
     }
     if is_of(&COMPANIONS) {
         return (request.content_type == APPLY_PATCH).then_some(Followed::Companion);
@@ -105,6 +110,9 @@ pub(super) async fn settled<F: Fleet>(writer: &Arc<Writer<F>>, entry: &Entry) {
 
 /// The same for a workload whose parts have moved, as the mover.
 pub(super) async fn moved<F: Fleet>(writer: &Arc<Writer<F>>, key: &Key) {
+    if is_quota(key) {
+        return reshare::divide_anew(writer, key).await;
+    }
     unasked(writer, key, mover(), None).await;
 }
 

@@ -15,7 +15,7 @@ use crate::{
     answer::reply::Reply,
     config::MemberName,
     placement::{
-        divided::Division,
+        divided::{Amount, Division, PARALLELISM},
         plan::{Candidate, Plan, Standing},
         policy::{Policy, Strategy, place_on},
     },
@@ -33,6 +33,7 @@ use crate::{
         names::mint,
         pinned::{self, Pinned},
         plan::asked,
+        quotas::Pods,
         request::Request,
     },
 };
@@ -101,6 +102,9 @@ async fn place<F: Fleet>(
     });
     if behind.is_none() {
         warn_of_down(&asked.facts.candidates, &key, plan.strategy, &mut warnings);
+    }
+    if !dry {
+        asked.make_room(writer, &key, &pods_of(draft, &plan), &mut warnings).await;
     }
     let mut entry = entry_of(request, draft, key, plan);
     entry.shared = asked.shared.is_some();
@@ -181,6 +185,21 @@ fn is_free_later<F: Fleet>(writer: &Writer<F>, entry: &Entry, behind: Option<&Be
     Err(Stop { reply: error.into(), name_taken: true })
 }
 
+/// How many pods a plan asks of each member at once.
+fn pods_of(draft: &Draft<'_>, plan: &Plan) -> Pods {
+    let whole = draft.wholes.pods_at_once();
+    let made = plan.targets.iter().filter(|target| target.made && target.behind.is_none());
+    let pods = made.map(|target| {
+        let parallel = target.values.iter().find(|value| value.pointer == PARALLELISM.pointer);
+        let own = match parallel.map(|value| &value.number) {
+            Some(Amount::Number(number)) => Some(*number),
+            _ => target.share(),
+        };
+        (target.member.clone(), own.unwrap_or(if plan.strategy == Strategy::One { whole } else { 0 }))
+    });
+    pods.collect()
+}
+
 /// Says whether members that are down get their parts when they are back.
 fn is_made_later(draft: &Draft<'_>, plan: &Plan) -> bool {
     let goes_along = draft.wholes.division.is_some_and(Division::goes_along);
@@ -188,6 +207,8 @@ fn is_made_later(draft: &Draft<'_>, plan: &Plan) -> bool {
 }
 
 fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry {
+    // Without a part, a member that joins would have no limit.
+    let is_quota = draft.wholes.division == Some(Division::Quota) && plan.strategy == Strategy::Divide;
     let (made, listed): (Vec<_>, Vec<_>) = plan.targets.into_iter().partition(|target| target.made);
     let target = |target: crate::placement::plan::Target| EntryTarget {
         values: target.values,
@@ -205,7 +226,7 @@ fn entry_of(request: &Request, draft: &Draft<'_>, key: Key, plan: Plan) -> Entry
         listed: listed.into_iter().map(other).collect(),
         policy: plan.policy,
         place_on: draft.annotations.and_then(place_on),
-        everywhere: plan.strategy == Strategy::Duplicate,
+        everywhere: plan.strategy == Strategy::Duplicate || is_quota,
         adopts: plan.adopts,
         applied: request.content_type == APPLY_PATCH,
         ..Entry::new(Verb::Create, key, plan.uid, request.caller.clone())

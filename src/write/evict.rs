@@ -7,8 +7,9 @@ use serde_json::Value;
 use crate::{
     member::call::Answer,
     placement::{
-        companions::{Counts, Eviction, Limits, Subject, WHOLE_KEY, evicts},
+        companions::{Counts, Eviction, Limits, Subject, evicts},
         divided::Division,
+        marker::WHOLE_KEY,
     },
     respond::WriteError,
     write::{

@@ -418,7 +418,7 @@ mod tests {
             name: name.into(),
         };
         let target = |name: &str| EntryTarget {
-            values: vec![Value { pointer: "/spec/replicas".into(), number: 1 }],
+            values: vec![Value { pointer: "/spec/replicas".into(), number: 1.into() }],
             ..EntryTarget::new(member(name), format!("c-{name}"))
         };
         Entry {

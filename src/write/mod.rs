@@ -29,6 +29,8 @@ mod names;
 mod options;
 mod orphans;
 mod pinned;
+mod quotas;
+mod reshare;
 mod room;
 mod steps;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     placement::{
         children::{Orphans, is_revision},
         companions::Shares,
-        divided::{Division, Value},
+        divided::{Division, Kinds, Value},
         marker::Marker,
         overrides::{Kind, overridden},
         plan::{Companion, Order, Plan, PlanError, Standing, plan},
@@ -27,6 +27,7 @@ use crate::{
         create::{Draft, Pin, pins, refuse_what_is_no_pin},
         fleet::{Ask, Facts, Fleet, Key, Measure},
         orphans,
+        quotas::{self, Pods, Quotas},
         request::Request,
         workloads,
     },
@@ -52,6 +53,8 @@ pub(super) struct CreateFacts {
     drawn: Option<MemberName>,
     /// What an earlier workload of the name left.
     orphans: Option<Orphans>,
+    /// The quotas that count its pods.
+    quotas: Quotas,
 }
 
 /// Finds the policy and asks for the facts. What is free in the members is asked for where `least` or the policy wants it.
@@ -91,13 +94,16 @@ pub(super) async fn asked<F: Fleet>(
     let division = draft.wholes.division;
     let drawn = workloads::drawn(fleet, key, division);
     let orphans = Box::pin(orphans::find(fleet, key, draft.json));
-    let (mut facts, shares, drawn, orphans) = tokio::join!(fleet.facts(ask), shares, drawn, orphans);
+    let quotas = quotas::of(fleet, key, draft.json);
+    let (mut facts, shares, drawn, orphans, quotas) = tokio::join!(fleet.facts(ask), shares, drawn, orphans, quotas);
     facts.candidates.iter_mut().for_each(|one| one.allowed = !request.refusing.contains(&one.name));
     expect_namespace(writer, key, &mut facts);
     for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
         candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.as_str().to_owned()).collect()));
     }
-    Ok(CreateFacts { policy, facts, shared, pins, pod, shares, drawn, orphans })
+    let mut asked = CreateFacts { policy, facts, shared, pins, pod, shares, drawn, orphans, quotas };
+    asked.cap(&Pods::new());
+    Ok(asked)
 }
 
 /// Says whether a body names things of other members alone.
@@ -130,6 +136,23 @@ fn measure(policy: &Policy, claims: &[String]) -> Measure {
 }
 
 impl CreateFacts {
+    /// Caps what each member may get by the quotas. `own` are the pods that the object has already.
+    pub(super) fn cap(&mut self, own: &Pods) {
+        let mut caps = self.quotas.caps(own);
+        self.facts.candidates.iter_mut().for_each(|one| one.quota = caps.remove(&one.name));
+    }
+
+    /// Has the shares of quotas follow the plan.
+    pub(super) async fn make_room<F: Fleet>(
+        &self,
+        writer: &Arc<Writer<F>>,
+        key: &Key,
+        asked: &Pods,
+        warnings: &mut Warnings,
+    ) {
+        writer.make_room(&key.namespace, &self.quotas, asked, warnings).await;
+    }
+
     /// Plans the parts under a minted UID.
     ///
     /// Errors: as [`plan`], as the client sees them.
@@ -268,7 +291,8 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
     refuse_what_is_no_pin(writer, request, &name)?;
     let asked = asked(writer, request, &draft, &key, Measure::Nothing).await?;
     let plan = asked.plan(&draft, &key)?;
-    overrides_go_with(&plan, &draft, &key).map_err(|error| request.invalid(&name, error.into()))?;
+    let rules = writer.fleet.rules();
+    overrides_go_with(&plan, &draft, &key, rules.kinds()).map_err(|error| request.invalid(&name, error.into()))?;
     let mut warnings = plan.warnings.clone();
     let made = plan.targets.iter().filter(|target| target.made && target.behind.is_none());
     let document = serde_json::from_str(draft.json).unwrap_or_default();
@@ -294,7 +318,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
 }
 
 /// Says why the overrides of a policy do not go with the parts that would be made.
-fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), PartError> {
+fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key, kinds: &Kinds) -> Result<(), PartError> {
     let members = plan.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
     let members: Arc<[_]> = members.collect();
     for target in plan.targets.iter().filter(|target| !target.overrides.is_empty()) {
@@ -309,8 +333,8 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key) -> Result<(), Pa
         let what = Stamp { marker: Some(&marker), name: None, values: &target.values, whole };
         let body = stamped(draft.json, what)?;
         let policy = plan.policy.as_deref().unwrap_or_default();
-        let divided = draft.wholes.division.map_or(&[][..], Division::fields);
-        overridden(body, &target.overrides, &Kind { gvk: &key.gvk, divided }, policy, &target.member)?;
+        let kind = Kind::of(&key.gvk, kinds, whole);
+        overridden(body, &target.overrides, &kind, policy, &target.member)?;
     }
     Ok(())
 }
@@ -340,6 +364,7 @@ fn places(plan: Plan, asked: &CreateFacts, draft: &Draft<'_>, key: &Key) -> Vec<
                 Some(why) => format!("{why}; {without_a_part}"),
                 None => without_a_part.clone(),
             }),
+            None if target.why.is_some() => target.why.clone(),
             None if at == 0 && sticky => Some("the namespace's single objects are there".to_owned()),
             None => None,
         };

@@ -34,6 +34,9 @@ const OTHERS_WITH_PODS: [(&str, &str, &str, &str); 4] = [
     POD,
 ];
 
+/// A quota of a namespace.
+pub(super) const QUOTA: (&str, &str, &str, &str) = ("", "v1", "resourcequotas", "ResourceQuota");
+
 /// Kinds of companions.
 pub(super) const COMPANIONS: [(&str, &str, &str, &str); 2] = [
     ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
@@ -72,7 +75,7 @@ pub(super) async fn shares<F: Fleet>(fleet: &F, namespace: &str, subject: &Subje
             let share = |(member, json): (&MemberName, &str)| (member.clone(), replicas(json, path));
             shares.extend(found.into_iter().flat_map(documents).map(share));
         }
-        Subject::Target(None) => {}
+        Subject::Target(None) | Subject::Namespace => {}
     }
     shares
 }

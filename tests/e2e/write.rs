@@ -23,6 +23,7 @@ mod outage;
 mod pinned;
 mod plan;
 mod policies;
+mod quota;
 mod refused;
 mod release;
 mod rollout;

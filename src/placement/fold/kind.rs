@@ -74,10 +74,11 @@ impl FoldKind {
     }
 
     /// What is divided of a companion; `None`: it is none, and what is divided is a sum.
-    pub(super) fn companion(self) -> Option<Division> {
+    pub fn companion(self) -> Option<Division> {
         match self {
             Self::PodDisruptionBudget => Some(Division::Budget),
             Self::HorizontalPodAutoscaler => Some(Division::Autoscaler),
+            Self::ResourceQuota => Some(Division::Quota),
             _ => None,
         }
     }

@@ -5,32 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::placement::quota::is_summed;
 use kubefold_wire::quantity::Quantity;
-
-/// Counted kinds that lie in every member.
-///
-/// Source: docs/design/writes.md#strategies; names as kubernetes/apiserver `pkg/quota/v1/generic` counts them.
-const IN_EVERY_MEMBER: &[&str] = &[
-    "configmaps",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-    "resourcequotas",
-    "count/configmaps",
-    "count/secrets",
-    "count/services",
-    "count/serviceaccounts",
-    "count/resourcequotas",
-    "count/limitranges",
-    "count/ingresses.networking.k8s.io",
-    "count/networkpolicies.networking.k8s.io",
-    "count/roles.rbac.authorization.k8s.io",
-    "count/rolebindings.rbac.authorization.k8s.io",
-    "count/poddisruptionbudgets.policy",
-    "count/horizontalpodautoscalers.autoscaling",
-    "count/daemonsets.apps",
-];
 
 /// `status.used` of all parts; `None` where the first's own stands. A value that is no quantity is the first part's.
 pub(super) fn used<'a>(mut parts: impl Iterator<Item = &'a Map<String, Value>>) -> Option<Vec<u8>> {
@@ -44,7 +20,7 @@ pub(super) fn used<'a>(mut parts: impl Iterator<Item = &'a Map<String, Value>>) 
             Some(held) => {
                 let quantity = |value: &Value| Quantity::parse(value.as_str()?).ok();
                 let (Some(mine), Some(theirs)) = (quantity(held), quantity(value)) else { continue };
-                if !IN_EVERY_MEMBER.contains(&name.as_str()) {
+                if is_summed(name) {
                     *held = mine.plus(&theirs).to_string().into();
                 } else if theirs > mine {
                     *held = value.clone();

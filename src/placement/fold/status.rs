@@ -7,7 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::placement::{
     companions::{Counts, Eviction, evicts},
-    divided::Path,
+    divided::{HARD, Path},
     fold::{
         Summands,
         balancer::{self, Address},
@@ -146,8 +146,8 @@ pub(super) fn fold(
         }
     }
     values::set(home, counted);
-    let whole = parts.get(0).and_then(|home| home.whole.as_deref());
-    let whole = whole.filter(|_| kind == FoldKind::PodDisruptionBudget).map(|whole| evicts(whole, counts(parts)));
+    let written = parts.get(0).and_then(|home| home.whole.as_deref());
+    let whole = written.filter(|_| kind == FoldKind::PodDisruptionBudget).map(|whole| evicts(whole, counts(parts)));
     if let Some(whole) = whole {
         budget(home, whole);
     }
@@ -168,6 +168,10 @@ pub(super) fn fold(
             });
             if let Some(used) = quota::used(used) {
                 home.set("used", used);
+            }
+            let hard = written.and_then(|written| written.get(&HARD));
+            if let Some(hard) = hard.filter(|_| home.member("hard").is_some()) {
+                home.set("hard", hard.to_json().to_string().into_bytes());
             }
         }
         FoldKind::Service | FoldKind::Ingress => balancer::unite(

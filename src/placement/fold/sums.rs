@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::placement::{
     companions::Limits,
+    divided::Field,
     fold::{Divided, FoldKind, Numbers, Summand, Summands, integer, status, values},
 };
 use kubefold_wire::splice::{Edit, ObjectEdits};
@@ -95,9 +96,8 @@ impl Sums {
             }
         }
         let object = |at: &Range<usize>| ObjectEdits::new(value(at), at.start).ok();
-        if let Some(mut spec) =
-            numbers.spec.as_ref().filter(|_| self.no_specs == 0 && !kind.divided().is_empty()).and_then(object)
-        {
+        let is_divided = whole.is_some() || !kind.divided().is_empty();
+        if let Some(mut spec) = numbers.spec.as_ref().filter(|_| self.no_specs == 0 && is_divided).and_then(object) {
             match whole {
                 Some(whole) => written(&mut spec, kind, whole),
                 None => self.spec(&mut spec, kind),
@@ -139,11 +139,11 @@ impl Sums {
 
 /// The divided fields as they were written.
 fn written(spec: &mut ObjectEdits<'_>, kind: FoldKind, whole: &Limits) {
-    for key in kind.divided().iter().filter_map(|path| path.last()) {
+    for key in kind.companion().iter().flat_map(|division| division.fields()).map(Field::name) {
         let limit = whole.named(key).map(|limit| limit.to_json().to_string());
         match (limit, spec.member(key).map(|now| now.raw)) {
             (Some(limit), now) if now != Some(limit.as_str()) => spec.set(key, limit.into_bytes()),
-            (None, Some(_)) => spec.remove(|name| name == *key),
+            (None, Some(_)) => spec.remove(|name| name == key),
             _ => {}
         }
     }

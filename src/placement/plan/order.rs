@@ -6,8 +6,9 @@ use crate::{
         capacity::Capacity,
         children::Orphans,
         companions::{Limits, Shares},
-        divided::{Value, Wholes},
+        divided::{Amount, Value, Wholes},
         policy::{Policy, Strategy},
+        quota::Cap,
         scheduling::{Misfit, PodRequirements},
     },
 };
@@ -50,6 +51,8 @@ pub struct Candidate {
     pub fits: Result<(), Misfit>,
     /// What is free there; `None` if that is not known or was not asked.
     pub capacity: Option<Capacity>,
+    /// What the namespace's quotas let it have; `None`: none of them limits it.
+    pub quota: Option<Cap>,
 }
 
 impl Candidate {
@@ -121,7 +124,10 @@ pub struct Target {
 impl Target {
     /// The share: the first of the divided fields.
     pub fn share(&self) -> Option<u32> {
-        self.values.first().map(|value| value.number)
+        match self.values.first()?.number {
+            Amount::Number(number) => Some(number),
+            Amount::Quantity(_) => None,
+        }
     }
 }
 

@@ -13,8 +13,10 @@ use crate::{
             selection::chosen,
             taker::{Taker, sort},
         },
+        quota::{room_for, too_little},
     },
 };
+use kubefold_wire::golang::Quoted;
 
 /// Parts by shares. Where not all of it fits, as much as fits is placed only if that is `enough`.
 pub(super) fn divided(
@@ -31,10 +33,21 @@ pub(super) fn divided(
     let (mut takers, bounds): (Vec<_>, Vec<_>) = chosen(order, total, bounded.collect(), plan)?.into_iter().unzip();
     let mut shares: Vec<_> = takers.iter().zip(&bounds).map(|(taker, bound)| share(order, taker, bound)).collect();
     let left = left(order, &takers);
+    // A Job's pods come one after the other.
+    let is_at_once = order.wholes.division != Some(Division::Job);
+    let mut capped = if is_at_once { capped(&takers, &left, &shares) } else { shares.clone() };
     if order.policy.fewest {
+        fewest(total, &left, &mut capped, order.uid);
         fewest(total, &left, &mut shares, order.uid);
     }
-    let mut sizes = redivide(total, &left, &shares, order.uid);
+    let mut sizes = redivide(total, &left, &capped, order.uid);
+    let caps = takers.iter().map(|taker| taker.candidate.quota.as_ref().filter(|_| is_at_once));
+    let in_quota = room_for(caps.zip(sizes.iter().copied()));
+    if in_quota < total {
+        // As in a single cluster, what the quotas have no room for is made, and its pods wait.
+        sizes = redivide(total, &sizes, &shares, order.uid);
+        plan.warnings.extend(waits(order, &takers, total.min(sizes.iter().sum()), in_quota));
+    }
     let placed: u32 = sizes.iter().sum();
     if placed < total {
         let reasons = takers.iter().zip(&bounds).map(|(taker, bound)| (taker.name().clone(), bound.why.clone()));
@@ -68,12 +81,34 @@ pub(super) fn divided(
         values.extend(other.map(|number| value(&PARALLELISM, number)));
         if order.wholes.division == Some(Division::Ordinals) && at > 0 {
             let number = order.wholes.first_ordinal + at * ORDINAL_STRIDE;
-            values.push(Value { pointer: "/spec/ordinals/start".to_owned(), number });
+            values.push(Value { pointer: "/spec/ordinals/start".to_owned(), number: number.into() });
         }
-        let why = (order.policy.fewest && size == 0).then(|| fewer(order, carriers));
+        let cap = taker.candidate.quota.as_ref().filter(|cap| size >= cap.pods && size < total);
+        let why = match cap {
+            Some(cap) => {
+                Some(format!("resourcequota {} has room for {} of its pods there", Quoted(&cap.quota), cap.pods))
+            }
+            None => (order.policy.fewest && size == 0).then(|| fewer(order, carriers)),
+        };
         plan.targets.push(Target { why, ..taker.target(values, size > 0 || at == 0) });
     }
     Ok(())
+}
+
+/// The shares, none above what the quotas of the namespace have room for. `left` counts in them already.
+fn capped<'a>(takers: &[Taker<'_>], left: &[u32], shares: &[Share<'a>]) -> Vec<Share<'a>> {
+    let capped = |((taker, left), share): ((&Taker<'_>, &u32), &Share<'a>)| {
+        let room = taker.candidate.quota.as_ref().map(|cap| cap.pods.saturating_add(*left));
+        Share { max: share.max.into_iter().chain(room).min(), ..*share }
+    };
+    takers.iter().zip(left).zip(shares).map(capped).collect()
+}
+
+/// What the client should know where the quotas have room for `fits` of `placed`.
+fn waits(order: &Order<'_>, takers: &[Taker<'_>], placed: u32, fits: u32) -> Option<String> {
+    order.pod?;
+    let caps = takers.iter().filter_map(|taker| Some((taker.name(), taker.candidate.quota.as_ref()?)));
+    too_little(&caps.collect::<Vec<_>>(), placed, fits)
 }
 
 /// Why a member has no share of what goes to the fewest.
@@ -89,7 +124,7 @@ fn left(order: &Order<'_>, takers: &[Taker<'_>]) -> Vec<u32> {
 }
 
 fn value(field: &Field, number: u32) -> Value {
-    Value { pointer: field.pointer.to_owned(), number }
+    Value { pointer: field.pointer.to_owned(), number: number.into() }
 }
 
 /// The completions and parallelisms of a Job's parts: no part may have the one without the other.

@@ -9,8 +9,9 @@ use crate::{
         capacity::Capacity,
         children::Orphans,
         companions::claims,
-        divided::Wholes,
+        divided::{Amount, Wholes},
         policy::{Policy, Rules, Terms},
+        quota::Cap,
         resources::Resources,
         scheduling::{Misfit, PodRequirements},
     },
@@ -31,6 +32,7 @@ fn candidate(name: &str, weight: u32) -> Candidate {
         missing_claims: Vec::new(),
         fits: Ok(()),
         capacity: None,
+        quota: None,
     }
 }
 
@@ -150,8 +152,13 @@ fn by(
     plan(&Order { pod: pod.as_ref(), claims: &claims, companion, ..order(policy, &wholes) }, candidates)
 }
 
+fn number(amount: &Amount) -> u32 {
+    let Amount::Number(number) = amount else { panic!("{amount}") };
+    *number
+}
+
 fn numbers(plan: &Plan) -> Vec<(&str, Vec<u32>)> {
-    let target = |target: &'_ Target| target.values.iter().map(|value| value.number).collect();
+    let target = |target: &'_ Target| target.values.iter().map(|value| number(&value.number)).collect();
     let mut all: Vec<(&str, Vec<u32>)> = plan.targets.iter().map(|one| (one.member.as_str(), target(one))).collect();
     all.sort_unstable();
     all
@@ -250,8 +257,9 @@ fn a_stateful_set_has_ordinals_of_its_own_in_every_member() {
     let plan = by(&Policy::plain(Strategy::Divide), ("apps", "StatefulSet", body), &three(), None).unwrap();
     let values: Vec<_> = plan.targets.iter().map(|target| target.values.clone()).collect();
     assert_eq!(values[0].len(), 1, "the home's begin where the body says");
-    let start = |at: usize| values[at].iter().find(|value| value.pointer == "/spec/ordinals/start").unwrap().number;
-    assert_eq!((start(1), start(2)), (1003, 2003));
+    let start =
+        |at: usize| values[at].iter().find(|value| value.pointer == "/spec/ordinals/start").unwrap().number.clone();
+    assert_eq!((start(1), start(2)), (1003.into(), 2003.into()));
     let error = by(&Policy::plain(Strategy::Divide), ("apps", "StatefulSet", &web(3001)), &three(), None).unwrap_err();
     assert!(error.to_string().contains("a part of a StatefulSet has at most 1000 replicas"), "{error}");
 }
@@ -303,7 +311,7 @@ fn autoscalers_and_budgets_go_along() {
     let one = hpa(&policy, r#"{"maxReplicas":10}"#, &shares(&[("north", 1)]));
     let listed: Vec<_> = one.targets.iter().map(|target| (target.member.as_str(), target.made)).collect();
     assert_eq!(listed, [("north", true), ("west", false), ("east", false)]);
-    assert_eq!(one.targets[0].values.iter().map(|value| value.number).collect::<Vec<_>>(), [1, 10]);
+    assert_eq!(one.targets[0].values.iter().map(|value| number(&value.number)).collect::<Vec<_>>(), [1, 10]);
     let before = hpa(&policy, r#"{"maxReplicas":10}"#, &Shares::new());
     assert_eq!(before.targets.iter().filter(|target| target.made).count(), 1);
 
@@ -470,4 +478,40 @@ fn what_the_configuration_declares_is_divided_by_its_own_path() {
             .to_string()
             .starts_with("spec.pool.size: ")
     );
+}
+
+#[test]
+fn quotas_cap_what_members_get_and_refuse_nothing() {
+    let deployment = |replicas: u32| {
+        format!(r#"{{"spec":{{"replicas":{replicas},"template":{{"spec":{{"containers":[{{"name":"web"}}]}}}}}}}}"#)
+    };
+    let cap = |pods: u32, together: Option<u32>| Some(Cap { pods, together, quota: "team".to_owned() });
+    let mut all = three();
+    all[1].quota = cap(1, None);
+    let policy = Policy::plain(Strategy::Divide);
+    let planned = |all: &[Candidate], replicas: u32| {
+        by(&policy, (DEPLOYMENT.0, DEPLOYMENT.1, &deployment(replicas)), all, None).unwrap()
+    };
+    let plan = planned(&all, 7);
+    assert_eq!(numbers(&plan), [("east", vec![3]), ("north", vec![3]), ("west", vec![1])]);
+    assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+    let why = plan.targets.iter().find(|target| target.member.as_str() == "west").unwrap().why.as_deref();
+    assert_eq!(why, Some(r#"resourcequota "team" has room for 1 of its pods there"#));
+    all.iter_mut().for_each(|one| one.quota = cap(2, None));
+    let plan = planned(&all, 8);
+    assert_eq!(numbers(&plan).iter().map(|(_, number)| number[0]).sum::<u32>(), 8);
+    assert!(
+        plan.warnings[0].starts_with(r#"resourcequota "team" has room for 6 of its 8 pods"#),
+        "{:?}",
+        plan.warnings
+    );
+    all.iter_mut().for_each(|one| one.quota = cap(2, Some(2)));
+    let plan = planned(&all, 4);
+    assert!(plan.warnings[0].contains("room for 2 of its 4 pods"), "{:?}", plan.warnings);
+    // A whole workload goes where its quota has room.
+    let one = Policy::plain(Strategy::One);
+    let mut all = three();
+    (all[0].quota, all[1].quota) = (cap(2, None), cap(2, None));
+    let plan = by(&one, (DEPLOYMENT.0, DEPLOYMENT.1, &deployment(3)), &all, None).unwrap();
+    assert_eq!(plan.targets[0].member.as_str(), "north");
 }

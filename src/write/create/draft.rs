@@ -64,8 +64,8 @@ impl<'a> Draft<'a> {
         let metadata: Metadata<'a> = serde_json::from_str(metadata).map_err(|error| bad(&error))?;
         let name = metadata.name.unwrap_or_default();
         let (group, kind) = (&*request.gvk.group, &*request.gvk.kind);
-        let wholes =
-            Wholes::read(kinds.division(&request.gvk), json).map_err(|error| request.invalid(&name, error.into()))?;
+        let division = kinds.division(&request.gvk).or_else(|| Division::by_policy(group, kind));
+        let wholes = Wholes::read(division, json).map_err(|error| request.invalid(&name, error.into()))?;
         Ok(Self {
             json,
             name,

@@ -29,6 +29,7 @@ use crate::{
         Writer,
         fleet::{Fleet, Key, Placed},
         journal::{Placement, Wanted},
+        reshare,
         workloads::{COMPANIONS, documents, of_kinds},
     },
 };
@@ -238,6 +239,11 @@ impl<F: Fleet> Writer<F> {
 
     /// Divides the objects of these policies anew: those that two looks in a row found to be divided otherwise.
     async fn divide_anew(self: &Arc<Self>, due: &BTreeSet<String>, looks: &mut Looks, now: Instant) {
+        let is_due = |key: &Key| {
+            let policy = self.object(key).and_then(|object| self.terms_of(&object));
+            policy.is_some_and(|(policy, _)| policy.name.is_some_and(|name| due.contains(&name)))
+        };
+        reshare::divide_all_anew(self, is_due).await;
         let mut found: BTreeMap<String, BTreeSet<String>> =
             due.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
         for placed in self.fleet.placed().await {

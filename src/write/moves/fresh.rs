@@ -17,6 +17,7 @@ use crate::{
         fleet::{Fleet, Measure},
         moves::{body::body_of, object::Object, part::Stays},
         plan::asked,
+        quotas::pods_of,
         request::Request,
         steps::mover,
         workloads::{POD, documents},
@@ -48,6 +49,7 @@ impl<F: Fleet> Writer<F> {
         let draft = Draft::read(&request, self.fleet.rules().kinds()).map_err(|error| error.to_string())?;
         let asked = asked(self, &request, &draft, key, Measure::Nothing).await;
         let mut asked = asked.map_err(|error| error.to_string())?;
+        asked.cap(&pods_of(&object.parts));
         if asked.policy.weights.are_measured() {
             self.add_own(object, &mut asked.facts.candidates).await;
         }
@@ -68,6 +70,7 @@ impl<F: Fleet> Writer<F> {
         let draft = Draft::read(&request, self.fleet.rules().kinds()).map_err(|error| error.to_string())?;
         let asked = asked(self, &request, &draft, key, Measure::Always).await;
         let mut asked = asked.map_err(|error| error.to_string())?;
+        asked.cap(&pods_of(&object.parts));
         self.add_own(object, &mut asked.facts.candidates).await;
         // Of a kind that makes no pods nothing is known.
         let room = |one: &Candidate| Some((one.name.clone(), one.capacity.filter(|_| draft.pod.is_some())?.replicas));

@@ -7,6 +7,7 @@ use crate::{
         Writer,
         fleet::{Fleet, Key, Part, Visible},
         moves::command::Verb,
+        quotas::is_noted,
         steps::Seen,
     },
 };
@@ -14,7 +15,7 @@ use crate::{
 /// An object, and what stands of it.
 pub(super) struct Object {
     pub(super) key: Key,
-    /// What is divided of its kind.
+    /// What is divided of it.
     pub(super) division: Option<Division>,
     pub(super) marker: Marker,
     pub(super) visible: Visible,
@@ -46,6 +47,9 @@ impl<F: Fleet> Writer<F> {
             Some(moved) => moved.apply(marker),
             None => marker,
         };
-        Some(Object { key: key.clone(), division: self.division(key), marker, visible, parts })
+        let is_noted = parts.first().is_some_and(|home| is_noted(&home.json));
+        let by_policy = || Division::by_policy(&key.gvk.group, &key.gvk.kind).filter(|_| is_noted);
+        let division = self.division(key).or_else(by_policy);
+        Some(Object { key: key.clone(), division, marker, visible, parts })
     }
 }

@@ -37,7 +37,7 @@ use crate::{
         fleet::{Ask, Fleet, Key, Measure, Part, Placed, Visible},
         journal::{JournalError, Overriding},
         steps::{Outcome, Seen, mover},
-        update::{is_stale, plain},
+        update::{is_stale, note, plain},
     },
 };
 use kubefold_wire::warning::Warnings;
@@ -209,8 +209,10 @@ impl<F: Fleet> Writer<F> {
             parts.iter().map(|part| Some((part, serde_json::from_slice(&part.json).ok()?))).collect();
         let marker = Seen::of(&parts.first()?.json).marker?;
         let policy = self.policy_of(key, &shown, false, marker.policy.as_deref());
-        let kind = Kind::of(&key.gvk, self.fleet.rules().kinds());
-        Some(Dressed { key, kind, policy, parts: documents? })
+        let documents: Vec<(&Part, Value)> = documents?;
+        let whole = documents.first().and_then(|(_, home)| note(home));
+        let kind = Kind::of(&key.gvk, self.fleet.rules().kinds(), whole);
+        Some(Dressed { key, kind, policy, parts: documents })
     }
 
     /// Has the parts of a placement get the overrides of now.

@@ -89,7 +89,7 @@ pub(super) fn making(placement: &Placement, body: String, marker: &Marker) -> En
 
 /// A part that is to be made.
 pub(super) fn target(division: Option<Division>, wanted: &Wanted) -> EntryTarget {
-    let value = |number: u32| Some(Number { pointer: field_of(division)?.to_owned(), number });
+    let value = |number: u32| Some(Number { pointer: field_of(division)?.to_owned(), number: number.into() });
     EntryTarget {
         values: wanted.share.and_then(value).into_iter().chain(wanted.values.iter().cloned()).collect(),
         overrides: wanted.overrides.clone(),

@@ -31,7 +31,10 @@ use crate::{
         Writer,
         fleet::{Ask, Fleet, Measure, Part, Placed},
         journal::{Everywhere, Goal, JournalError, Listed, Placement, Stage, Wanted},
+        quotas::without_share,
+        reshare,
         steps::MOVER,
+        update::is_quota,
     },
 };
 use kubefold_wire::media::is_built_in;
@@ -69,6 +72,9 @@ impl<F: Fleet> Writer<F> {
         let all = stream::iter(self.fleet.placed().await);
         let goals = all.map(|placed| async move { (Box::pin(self.goal_of(intent, &placed)).await, placed) });
         let mut goals = Box::pin(goals.buffered(AT_ONCE));
+        if command.verb == Verb::Rebalance && !command.dry_run {
+            reshare::divide_all_anew(self, |_| true).await;
+        }
         while let Some((goal, placed)) = goals.next().await {
             if command.verb == Verb::Rebalance {
                 self.order_overrides(&command, by, &placed, &mut report).await.map_err(of_disk)?;
@@ -213,7 +219,10 @@ impl<F: Fleet> Writer<F> {
                 let (plan, _) = self.fresh(object, None).await?;
                 Ok(changed(object, &plan, None).filter(|_| plan.strategy == Strategy::Divide))
             }
-            (Verb::Extend, only) if !division.is_some_and(Division::goes_along) => {
+            // Without a part of a quota a member has no limit.
+            (Verb::Extend, only)
+                if division == Some(Division::Quota) || !division.is_some_and(Division::goes_along) =>
+            {
                 let (plan, _) = self.fresh(object, None).await?;
                 Ok(extended(object, &plan, |member| only.is_none_or(|only| only == member)))
             }
@@ -370,9 +379,19 @@ pub(super) fn superseded(part: &Part) -> Superseded {
 pub(super) fn extended(object: &Object, plan: &Plan, is_asked: impl Fn(&MemberName) -> bool) -> Option<Change> {
     let has = |target: &Target| object.parts.iter().any(|part| part.cluster_uid == target.cluster_uid);
     let is_missing = |target: &&Target| target.behind.is_none() && !has(target) && is_asked(&target.member);
-    let missing: Vec<Wanted> =
-        plan.targets.iter().filter(is_missing).map(|target| wanted_of(target, target.share())).collect();
-    if plan.strategy != Strategy::Duplicate || missing.is_empty() {
+    let of_quota = object.parts.first().and_then(|home| without_share(&home.json));
+    let is_of_quota = is_quota(&object.key);
+    let wanted = |target: &Target| match (&of_quota, is_of_quota) {
+        // Its share is what the others let go once it is there.
+        (Some((values, whole)), _) => {
+            Wanted { values: values.clone(), whole: Some(whole.clone()), ..wanted_of(target, None) }
+        }
+        // One that was made to hold in each member does so whatever its policy says now.
+        (None, true) => Wanted { values: Vec::new(), whole: None, ..wanted_of(target, None) },
+        (None, false) => wanted_of(target, target.share()),
+    };
+    let missing: Vec<Wanted> = plan.targets.iter().filter(is_missing).map(wanted).collect();
+    if !(plan.strategy == Strategy::Duplicate || is_of_quota) || missing.is_empty() {
         return None;
     }
     let standing = object.parts.iter().map(|part| wanted_as_is(part, None));

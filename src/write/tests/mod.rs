@@ -8,6 +8,7 @@ mod late;
 mod moves;
 mod outage;
 mod overriding;
+mod quotas;
 mod scripted;
 mod storm;
 mod strategies;

@@ -7,6 +7,7 @@ mod fault;
 mod standing;
 
 pub(super) use fault::{CRASHES, FAULTS, Fault};
+pub(super) use standing::member;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -66,6 +67,8 @@ pub(super) struct World {
     pub(super) fewest: u64,
     /// What runs is available, also while nothing moves.
     pub(super) is_available: bool,
+    /// The most pods that the quotas of all members together allowed after a call, since this was last set.
+    pub(super) most_allowed: u64,
     /// The records of placements that have moved, by UID.
     pub(super) moved: BTreeMap<String, Arc<Moved>>,
     /// The newest own UID of every name that was ever made, per member.
@@ -97,10 +100,6 @@ pub(super) struct Scripted {
     pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
     /// What the writer said last of who is behind, by name and UID.
     pub(super) behind: Arc<Mutex<Behind>>,
-}
-
-pub(super) fn member(name: &str) -> MemberName {
-    MemberName::new(name).unwrap()
 }
 
 impl Scripted {
@@ -412,6 +411,7 @@ impl Fleet for Scripted {
             missing_claims: Vec::new(),
             fits: Ok(()),
             capacity: cluster.free.map(|replicas| Capacity { replicas, ..Capacity::default() }),
+            quota: None,
         };
         let candidates = world.members.iter().map(candidate).collect();
         Facts { candidates, sticky: world.sticky.clone() }

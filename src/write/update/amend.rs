@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::{
     member::call::Document,
     placement::{
-        companions::WHOLE_KEY,
-        divided::{Division, Value as Number},
+        divided::{Amount, Division, HARD, Value as Number},
+        marker::WHOLE_KEY,
         merge::{Change, Take, What, take},
         noted::{self, Note},
     },
@@ -24,7 +24,7 @@ use crate::{
         },
     },
 };
-use kubefold_wire::warning::Warnings;
+use kubefold_wire::{patch::path_of, warning::Warnings};
 
 /// What an update changes in parts that are still to be made.
 #[derive(Clone, Copy)]
@@ -219,14 +219,20 @@ fn fresh(update: &Entry) -> Amended {
     }
 }
 
-/// A number is a share of the part's own; what is none, or goes, is the same in all.
+/// Says whether a share is the part's own: a percentage is the same in all.
+fn is_own(share: &Amount, fields: &[String]) -> bool {
+    matches!(share, Amount::Number(_)) || fields.iter().map(String::as_str).take(2).eq(HARD.path.iter().copied())
+}
+
+/// A number is a share of the part's own, and so is an amount of a quota; what is none, or goes, is the same in all.
 fn set_share(target: &mut EntryTarget, change: &Change) {
     if change.is_within(&["metadata", "annotations", WHOLE_KEY]) {
         target.whole = change.wanted().and_then(|whole| whole.as_str().map(str::to_owned));
         return;
     }
-    let pointer = format!("/{}", change.fields().collect::<Vec<_>>().join("/"));
+    let fields: Vec<String> = change.fields().map(str::to_owned).collect();
+    let pointer = path_of(&fields);
     target.values.retain(|value| value.pointer != pointer);
-    let number = change.wanted().and_then(|new| new.as_u64()).and_then(|number| u32::try_from(number).ok());
-    target.values.extend(number.map(|number| Number { pointer, number }));
+    let share = change.wanted().as_ref().and_then(Amount::read).filter(|share| is_own(share, &fields));
+    target.values.extend(share.map(|number| Number { pointer, number }));
 }

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use crate::{
     placement::{
-        companions::{Limit, WHOLE_KEY},
-        divided::{Field, REPLICAS},
+        companions::Limit,
+        divided::{Division, Field, REPLICAS},
         fold::{FoldKind, counter_paths},
-        marker::MARKER_KEY,
+        marker::{MARKER_KEY, WHOLE_KEY},
         merge::{Change, Take, What, difference, take},
         noted::{self, Note, OVERRIDES_KEY},
         overrides::{Kind, applied},
@@ -17,11 +17,10 @@ use crate::{
         fleet::Fleet,
         request::values,
         update::{
-            companion::note as note_of,
             desired::{self, Desired, check_preconditions, object, plain, set},
             draft::{Plan, overrides_in},
             own::{has_another, owns_alone},
-            part::{Held, Ownership, SCALE},
+            part::{Held, Ownership, SCALE, note as note_of},
             shares::{DesiredReplicas, Total},
             task::PartTask,
             work::{Stop, Work},
@@ -55,13 +54,18 @@ impl<F: Fleet> Work<'_, F> {
         let said =
             fields.iter().filter(|field| patch.pointer(self.said_at(field)).is_some_and(|value| !value.is_null()));
         let said: Vec<Field> = said.copied().collect();
+        let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
+        let is_quota = self.division() == Some(Division::Quota);
         let read = |field: &Field| {
+            if let Some(said) = patch.pointer(field.pointer).filter(|_| is_quota) {
+                let asked = DesiredReplicas::Same(Some(self.applied_hard(said, &manager)));
+                return Some(Total { field: *field, asked });
+            }
             let at = if scale { REPLICAS } else { *field };
             Some(Total { field: *field, ..Total::read(&patch, at)? })
         };
         let mut asked: Vec<Total> = said.iter().filter_map(read).collect();
         // What it leaves out and nobody else has becomes the default of the whole.
-        let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
         let left_out = fields.iter().filter(|field| field.unset.is_some() && !scale && !said.contains(field));
         let left_out: Vec<Field> = left_out.copied().collect();
         let dropped = left_out.iter().filter(|field| owns_alone(&self.home.document, &manager, field.path));
@@ -96,14 +100,9 @@ impl<F: Fleet> Work<'_, F> {
             let revision = revision.as_ref().map(|_| part.revision());
             let alone = left_out.iter().filter(|field| owns_alone(&part.document, &manager, field.path));
             let unsaid: Vec<Field> = alone.copied().collect();
-            let path = |field: &Field| -> Vec<String> { field.path.iter().map(|name| (*name).to_owned()).collect() };
-            let stays = |field: &Field| !task.own.iter().any(|change| change.is_within(field.path));
-            let taken = totals.iter().map(|total| total.field).filter(|field| said.contains(field) && stays(field));
-            let taken = taken.filter(|field| has_another(&part.document, &manager, field.path));
-            task.ownership = Ownership {
-                disowns: unsaid.iter().map(path).collect(),
-                takes: taken.map(|field| path(&field)).collect(),
-            };
+            let changed = totals.iter().filter(|total| matches!(total.asked, DesiredReplicas::Number(_)));
+            let changed: Vec<Field> = changed.map(|total| total.field).filter(|field| said.contains(field)).collect();
+            task.ownership = ownership(&part.document, task, &manager, &unsaid, &changed);
             let apply = Apply { patch: &patch, said: &said, unsaid: &unsaid, revision, is_home };
             task.apply = Some(self.apply_body(part, task, apply));
         };
@@ -129,10 +128,9 @@ impl<F: Fleet> Work<'_, F> {
         let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(patch.to_string()));
         let mut body: Value = serde_json::from_slice(&local).unwrap_or_else(|_| patch.clone());
         let awaited = self.awaited(part);
-        let share = |field: &Field| {
-            let changed = task.own.iter().find(|change| change.is_within(field.path));
-            changed.map_or_else(|| awaited.pointer(field.pointer).cloned(), |change| change.wanted())
-        };
+        let mut shared = awaited.clone();
+        take(&task.own, Take::Always, &mut shared);
+        let share = |field: &Field| shared.pointer(field.pointer).cloned();
         for field in unsaid {
             // Each part would take the default for itself.
             if let Some(share) = share(field) {
@@ -146,7 +144,12 @@ impl<F: Fleet> Work<'_, F> {
             if let (Some(place), Some(share)) = (body.pointer_mut(self.said_at(field)), share) {
                 // What is no number is refused in the member's own words.
                 let is_percent = note.is_some() && Limit::read(place).is_some();
-                if is_percent || place.as_i64().is_some_and(|number| number >= 0) {
+                if let (Value::Object(said), Value::Object(share)) = (&mut *place, &share) {
+                    for (amount, share) in said.iter_mut().filter_map(|(name, amount)| Some((amount, share.get(name)?)))
+                    {
+                        amount.clone_from(share);
+                    }
+                } else if is_percent || place.as_i64().is_some_and(|number| number >= 0) {
                     *place = share;
                 }
             }
@@ -228,6 +231,15 @@ impl<F: Fleet> Work<'_, F> {
         }
         plan.home.shared = changes;
     }
+}
+
+/// Which fields of a part change their managers with an apply: those that are `unsaid`, and those of which the whole is `changed`
+/// and the part's share is not.
+fn ownership(part: &Value, task: &PartTask, manager: &str, unsaid: &[Field], changed: &[Field]) -> Ownership {
+    let path = |field: &Field| field.path.iter().map(|name| (*name).to_owned()).collect();
+    let stays = |field: &&Field| !task.own.iter().any(|change| change.is_within(field.path));
+    let taken = changed.iter().filter(stays).filter(|field| has_another(part, manager, field.path));
+    Ownership { disowns: unsaid.iter().map(path).collect(), takes: taken.map(path).collect() }
 }
 
 /// The body of an apply with other values of fields that it changes in the whole and not in this part: what refuses it would on one

@@ -5,16 +5,16 @@ use serde_json::Value;
 use crate::{
     config::MemberName,
     placement::{
-        companions::{Limit, Limits, Scaled, Subject, WHOLE_KEY, autoscaler, budget},
+        companions::{Limit, Limits, Scaled, Subject, autoscaler, budget},
         divided::{Division, Field},
-        marker::Marker,
+        marker::{Marker, WHOLE_KEY},
         merge::{Change, Step, What},
         plan::too_much,
     },
     write::{
         fleet::Fleet,
         update::{
-            part::{Held, How},
+            part::{Held, How, note},
             shares::{DesiredReplicas, Missing, Shares, Total, change, takes},
             task::PartTask,
             work::Work,
@@ -26,8 +26,7 @@ use crate::{
 impl<F: Fleet> Work<'_, F> {
     /// What is divided of a companion; `None`: it is none, or one member alone may have it.
     pub(super) fn companion(&self) -> Option<(Division, Marker)> {
-        let division =
-            Division::of(&self.key.gvk.group, &self.key.gvk.kind).filter(|division| division.goes_along())?;
+        let division = self.division().filter(|division| division.goes_along())?;
         let marker = self.marker()?;
         (marker.members.len() > 1 || note(&self.home.document).is_some()).then_some((division, marker))
     }
@@ -41,6 +40,9 @@ impl<F: Fleet> Work<'_, F> {
             return Some(Shares { tasks: vec![PartTask::default(); with_parts], ..Shares::default() });
         }
         let whole = self.whole(division, totals)?;
+        if division == Division::Quota {
+            return Some(self.quota_shares(&whole).await.0);
+        }
         let subject = Subject::of(Some(division), &self.about(after).to_string())?;
         let by = shares(&self.writer.fleet, &self.key.namespace, &subject).await;
         let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();
@@ -80,11 +82,11 @@ impl<F: Fleet> Work<'_, F> {
         let warning = too_much(division, &whole, &made, &by).filter(|_| changes);
         let coming = tasks.split_off(with_parts).into_iter().zip(all.iter().skip(with_parts));
         let coming = coming.map(|(task, part)| (part.member.to_string(), task.own)).collect();
-        Some(Shares { tasks, coming, missing, warning })
+        Some(Shares { tasks, coming, missing, warning, ..Shares::default() })
     }
 
     /// The divided fields as they are to be written. `None`: nothing can be made of what there is.
-    fn whole(&self, division: Division, totals: &[Total]) -> Option<Limits> {
+    pub(super) fn whole(&self, division: Division, totals: &[Total]) -> Option<Limits> {
         let noted = note(&self.home.document).and_then(|note| Limits::noted(division, note));
         let mut whole = noted.or_else(|| Limits::of(division, &self.shown))?;
         for total in totals {
@@ -92,6 +94,10 @@ impl<F: Fleet> Work<'_, F> {
                 DesiredReplicas::Number(number) => Some(Value::from(*number)),
                 DesiredReplicas::Same(same) => same.clone(),
             };
+            if division == Division::Quota && asked.as_ref().is_some_and(|asked| !asked.is_object()) {
+                // The members refuse it in their own words.
+                return None;
+            }
             whole.set(&total.field, asked.as_ref().and_then(Limit::read));
         }
         Some(whole)
@@ -127,16 +133,14 @@ impl<F: Fleet> Work<'_, F> {
             change(*field, now, limits.get(field).map(Limit::to_json))
         };
         let mut own: Vec<Change> = division.fields().iter().filter_map(field).collect();
-        let (old, new) = (note(&awaited).map(Value::from), Some(Value::from(whole.to_note())));
-        if old != new {
-            let at = ["metadata", "annotations", WHOLE_KEY].map(|name| Step::Field(name.to_owned())).to_vec();
-            own.push(Change { at, what: What::Value { old, new } });
-        }
+        own.extend(note_change(&awaited, whole));
         own
     }
 }
 
-/// What a part notes of the whole.
-pub(super) fn note(part: &Value) -> Option<&str> {
-    part.pointer("/metadata/annotations")?.get(WHOLE_KEY)?.as_str()
+/// What a part that is to be as `awaited` has to note of the whole.
+pub(super) fn note_change(awaited: &Value, whole: &Limits) -> Option<Change> {
+    let (old, new) = (note(awaited).map(Value::from), Some(Value::from(whole.to_note())));
+    let at = ["metadata", "annotations", WHOLE_KEY].map(|name| Step::Field(name.to_owned())).to_vec();
+    (old != new).then_some(Change { at, what: What::Value { old, new } })
 }

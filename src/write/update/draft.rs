@@ -16,7 +16,7 @@ use crate::{
             desired::{Desired, meant, plain, take_at},
             overrider::Overrider,
             part::{Held, Manner, changed},
-            shares::{Missing, Shares, Total},
+            shares::{Missing, Room, Shares, Total},
             task::{PartTask, Pending},
             work::Work,
         },
@@ -50,6 +50,8 @@ pub(super) struct Plan {
     pub(super) guarded: bool,
     /// What the client should know.
     pub(super) warning: Option<String>,
+    /// What is about to be asked of the quotas.
+    pub(super) room: Room,
 }
 
 impl<F: Fleet> Work<'_, F> {
@@ -59,7 +61,7 @@ impl<F: Fleet> Work<'_, F> {
             Some(shares) => shares,
             None => self.shares(totals).await,
         };
-        let Shares { mut tasks, coming, missing, warning } = shares;
+        let Shares { mut tasks, coming, missing, warning, room } = shares;
         let policy = self.policy(self.marker().as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
         let noted = Note::read(&self.home.document);
@@ -91,7 +93,21 @@ impl<F: Fleet> Work<'_, F> {
         let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
         let manner = Manner { managed_fields: wanted.managed_fields.clone(), ..self.manner() };
         let (query, guarded) = (self.request.passed_query(), wanted.guarded);
-        Plan { manner, query, document, home, shown, others, coming, missing, body, scale: None, guarded, warning }
+        Plan {
+            manner,
+            query,
+            document,
+            home,
+            shown,
+            others,
+            coming,
+            missing,
+            body,
+            scale: None,
+            guarded,
+            warning,
+            room,
+        }
     }
 
     /// What a part that is missing is made of, where the fleet view is to show what is wanted.

@@ -16,6 +16,7 @@ mod own;
 mod owners;
 mod part;
 mod planned;
+mod quota;
 mod scale;
 mod settle;
 mod shares;
@@ -28,13 +29,16 @@ mod work;
 pub use desired::APPLY_PATCH;
 pub(super) use {
     desired::{MERGE_PATCH, plain},
-    part::{SCALE, is_stale},
+    part::{SCALE, is_stale, note},
+    quota::is_quota,
+    work::Aim,
 };
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
+use tokio::time::sleep;
 
 use crate::{
     answer::{reply::Reply, unbuilt::not_built},
@@ -58,6 +62,12 @@ use kubefold_wire::{reword::reworded, warning::Warnings};
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/patch.go` `MaxRetryWhenPatchConflicts`.
 const TRIES_MAX: u32 = 5;
 
+/// How many steps there are at most until all shares are where they are to be, those included in which nothing can be done
+/// yet: a member's controller has to take in what its part says.
+const STEPS_MAX: u32 = 20;
+/// The pause after a step in which nothing could be done.
+const STEP_PAUSE: Duration = Duration::from_millis(150);
+
 /// What a part that is missing is made of: a shown object without what kubefold and the members write in it.
 pub(super) fn body_of_missing(shown: Value) -> String {
     draft::template(plain(shown))
@@ -74,7 +84,7 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
         return read_scale(writer, request, &key).await.unwrap_or_else(|reply| reply);
     }
     if writes && (takes_documents || scales) {
-        return document(writer, request, &key).await.unwrap_or_else(|reply| reply);
+        return document(writer, request, &key, &Aim::default()).await.unwrap_or_else(|reply| reply);
     }
     if OF_HOME.contains(&request.subresource.as_str()) {
         return of_home(writer, request, &key).await.unwrap_or_else(|reply| reply);
@@ -85,6 +95,9 @@ pub(super) async fn update<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request,
 /// Places a companion anew: a change of nothing, in which each part gets its share as it is by now. `None`: all have it.
 pub(super) async fn replace<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Option<Reply> {
     let key = request.key(&request.name);
+    if is_quota(&key) {
+        return redivide(writer, request, &Aim::default()).await;
+    }
     let (visible, parts) = (writer.fleet.visible(&key)?, writer.fleet.parts(&key));
     let shares = match Work::new(writer, request, &key, visible, parts) {
         Ok(work) => work.companion_shares(&work.shown, &[]).await?,
@@ -94,7 +107,41 @@ pub(super) async fn replace<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request
     if is_same {
         return None;
     }
-    Some(document(writer, request, &key).await.unwrap_or_else(|reply| reply))
+    Some(document(writer, request, &key, &Aim::default()).await.unwrap_or_else(|reply| reply))
+}
+
+/// Divides a quota again, step by step. Gives the last answer; `None`: there was nothing to change, or nothing is divided of
+/// it.
+pub(in crate::write) async fn redivide<F: Fleet>(
+    writer: &Arc<Writer<F>>,
+    request: &Request,
+    aim: &Aim,
+) -> Option<Reply> {
+    let key = request.key(&request.name);
+    let mut last = None;
+    for _ in 0..STEPS_MAX {
+        let Some(visible) = writer.fleet.visible(&key) else { return last };
+        let work = match Work::new(writer, request, &key, visible, writer.fleet.parts(&key)) {
+            Ok(work) => work.aiming(aim.clone()),
+            Err(error) => return Some(error.into()),
+        };
+        let Some((shares, is_whole)) = work.quota_step().await else { return last };
+        let is_same = shares.tasks.iter().all(|task| task.own.is_empty());
+        drop(work);
+        if is_same && is_whole {
+            return last;
+        }
+        if is_same {
+            sleep(STEP_PAUSE).await;
+            continue;
+        }
+        let reply = document(writer, request, &key, aim).await.unwrap_or_else(|reply| reply);
+        if !reply.code.is_success() {
+            return Some(reply);
+        }
+        last = Some(reply);
+    }
+    last
 }
 
 /// Subresources that are one member's affair, of which most answer with something else than the object.
@@ -196,8 +243,8 @@ async fn read_scale<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &
     Work::new(writer, request, key, visible, writer.fleet.parts(key))?.read_scale().await
 }
 
-/// Writes whatever answers with the object.
-async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key) -> Result<Reply, Reply> {
+/// Writes whatever answers with the object. `aim` is what the shares of a quota are to come to.
+async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Key, aim: &Aim) -> Result<Reply, Reply> {
     let options = if request.method == Method::PUT { "UpdateOptions" } else { "PatchOptions" };
     let dry = request.dry_run(options)?;
     for _ in 0..TRIES_MAX {
@@ -219,7 +266,7 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
             return Ok(reply);
         };
         united::check(request, key, &visible, &parts)?;
-        let work = Work::new(writer, request, key, visible, parts)?;
+        let work = Work::new(writer, request, key, visible, parts)?.aiming(aim.clone());
         let mut warnings = Warnings::default();
         let outcome = if dry {
             Box::pin(previewed(work, &mut warnings)).await
@@ -236,7 +283,9 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
 
 /// One try of a write.
 async fn made<F: Fleet>(work: Work<'_, F>, hold: F::Hold, warnings: &mut Warnings) -> Result<Reply, Stop> {
-    let dry_run = work.planned(warnings).await?.dry_run(warnings).await?;
+    let planned = work.planned(warnings).await?;
+    planned.make_room(warnings).await;
+    let dry_run = planned.dry_run(warnings).await?;
     dry_run.commit(hold, warnings).await?.follow(warnings).await
 }
 

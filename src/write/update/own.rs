@@ -10,7 +10,7 @@ use crate::{
         Writer,
         fleet::Fleet,
         journal::{Entry, EntryTarget},
-        request::values,
+        request::{OWN_MANAGER, values},
         steps::Outcome,
         update::{
             desired::MERGE_PATCH,
@@ -166,6 +166,11 @@ pub(super) fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool
 /// Says whether somebody else has a field than the applies of that manager.
 pub(super) fn has_another(document: &Value, manager: &str, path: &[&str]) -> bool {
     owners(document, path).any(|entry| !is_apply_of(entry, manager))
+}
+
+/// The same, and kubefold is nobody else.
+pub(super) fn has_other_owner(document: &Value, manager: &str, path: &[&str]) -> bool {
+    owners(document, path).any(|entry| !is_apply_of(entry, manager) && entry["manager"] != OWN_MANAGER)
 }
 
 /// Who have a field, of the entries of `managedFields`.

@@ -12,7 +12,7 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{
         divided::{Division, Field, REPLICAS},
-        marker::{MARKER_KEY, OWN_PREFIX},
+        marker::{MARKER_KEY, OWN_PREFIX, WHOLE_KEY},
         merge::{Change, Take, merge_patch, take},
         noted::OVERRIDES_KEY,
     },
@@ -432,4 +432,9 @@ pub(in crate::write) fn is_stale(body: &Bytes) -> bool {
     let seen = Seen::of(body);
     seen.reason.as_deref() == Some("Conflict")
         && seen.message.is_some_and(|said| said.contains("the object has been modified"))
+}
+
+/// What a part notes of the whole.
+pub(in crate::write) fn note(part: &Value) -> Option<&str> {
+    part.pointer("/metadata/annotations")?.get(WHOLE_KEY)?.as_str()
 }

@@ -14,7 +14,7 @@ use crate::{
             desired::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
             draft::{Plan, overrides_in, with_all},
             part::{Asking, How, SCALE, document},
-            shares::Total,
+            shares::{Room, Total},
             work::{Stop, Work, dry_run_failed, unreachable},
         },
     },
@@ -85,7 +85,12 @@ impl<'a, F: Fleet> Work<'a, F> {
         self.hold_owners(&patch).await?;
         let mut totals = Vec::new();
         for field in self.divided() {
-            let Some(asked) = desired::take_at(&mut patch, field.path) else { continue };
+            let Some(mut asked) = desired::take_at(&mut patch, field.path) else { continue };
+            if let (Some(shown @ Value::Object(_)), Value::Object(_)) = (self.shown.pointer(field.pointer), &asked) {
+                // Of amounts it says only those that it changes.
+                let changed = std::mem::replace(&mut asked, shown.clone());
+                merge_into(&mut asked, changed);
+            }
             let asked = desired::nested(field.path, asked);
             match Total::read(&asked, *field) {
                 Some(total) => totals.push(total),
@@ -120,6 +125,12 @@ impl<'a, F: Fleet> Work<'a, F> {
 impl<F: Fleet> Planned<'_, F> {
     pub(super) fn asking(&self) -> Asking<'_> {
         self.work.asking(&self.plan.manner, &self.plan.query)
+    }
+
+    /// Has the quotas of the members allow what the write is about to use.
+    pub(super) async fn make_room(&self, warnings: &mut Warnings) {
+        let Room { quotas, asked } = &self.plan.room;
+        self.work.writer.make_room(&self.work.key.namespace, quotas, asked, warnings).await;
     }
 
     /// What the members with a part, and those that get one, are to have first, since the pods name it.

@@ -1,23 +1,27 @@
 //! The divided fields of a write: a new total changes the parts by the difference alone.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::{
     config::{MemberName, Overrides, Weight},
     placement::{
-        divided::{Division, Field, Value as Number},
+        divided::{Division, Field, REPLICAS, Value as Number},
         division::{Share, fewest, redivide},
         marker::Marker,
         merge::{Change, Step, Take, What, take},
         plan::{Candidate, Standing},
         policy::{Policy, Terms, UNSCHEDULABLE},
+        quota::{Cap, room_for, too_little},
         scheduling::PodRequirements,
     },
     write::{
-        fleet::{Ask, Fleet, Measure},
+        fleet::{Ask, Fleet, Measure, Part},
         journal::EntryTarget,
+        quotas::{self, Pods, Quotas, pods_of},
         update::{
-            part::Held,
+            part::{Held, note},
             task::{PartTask, Pending},
             work::Work,
         },
@@ -36,7 +40,7 @@ pub(super) struct Total {
 pub(super) enum DesiredReplicas {
     /// The whole, to be divided.
     Number(u32),
-    /// The same in each part: nothing, or a percentage.
+    /// What is no number: nothing, a percentage, or the amounts of a quota.
     Same(Option<Value>),
 }
 
@@ -45,7 +49,7 @@ impl Total {
     pub(super) fn read(document: &Value, field: Field) -> Option<Self> {
         let asked = match document.pointer(field.pointer) {
             None | Some(Value::Null) => field.unset.map_or(DesiredReplicas::Same(None), DesiredReplicas::Number),
-            Some(text @ Value::String(_)) => DesiredReplicas::Same(Some(text.clone())),
+            Some(other @ (Value::String(_) | Value::Object(_))) => DesiredReplicas::Same(Some(other.clone())),
             Some(value) => {
                 let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
                 DesiredReplicas::Number(number.and_then(|number| u32::try_from(number).ok())?)
@@ -61,14 +65,28 @@ struct Claim {
     now: u32,
     weight: Weight,
     max: Option<u32>,
+    /// What the quotas of the namespace let it have.
+    quota: Option<u32>,
     terms: Terms,
 }
 
+/// Which bounds hold.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Bounds {
+    /// That no part is below its least.
+    Least,
+    /// And those of policy and nodes.
+    Policy,
+    /// And the quotas'.
+    Quota,
+}
+
 impl Claim {
-    fn share(&self, floor: u32, bounded: bool) -> Share<'_> {
+    fn share(&self, floor: u32, bounds: Bounds) -> Share<'_> {
+        let max = self.max.filter(|_| bounds >= Bounds::Policy);
         Share {
             min: self.terms.min.max(floor),
-            max: self.max.filter(|_| bounded),
+            max: max.into_iter().chain(self.quota.filter(|_| bounds == Bounds::Quota)).min(),
             domains: &self.terms.domains,
             ..Share::by_weight(&self.member, self.weight)
         }
@@ -109,12 +127,35 @@ pub(super) struct Shares {
     pub(super) missing: Vec<Missing>,
     /// What the client should know.
     pub(super) warning: Option<String>,
+    /// What is about to be asked of the quotas.
+    pub(super) room: Room,
+}
+
+/// The quotas that count the pods of a workload, and how many more pods each member is to have.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    pub(super) quotas: Quotas,
+    pub(super) asked: Pods,
+}
+
+/// What the client should know where parts grow above what quotas have room for.
+fn waits(caps: &BTreeMap<MemberName, Cap>, claims: &[Claim], numbers: &[u32]) -> Option<String> {
+    let capped = claims.iter().map(|claim| caps.get(&claim.member)).zip(numbers.iter().copied());
+    let (total, fits) = (numbers.iter().sum(), room_for(capped));
+    too_little(&caps.iter().collect::<Vec<_>>(), total, fits)
 }
 
 impl<F: Fleet> Work<'_, F> {
     /// The divided fields of the object's kind.
     pub(super) fn divided(&self) -> &'static [Field] {
-        self.writer.division(self.key).map_or(&[], Division::fields)
+        self.division().map_or(&[], Division::fields)
+    }
+
+    /// What is divided of the object.
+    pub(super) fn division(&self) -> Option<Division> {
+        let gvk = &self.key.gvk;
+        let by_policy = || Division::by_policy(&gvk.group, &gvk.kind).filter(|_| note(&self.home.document).is_some());
+        self.writer.division(self.key).or_else(by_policy)
     }
 
     /// The parts' shares of new totals.
@@ -127,7 +168,12 @@ impl<F: Fleet> Work<'_, F> {
         let marker = self.marker();
         let policy = self.policy(marker.as_ref());
         let candidates = self.candidates(policy.as_ref()).await;
-        let told = DivisionInput { policy: policy.as_ref(), candidates: &candidates };
+        let quotas = self.quotas(totals).await;
+        let parts: Vec<Part> = self.writer.fleet.parts(self.key);
+        let own = pods_of(&parts);
+        let caps = quotas.caps(&own);
+        let told = DivisionInput { policy: policy.as_ref(), candidates: &candidates, caps: &caps };
+        let (mut asked, mut warning) = (Pods::new(), None);
         let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();
         let mut tasks = vec![PartTask::default(); all.len()];
         for total in totals {
@@ -147,6 +193,12 @@ impl<F: Fleet> Work<'_, F> {
             let fewest = policy.as_ref().is_some_and(|policy| policy.fewest);
             let aim = Aim { total: *number, floor: total.field.floor, fewest, uid: &self.visible.uid };
             let numbers = aim.divide(&claims);
+            let lacks =
+                |claim: &Claim, number: u32| number.saturating_sub(own.get(&claim.member).copied().unwrap_or(0));
+            asked.extend(
+                claims.iter().zip(&numbers).map(|(claim, number)| (claim.member.clone(), lacks(claim, *number))),
+            );
+            warning = warning.or_else(|| waits(&caps, &claims, &numbers));
             for ((task, part), number) in tasks.iter_mut().zip(&all).zip(&numbers) {
                 let now = self.awaited(part).pointer(total.field.pointer).cloned();
                 // What a move is about to take from it stays until then.
@@ -159,14 +211,25 @@ impl<F: Fleet> Work<'_, F> {
             for (claim, share) in claims.into_iter().zip(numbers).skip(all.len()).filter(|(_, share)| *share > 0) {
                 let cluster = marker.iter().flat_map(|marker| &*marker.members).find(|(name, _)| *name == claim.member);
                 let Some((_, cluster_uid)) = cluster.cloned() else { continue };
-                let values = vec![Number { pointer: total.field.pointer.to_owned(), number: share }];
+                let values = vec![Number { pointer: total.field.pointer.to_owned(), number: share.into() }];
                 let (member, overrides) = (claim.member, claim.terms.overrides);
                 missing.push(Missing { member, cluster_uid, values, overrides, whole: None });
             }
         }
         let coming = tasks.split_off(with_parts).into_iter().zip(all.iter().skip(with_parts));
         let coming = coming.map(|(task, part)| (part.member.to_string(), task.own)).collect();
-        Shares { tasks, coming, missing, warning: None }
+        let room = Room { quotas, asked };
+        Shares { tasks, coming, missing, warning, room }
+    }
+
+    /// The quotas that limit what new totals come to.
+    async fn quotas(&self, totals: &[Total]) -> Quotas {
+        let is_at_once = totals.iter().any(|total| total.field == REPLICAS);
+        if is_at_once {
+            quotas::of(&self.writer.fleet, self.key, &self.home.document.to_string()).await
+        } else {
+            Quotas::default()
+        }
     }
 
     /// A part's document as it will be when what waits for it is done.
@@ -235,6 +298,8 @@ impl<F: Fleet> Work<'_, F> {
 struct DivisionInput<'a> {
     policy: Option<&'a Policy>,
     candidates: &'a [Candidate],
+    /// What the quotas of the namespace let each have.
+    caps: &'a BTreeMap<MemberName, Cap>,
 }
 
 impl DivisionInput<'_> {
@@ -250,7 +315,8 @@ impl DivisionInput<'_> {
             let fits = capacity.replicas;
             (weight, max) = (Weight(capacity.weight(policy.weights)), Some(max.map_or(fits, |max| max.min(fits))));
         }
-        Claim { member: member.clone(), now, weight, max, terms }
+        let quota = self.caps.get(member).map(|cap| cap.pods.max(now));
+        Claim { member: member.clone(), now, weight, max, quota, terms }
     }
 }
 
@@ -284,15 +350,17 @@ impl Aim<'_> {
     fn divide(&self, claims: &[Claim]) -> Vec<u32> {
         let Self { total, floor, fewest: prefers_fewest, uid } = *self;
         let now: Vec<u32> = claims.iter().map(|claim| claim.now).collect();
-        let shares =
-            |bounded: bool| -> Vec<Share<'_>> { claims.iter().map(|claim| claim.share(floor, bounded)).collect() };
-        let mut bounded = shares(true);
-        if prefers_fewest {
-            fewest(total, &now, &mut bounded, uid);
+        let mut numbers = now.clone();
+        for bounds in [Bounds::Quota, Bounds::Policy, Bounds::Least] {
+            let mut shares: Vec<Share<'_>> = claims.iter().map(|claim| claim.share(floor, bounds)).collect();
+            if prefers_fewest && bounds != Bounds::Least {
+                fewest(total, &now, &mut shares, uid);
+            }
+            numbers = redivide(total, &numbers, &shares, uid);
+            if numbers.iter().copied().map(u64::from).sum::<u64>() >= u64::from(total) {
+                break;
+            }
         }
-        let numbers = redivide(total, &now, &bounded, uid);
-        let sum: u64 = numbers.iter().copied().map(u64::from).sum();
-        let numbers = if sum >= u64::from(total) { numbers } else { redivide(total, &numbers, &shares(false), uid) };
         numbers.into_iter().map(|number| number.max(floor)).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! One try of an update: what it is about. From here it is planned, dry-run, committed by the home, and followed by the other
 //! parts: [`Planned`](super::planned::Planned), [`DryRun`](super::dry_run::DryRun), [`Committed`](super::commit::Committed).
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use http::Method;
 use serde_json::Value;
@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::{
     answer::reply::{Reply, refusal},
     config::MemberName,
+    placement::quota::{Extent, Units},
     respond::{ApiError, WriteError},
     write::{
         Writer,
@@ -67,6 +68,16 @@ pub(super) struct Work<'a, F: Fleet> {
     pub(super) others: Vec<Held>,
     /// Updates of the object that are not finished everywhere.
     pub(super) earlier: Vec<Entry>,
+    /// Of a quota: what its shares are to come to.
+    pub(super) aim: Aim,
+}
+
+/// What the shares of a quota are to come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::write) struct Aim {
+    pub(in crate::write) extent: Extent,
+    /// What is about to be used besides, by member.
+    pub(in crate::write) asked: BTreeMap<MemberName, Units>,
 }
 
 impl<'a, F: Fleet> Work<'a, F> {
@@ -89,12 +100,19 @@ impl<'a, F: Fleet> Work<'a, F> {
             others: held.collect(),
             shown,
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
+            aim: Aim::default(),
             home,
             writer,
             request,
             key,
             visible,
         })
+    }
+
+    /// The same for a quota whose shares are to come to something.
+    pub(super) fn aiming(mut self, aim: Aim) -> Self {
+        self.aim = aim;
+        self
     }
 
     /// The client's own verb, and of what kind its patch is.

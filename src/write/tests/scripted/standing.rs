@@ -15,6 +15,10 @@ use crate::{
 };
 use kubefold_wire::status::Status;
 
+pub(in crate::write::tests) fn member(name: &str) -> MemberName {
+    MemberName::new(name).unwrap()
+}
+
 impl Scripted {
     /// The fleet's parts of `name`: member and replicas.
     pub(in crate::write::tests) fn standing(&self, name: &str) -> Vec<(String, u64)> {
@@ -82,8 +86,16 @@ impl World {
         object
     }
 
-    /// Notes how few replicas there have been of all that stands.
+    /// How many pods the quotas in a member allow, by their spec.
+    pub(in crate::write::tests) fn allowed(&self) -> Vec<(String, u64)> {
+        let pods = |object: &Value| object["spec"]["hard"]["pods"].as_str().map_or(0, |pods| pods.parse().unwrap());
+        let of = |cluster: &Cluster| cluster.objects.values().map(pods).sum();
+        self.members.iter().map(|(name, cluster)| (name.to_string(), of(cluster))).collect()
+    }
+
+    /// Notes how few replicas there have been of all that stands, and how many pods the quotas have allowed.
     pub(super) fn count(&mut self) {
+        self.most_allowed = self.most_allowed.max(self.allowed().iter().map(|(_, pods)| pods).sum());
         let replicas = |object: &Value| object["spec"]["replicas"].as_u64().unwrap_or_default();
         let now = self.members.values().flat_map(|cluster| cluster.objects.values()).map(replicas).sum();
         self.fewest = self.fewest.min(now);
