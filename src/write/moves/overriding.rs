@@ -334,9 +334,8 @@ impl<F: Fleet> Writer<F> {
                 problems.push(why);
                 continue;
             }
-            if overriding.changed.insert(cluster_uid.clone())
-                && let Err(error) = self.journal.keep_overriding(overriding.clone()).await
-            {
+            let is_first = overriding.changed.insert(cluster_uid.clone());
+            if is_first && let Err(error) = self.journal.keep_overriding(overriding.clone()).await {
                 return Advanced::Waits(error.to_string());
             }
             match self.override_part(&dressed, &outdated.part).await {
@@ -347,6 +346,11 @@ impl<F: Fleet> Writer<F> {
                     let pause = last.map_or(AGAIN_FIRST, |last| (last.pause * 2).min(AGAIN_MAX));
                     let (again_at, why) = (Instant::now() + pause, format!("member {member}: {why}"));
                     problems.push(why.clone());
+                    if is_first {
+                        // Nothing has changed there: no other part waits for it.
+                        overriding.changed.remove(cluster_uid);
+                        drop(self.journal.keep_overriding(overriding.clone()).await);
+                    }
                     tries.refused.insert(cluster_uid.clone(), Refusal { again_at, pause, why });
                 }
             }
@@ -380,7 +384,7 @@ impl<F: Fleet> Writer<F> {
             tries_left -= 1;
             let body = match self.fleet.look(member, key).await {
                 Answer::Answered { code: StatusCode::OK, body, .. } => body,
-                Answer::Answered { code: StatusCode::NOT_FOUND, .. } => return Ok(()),
+                // Also where there is none any more: the store hears of that.
                 Answer::Answered { code, .. } => return Err(Problem::Not(format!("it answered {code}"))),
                 Answer::NotSent(why) | Answer::Unknown(why) => return Err(Problem::Not(why)),
             };
@@ -416,6 +420,14 @@ const ROLLED: [(&str, &str); 2] = [("apps", "Deployment"), ("apps", "StatefulSet
 fn rolling(key: &Key, part: &Part) -> Option<String> {
     ROLLED.iter().find(|(group, kind)| (*group, *kind) == (&*key.gvk.group, &*key.gvk.kind))?;
     let document: Value = serde_json::from_slice(&part.json).ok()?;
+    let at = |pointer: &str| document.pointer(pointer);
+    let is_held = at("/spec/paused") == Some(&Value::Bool(true))
+        || at("/spec/updateStrategy/type").is_some_and(|strategy| strategy == "OnDelete")
+        || at("/spec/updateStrategy/rollingUpdate/partition").and_then(Value::as_u64).is_some_and(|from| from > 0);
+    if is_held {
+        // Its author says when: until then no pod is replaced.
+        return None;
+    }
     let number = |pointer: &str| document.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     let wanted = document.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1);
     let (updated, all) = (number("/status/updatedReplicas"), number("/status/replicas"));

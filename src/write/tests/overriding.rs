@@ -158,6 +158,8 @@ async fn a_member_that_refuses_is_told_of_and_tried_again_slowly() {
     );
     let calls = fleet.world.lock().calls.len();
     assert_eq!(calls, CALLS, "nothing is sent before its time");
+    let [record] = &*process.writer.journal().overridings() else { panic!("it is kept") };
+    assert_eq!(record.changed.len(), 1, "no part waits for one that refused");
     process.settled().await;
     assert_eq!(images(&fleet), ["two.example/web:1", "two.example/web:1", "web:1"]);
 }

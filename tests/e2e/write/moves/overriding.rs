@@ -155,3 +155,70 @@ async fn taken_back(stage: &Stage) {
     let shown = stage.shown("web").await;
     assert!(!shown.to_string().contains("kubefold.io/overrides"), "{shown}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_member_refuses_is_told_and_secrets_are_brought_without_showing_them() {
+    let bed = Testbed::start(&ALL, MemberOptions::default()).await;
+    let password = |value: &str| format!("patch: [{{op: add, path: /data/password, value: {value}}}]");
+    let file = |bed: &Testbed, terms: &str| {
+        let file = ALL.iter().fold(FleetFile::default(), |file, name| file.member(&bed[*name], 1));
+        file.settings(&format!("policies:\n- {{name: secrets, match: {{kinds: [Secret, ConfigMap]}}{terms}}}"))
+    };
+    let east = |terms: &str| format!(", perMember: {{east: {{{terms}}}}}");
+    let fleet = Kubefold::start(&file(&bed, &east(&password("b25l")))).await;
+    let api = fleet.api().await;
+    let stage = Stage { bed, fleet, api };
+    for member in stage.all() {
+        member.apply(include_str!("../../../../deploy/member-rbac.yaml")).await;
+    }
+    let object = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "login"}, "data": {"password": "aG9tZQ=="}});
+    stage.kubectl_with(&["create", "-f", "-"], &object("Secret")).await.ok();
+    let mut fixed = object("ConfigMap");
+    fixed["immutable"] = true.into();
+    stage.kubectl_with(&["create", "-f", "-"], &fixed).await.ok();
+    let held = async |resource: &str| {
+        let mut values = Vec::new();
+        for member in stage.all() {
+            let object = in_member(member, &format!("/api/v1/namespaces/default/{resource}/login")).await.unwrap();
+            let is_noted = object["metadata"].to_string().contains("aG9tZQ");
+            assert!(!(is_noted && resource == "secrets"), "{object}");
+            values.push(object["data"]["password"].clone());
+        }
+        values
+    };
+    assert_eq!(held("secrets").await, ["b25l", "aG9tZQ==", "aG9tZQ=="].map(Value::from));
+
+    stage.fleet.configure(&file(&stage.bed, &east(&password("dHdv"))));
+    stage.outdated("the part in member east has the overrides of an earlier configuration").await;
+    let planned = stage.command(&["rebalance", "--dry-run"]).await;
+    assert!(planned.contains("secrets/login in default") && planned.contains(".data.password"), "{planned}");
+    let secret = planned.lines().find(|line| line.contains("secrets/login")).unwrap();
+    assert!(!secret.contains("dHdv") && !secret.contains("b25l"), "{planned}");
+    stage.command(&["rebalance", "--wait=false"]).await;
+    let refusal = "field is immutable when `immutable` is set";
+    stage.outdated(refusal).await;
+    eventually(SOON, async || {
+        let now = held("secrets").await;
+        if now[0] == "dHdv" { Ok(()) } else { Err(format!("{now:?}")) }
+    })
+    .await;
+    assert_eq!(held("configmaps").await[0], "b25l");
+
+    // It goes on after a kill, and ends when there is nothing to do any more.
+    stage.fleet.kill9();
+    stage.fleet.restart().await;
+    stage.outdated("bringing overrides").await;
+    stage.fleet.configure(&file(&stage.bed, &east(&password("b25l"))));
+    eventually(NOTICED, async || {
+        let moves = stage.command(&["moves"]).await;
+        if moves.contains("configmaps/login") { Err(moves) } else { Ok(()) }
+    })
+    .await;
+    stage.command(&["rebalance"]).await;
+    assert_eq!(held("secrets").await[0], "b25l");
+    stage.fleet.configure(&file(&stage.bed, ""));
+    stage.outdated("secrets/login").await;
+    stage.kubectl(&["delete", "configmap", "login"]).await.ok();
+    stage.command(&["rebalance"]).await;
+    assert_eq!(held("secrets").await, ["aG9tZQ==", "aG9tZQ==", "aG9tZQ=="].map(Value::from));
+}
