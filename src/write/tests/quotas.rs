@@ -263,3 +263,30 @@ async fn without_a_policy_the_limits_hold_in_each_member() {
     let part = fleet.world.lock().members[&member("east")].objects["q"].clone();
     assert!(part["metadata"]["annotations"]["kubefold.io/whole"].is_null(), "{part}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_up_keeps_to_the_quota_that_a_member_has_of_its_own() {
+    let fleet = Scripted::new(&[("east", 1), ("north", 1), ("west", 1)]);
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(fleet.clone(), &directory);
+    let mut web = eight();
+    web["spec"]["replicas"] = 3.into();
+    assert_eq!(process.writer.create(request("", &web)).await.code, 201);
+    {
+        let mut world = fleet.world.lock();
+        let east = &mut world.members.get_mut(&member("east")).unwrap().objects;
+        east.get_mut("web").unwrap()["status"] = json!({"replicas": 1});
+        let own = json!({"kind": "ResourceQuota", "metadata": {"name": "own"}, "spec": {"hard": {"pods": "2"}},
+            "status": {"used": {"pods": "1"}}});
+        east.insert("own".into(), own);
+    }
+    let scale = |replicas: u32| Request {
+        name: "web".into(),
+        method: Method::PATCH,
+        content_type: MERGE.into(),
+        ..request("", &json!({"spec": {"replicas": replicas}}))
+    };
+    let reply = process.writer.update(scale(10), "web".into()).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    assert_eq!(fleet.standing("web"), pair(&[("east", 2), ("north", 4), ("west", 4)]));
+}
