@@ -211,6 +211,24 @@ impl Journal {
         .await;
     }
 
+    /// Gives an open entry the members' names of this one. When it returns, that is on disk.
+    pub(in crate::write) async fn rename(&self, renamed: Entry) {
+        self.note(move |this| {
+            let mut inner = this.inner.lock();
+            let Some(mut open) = inner.remove(renamed.id) else { return Ok(()) };
+            open.begun.entry = renamed;
+            let begun = open.begun.clone();
+            inner.put(open);
+            drop(inner);
+            this.table.replace(&begun)?;
+            // A step is kept by the member's name.
+            begun.entry.targets.iter().try_for_each(|target| this.table.step(begun.entry.id, target))?;
+            this.tell(&begun.entry.key, &begun.entry.uid);
+            Ok(())
+        })
+        .await;
+    }
+
     /// Closes an entry.
     pub async fn finish(&self, id: u64) {
         self.note(move |this| {

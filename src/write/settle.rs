@@ -4,6 +4,7 @@
 //! and no byte can land any more, so the other parts go. A delete is committed by the home's deletion.
 
 mod create;
+mod renamed;
 
 use std::{collections::hash_map, sync::Arc, time::Duration};
 
@@ -118,6 +119,7 @@ impl<F: Fleet> Writer<F> {
     /// One try, under the key's hold.
     async fn settle_once(&self, id: u64, wake: &Notify) -> Settled {
         let Some((entry, last_byte)) = self.journal.open_entry(id) else { return Settled::Closed };
+        let entry = self.under_names_of_now(entry).await;
         let Some((home, others)) = entry.targets.split_first() else { return self.close(&entry).await };
         let landed = last_byte + LANDS_WITHIN;
         match entry.verb {

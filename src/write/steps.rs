@@ -312,6 +312,11 @@ impl<F: Fleet> Writer<F> {
             None if self.fleet.members().contains(&target.member) => {
                 return Found::Unreachable("it was not reached yet".to_owned());
             }
+            None if let Some(member) = self.may_be_renamed() => {
+                return Found::Unreachable(format!(
+                    "member {member}, which may be it under another name, was not reached yet"
+                ));
+            }
             Some(_) | None => return Found::Elsewhere,
         }
         match self.fleet.look(&target.member, &entry.key).await {

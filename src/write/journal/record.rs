@@ -1,5 +1,7 @@
 //! What stands in the journal.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
@@ -244,6 +246,23 @@ impl Entry {
             shared: false,
             applied: false,
             amended: None,
+        }
+    }
+
+    /// Gives members other names.
+    pub(in crate::write) fn rename(&mut self, names: &BTreeMap<String, MemberName>) {
+        let targets = self.targets.iter_mut().map(|target| &mut target.member);
+        for member in targets.chain(self.listed.iter_mut().map(|listed| &mut listed.member)) {
+            if let Some(now) = names.get(member.as_str()) {
+                *member = now.clone();
+            }
+        }
+        for member in
+            self.amended.iter_mut().flat_map(|amended| &mut amended.before).filter_map(|before| before.member.as_mut())
+        {
+            if let Some(now) = names.get(member.as_str()) {
+                *member = now.to_string();
+            }
         }
     }
 

@@ -31,6 +31,7 @@ pub(super) use {
     desired::{MERGE_PATCH, plain},
     part::{SCALE, is_stale, note},
     quota::is_quota,
+    task::renamed_task,
     work::Aim,
 };
 

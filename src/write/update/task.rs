@@ -1,5 +1,7 @@
 //! An unfinished update, as the journal has it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -65,6 +67,20 @@ impl Task {
         // Strings, numbers and maps of strings: serialization has no way to fail.
         serde_json::to_string(self).unwrap_or_default()
     }
+}
+
+/// The task of an entry with other names of members; `None`: it is of another kind.
+pub(in crate::write) fn renamed_task(entry: &Entry, names: &BTreeMap<String, MemberName>) -> Option<String> {
+    let mut task = Task::of(entry)?;
+    for (member, _) in &mut task.coming {
+        if let Some(now) = names.get(member) {
+            *member = now.to_string();
+        }
+    }
+    if let Some(making) = &mut task.making {
+        making.rename(names);
+    }
+    Some(task.to_body())
 }
 
 /// Says whether a server-side apply is still to be made in a member that is not the home.

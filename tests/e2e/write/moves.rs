@@ -300,6 +300,57 @@ async fn a_renamed_member_keeps_its_parts() {
     stage.without_web().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_member_reaches_it_under_its_new_name() {
+    let stage = stage().await;
+    let home = home_of(&stage.with_web().await);
+    let away = ALL.into_iter().find(|name| *name != home).unwrap();
+    let file = |now: &str| {
+        ALL.iter().fold(FleetFile::default(), |file, name| {
+            file.entry(if *name == away { now } else { name }, &stage.bed[name].kubeconfig(), 1, "")
+        })
+    };
+    stage.bed[away].pause();
+    let behind = async |member: &str| {
+        eventually(SOON, async || {
+            let shown = stage.shown("web").await;
+            let is = &shown["metadata"]["annotations"]["kubefold.io/behind"];
+            if *is == json!(member) { Ok(()) } else { Err(shown.to_string()) }
+        })
+        .await;
+    };
+    eventually(SOON, async || {
+        let labelled = stage.fleet.kubectl(&["label", "--overwrite", "deployment/web", "team=blue"]).await;
+        if labelled.stderr.contains("is not changed in member") { Ok(()) } else { Err(labelled.to_string()) }
+    })
+    .await;
+    stage.kubectl(&["scale", "deployment/web", "--replicas=9"]).await.ok();
+    behind(away).await;
+    // It is not reached under the new name yet: nothing ends.
+    stage.fleet.configure(&file("other"));
+    eventually(SOON, async || {
+        let shown = stage.api.get("/kubefold/v1/status").await;
+        let names = shown["members"].to_string();
+        if names.contains("\"other\"") { Ok(()) } else { Err(names) }
+    })
+    .await;
+    stage.fleet.kill9();
+    stage.bed[away].resume();
+    stage.fleet.restart().await;
+    eventually(PODS, async || {
+        let part = in_member(&stage.bed[away], &format!("{DEPLOYMENTS}/web")).await.unwrap();
+        let is = (&part["metadata"]["labels"]["team"], &part["spec"]["replicas"]);
+        if is == (&json!("blue"), &json!(3)) { Ok(()) } else { Err(part.to_string()) }
+    })
+    .await;
+    eventually(SOON, async || {
+        let shown = stage.shown("web").await;
+        let is = &shown["metadata"]["annotations"]["kubefold.io/behind"];
+        if is.is_null() && shown["spec"]["replicas"] == 9 { Ok(()) } else { Err(shown.to_string()) }
+    })
+    .await;
+}
+
 /// `rollout undo` brings an older marker back, a backup one of a part that is gone, and anybody may write one.
 #[tokio::test(flavor = "multi_thread")]
 async fn markers_that_no_move_wrote_take_nothing() {
