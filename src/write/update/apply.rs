@@ -162,9 +162,9 @@ impl<F: Fleet> Work<'_, F> {
             let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
             let kind = Kind { gvk: &self.key.gvk, divided: self.divided() };
+            mark(&part.document, &manager, &mut body);
             let said = body.clone();
             body = applied(body, &part.document, &own, &kind, owns);
-            mark(&part.document, &manager, &mut body);
             self.note_overrides(&awaited, &said, owns(&NOTE), &mut body);
             if !is_home {
                 self.own_last_applied(part, &mut body);
