@@ -347,8 +347,9 @@ pub(super) const UNDO: &str = r#"{"kind":"DeleteOptions","apiVersion":"v1","prop
 
 fn found(entry: &Entry, target: &EntryTarget, body: Document) -> Found {
     let (key, seen) = (&entry.key, Seen::of(&body));
+    let marker = seen.marker.and_then(|marker| marker.seen_in(&target.member, &target.cluster_uid));
     let mine = entry.shared
-        || seen.marker.is_some_and(|marker| {
+        || marker.is_some_and(|marker| {
             let (group, kind) = (&key.gvk.group, &key.gvk.kind);
             marker.uid == entry.uid
                 && marker.belongs_to(group, kind, &key.namespace, &key.name, &target.member, &target.cluster_uid)

@@ -13,23 +13,26 @@ use crate::{
 };
 
 impl<F: Fleet> Writer<F> {
-    /// An entry with the names that its clusters have by now, as the journal has it from then on.
-    pub(super) async fn under_names_of_now(&self, mut entry: Entry) -> Entry {
-        let names = self.names_of_now(&entry);
-        if names.is_empty() {
-            return entry;
+    /// Has the open entries about an object have the names that its clusters have by now. To be called under the hold of its key.
+    pub(super) async fn under_names_of_now(&self, of: &Entry) {
+        // All of them at once: what waits for one member is brought together, in its order.
+        let about = |entry: &Entry| entry.uid == of.uid && entry.key.gvr.resource == of.key.gvr.resource;
+        for mut entry in self.journal.open_entries().into_iter().filter(about) {
+            let names = self.names_of_now(&entry);
+            if names.is_empty() {
+                continue;
+            }
+            for (was, now) in &names {
+                tracing::info!(object = %entry.key, was, member = %now, "what waits for a member goes on under its new name");
+            }
+            entry.rename(&names);
+            if entry.verb == Verb::Update
+                && let Some(body) = renamed_task(&entry, &names)
+            {
+                entry.body = body;
+            }
+            self.journal.rename(entry).await;
         }
-        for (was, now) in &names {
-            tracing::info!(object = %entry.key, was, member = %now, "what waits for a member goes on under its new name");
-        }
-        entry.rename(&names);
-        if entry.verb == Verb::Update
-            && let Some(body) = renamed_task(&entry, &names)
-        {
-            entry.body = body;
-        }
-        self.journal.rename(entry.clone()).await;
-        entry
     }
 
     /// The new names of members, by the ones that an entry has.
