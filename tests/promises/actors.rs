@@ -149,7 +149,7 @@ async fn write(stage: &Stage<'_>, client: usize, kind: &'static Kind, name: &str
 }
 
 /// A merge patch, applied.
-fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     match patch.as_object() {
         None => *target = patch.clone(),
         Some(fields) => {

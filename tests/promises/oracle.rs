@@ -10,6 +10,7 @@ use kubefold_wire::body::full;
 use serde_json::{Value, json};
 
 use crate::{
+    actors::merge,
     chance::Chance,
     client::Answer,
     kinds::{CONFIG_MAPS, DEPLOYMENTS, Kind},
@@ -46,18 +47,6 @@ impl Ask {
         let mut object = current?.clone();
         merge(&mut object, &self.body);
         Some(object)
-    }
-}
-
-/// A merge patch, applied.
-fn merge(target: &mut Value, patch: &Value) {
-    match patch.as_object() {
-        None => *target = patch.clone(),
-        Some(fields) => {
-            for (name, value) in fields {
-                merge(&mut target[name], value);
-            }
-        }
     }
 }
 
