@@ -94,7 +94,7 @@ pub(super) async fn asked<F: Fleet>(
     let division = draft.wholes.division;
     let drawn = workloads::drawn(fleet, key, division);
     let orphans = Box::pin(orphans::find(fleet, key, draft.json));
-    let quotas = quotas::of(fleet, key, draft.json);
+    let quotas = quotas::of(fleet, key, || draft.json.into());
     let (mut facts, shares, drawn, orphans, quotas) = tokio::join!(fleet.facts(ask), shares, drawn, orphans, quotas);
     facts.candidates.iter_mut().for_each(|one| one.allowed = !request.refusing.contains(&one.name));
     expect_namespace(writer, key, &mut facts);

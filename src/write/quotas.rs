@@ -1,6 +1,6 @@
 //! The quotas of a namespace, and what they let each member have of a workload.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
     config::MemberName,
@@ -9,13 +9,17 @@ use crate::{
         divided::{Division, HARD, Value as Number},
         marker::WHOLE_KEY,
         quota::{Cap, PodUsage, Quota, Units, caps},
+        scheduling::pod_spec,
     },
     write::{
         fleet::{Fleet, Key, Part},
         workloads::{QUOTA, documents},
     },
 };
-use kubefold_wire::{locate::value_at, resource::Gvr};
+use kubefold_wire::{
+    locate::value_at,
+    resource::{Gvk, Gvr},
+};
 
 /// How many pods of a workload, by member.
 pub(super) type Pods = BTreeMap<MemberName, u32>;
@@ -28,13 +32,19 @@ pub(super) struct Quotas {
 }
 
 /// The quotas of an object's namespace, those that its members have of their own included. None where it makes no pods.
-pub(super) async fn of<F: Fleet>(fleet: &F, key: &Key, document: &str) -> Quotas {
-    let Some(pods) = PodUsage::of(&key.gvk.group, &key.gvk.kind, document) else { return Quotas::default() };
-    let (group, version, resource, _) = QUOTA;
-    let listed = fleet.objects(&Gvr::new(group, version, resource), &key.namespace).await;
+///
+/// Shape: `document` is asked for only where there are some.
+pub(super) async fn of<'d, F: Fleet>(fleet: &F, key: &Key, document: impl FnOnce() -> Cow<'d, str>) -> Quotas {
+    let Gvk { group, kind, .. } = &key.gvk;
+    if pod_spec(group, kind).is_none() {
+        return Quotas::default();
+    }
+    let (of_group, version, resource, _) = QUOTA;
+    let listed = fleet.objects(&Gvr::new(of_group, version, resource), &key.namespace).await;
     if listed.is_empty() {
         return Quotas::default();
     }
+    let Some(pods) = PodUsage::of(group, kind, &document()) else { return Quotas::default() };
     let up = fleet.up();
     let read = listed.iter().filter_map(|one| Quota::of(&one.name, documents(one), |member| up.contains(member)));
     Quotas { all: read.filter(|quota| quota.counts(&pods)).collect(), pods }

@@ -118,12 +118,13 @@ impl<F: Fleet> Writer<F> {
 
     /// One try, under the key's hold.
     async fn settle_once(&self, id: u64, wake: &Notify) -> Settled {
-        let Some((entry, last_byte)) = self.journal.open_entry(id) else { return Settled::Closed };
+        let Some((mut entry, last_byte)) = self.journal.open_entry(id) else { return Settled::Closed };
         let members = self.fleet.members();
         if entry.targets.iter().any(|target| !members.contains(&target.member)) {
             self.under_names_of_now(&entry).await;
+            let Some((renamed, _)) = self.journal.open_entry(id) else { return Settled::Closed };
+            entry = renamed;
         }
-        let entry = self.journal.open_entry(id).map_or(entry, |(entry, _)| entry);
         let Some((home, others)) = entry.targets.split_first() else { return self.close(&entry).await };
         let landed = last_byte + LANDS_WITHIN;
         match entry.verb {

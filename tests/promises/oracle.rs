@@ -4,9 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use http::{Method, Request, header};
-use http_body_util::BodyExt;
-use kubefold_wire::body::full;
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
@@ -247,7 +245,7 @@ impl Trial<'_> {
     }
 
     async fn of_oracle(&self, method: Method, path: &str, content: &str, body: &str) -> (u16, Value) {
-        asked(self.oracle, method, path, content, body).await
+        self.oracle.ask(method, path, content, body.to_owned()).await
     }
 
     /// Waits until every member is current and every write is finished.
@@ -273,7 +271,7 @@ impl Trial<'_> {
         }
         let mut parts = Vec::new();
         for member in &self.world.members {
-            let (found, part) = asked(member, Method::GET, &path, "application/json", "").await;
+            let (found, part) = member.ask(Method::GET, &path, "application/json", String::new()).await;
             if found == 200 {
                 parts.push((member.name, part));
             }
@@ -330,19 +328,11 @@ fn bare(document: &Value, is_whole: bool) -> Value {
     bare
 }
 
-/// Asks a member as a program of its own cluster does.
-async fn asked(member: &Member, method: Method, path: &str, content: &str, body: &str) -> (u16, Value) {
-    let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, content);
-    let (parts, body) = member.ask(request.body(full(body.to_owned())).expect("a request")).await.into_parts();
-    let bytes = body.collect().await.expect("a whole answer").to_bytes();
-    (parts.status.as_u16(), serde_json::from_slice(&bytes).unwrap_or_default())
-}
-
 /// Makes the namespace in all members and in the oracle.
 pub(crate) async fn set_up(world: &World, oracle: &Member) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}).to_string();
     for member in world.members.iter().chain([oracle]) {
-        let (code, told) = asked(member, Method::POST, "/api/v1/namespaces", "application/json", &namespace).await;
+        let (code, told) = member.ask(Method::POST, "/api/v1/namespaces", "application/json", namespace.clone()).await;
         assert_eq!(code, 201, "{told}");
     }
     let path = format!("/api/v1/namespaces/{NAMESPACE}");

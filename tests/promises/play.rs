@@ -3,9 +3,7 @@
 use std::{cell::RefCell, time::Duration};
 
 use futures::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
-use http::{Method, Request, header};
-use http_body_util::BodyExt;
-use kubefold_wire::body::full;
+use http::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -104,15 +102,7 @@ impl Stage<'_> {
     ) -> (u16, Value) {
         let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let body = body.map(Value::to_string).unwrap_or_default();
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::CONTENT_TYPE, content)
-            .body(full(body))
-            .expect("a request");
-        let (parts, body) = self.world.members[member].ask(request).await.into_parts();
-        let bytes = body.collect().await.expect("a whole answer").to_bytes();
-        (parts.status.as_u16(), serde_json::from_slice(&bytes).unwrap_or_default())
+        self.world.members[member].ask(method, path, content, body).await
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
         update::{
             desired::{self, Desired, check_preconditions, object, plain, set},
             draft::{Plan, overrides_in},
-            own::{has_another, owns_alone},
+            own::{has_other_owner, owns_alone},
             part::{Held, Ownership, SCALE, note as note_of},
             shares::{DesiredReplicas, Total},
             task::PartTask,
@@ -238,7 +238,7 @@ impl<F: Fleet> Work<'_, F> {
 fn ownership(part: &Value, task: &PartTask, manager: &str, unsaid: &[Field], changed: &[Field]) -> Ownership {
     let path = |field: &Field| field.path.iter().map(|name| (*name).to_owned()).collect();
     let stays = |field: &&Field| !task.own.iter().any(|change| change.is_within(field.path));
-    let taken = changed.iter().filter(stays).filter(|field| has_another(part, manager, field.path));
+    let taken = changed.iter().filter(stays).filter(|field| has_other_owner(part, manager, field.path));
     Ownership { disowns: unsaid.iter().map(path).collect(), takes: taken.map(path).collect() }
 }
 

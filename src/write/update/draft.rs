@@ -154,8 +154,11 @@ impl<F: Fleet> Work<'_, F> {
     /// How a part's note of its overrides changes with these changes: as they are `said` of the object, and as the part gets
     /// them.
     fn noted_change(&self, part: &Held, own: &Overrides, said: &[Change], gets: &[Change]) -> Option<Change> {
-        let mut overridden = part.document.clone();
         let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).live(&self.home.document);
+        if own.is_empty() && waiting.is_empty() && Note::read(&part.document).is_none() {
+            return None;
+        }
+        let mut overridden = part.document.clone();
         take(&waiting, Take::Always, &mut overridden);
         let noted = Note::read(&overridden);
         if said.is_empty() || own.is_empty() && noted.is_none() {

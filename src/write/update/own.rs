@@ -30,17 +30,20 @@ impl<F: Fleet> Writer<F> {
         made: Document,
         said: &mut Warnings,
     ) -> Document {
+        let home = self.home_of(entry, target);
+        if home.is_none() && !entry.applied {
+            return made;
+        }
         let Some(document) = document(&entry.key, &made) else { return made };
-        let managers = match self.home_of(entry, target) {
+        let managers = match home {
             Some(home) => managers_as(&document, &home),
-            None if entry.applied => {
+            None => {
                 let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
                 let shares = target.values.iter().map(|share| &share.pointer);
                 let left_out = shares.filter(|share| body.pointer(share).is_none_or(Value::is_null));
                 let ownership = Ownership { disowns: left_out.map(|share| steps(share)).collect(), takes: Vec::new() };
                 owned(&document, values(&entry.query, "fieldManager").next().unwrap_or_default().as_str(), &ownership)
             }
-            None => None,
         };
         let Some(managers) = managers else { return made };
         let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
@@ -163,12 +166,7 @@ pub(super) fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool
     owners.next().is_some_and(|entry| is_apply_of(entry, manager)) && owners.next().is_none()
 }
 
-/// Says whether somebody else has a field than the applies of that manager.
-pub(super) fn has_another(document: &Value, manager: &str, path: &[&str]) -> bool {
-    owners(document, path).any(|entry| !is_apply_of(entry, manager))
-}
-
-/// The same, and kubefold is nobody else.
+/// Says whether another manager than that one, and than kubefold, set a field.
 pub(super) fn has_other_owner(document: &Value, manager: &str, path: &[&str]) -> bool {
     owners(document, path).any(|entry| !is_apply_of(entry, manager) && entry["manager"] != OWN_MANAGER)
 }

@@ -226,7 +226,7 @@ impl<F: Fleet> Work<'_, F> {
     async fn quotas(&self, totals: &[Total]) -> Quotas {
         let is_at_once = totals.iter().any(|total| total.field == REPLICAS);
         if is_at_once {
-            quotas::of(&self.writer.fleet, self.key, &self.home.document.to_string()).await
+            quotas::of(&self.writer.fleet, self.key, || self.home.document.to_string().into()).await
         } else {
             Quotas::default()
         }
