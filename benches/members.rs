@@ -380,6 +380,9 @@ async fn million(sizes: Sizes) {
         put(registry, "", "configmaps", objects).await;
     })
     .await;
+    // The members fill the store from this process, so that nothing else is measured meanwhile.
+    let filled = fleet.api.request(Method::GET, "/api/v1/configmaps?limit=1", "").await;
+    assert_eq!(filled.status, StatusCode::OK, "{filled}");
     let path = "/api/v1/configmaps?resourceVersion=0&labelSelector=team%3Dnone&fieldSelector=data.x%3Dnone";
     let lists = (0..LISTS).map(|_| async {
         let begun = Instant::now();
@@ -388,12 +391,15 @@ async fn million(sizes: Sizes) {
         begun.elapsed()
     });
     let lists = futures::future::join_all(lists);
+    // They have a connection that stands: nine handshakes at once would be measured otherwise.
+    let prober = fleet.kubefold.api().await;
+    assert_eq!(prober.request(Method::GET, "/readyz", "").await.status, StatusCode::OK);
     let probes = async {
         let mut took = Vec::new();
         loop {
             for path in ["/readyz", "/api/v1/namespaces?resourceVersion=0"] {
                 let begun = Instant::now();
-                assert_eq!(fleet.api.request(Method::GET, path, "").await.status, StatusCode::OK);
+                assert_eq!(prober.request(Method::GET, path, "").await.status, StatusCode::OK);
                 took.push(begun.elapsed());
                 took.sort_unstable();
                 let at = |share: usize| took[(took.len() - 1) * share / 100].as_micros() as u64;
