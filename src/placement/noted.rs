@@ -23,6 +23,8 @@ pub const OVERRIDES_KEY: &str = "kubefold.io/overrides";
 /// of all. A kube-apiserver takes 256 KiB of annotations.
 const VALUE_MAX: usize = 4 << 10;
 const NOTE_MAX: usize = 64 << 10;
+/// The pod template of a workload, which its ReplicaSets have, too.
+const TEMPLATE: [&str; 2] = ["spec", "template"];
 /// Stands where it is not known what the object says.
 const UNKNOWN: &str = "\u{1}kubefold.io/unknown";
 /// What digests are of.
@@ -132,6 +134,25 @@ fn unnoted_base(
         take(&difference(&made, bare), Take::WhereOld, &mut base);
     }
     base
+}
+
+/// A part's document as the object's author wrote it, without its overrides. `None`: it has none.
+///
+/// What an override replaced stays overridden where the part does not note it, and an item of a list that an override removed stays
+/// away: a strategic merge patch of it, which the home's member is asked about, would make another item.
+///
+/// A part that `is_child` is what a controller made of the object: its pod template alone is the object's.
+pub fn as_written(document: &str, is_child: bool) -> Option<String> {
+    memchr::memmem::find(document.as_bytes(), OVERRIDES_KEY.as_bytes())?;
+    let mut part: Value = serde_json::from_str(document).ok()?;
+    let note = Note::read(&part)?;
+    let places = note.places.iter().filter(|place| !is_child || place.is_of_template(&part));
+    let changes: Vec<Change> = places.filter_map(|place| place.written(&part)).collect();
+    if changes.is_empty() {
+        return None;
+    }
+    take(&changes, Take::Always, &mut part);
+    Some(part.to_string())
 }
 
 /// Says whether a part has these overrides, as far as it notes.
@@ -252,6 +273,19 @@ impl Place {
                 Some(self.change(None).value_in(other))
             }
         }
+    }
+
+    /// The change of a part to what the object's author wrote there, where that is noted.
+    fn written(&self, part: &Value) -> Option<Change> {
+        let Was::Value(was) = &self.was else { return None };
+        let change = self.change(was.clone());
+        let is_removed_item = matches!(self.at.last(), Some(Step::Item(_))) && change.value_in(part).is_none();
+        (!is_removed_item && self.is_reached(part) && change.value_in(part) != *was).then_some(change)
+    }
+
+    /// Says whether it lies in the pod template, and the document has one.
+    fn is_of_template(&self, document: &Value) -> bool {
+        self.change(None).is_within(&TEMPLATE) && document.pointer("/spec/template").is_some()
     }
 
     fn change(&self, to: Option<Value>) -> Change {

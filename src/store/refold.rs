@@ -9,6 +9,7 @@ use crate::{
     placement::{
         fold::{Sums, hide},
         marker::Marker,
+        noted::as_written,
     },
     store::{
         entry::{Draft, Edits, Entry, Holders, Key},
@@ -434,11 +435,12 @@ impl Sequencer {
         Some((entry, Some(template).filter(|_| parts.list.len() > 1)))
     }
 
-    /// The first part's document as it is shown, but for what is the sum of all.
+    /// The first part's document as its author wrote it and as it is shown, but for what is the sum of all.
     fn body(&self, parts: &Parts, holders: &Holders, uid: Option<&str>, scratch: &mut Scratch) -> Option<Entry> {
         let body = parts.list.first()?;
         let text = body.document.text();
-        let document: &str = &text;
+        let written = body.marker.as_ref().and_then(|marker| as_written(&text, marker.is_child));
+        let document: &str = written.as_deref().unwrap_or(&text);
         let Scratch { edits, found, referent, .. } = scratch;
         let incoming = Incoming::read(&self.spec, document, found).ok()?;
         let facts = &incoming.facts;

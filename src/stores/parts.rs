@@ -76,10 +76,11 @@ impl Stores {
         if running.known_at.load(Ordering::Acquire) == references {
             return Vec::new();
         }
-        let mut unknown = Vec::new();
+        let (mut unknown, mut are_all_known) = (Vec::new(), true);
         for kind in running.store.refers_to() {
             let Some(source) = self.parts_of(&kind) else { continue };
             self.wait_for_parts(&source, only, deadline).await;
+            are_all_known &= self.unknown(&source, None).is_empty();
             let of = running.store.spec().gvr.qualified();
             unknown.extend(self.unknown(&source, only).iter().map(|member| {
                 format!(
@@ -90,7 +91,7 @@ impl Stores {
                 )
             }));
         }
-        if unknown.is_empty() && only.is_none() {
+        if are_all_known {
             running.known_at.store(references, Ordering::Release);
         }
         unknown

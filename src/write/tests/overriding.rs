@@ -10,14 +10,15 @@ use crate::write::{
     moves::{Command, MovesReport, Verb},
     request::Request,
     tests::{
-        Process, configure, message, parsed, request,
+        Process, configure, fresh, message, parsed, request,
         scripted::{CRASHES, FAULTS, Fault, Scripted, member},
         to_the_end,
         update::{MERGE, down, edit, patch, put, send},
-        update_parts::{IMAGE, app, at, create, image, policy},
+        update_parts::{IMAGE, STRATEGIC, app, at, create, image, policy},
     },
 };
 
+const ARGS: &str = "/spec/template/spec/containers/0/args";
 const TIER: &str = "/metadata/labels/tier";
 const NOTE: &str = "/metadata/annotations/kubefold.io~1overrides";
 const APPLY: &str = "application/apply-patch+yaml";
@@ -235,6 +236,70 @@ async fn an_object_of_one_part_remembers_what_its_author_wrote() {
         process.settled().await;
         assert_eq!((at(&fleet, "west", IMAGE), at(&fleet, "west", NOTE)), (json!("web:2"), Value::Null), "{how}");
     }
+}
+
+/// Before, the fleet view showed the home's overrides: who wrote back what he had read wrote them for all, and each apply of the same
+/// manifest was a change.
+#[tokio::test(start_paused = true)]
+async fn the_fleet_view_shows_what_was_written_where_the_home_has_overrides() {
+    let (fleet, _directory, process) = fresh();
+    fleet.world.lock().is_available = true;
+    // West is the home.
+    let west = "{registry: mirror.example, patch: [{op: add, path: /metadata/labels/tier, value: edge}, \
+                {op: add, path: /spec/template/spec/containers/0/args/-, value: -b}, \
+                {op: remove, path: /spec/paused}]}";
+    policy(&fleet, &format!("    east: {{registry: one.example}}\n    west: {west}\n"));
+    let mut body = app(3);
+    body["spec"]["paused"] = false.into();
+    body["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["-a"]);
+    create(&process, &body).await;
+    let places = [IMAGE, ARGS, TIER, "/spec/paused"];
+    let of = |object: &Value| places.map(|place| object.pointer(place).cloned().unwrap_or_default());
+    let held = |fleet: &Scripted, name: &str| places.map(|place| at(fleet, name, place));
+    let home = |image: &str| [json!(image), json!(["-a", "-b"]), json!("edge"), Value::Null];
+    let written = |image: &str| [json!(image), json!(["-a"]), Value::Null, json!(false)];
+    assert_eq!(held(&fleet, "west"), home("mirror.example/web:1"));
+    let reply = send(&process, patch(MERGE, &json!({"metadata": {"labels": {"own": "x"}}}))).await;
+    let shown = parsed(&reply);
+    assert_eq!(of(&shown), written("web:1"));
+
+    // Written back, or applied, it changes nothing.
+    let stands = fleet.world.lock().members[&member("west")].objects["web"].clone();
+    body["metadata"]["labels"]["own"] = "x".into();
+    for request in [put(&shown), patch(MERGE, &body), patch(STRATEGIC, &json!({}))] {
+        let reply = send(&process, request).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        assert_eq!(fleet.world.lock().members[&member("west")].objects["web"], stands);
+    }
+    let test =
+        json!([{"op": "test", "path": IMAGE, "value": "web:1"}, {"op": "replace", "path": IMAGE, "value": "web:2"}]);
+    for (request, image) in [
+        (patch("application/json-patch+json", &test), "web:2"),
+        (patch(MERGE, &self::image("web:3")), "web:3"),
+        (
+            put(&{
+                let mut body = shown.clone();
+                body["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+                body["spec"]["template"]["spec"]["containers"][0]["image"] = "web:4".into();
+                body
+            }),
+            "web:4",
+        ),
+    ] {
+        let reply = send(&process, request).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        assert!(!format!("{:?}", reply.warnings).contains("keeps its own"), "{:?}", reply.warnings);
+        assert_eq!(of(&parsed(&reply))[0], json!(image));
+        assert_eq!(held(&fleet, "west")[0], format!("mirror.example/{image}"));
+        assert_eq!(held(&fleet, "east")[0], format!("one.example/{image}"));
+    }
+    // What an override added and removed in the home went to nobody.
+    assert_eq!(held(&fleet, "east")[1..], written("")[1..]);
+    policy(&fleet, "    west: {max: 9}\n");
+    order(&process).await;
+    process.settled().await;
+    assert_eq!(held(&fleet, "west"), written("web:4"));
+    assert_eq!(held(&fleet, "east"), written("web:4"));
 }
 
 #[tokio::test(start_paused = true)]

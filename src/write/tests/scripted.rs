@@ -31,6 +31,7 @@ use crate::{
         capacity::Capacity,
         fold::{FoldKind, PartView, fold},
         moved::Moved,
+        noted::as_written,
         plan::{Candidate, Standing},
         policy::Rules,
     },
@@ -583,7 +584,10 @@ impl Fleet for Scripted {
     }
 
     fn render(&self, key: &Key, documents: &[(MemberName, Bytes)]) -> Option<Bytes> {
-        let texts: Vec<_> = documents.iter().map(|(name, body)| (name, std::str::from_utf8(body).unwrap())).collect();
+        let mut texts: Vec<_> =
+            documents.iter().map(|(name, body)| (name, String::from_utf8(body.to_vec()).unwrap())).collect();
+        let home = &mut texts.first_mut()?.1;
+        *home = as_written(home, false).unwrap_or_else(|| home.clone());
         let views: Vec<_> = texts.iter().map(|(member, json)| PartView { member, json }).collect();
         let object: Value = serde_json::from_str(views.first()?.json).unwrap();
         let uid = object["metadata"]["labels"]["kubefold.io/placement"].as_str().unwrap_or("own").to_owned();

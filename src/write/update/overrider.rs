@@ -21,11 +21,11 @@ pub(super) struct Overrider<'a> {
     pub(super) member: &'a MemberName,
     /// The part's own.
     pub(super) own: &'a Overrides,
-    /// Those of the home, with whose overrides clients see the object.
+    /// Those of the home.
     pub(super) homes: &'a Overrides,
     /// What the home notes.
     pub(super) noted: Option<&'a Note>,
-    /// All parts, which tell what the object says where that is not noted.
+    /// All parts, which tell what the object says where the home does not note it.
     pub(super) documents: &'a [&'a Value],
 }
 
@@ -42,19 +42,14 @@ impl Overrider<'_> {
             None => document.clone(),
         };
         let said_before = said(before);
-        let is_dated = self.noted.is_some_and(|noted| !noted.is_of(self.homes));
-        let (was, will) = if is_dated {
-            (self.overridden(&said_before, self.own), self.overridden(&said(after), self.own))
-        } else {
-            (self.overridden(before, self.own), self.overridden(after, self.own))
-        };
+        let (was, will) = (self.overridden(&said_before, self.own), self.overridden(&said(after), self.own));
         let (base, as_home) = (noted.map(|noted| noted.base(part, self.documents)), self.overridden(part, self.homes));
         let is_home = self.own == self.homes;
         for change in changes {
             let (shown, held) = (change.before(), change.value_in(part));
             let (overridden, wanted) = (change.value_in(&was), change.value_in(&will));
-            // A patch that adds once more at each turn says nothing of what it made already.
-            let settles = is_dated || !is_home || overridden == shown;
+            // Without a note the home tells what it has, and a patch that adds once more at each turn says nothing of that.
+            let settles = self.noted.is_some() || !is_home || overridden == shown;
             let is_alike = base.as_ref().is_some_and(|base| change.value_in(base) == change.value_in(&said_before));
             let corresponds = held == overridden || is_alike || change.value_in(&as_home) == shown;
             let What::Value { old, new } = &mut change.what else { continue };

@@ -86,6 +86,7 @@ async fn changed_overrides_reach_the_running_parts_and_removed_ones_are_taken_ba
     applied(&stage).await;
     down(&stage).await;
     taken_back(&stage).await;
+    as_written(&stage).await;
     stage.without_web().await;
 }
 
@@ -154,6 +155,43 @@ async fn taken_back(stage: &Stage) {
     stage.arrived().await;
     let shown = stage.shown("web").await;
     assert!(!shown.to_string().contains("kubefold.io/overrides"), "{shown}");
+}
+
+/// With overrides in every member, the home included, the fleet view shows what the author wrote: whoever applies it again changes
+/// nothing and finds no difference, and a rollout is undone to what he wrote before.
+async fn as_written(stage: &Stage) {
+    let registries = ALL.map(|name| format!("{name}: {{registry: {name}.example, patch: {TENTH}}}")).join(", ");
+    stage.set_policy(&format!("rebalance: {{every: 2s}}\n  perMember: {{{registries}}}"));
+    stage.images_become(["east.example/web:4", "west.example/web:4", "north.example/web:4"]).await;
+    stage.arrived().await;
+    let mut object = deployment("web", 6);
+    object["spec"]["template"]["spec"]["containers"][0]["image"] = "web:5".into();
+    let client = ["apply", "-f", "-"];
+    let server = ["apply", "--server-side", "--field-manager=gitops", "--force-conflicts", "-f", "-"];
+    for (args, again) in [(client.as_slice(), "unchanged"), (server.as_slice(), "serverside-applied")] {
+        stage.kubectl_with(args, &object).await.ok();
+        let shown = stage.shown("web").await;
+        assert_eq!(shown.pointer(IMAGE), Some(&json!("web:5")), "{shown}");
+        assert_eq!(shown.pointer(CPU), None, "{shown}");
+        let told = stage.kubectl_with(args, &object).await;
+        assert!(told.ok().contains(again), "{told}");
+        let now = stage.shown("web").await;
+        assert_eq!(now["metadata"]["generation"], shown["metadata"]["generation"]);
+    }
+    stage.kubectl_with(&["diff", "-f", "-"], &object).await.ok();
+    let images = ["east.example/web:5", "west.example/web:5", "north.example/web:5"];
+    stage.images_become(images).await;
+    stage.available("web", 6).await;
+    stage.kubectl(&["set", "image", "deployment/web", "*=quay.io/web:6"]).await.ok();
+    stage.images_become(["east.example/web:6", "west.example/web:6", "north.example/web:6"]).await;
+    stage.available("web", 6).await;
+    stage.kubectl(&["rollout", "undo", "deployment/web"]).await.ok();
+    stage.images_become(images).await;
+    assert_eq!(stage.shown("web").await.pointer(IMAGE), Some(&json!("web:5")));
+    stage.set_policy("max: 100");
+    stage.outdated("have the overrides of an earlier configuration").await;
+    stage.command(&["rebalance"]).await;
+    assert_eq!(stage.stand(IMAGE).await, ["web:5", "web:5", "web:5"].map(Value::from));
 }
 
 #[tokio::test(flavor = "multi_thread")]
