@@ -514,6 +514,36 @@ mod tests {
         assert!(part["metadata"].to_string().len() < 500);
     }
 
+    #[test]
+    fn as_written_it_has_no_overrides_but_for_what_cannot_be_shown() {
+        let part = made_of(&web(), &all_ops(), &deployment());
+        let shown = |part: &Value, is_child| {
+            let text = as_written(&part.to_string(), is_child);
+            text.map(|text| serde_json::from_str::<Value>(&text).unwrap())
+        };
+        let mut whole = shown(&part, false).unwrap();
+        put(&mut whole, None);
+        // The container that an override removed stays away: a strategic merge patch of it would make another one.
+        let mut expected = web();
+        expected["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap().remove(1);
+        assert_eq!(whole, expected);
+        assert_eq!(shown(&web(), false), None);
+
+        // Of a ReplicaSet, which has a copy of the annotations, the template alone is the Deployment's.
+        let child = shown(&part, true).unwrap();
+        assert_eq!((&child["spec"], &child["metadata"]["labels"]), (&expected["spec"], &part["metadata"]["labels"]));
+        let mut revision = part.clone();
+        let template = revision["spec"].take();
+        revision["data"] = json!({"spec": template});
+        revision.as_object_mut().unwrap().shift_remove("spec");
+        assert_eq!(shown(&revision, true), None);
+
+        let secret = json!({"kind": "Secret", "metadata": {"annotations": {}}, "data": {"password": "aGVtbGlnaA=="}});
+        let by = overrides(None, Some(json!([{"op": "replace", "path": "/data/password", "value": "ZWFzdA=="}])));
+        let part = made_of(&secret, &by, &Gvk::new("", "v1", "Secret"));
+        assert_eq!(shown(&part, false), None, "it is nowhere in this part");
+    }
+
     /// A digest that changed with the version would have every part brought anew.
     #[test]
     fn digests_are_the_same_in_every_version() {
