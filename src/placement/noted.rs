@@ -532,7 +532,7 @@ mod tests {
         // Of a ReplicaSet, which has a copy of the annotations, the template alone is the Deployment's.
         let child = shown(&part, true).unwrap();
         assert_eq!((&child["spec"], &child["metadata"]["labels"]), (&expected["spec"], &part["metadata"]["labels"]));
-        let mut revision = part.clone();
+        let mut revision = part;
         let template = revision["spec"].take();
         revision["data"] = json!({"spec": template});
         revision.as_object_mut().unwrap().shift_remove("spec");

@@ -275,7 +275,7 @@ async fn the_fleet_view_shows_what_was_written_where_the_home_has_overrides() {
         json!([{"op": "test", "path": IMAGE, "value": "web:1"}, {"op": "replace", "path": IMAGE, "value": "web:2"}]);
     for (request, image) in [
         (patch("application/json-patch+json", &test), "web:2"),
-        (patch(MERGE, &self::image("web:3")), "web:3"),
+        (patch(MERGE, &image("web:3")), "web:3"),
         (
             put(&{
                 let mut body = shown.clone();
