@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+// With threads of its own it gives memory back to the system when nothing is asked any more, too.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
