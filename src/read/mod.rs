@@ -17,7 +17,7 @@ mod websocket;
 
 use std::{pin::pin, sync::Arc};
 
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -39,7 +39,7 @@ use crate::{
     },
     view::{ListOptions, Mode, list_options},
 };
-use kubefold_serving::delivery::DeliverWithin;
+use kubefold_serving::{delivery::DeliverWithin, encode::in_frames};
 use kubefold_wire::{
     body::Body,
     media::{self, Media, Negotiated},
@@ -106,7 +106,7 @@ impl Reader {
                 _ => return Err(ReadError::OtherName.into()),
             }
         }
-        if watch && wanted.encoding.media != Media::Json {
+        if watch && !wanted.encoding.media.streams() {
             return Err(media::no_stream());
         }
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
@@ -132,7 +132,9 @@ impl Reader {
                 (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().cloned().map(Box::new));
             let drain = self.drain.clone();
             let around = Surroundings { last, known, stale, is_strict, renewal, pace, drain, form };
-            watch::watch(ready.store(), &options, filter, around)
+            let response = watch::watch(ready.store(), &options, filter, around);
+            let is_socket = asked.headers.contains_key(header::UPGRADE);
+            if wanted.encoding.media == Media::Protobuf && !is_socket { in_frames(response) } else { response }
         } else {
             let form = Form::of_list(wanted.transform, spec, &tables)?;
             let listed = pin!(async {

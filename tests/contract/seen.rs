@@ -6,6 +6,7 @@ use http::header;
 use serde_json::{Map, Value, json};
 
 use crate::target::Target;
+use kubefold_wire::protobuf::{self, Payload, Records};
 use testbed::Answer;
 
 /// Headers that say nothing about the answer: framing, clocks and ids.
@@ -35,7 +36,7 @@ pub(crate) enum Body {
     Events(Vec<Value>),
     Yaml(Value),
     Text(String),
-    /// Protobuf and the like: that it is such is all that is compared.
+    /// That it is such is all that is compared.
     Binary,
 }
 
@@ -126,10 +127,12 @@ impl Seen {
 fn body(answer: &Answer) -> Body {
     let content_type = answer.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let media_type = content_type.split(';').next().unwrap_or_default();
+    if media_type == protobuf::MEDIA_TYPE && !answer.body.is_empty() {
+        return of_protobuf(&answer.body, content_type.ends_with(";stream=watch")).unwrap_or(Body::Binary);
+    }
     let Ok(text) = std::str::from_utf8(&answer.body) else { return Body::Binary };
     match media_type {
         _ if text.is_empty() => Body::Empty,
-        "application/vnd.kubernetes.protobuf" => Body::Binary,
         "application/json" if text.starts_with("{\"type\":\"") => events(text),
         "application/json" => match serde_json::from_str(text) {
             Ok(value) => Body::Json(value, layout(text)),
@@ -140,9 +143,48 @@ fn body(answer: &Answer) -> Body {
     }
 }
 
+/// What protobuf says, as JSON: that Go writes the same bytes is proved in the crate that writes them.
+fn of_protobuf(body: &[u8], is_stream: bool) -> Option<Body> {
+    let read = |object: &[u8]| serde_json::from_slice::<Value>(&protobuf::to_json(object).ok()?).ok();
+    if !is_stream {
+        let mut document = read(body)?;
+        let of = document["apiVersion"].clone();
+        if document["kind"] == "PartialObjectMetadataList" {
+            // Protobuf does not say the type of each item.
+            for item in document["items"].as_array_mut().into_iter().flatten() {
+                let metadata = item["metadata"].take();
+                *item = json!({"kind": "PartialObjectMetadata", "apiVersion": of, "metadata": metadata});
+            }
+        }
+        return Some(Body::Json(document, "protobuf"));
+    }
+    let (mut rest, mut events) = (body, Vec::new());
+    while let Some((length, frame)) = rest.split_first_chunk() {
+        let (event, behind) = frame.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        let [kind, raw] = fields(event)?;
+        let [object, _] = fields(raw)?;
+        events.push(json!({"type": String::from_utf8_lossy(kind), "object": read(object)?}));
+        rest = behind;
+    }
+    Some(of_events(events))
+}
+
+/// The first two fields of a message, both of bytes.
+fn fields(message: &[u8]) -> Option<[&[u8]; 2]> {
+    let mut found: [&[u8]; 2] = [b"", b""];
+    for record in Records::new(message) {
+        let Ok((number, Payload::Bytes(bytes))) = record else { return None };
+        *found.get_mut(number as usize - 1)? = bytes;
+    }
+    Some(found)
+}
+
 fn events(text: &str) -> Body {
     let events: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-    let Ok(mut events) = events else { return Body::Text(text.to_owned()) };
+    events.map_or_else(|_| Body::Text(text.to_owned()), of_events)
+}
+
+fn of_events(mut events: Vec<Value>) -> Body {
     // When one comes is a matter of clocks; that behind the beginning is none.
     let ends = |event: &Value| event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"] == "true";
     events.retain(|event| event["type"] != "BOOKMARK" || ends(event));

@@ -1,7 +1,7 @@
-//! The outermost layer of an answer: its JSON as it is, indented, or as YAML; and gzip.
+//! The outermost layer of an answer: its JSON as it is, indented, as YAML or as protobuf; and gzip.
 //!
 //! Answers are made in compact JSON, whoever makes them. Indenting and compressing go along with the stream, a chunk at
-//! a time; YAML sorts keys and so needs the whole.
+//! a time. YAML sorts keys, and protobuf begins with the length of the whole, so that both need all of it.
 
 use std::{
     io::Write as _,
@@ -18,7 +18,8 @@ use http_body_util::BodyExt;
 use crate::indent::Indenter;
 use kubefold_wire::{
     body::{Body, BodyError, full},
-    media::{Encoding, Media},
+    media::{self, Encoding, Media},
+    protobuf::{self, EncodeError},
     status::{Reason, Status},
     yaml,
 };
@@ -29,24 +30,26 @@ const GZIP_ABOVE_BYTES: usize = 128 << 10;
 const GZIP_CHUNK_BYTES: usize = 128 << 10;
 /// A kube-apiserver's level, for the least work.
 const GZIP_LEVEL: u32 = 1;
-/// JSON that is made YAML of; more is refused.
-const YAML_FROM_BYTES_MAX: usize = 32 << 20;
+/// JSON that is made YAML or protobuf of; more is refused.
+const REMADE_BYTES_MAX: usize = 32 << 20;
+/// A watch in protobuf, as a kube-apiserver names it.
+const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// Writes an answer in the encoding that was negotiated.
 ///
-/// A large answer is not held: what leaves is a stream, but for YAML, which is bounded.
+/// A large answer is not held: what leaves is a stream, but for YAML and protobuf, which are bounded.
 pub async fn encode(response: Response<Body>, encoding: Encoding) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let body = match encoding {
         Encoding { media: Media::Json, pretty: false, gzip: false } => return Response::from_parts(head, body),
         Encoding { media: Media::Json, pretty: false, .. } => body,
         Encoding { media: Media::Json, pretty: true, .. } => indented(body),
-        Encoding { media: Media::Yaml, .. } => match in_yaml(body).await {
-            Ok(body) => {
-                head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(Media::Yaml.as_str()));
+        Encoding { media: media @ (Media::Yaml | Media::Protobuf), .. } => match remade(body, media).await {
+            Ok((body, media)) => {
+                head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media.as_str()));
                 body
             }
-            Err(status) => return status.into_response(),
+            Err(status) => return refusal(&status, media),
         },
     };
     begin(&mut head, body, encoding.gzip).await.map_or_else(
@@ -61,23 +64,79 @@ fn indented(body: Body) -> Body {
     body.map_frame(move |frame| frame.map_data(|data| indenter.push(&data))).boxed_unsync()
 }
 
-async fn in_yaml(mut body: Body) -> Result<Body, Status> {
+/// Makes another form of the whole of an answer, and says which: what protobuf has no form for stays JSON.
+async fn remade(mut body: Body, media: Media) -> Result<(Body, Media), Status> {
     let mut json = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Status::internal(format!("the answer broke off: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        if json.len() + data.len() > YAML_FROM_BYTES_MAX {
+        if json.len() + data.len() > REMADE_BYTES_MAX {
             let message = format!(
-                "the answer is larger than {} MiB and is not given as YAML; accept application/json, or ask for less \
-                 with limit=",
-                YAML_FROM_BYTES_MAX >> 20
+                "the answer is larger than {} MiB and is not given as {}; accept application/json, or ask for less with limit=",
+                REMADE_BYTES_MAX >> 20,
+                media.as_str()
             );
             return Err(Status::new(StatusCode::NOT_ACCEPTABLE, Reason::NotAcceptable, message));
         }
         json.extend_from_slice(&data);
     }
-    let text = yaml::from_json(&json).map_err(|error| Status::internal(format!("the answer is no JSON: {error}")))?;
-    Ok(full(text))
+    if media == Media::Yaml {
+        let text =
+            yaml::from_json(&json).map_err(|error| Status::internal(format!("the answer is no JSON: {error}")))?;
+        return Ok((full(text), media));
+    }
+    match protobuf::from_json(std::str::from_utf8(&json).unwrap_or_default()) {
+        Ok(made) => Ok((full(made), media)),
+        Err(EncodeError::UnknownKind) => Err(media::refusal()),
+        // It is of another version than the types of this build: nothing of it is to be lost.
+        Err(_) => Ok((full(json.freeze()), Media::Json)),
+    }
+}
+
+/// A refusal in what was asked for, as a kube-apiserver gives it.
+fn refusal(status: &Status, media: Media) -> Response<Body> {
+    let mut response = status.clone().into_response();
+    let made = protobuf::from_json(std::str::from_utf8(&status.to_json()).unwrap_or_default());
+    if let (Media::Protobuf, Ok(made)) = (media, made) {
+        *response.body_mut() = full(made);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media.as_str()));
+    }
+    response
+}
+
+/// Writes the events of a watch, of which each is a line of JSON, as frames of protobuf.
+pub fn in_frames(response: Response<Body>) -> Response<Body> {
+    let (mut head, body) = response.into_parts();
+    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF_STREAM));
+    let mut line = Vec::new();
+    let frames = body.map_frame(move |frame| frame.map_data(|data| framed(&mut line, &data)));
+    Response::from_parts(head, frames.boxed_unsync())
+}
+
+/// The frames of the lines that end in `data`; what begins one is kept in `line`.
+fn framed(line: &mut Vec<u8>, data: &[u8]) -> Bytes {
+    let mut frames = Vec::with_capacity(data.len());
+    for piece in data.split_inclusive(|byte| *byte == b'\n') {
+        line.extend_from_slice(piece);
+        if piece.ends_with(b"\n") {
+            let event = std::str::from_utf8(line).unwrap_or_default();
+            frames.extend(protobuf::watch_frame(event).unwrap_or_else(|error| of_unfit(&error)));
+            line.clear();
+        }
+    }
+    frames.into()
+}
+
+/// The event that stands for one that protobuf has no form for: its watcher has a hole, and has to begin anew with JSON.
+fn of_unfit(error: &EncodeError) -> Vec<u8> {
+    let status = Status::new(
+        StatusCode::NOT_ACCEPTABLE,
+        Reason::NotAcceptable,
+        format!("an object of this watch cannot be given as protobuf ({error}); accept application/json"),
+    );
+    let status = status.to_json();
+    let event = [br#"{"type":"ERROR","object":"#, status.trim_ascii_end(), b"}"].concat();
+    protobuf::watch_frame(std::str::from_utf8(&event).unwrap_or_default()).unwrap_or_default()
 }
 
 /// Waits for as much as tells whether the answer is large: a small one has a length, a large one may be compressed.

@@ -10,10 +10,11 @@ use http::{HeaderMap, Method, StatusCode, header};
 
 use crate::{
     accept::{Clause, Transform, accept_header, parse_accept, wants_pretty},
+    protobuf,
     status::{Reason, Status},
 };
 
-/// Every media type of a kube-apiserver; protobuf is not offered yet.
+/// Every media type of a kube-apiserver.
 const ALL: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 /// Patches of built-in kinds.
@@ -57,6 +58,8 @@ pub enum Media {
     Json,
     /// `application/yaml`
     Yaml,
+    /// `application/vnd.kubernetes.protobuf`
+    Protobuf,
 }
 
 impl Media {
@@ -65,12 +68,13 @@ impl Media {
         match self {
             Self::Json => "application/json",
             Self::Yaml => "application/yaml",
+            Self::Protobuf => protobuf::MEDIA_TYPE,
         }
     }
 
     /// Watches are streams, and of YAML there is none.
-    fn streams(self) -> bool {
-        self == Self::Json
+    pub fn streams(self) -> bool {
+        self != Self::Yaml
     }
 }
 
@@ -102,7 +106,7 @@ pub fn negotiate(
     query: Option<&str>,
     offers: &[Transform<'static>],
 ) -> Result<Negotiated, Status> {
-    pick(headers, query, offers, "v1").ok_or_else(|| refused(ALL))
+    pick(headers, query, offers, "v1").ok_or_else(refusal)
 }
 
 /// How a failure is written: no conversion is offered, and where nothing fits, it is indented JSON.
@@ -141,7 +145,11 @@ fn pick(
         };
         Some(wanted(media, transform, clause.param("pretty") == Some("1")))
     };
-    parse_accept(accept).iter().find_map(|clause| [Media::Json, Media::Yaml].iter().find_map(|m| fits(clause, *m)))
+    // Who takes JSON, too, gets that: it is stored so, and protobuf is made for each answer.
+    let clauses = parse_accept(accept);
+    let first =
+        |medias: &[Media]| clauses.iter().find_map(|clause| medias.iter().find_map(|media| fits(clause, *media)));
+    first(&[Media::Json, Media::Yaml]).or_else(|| first(&[Media::Protobuf]))
 }
 
 /// A token `gzip` as it stands: no weights and no wildcard.
@@ -155,6 +163,11 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 fn refused(types: &str) -> Status {
     let message = format!("only the following media types are accepted: {types}");
     Status::new(StatusCode::NOT_ACCEPTABLE, Reason::NotAcceptable, message)
+}
+
+/// 406 for what there is in no media type that is accepted.
+pub fn refusal() -> Status {
+    refused(ALL)
 }
 
 /// 406 for a watch in what does not stream.
@@ -249,13 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn json_and_yaml_are_had_and_protobuf_only_is_refused() {
+    fn protobuf_is_had_by_who_takes_nothing_else() {
         for accept in ["", "*/*", "application/json;sv=v1", "application/vnd.kubernetes.protobuf,application/json"] {
             assert_eq!(media(accept), Some(Media::Json), "{accept}");
         }
         assert_eq!(media("application/yaml,application/json"), Some(Media::Yaml));
-        for accept in ["application/vnd.kubernetes.protobuf", "application/yaml;stream=watch", "application/json;sv=v2"]
-        {
+        for accept in ["application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf;stream=watch"] {
+            assert_eq!(media(accept), Some(Media::Protobuf), "{accept}");
+        }
+        for accept in ["application/yaml;stream=watch", "application/json;sv=v2", "application/cbor"] {
             assert_eq!(media(accept), None, "{accept}");
         }
     }

@@ -163,7 +163,13 @@ pub(super) const RULES: &[Rule] = &[
         said: "",
         told: "",
     },
-    Rule { id: "protobuf", requests: &["application/vnd.kubernetes.protobuf"], aspects: REFUSAL, said: "", told: "" },
+    Rule {
+        id: "protobuf",
+        requests: &["application/vnd.kubernetes.protobuf"],
+        aspects: &["header content-type", "format"],
+        said: "",
+        told: "",
+    },
     Rule { id: "cluster-column", requests: &["as=Table"], aspects: &["column"], said: "", told: "Cluster" },
     Rule {
         id: "discovery-forms",

@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
-const vectorsHeader = `# Golden vectors for the protobuf decoder: what Go encodes, and the JSON Go prints for it.
+const vectorsHeader = `# Golden vectors for protobuf: what Go encodes, the JSON Go prints for it, and what Go encodes of that JSON.
 #
 # Generated, do not edit: tests/testbed/types.
 #
-# Three lines each: apiVersion, kind and how it was filled; the body in base64; the JSON of
-# json(decode(body)), without HTML escapes. A "damaged" body had records dropped, doubled,
-# emptied and moved before Go decoded it.
+# Four lines each: apiVersion, kind and how it was filled; the body in base64; the JSON of
+# json(decode(body)), without HTML escapes; encode(that JSON) in base64, or - where it is the body.
+# A "damaged" body had records dropped, doubled, emptied and moved before Go decoded it.
 `
 
 // committedKinds are the kinds that clients create most; one line per apiVersion.
@@ -108,8 +108,24 @@ func writeVector(out io.Writer, scheme *runtime.Scheme, gvk schema.GroupVersionK
 	if err != nil {
 		return err
 	}
+	again, err := scheme.New(gvk)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(printed, again); err != nil {
+		return err
+	}
+	again.GetObjectKind().SetGroupVersionKind(gvk)
+	encoded, err := encode(scheme, again)
+	if err != nil {
+		return err
+	}
+	reencoded := "-"
+	if !bytes.Equal(encoded, body) {
+		reencoded = base64.StdEncoding.EncodeToString(encoded)
+	}
 	name := gvk.GroupVersion().String() + " " + gvk.Kind
-	_, err = fmt.Fprintf(out, "%s %s\n%s\n%s", name, filling.name, base64.StdEncoding.EncodeToString(body), printed)
+	_, err = fmt.Fprintf(out, "%s %s\n%s\n%s%s\n", name, filling.name, base64.StdEncoding.EncodeToString(body), printed, reencoded)
 	return err
 }
 

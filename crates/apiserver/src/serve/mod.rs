@@ -36,12 +36,15 @@ use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{kinds::Kind, registry::Registry};
-use kubefold_serving::{encode::encode, request::drain};
+use kubefold_serving::{
+    encode::{encode, in_frames},
+    request::drain,
+};
 use kubefold_table::Printer;
 use kubefold_wire::{
     body::{Body, full},
     info::{RequestInfo, without_tail},
-    media,
+    media::{self, Media},
     status::{Reason, Status},
 };
 
@@ -230,7 +233,11 @@ impl ApiServer {
             "get" | "list" | "watch" => Box::pin(self.read(info, &target, asked, wanted)).await?,
             _ => Box::pin(self.write(info, &target, asked, wanted, body)).await?,
         };
-        Ok(if watches { response } else { encode(response, wanted.encoding).await })
+        Ok(match (watches, wanted.encoding.media) {
+            (true, Media::Protobuf) => in_frames(response),
+            (true, _) => response,
+            (false, _) => encode(response, wanted.encoding).await,
+        })
     }
 }
 

@@ -24,7 +24,7 @@ use kubefold_wire::{
     body::Body,
     golang::Quoted,
     info::RequestInfo,
-    media::{self, Media, Negotiated, is_built_in},
+    media::{self, Negotiated, is_built_in},
     options::{self, Match, Options, query_value, too_large},
     resource::Gvr,
     selector::FieldSelector,
@@ -103,7 +103,7 @@ impl ApiServer {
         let gvr = Gvr::new(&kind.group, &kind.version, &kind.plural);
         let options = Options::parse(asked.query, true, &gvr)?;
         selectable(kind, asked.query)?;
-        if wanted.encoding.media == Media::Yaml {
+        if !wanted.encoding.media.streams() {
             return Err(media::no_stream());
         }
         let form = self.form(kind, asked, wanted, false)?;

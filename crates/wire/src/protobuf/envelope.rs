@@ -5,7 +5,7 @@
 use super::error::{MEDIA_TYPE, ProtobufError};
 use super::records::{Payload, Records};
 
-const PREFIX: &[u8] = b"k8s\0";
+pub(super) const PREFIX: &[u8] = b"k8s\0";
 
 /// The name that errors give the envelope, as it is no object of its own.
 const ENVELOPE_KIND: &str = "the envelope (runtime.Unknown)";

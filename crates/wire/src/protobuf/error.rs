@@ -121,3 +121,17 @@ pub enum ProtobufError {
     #[error("kubefold's own schema of built-in types is broken, please report it: {0}")]
     Schema(#[from] SchemaError),
 }
+
+/// Why an object has no protobuf form.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// Custom resources have none.
+    #[error("its kind has no protobuf encoding")]
+    UnknownKind,
+    /// It has a field that this build does not know, or a value of another type.
+    #[error("it does not fit the types of this build: {0}")]
+    Unfit(#[from] serde_json::Error),
+    /// The schema of this build is broken.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}

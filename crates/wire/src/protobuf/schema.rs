@@ -2,6 +2,7 @@
 
 use std::sync::{LazyLock, OnceLock};
 
+use super::encode::Writing;
 pub(super) use crate::types::{Field, Mark, Shape, StructId, Style, Value};
 use crate::types::{Schema, SchemaError};
 
@@ -25,6 +26,8 @@ pub(super) struct Message {
     pub(super) fields: Vec<Field>,
     /// Field number to position in `fields`, sorted by number.
     positions: Vec<(u32, usize)>,
+    /// What the encoder knows of it.
+    pub(super) writing: Writing,
 }
 
 impl Messages {
@@ -53,7 +56,12 @@ impl Message {
         let numbered = fields.iter().enumerate().filter_map(|(position, field)| Some((field.number?, position)));
         let mut positions: Vec<_> = numbered.collect();
         positions.sort_unstable();
-        Self { style, fields, positions }
+        Self { style, fields, positions, writing: Writing::default() }
+    }
+
+    /// The numbers of the fields, in order, with their positions in `fields`.
+    pub(super) fn by_number(&self) -> &[(u32, usize)] {
+        &self.positions
     }
 
     /// Finds a field by its number.

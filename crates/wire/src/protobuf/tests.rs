@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{JSON_BYTES_MAX, ProtobufError, is_protobuf, to_json};
+use super::{EncodeError, JSON_BYTES_MAX, ProtobufError, from_json, is_protobuf, to_json, watch_frame};
 use crate::types::Schema;
 
 struct Vector {
@@ -13,6 +13,8 @@ struct Vector {
     name: String,
     body: Vec<u8>,
     json: String,
+    /// What Go encodes of the JSON.
+    encoded: Vec<u8>,
 }
 
 /// Reads the committed vectors, or those of the file that KUBEFOLD_PROTOBUF_VECTORS names.
@@ -23,11 +25,12 @@ fn vectors() -> Vec<Vector> {
     };
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     lines
-        .chunks_exact(3)
+        .chunks_exact(4)
         .map(|chunk| Vector {
             name: chunk[0].to_owned(),
             body: BASE64.decode(chunk[1]).expect("the body is base64"),
             json: chunk[2].to_owned(),
+            encoded: BASE64.decode(if chunk[3] == "-" { chunk[1] } else { chunk[3] }).expect("the body is base64"),
         })
         .collect()
 }
@@ -51,6 +54,18 @@ fn prints_what_go_prints() {
             "{}",
             vector.name
         );
+    }
+}
+
+#[test]
+fn writes_what_go_writes() {
+    for vector in vectors() {
+        let ours = from_json(&vector.json).unwrap_or_else(|error| panic!("{}: {error}", vector.name));
+        if ours != vector.encoded {
+            let both = [&ours, &vector.encoded]
+                .map(|body| to_json(body).map(|json| String::from_utf8(json).expect("JSON is UTF-8")));
+            panic!("{}: {both:?}", vector.name);
+        }
     }
 }
 
@@ -80,6 +95,35 @@ fn printed(api_version: &str, kind: &str, raw: &[u8]) -> String {
 
 fn refused(api_version: &str, kind: &str, raw: &[u8]) -> ProtobufError {
     to_json(&envelope(api_version, kind, raw)).expect_err("the body is bad")
+}
+
+#[test]
+fn what_does_not_fit_has_no_protobuf_form() {
+    let bad = |json: &str| from_json(json).expect_err("it does not fit").to_string();
+    assert!(matches!(from_json(r#"{"kind":"Thing","apiVersion":"example.com/v1"}"#), Err(EncodeError::UnknownKind)));
+    assert!(matches!(from_json(r#"{"items":[]}"#), Err(EncodeError::UnknownKind)));
+    let newer = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"},"spec":{"newer":{"a":1}}}"#;
+    assert!(bad(newer).contains("unknown field \"newer\""), "{}", bad(newer));
+    for json in [
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":7}}"#,
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"creationTimestamp":"soon"}}"#,
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"generation":1.5}}"#,
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{"labels":[]}}"#,
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{}} {}"#,
+        r#"{"kind":"Pod","apiVersion":"v1","metadata":{}"#,
+        "[]",
+    ] {
+        assert!(from_json(json).is_err(), "{json}");
+    }
+}
+
+#[test]
+fn a_frame_of_a_watch_has_its_length_and_the_whole_object() {
+    let event = r#"{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}}"#;
+    let frame = watch_frame(event).expect("an event");
+    let object = from_json(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#).expect("an object");
+    let expected = [field(1, b"ADDED"), field(2, &field(1, &object))].concat();
+    assert_eq!(frame.split_at(4), (&u32::try_from(expected.len()).unwrap().to_be_bytes()[..], &*expected));
 }
 
 #[test]

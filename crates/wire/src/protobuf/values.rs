@@ -220,6 +220,16 @@ fn timestamp(payload: Option<Payload<'_>>) -> Result<Option<(i64, i32)>, Problem
     Ok(Some((integer(seconds)?, int32(nanos)?)))
 }
 
+/// Reads a time as JSON has it: seconds of the Unix epoch, and the nanoseconds that its type keeps. `None`: it is none.
+pub(super) fn timestamp_of(text: &str, value: Value) -> Option<(i64, i32)> {
+    // Not jiff's Timestamp, which ends a day before the year 9999 does. An API server prints no other offset.
+    let time: DateTime = text.strip_suffix('Z')?.parse().ok()?;
+    let nanos = time.duration_since(UNIX_EPOCH).as_nanos();
+    let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
+    let rest = i32::try_from(nanos.rem_euclid(1_000_000_000)).ok()?;
+    Some((seconds, if value == Value::MicroTime { rest - rest % 1000 } else { 0 }))
+}
+
 fn format_time(seconds: i64, nanos: i32, format: &str) -> Result<String, Problem> {
     const OUT_OF_RANGE: Problem = Problem::Value("its year is not between 0 and 9999");
     if !PRINTABLE_SECONDS.contains(&seconds) {
