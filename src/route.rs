@@ -41,6 +41,7 @@ use kubefold_serving::{
 };
 use kubefold_wire::{
     body::Body,
+    deadline,
     info::{RequestInfo, without_tail},
     media,
     resource::Gvr,
@@ -224,6 +225,10 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
+        if let Err(status) = deadline::check(&parts.method, parts.uri.path(), parts.uri.query()) {
+            Box::pin(drain(body)).await;
+            return Err(status);
+        }
         if !is_admin(who) && ![PLAN_PATH, MOVES_PATH].contains(&parts.uri.path()) {
             Box::pin(self.allow_path(who, parts)).await?;
         }

@@ -5,6 +5,7 @@
 pub mod accept;
 pub mod access;
 pub mod body;
+pub mod deadline;
 pub mod discovery;
 pub mod duration;
 pub mod fields;

@@ -40,6 +40,7 @@ use kubefold_serving::{encode::encode, request::drain};
 use kubefold_table::Printer;
 use kubefold_wire::{
     body::{Body, full},
+    deadline,
     info::{RequestInfo, without_tail},
     media,
     status::{Reason, Status},
@@ -182,6 +183,7 @@ impl ApiServer {
 
     async fn routed(&self, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
         let (path, query) = (parts.uri.path(), parts.uri.query());
+        deadline::check(&parts.method, path, query)?;
         if let Some(response) = health::answer(parts) {
             return response;
         }
