@@ -43,7 +43,7 @@ use kubefold_wire::{
     body::Body,
     deadline,
     info::{RequestInfo, without_tail},
-    media,
+    media, options,
     resource::Gvr,
     status::Status,
 };
@@ -481,6 +481,13 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         // What cannot be listed and watched no store can hold (reviews, bindings, component statuses), nor what has
         // revisions by which nothing can be ordered. The latter only a first list shows.
+        if info.verb == "get"
+            && let Err(status) = options::no_export(asked.query)
+        {
+            // What cannot be written is refused first.
+            asked.wanted()?;
+            return Err(status);
+        }
         let unstorable = || known.filter(|known| !known.watchable || self.stores.is_unordered(&target.gvr));
         if let Some(resource) = unstorable() {
             return Box::pin(self.unwatchable(info, resource, target, asked)).await;

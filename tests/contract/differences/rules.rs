@@ -179,7 +179,6 @@ pub(super) const RULES: &[Rule] = &[
         said: "",
         told: "",
     },
-    Rule { id: "retired-parameters", requests: &["export=true"], aspects: REFUSAL, said: "", told: "" },
     Rule {
         id: "history",
         requests: &["gadgets?watch=1&timeoutSeconds=1"],
