@@ -325,7 +325,7 @@ impl Router {
         let whole = watches || info.parts.len() <= 1;
         let negotiated = media::routable(&gvr.group, &parts.method, whole, &parts.headers).and_then(|()| {
             // A read does that itself.
-            if parts.method == Method::GET { Ok(()) } else { asked.wanted().map(drop) }
+            if parts.method == Method::GET { Ok(()) } else { asked.wanted_of(&gvr, &info.subresource).map(drop) }
         });
         if let Err(status) = negotiated {
             Box::pin(drain(body)).await;

@@ -79,7 +79,7 @@ impl Reader {
         subresource: &str,
         asked: RequestContext<'_>,
     ) -> Result<Response<Body>, Status> {
-        let wanted = asked.wanted()?;
+        let wanted = asked.wanted_of(&target.gvr, subresource)?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
         let response = get::get(&self.stores, &Of { target, subresource }, asked, self.freshness, form).await?;

@@ -130,7 +130,7 @@ impl Writer<LiveFleet> {
     /// A write to one object, with its body as JSON; or a read of a subresource, which has none.
     async fn aimed(self: &Arc<Self>, write: Incoming<'_>, body: Bytes) -> Result<Response<Body>, Status> {
         let Incoming { asked, method, info, target, .. } = write;
-        let wanted = asked.wanted()?;
+        let wanted = asked.wanted_of(&target.gvr, &info.subresource)?;
         let naming = Arc::clone(&self.fleet.stores.shared().naming);
         let only = naming.split_of(&target.gvr, &target.name).map(|(_, member)| member.clone());
         let ready = self.fleet.stores.ready_for(&target.gvr, asked.reading(only.as_ref())).await?;

@@ -216,8 +216,8 @@ impl ApiServer {
         }
         let whole = watches || info.parts.len() <= 1;
         let asked = RequestContext { headers: &parts.headers, query: parts.uri.query().unwrap_or_default(), parts };
-        let negotiated =
-            media::routable(&kind.group, &parts.method, whole, &parts.headers).and_then(|()| asked.wanted());
+        let negotiated = media::routable(&kind.group, &parts.method, whole, &parts.headers)
+            .and_then(|()| asked.wanted(&kind, &info.subresource));
         let wanted = match negotiated {
             Ok(wanted) => wanted,
             Err(status) => {

@@ -79,7 +79,10 @@ impl ApiServer {
         let said = RequestOptions::read(asked.query, asked.headers, Of::Create, Part::Whole)?;
         let (object, mut warnings) = decoded(kind, &body, said.validation)?;
         if let Some(answer) = self.review(kind, &target.namespace, object.clone(), asked)? {
-            return Ok(answered(answer.to_string().into_bytes(), StatusCode::CREATED, &warnings));
+            let form = self.form(kind, asked, wanted, false)?;
+            let mut out = Vec::new();
+            form.document(answer.to_string().as_bytes(), 0, &mut out);
+            return Ok(answered(out, StatusCode::CREATED, &warnings));
         }
         if kind.plural == "bindings" && kind.group.is_empty() {
             return self.bind_object(&target.namespace, &object, said.write.dry_run).await;
