@@ -133,7 +133,7 @@ impl App {
         let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics)));
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
-        let health = Health::new(Arc::new(readiness), draining.clone());
+        let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
         let gate = Gate::new(Arc::new(Routed(router)), health.clone(), draining.clone()).counting(served);
         let gate = gate.authenticating(Arc::clone(&authentication)).audited(auditing.as_ref().map(Auditing::log));
         let gate = gate.behind(options.front_proxy.as_ref().map(|proxy| proxy.headers.clone()));

@@ -21,7 +21,7 @@ use crate::{
         review::Action,
         view,
     },
-    observe::Metrics,
+    observe::{Exposed, Metrics},
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
     review::{self, is_review},
@@ -48,8 +48,6 @@ use kubefold_wire::{
     status::Status,
 };
 
-/// As at a kube-apiserver, for those who may.
-const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 /// What a `proxy` subresource takes beyond what all others do.
@@ -185,7 +183,7 @@ impl Router {
     /// Discovery, read and write answer.
     async fn fleet_view(&self, mode: Mode, who: Who<'_>, request: Request<Body>) -> Result<Response<Body>, Status> {
         let of_own = match request.uri().path() {
-            METRICS | STATUS_PATH => Some(Own::View),
+            path if path == STATUS_PATH || Exposed::at(path).is_some() => Some(Own::View),
             MOVES_PATH if request.method() == Method::GET => Some(Own::View),
             PLAN_PATH | MOVES_PATH => Some(Own::Administer),
             _ => None,
@@ -193,9 +191,11 @@ impl Router {
         if let Some(own) = of_own.filter(|own| !self.access.allows_own(who, *own)) {
             return Ok(refuse(who.caller, own.group(), request.headers()));
         }
-        if request.uri().path() == METRICS {
+        if let Some(exposed) = Exposed::at(request.uri().path()) {
             return match *request.method() {
-                Method::GET | Method::HEAD => Ok(self.metrics.answer().map_err(RouteError::from)?),
+                Method::GET | Method::HEAD => {
+                    Ok(self.metrics.answer(exposed, request.headers()).map_err(RouteError::from)?)
+                }
                 _ => Err(RouteError::Method.into()),
             };
         }

@@ -57,6 +57,12 @@ impl<'a> HealthPath<'a> {
     }
 }
 
+/// The checks that a query does not exclude.
+pub fn included<'a>(query: Option<&str>, checks: &'a [Check]) -> impl Iterator<Item = &'a Check> {
+    let excluded = parameters(query.unwrap_or_default()).0;
+    checks.iter().filter(move |check| !excluded.contains(&check.name))
+}
+
 /// Answers a health path.
 ///
 /// `known` is false for an anonymous caller, who is told no names.
