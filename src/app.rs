@@ -278,14 +278,20 @@ fn monitor(
     Ok(())
 }
 
-/// kubefold is ready when every member has been tried, with whatever result.
+/// kubefold is ready when every member has been tried, with whatever result. A kube-apiserver's check of this name is the same:
+/// what it serves from memory was filled once. The state of each member is told beside it, and never makes kubefold unready.
 fn checks(registry: &Registry) -> Vec<Check> {
-    let check = |member: &Arc<Member>| Check {
-        name: member.name().to_string(),
-        ready: member.tried(),
+    let members = registry.members();
+    let untried: Vec<&str> =
+        members.iter().filter(|member| !member.tried()).map(|member| member.name().as_str()).collect();
+    let note = if untried.is_empty() { String::new() } else { format!("not tried yet: {}", untried.join(", ")) };
+    let synced = Check { name: "informer-sync".to_owned(), ready: untried.is_empty(), note };
+    let state = |member: &Arc<Member>| Check {
+        name: format!("member/{}", member.name()),
+        ready: true,
         note: member.describe(),
     };
-    registry.members().iter().map(check).collect()
+    std::iter::once(synced).chain(members.iter().map(state)).collect()
 }
 
 /// What a member refuses is tried again after so long.

@@ -13,7 +13,7 @@ use kubefold_serving::{
     health::{self, Check, HealthPath, Readiness},
     plain::PlainAnswer,
 };
-use kubefold_wire::{body::Body, status::Status};
+use kubefold_wire::{body::Body, deadline, status::Status};
 
 /// What `/livez`, `/readyz` and `/healthz` depend on.
 #[derive(Clone)]
@@ -44,6 +44,9 @@ impl Health {
     ) -> Response<Body> {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Status::from(GateError::HealthMethod).into_response();
+        }
+        if let Err(status) = deadline::check(method, path.group, query) {
+            return status.into_response();
         }
         let mut checks = vec![Check { name: "ping".to_owned(), ready: true, note: String::new() }];
         if path.group != "livez" {

@@ -78,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         id: "health-checks",
-        requests: &["GET /healthz", "GET /livez", "GET /readyz", "POST /readyz"],
+        requests: &["?verbose", "&verbose", "/healthz/etcd", "POST /readyz"],
         aspects: REFUSAL,
         said: "",
         told: "",
