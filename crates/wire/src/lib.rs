@@ -24,6 +24,7 @@ pub mod patch;
 pub mod path;
 pub mod protobuf;
 pub mod quantity;
+pub mod repeated;
 pub mod resource;
 pub mod reword;
 pub mod scan;
