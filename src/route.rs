@@ -511,7 +511,8 @@ impl Router {
         };
         match (answer, unstorable()) {
             (Err(_), Some(resource)) => Box::pin(self.unwatchable(info, resource, target, asked)).await,
-            (answer, _) => answer,
+            // Boxed: few kinds have something to be warned of.
+            (answer, _) => Box::pin(self.reader.warned(target, asked, answer)).await,
         }
     }
 

@@ -86,6 +86,28 @@ impl Reader {
         Ok(asked.encoded(response, wanted.encoding).await)
     }
 
+    /// Adds what members warn of whoever reads the kind, to refusals, too.
+    pub async fn warned(
+        &self,
+        target: &Target,
+        asked: RequestContext<'_>,
+        answer: Result<Response<Body>, Status>,
+    ) -> Result<Response<Body>, Status> {
+        let warnings = self.stores.deprecations(&target.gvr, asked.audience());
+        if warnings.is_empty() {
+            return answer;
+        }
+        let mut response = match answer {
+            Ok(response) => response,
+            Err(status) => {
+                let encoding = media::of_failure(asked.headers, Some(asked.query));
+                asked.encoded(status.into_response(), encoding).await
+            }
+        };
+        warnings.write_to(response.headers_mut());
+        Ok(response)
+    }
+
     /// Answers a list or a watch.
     ///
     /// Errors: as a kube-apiserver, and 503 while a member is unknown.

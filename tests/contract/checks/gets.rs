@@ -69,6 +69,13 @@ pub(super) fn checks() -> Vec<Check> {
     all.push(get("/apis/e2e.kubefold.io/v1/namespaces/shop/gadgets/cog{@}?export=1"));
     all.push(get(format!("{SHOP}/a{{@}}?export=true")).accept("text/html"));
     all.push(get(format!("{SHOP}/a{{@}}?export=true")).accept("application/cbor"));
+    // Versions that are deprecated, by their definition and by Kubernetes.
+    for below in ["endpoints", "endpoints/kubernetes", "endpoints/nope", "endpoints?watch=1&timeoutSeconds=1"] {
+        all.push(get(format!("/api/v1/namespaces/default/{below}")));
+    }
+    for below in ["", "/nope", "/cog{@}", "?limit=abc", "?watch=1&timeoutSeconds=1&resourceVersion=0"] {
+        all.push(get(format!("/apis/e2e.kubefold.io/v1beta1/namespaces/shop/gadgets{below}")));
+    }
     all.extend(refusals());
     all
 }

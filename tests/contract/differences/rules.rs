@@ -173,13 +173,6 @@ pub(super) const RULES: &[Rule] = &[
         told: "",
     },
     Rule {
-        id: "deprecation-warnings",
-        requests: &["/api/v1/endpoints"],
-        aspects: &["header warning"],
-        said: "",
-        told: "",
-    },
-    Rule {
         id: "history",
         requests: &["gadgets?watch=1&timeoutSeconds=1"],
         aspects: &["body", "events"],
@@ -202,7 +195,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         id: "deprecation-warnings",
-        requests: &["/api/v1/componentstatuses"],
+        requests: &["/api/v1/componentstatuses?watch"],
         aspects: &["header warning"],
         said: "",
         told: "",
