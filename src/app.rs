@@ -133,7 +133,7 @@ impl App {
         let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics)));
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
-        let health = Health::new(Arc::new(readiness), draining.clone());
+        let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
         let gate = Gate::new(Arc::new(Routed(router)), health.clone(), draining.clone()).counting(served);
         let gate = gate.authenticating(Arc::clone(&authentication)).audited(auditing.as_ref().map(Auditing::log));
         let gate = gate.behind(options.front_proxy.as_ref().map(|proxy| proxy.headers.clone()));
@@ -278,14 +278,20 @@ fn monitor(
     Ok(())
 }
 
-/// kubefold is ready when every member has been tried, with whatever result.
+/// kubefold is ready when every member has been tried, with whatever result. A kube-apiserver's check of this name is the same:
+/// what it serves from memory was filled once. The state of each member is told beside it, and never makes kubefold unready.
 fn checks(registry: &Registry) -> Vec<Check> {
-    let check = |member: &Arc<Member>| Check {
-        name: member.name().to_string(),
-        ready: member.tried(),
+    let members = registry.members();
+    let untried: Vec<&str> =
+        members.iter().filter(|member| !member.tried()).map(|member| member.name().as_str()).collect();
+    let note = if untried.is_empty() { String::new() } else { format!("not tried yet: {}", untried.join(", ")) };
+    let synced = Check { name: "informer-sync".to_owned(), ready: untried.is_empty(), note };
+    let state = |member: &Arc<Member>| Check {
+        name: format!("member/{}", member.name()),
+        ready: true,
         note: member.describe(),
     };
-    registry.members().iter().map(check).collect()
+    std::iter::once(synced).chain(members.iter().map(state)).collect()
 }
 
 /// What a member refuses is tried again after so long.

@@ -21,7 +21,7 @@ use crate::{
         review::Action,
         view,
     },
-    observe::Metrics,
+    observe::{Exposed, Metrics},
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
     review::{self, is_review},
@@ -41,14 +41,13 @@ use kubefold_serving::{
 };
 use kubefold_wire::{
     body::Body,
+    deadline,
     info::{RequestInfo, without_tail},
-    media,
+    media, options,
     resource::Gvr,
     status::Status,
 };
 
-/// As at a kube-apiserver, for those who may.
-const METRICS: &str = "/metrics";
 /// A kube-apiserver has routes for these; HEAD and OPTIONS it answers with 405, wherever the path leads.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 /// What a `proxy` subresource takes beyond what all others do.
@@ -184,7 +183,7 @@ impl Router {
     /// Discovery, read and write answer.
     async fn fleet_view(&self, mode: Mode, who: Who<'_>, request: Request<Body>) -> Result<Response<Body>, Status> {
         let of_own = match request.uri().path() {
-            METRICS | STATUS_PATH => Some(Own::View),
+            path if path == STATUS_PATH || Exposed::at(path).is_some() => Some(Own::View),
             MOVES_PATH if request.method() == Method::GET => Some(Own::View),
             PLAN_PATH | MOVES_PATH => Some(Own::Administer),
             _ => None,
@@ -192,9 +191,11 @@ impl Router {
         if let Some(own) = of_own.filter(|own| !self.access.allows_own(who, *own)) {
             return Ok(refuse(who.caller, own.group(), request.headers()));
         }
-        if request.uri().path() == METRICS {
+        if let Some(exposed) = Exposed::at(request.uri().path()) {
             return match *request.method() {
-                Method::GET | Method::HEAD => Ok(self.metrics.answer().map_err(RouteError::from)?),
+                Method::GET | Method::HEAD => {
+                    Ok(self.metrics.answer(exposed, request.headers()).map_err(RouteError::from)?)
+                }
                 _ => Err(RouteError::Method.into()),
             };
         }
@@ -224,6 +225,10 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
+        if let Err(status) = deadline::check(&parts.method, parts.uri.path(), parts.uri.query()) {
+            Box::pin(drain(body)).await;
+            return Err(status);
+        }
         if !is_admin(who) && ![PLAN_PATH, MOVES_PATH].contains(&parts.uri.path()) {
             Box::pin(self.allow_path(who, parts)).await?;
         }
@@ -320,7 +325,7 @@ impl Router {
         let whole = watches || info.parts.len() <= 1;
         let negotiated = media::routable(&gvr.group, &parts.method, whole, &parts.headers).and_then(|()| {
             // A read does that itself.
-            if parts.method == Method::GET { Ok(()) } else { asked.wanted().map(drop) }
+            if parts.method == Method::GET { Ok(()) } else { asked.wanted_of(&gvr, &info.subresource).map(drop) }
         });
         if let Err(status) = negotiated {
             Box::pin(drain(body)).await;
@@ -476,6 +481,13 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         // What cannot be listed and watched no store can hold (reviews, bindings, component statuses), nor what has
         // revisions by which nothing can be ordered. The latter only a first list shows.
+        if info.verb == "get"
+            && let Err(status) = options::no_export(asked.query)
+        {
+            // What cannot be written is refused first.
+            asked.wanted()?;
+            return Err(status);
+        }
         let unstorable = || known.filter(|known| !known.watchable || self.stores.is_unordered(&target.gvr));
         if let Some(resource) = unstorable() {
             return Box::pin(self.unwatchable(info, resource, target, asked)).await;
@@ -499,7 +511,8 @@ impl Router {
         };
         match (answer, unstorable()) {
             (Err(_), Some(resource)) => Box::pin(self.unwatchable(info, resource, target, asked)).await,
-            (answer, _) => answer,
+            // Boxed: few kinds have something to be warned of.
+            (answer, _) => Box::pin(self.reader.warned(target, asked, answer)).await,
         }
     }
 

@@ -18,9 +18,10 @@ use kubefold_serving::{caller::Caller, encode::encode};
 use kubefold_wire::{
     body::{Body, BodyError, full},
     duration,
-    form::OFFERS,
+    form::{OFFERS, offers},
     media::{self, Encoding, Negotiated},
     options::query_value,
+    resource::Gvr,
     status::Status,
 };
 
@@ -50,6 +51,13 @@ impl RequestContext<'_> {
     /// Errors: 406.
     pub fn wanted(&self) -> Result<Negotiated, Status> {
         media::negotiate(self.headers, Some(self.query), OFFERS)
+    }
+
+    /// The same of a resource, or of a subresource of it, that may have no columns; `""` is none.
+    ///
+    /// Errors: 406.
+    pub fn wanted_of(&self, gvr: &Gvr, subresource: &str) -> Result<Negotiated, Status> {
+        media::negotiate(self.headers, Some(self.query), offers(&gvr.group, &gvr.resource, subresource))
     }
 
     /// How long it may take by its own `timeout` and `timeoutSeconds`; never more than [`FILLING_WAIT_MAX`].

@@ -79,13 +79,19 @@ fn retry_after(body: &[u8]) -> Option<u32> {
     text.get(found.first()?.range.clone())?.parse().ok().filter(|seconds| *seconds > 0)
 }
 
-/// A member's own refusal, with the member named in its message and `told` after it.
+/// A member's own refusal. Its sentence stays whole, since tools match it; behind it stand the member and what `told` says, if
+/// anything: `spec.bars[0].name: Required value (member east; nothing was made)`.
 pub(crate) fn refusal(member: &MemberName, code: StatusCode, body: &Bytes, told: &str) -> Reply {
-    let words = |message: &str| format!("member {member}: {message}{told}");
-    reworded(body, |message| words(message)).map_or_else(
+    named(body, member, told).map_or_else(
         || PlainRefusal { member: member.clone(), code, words: plain(code, body), told: told.to_owned() }.into(),
         |body| Reply { code, warnings: Warnings::default(), body },
     )
+}
+
+/// A `Status` of a member with the member and what kubefold has to tell behind each of its sentences. `None`: it is no `Status`.
+pub(crate) fn named(body: &Bytes, member: &MemberName, told: &str) -> Option<Bytes> {
+    let told = if told.is_empty() { String::new() } else { format!("; {told}") };
+    reworded(body, |sentence| format!("{sentence} (member {member}{told})"))
 }
 
 /// The refusal of a write with one target: the member's own, where `visible` stands for the object's `own` name.

@@ -4,6 +4,7 @@
 
 mod class;
 mod metrics;
+mod slis;
 mod traffic;
 
 use std::io::IsTerminal;
@@ -12,7 +13,8 @@ use tracing_subscriber::EnvFilter;
 
 pub use {
     class::{RESOURCES, RequestClass, resource_class},
-    metrics::Metrics,
+    metrics::{Exposed, Metrics},
+    slis::Slis,
     traffic::{Party, Traffic},
 };
 

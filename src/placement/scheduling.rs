@@ -20,6 +20,9 @@ pub struct PodRequirements {
     /// The node that the pod runs on without being scheduled; empty if the scheduler is to choose.
     #[serde(deserialize_with = "nullable")]
     pub node_name: String,
+    /// The RuntimeClass that adds to it in each member; empty if there is none.
+    #[serde(deserialize_with = "nullable")]
+    pub runtime_class_name: String,
     /// Node selector, affinity, tolerations.
     #[serde(flatten)]
     pub nodes: NodeRequirements,
@@ -77,6 +80,23 @@ impl PodRequirements {
                 *name = renamed;
             }
         }
+    }
+
+    /// What the pods ask once a kube-apiserver has added what their RuntimeClass says, which is JSON.
+    ///
+    /// Source: kubernetes `plugin/pkg/admission/runtimeclass/admission.go`, `setScheduling`.
+    pub fn with_runtime_class(&self, class: &str) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct RuntimeClass {
+            #[serde(deserialize_with = "nullable")]
+            scheduling: NodeRequirements,
+        }
+        let RuntimeClass { scheduling } = serde_json::from_str(class).unwrap_or_default();
+        let mut asked = self.clone();
+        asked.nodes.node_selector.extend(scheduling.node_selector);
+        asked.nodes.tolerations.extend(scheduling.tolerations);
+        asked
     }
 
     /// Reads the pod spec of an object; `None` of a kind that makes no pods. One that is absent or malformed asks nothing:
@@ -214,6 +234,17 @@ mod tests {
         assert!(fits(&affinity("[{}]"), &nodes).is_err(), "an empty term matches nothing");
         let named = r#"[{"matchFields":[{"key":"metadata.name","operator":"In","values":["b"]}]}]"#;
         assert!(fits(&affinity(named), &nodes).is_ok());
+    }
+
+    #[test]
+    fn a_runtime_class_adds_its_selector_and_tolerations() {
+        let nodes = [node("a", &[], &[]), node("b", &[("kata", "yes")], &[("kata", "", "NoSchedule")])];
+        let asked = pod(r#"{"runtimeClassName":"kata","nodeSelector":null}"#);
+        assert_eq!(asked.runtime_class_name, "kata");
+        let class = r#"{"handler":"kata","scheduling":{"nodeSelector":{"kata":"yes"},"tolerations":[{"key":"kata","operator":"Exists"}]}}"#;
+        assert_eq!(fits(&asked.with_runtime_class(class), &nodes), Ok(()));
+        assert_eq!(fits(&asked.with_runtime_class(class), &nodes[..1]), Err(Misfit::NoMatch));
+        assert_eq!(asked.with_runtime_class(r#"{"handler":"kata"}"#), asked);
     }
 
     #[test]

@@ -79,11 +79,33 @@ impl Reader {
         subresource: &str,
         asked: RequestContext<'_>,
     ) -> Result<Response<Body>, Status> {
-        let wanted = asked.wanted()?;
+        let wanted = asked.wanted_of(&target.gvr, subresource)?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
         let response = get::get(&self.stores, &Of { target, subresource }, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
+    }
+
+    /// Adds what members warn of whoever reads the kind, to refusals, too.
+    pub async fn warned(
+        &self,
+        target: &Target,
+        asked: RequestContext<'_>,
+        answer: Result<Response<Body>, Status>,
+    ) -> Result<Response<Body>, Status> {
+        let warnings = self.stores.deprecations(&target.gvr, asked.audience());
+        if warnings.is_empty() {
+            return answer;
+        }
+        let mut response = match answer {
+            Ok(response) => response,
+            Err(status) => {
+                let encoding = media::of_failure(asked.headers, Some(asked.query));
+                asked.encoded(status.into_response(), encoding).await
+            }
+        };
+        warnings.write_to(response.headers_mut());
+        Ok(response)
     }
 
     /// Answers a list or a watch.

@@ -47,7 +47,7 @@ impl From<NotBuilt> for Status {
 
 /// A member's refusal that is no `Status`: a proxy's page, or nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("member {member}: {words}{told}")]
+#[error("member {member}: {words}{}", if .told.is_empty() { String::new() } else { format!(" ({})", .told) })]
 pub struct PlainRefusal {
     /// The member.
     pub member: MemberName,
@@ -55,7 +55,7 @@ pub struct PlainRefusal {
     pub code: StatusCode,
     /// What it says, cut.
     pub words: String,
-    /// What kubefold adds.
+    /// What kubefold adds, if anything.
     pub told: String,
 }
 

@@ -244,7 +244,7 @@ fn a_write_that_cannot_be_done_now_says_what_was_done() {
         "member east did not answer the dry run, so nothing was made: it is down",
     );
     write_fails(
-        WriteError::NotCreated { object: web(), member: east(), cause: down(), undone: " (nothing was made)".into() },
+        WriteError::NotCreated { object: web(), member: east(), cause: down(), undone: "nothing was made".into() },
         503,
         "deployments.apps \"web\" is not created: member east could not be reached: it is down (nothing was made)",
     );
@@ -356,7 +356,7 @@ fn what_no_room_takes() {
         member: members[0].clone(),
         code: http::StatusCode::BAD_GATEWAY,
         words: "it answered 502 Bad Gateway".into(),
-        told: " (nothing was made)".into(),
+        told: "nothing was made".into(),
     };
     let page = told(page);
     assert_eq!((page.0, page.1), (502, Reason::InternalError));

@@ -144,6 +144,16 @@ pub enum WriteError {
         /// Its value, decoded.
         value: String,
     },
+    /// Fields stand twice in the body, and `fieldValidation=Strict` forbids that. In the words of a kube-apiserver.
+    ///
+    /// Source: kubernetes/apiserver `pkg/endpoints/handlers/create.go`, `patch.go`.
+    #[error("{decoding}: {found}")]
+    Repeated {
+        /// What was being read.
+        decoding: String,
+        /// Which fields.
+        found: String,
+    },
     /// A dry run of another kind than `All`.
     #[error("{options}.meta.k8s.io \"\" is invalid: {}", dry_run(.value))]
     DryRun {
@@ -323,7 +333,7 @@ pub enum WriteError {
         cause: String,
     },
     /// A part could not be made, and what was made before it is taken back.
-    #[error("{object} is not created: member {member} could not be reached: {cause}{undone}")]
+    #[error("{object} is not created: member {member} could not be reached: {cause} ({undone})")]
     NotCreated {
         /// The object.
         object: ObjectRef,
@@ -331,7 +341,7 @@ pub enum WriteError {
         member: MemberName,
         /// The cause.
         cause: String,
-        /// What came of the parts that were made, in parentheses.
+        /// What came of the parts that were made.
         undone: String,
     },
     /// The whole of a budget lets no more pods go, whatever its part in the pod's member says. In the words of a kube-apiserver.
@@ -452,6 +462,7 @@ impl From<WriteError> for Status {
             | WriteError::MemberUnnamed(_)
             | WriteError::ObjectUnnamed
             | WriteError::KindUnknown(_)
+            | WriteError::Repeated { .. }
             | WriteError::Replicas => Self::bad_request(message),
             WriteError::NoMatch { .. } => Self::new(StatusCode::NOT_FOUND, Reason::NotFound, message),
             WriteError::NotCreatable(_) => Self::method_not_allowed(message),

@@ -22,13 +22,14 @@ use crate::{
         RequestContext,
         reply::{Reply, refusal},
     },
-    catalog::MergedResource,
+    catalog::{MergedResource, Scope},
     config::MemberName,
     member::{
         call::{Answer, Call},
         keys::signers,
     },
     respond::ReviewError,
+    store::KindSpec,
     stores::{Stores, Target},
     view::Mode,
 };
@@ -86,6 +87,7 @@ pub async fn answer(
     let Some(resource) = known else {
         return Err(ReviewError::NothingKnown.into());
     };
+    let wanted = asked.wanted_of(&target.gvr, "")?;
     let body = read_json(asked.headers, body).await?;
     let registry = stores.registry();
     let present = |name: &&MemberName| {
@@ -94,7 +96,9 @@ pub async fn answer(
     };
     let members: Vec<MemberName> = resource.members.iter().filter(present).cloned().collect();
     let question = Question { stores, asked, target };
-    Ok(ask(question, &members, body).await.unwrap_or_else(|reply| reply).into_response())
+    let response = ask(question, &members, body).await.unwrap_or_else(|reply| reply).into_response();
+    let spec = KindSpec::new(target.gvr.clone(), resource.gvk.clone(), resource.scope == Scope::Namespaced);
+    asked.written(response, wanted, &spec, stores).await
 }
 
 async fn ask(question: Question<'_>, members: &[MemberName], body: Bytes) -> Result<Reply, Reply> {

@@ -2,32 +2,36 @@
 
 use std::sync::Arc;
 
-use http::{Method, Response};
+use http::{Method, Response, request::Parts};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    observe::Metrics,
+    observe::{Exposed, Metrics, Slis},
     respond::{GateError, RouteError},
 };
 use kubefold_serving::{
     health::{self, Check, HealthPath, Readiness},
     plain::PlainAnswer,
 };
-use kubefold_wire::{body::Body, status::Status};
-
-const METRICS: &str = "/metrics";
+use kubefold_wire::{body::Body, deadline, status::Status};
 
 /// What `/livez`, `/readyz` and `/healthz` depend on.
 #[derive(Clone)]
 pub struct Health {
     readiness: Arc<dyn Readiness>,
     draining: CancellationToken,
+    slis: Arc<Slis>,
 }
 
 impl Health {
     /// Once `draining` is cancelled kubefold is no longer ready.
     pub fn new(readiness: Arc<dyn Readiness>, draining: CancellationToken) -> Self {
-        Self { readiness, draining }
+        Self { readiness, draining, slis: Arc::default() }
+    }
+
+    /// Has the results of its checks counted.
+    pub fn counting(self, slis: Arc<Slis>) -> Self {
+        Self { slis, ..self }
     }
 
     /// Answers one of its paths. Whoever is not `known` is told no names.
@@ -41,12 +45,19 @@ impl Health {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Status::from(GateError::HealthMethod).into_response();
         }
+        if let Err(status) = deadline::check(method, path.group, query) {
+            return status.into_response();
+        }
         let mut checks = vec![Check { name: "ping".to_owned(), ready: true, note: String::new() }];
         if path.group != "livez" {
             checks.extend(self.readiness.checks());
             let draining = self.draining.is_cancelled();
             let note = if draining { "kubefold is shutting down".to_owned() } else { String::new() };
             checks.push(Check { name: "shutdown".to_owned(), ready: !draining, note });
+        }
+        if path.check.is_none() {
+            let counted = health::included(query, &checks).map(|check| (check.name.as_str(), check.ready));
+            self.slis.observe(path.group, counted);
         }
         health::answer(path, query, &checks, known)
     }
@@ -66,11 +77,12 @@ impl Monitor {
 }
 
 impl PlainAnswer for Monitor {
-    fn answer(&self, method: &Method, path: &str, query: Option<&str>) -> Option<Response<Body>> {
-        if path == METRICS {
+    fn answer(&self, asked: &Parts) -> Option<Response<Body>> {
+        let path = asked.uri.path();
+        if let Some(exposed) = Exposed::at(path) {
             let failed = |error| Status::from(RouteError::from(error)).into_response();
-            return Some(self.metrics.answer().unwrap_or_else(failed));
+            return Some(self.metrics.answer(exposed, &asked.headers).unwrap_or_else(failed));
         }
-        Some(self.health.answer(method, HealthPath::of(path)?, query, true))
+        Some(self.health.answer(&asked.method, HealthPath::of(path)?, asked.uri.query(), true))
     }
 }

@@ -15,11 +15,13 @@ use crate::{
     catalog::Catalog,
     config::MemberName,
     member::{Member, reflector::ReflectorState},
+    store::Audience,
     stores::{
         Running, Stores,
         ready::{SILENCE_MAX, stale},
     },
 };
+use kubefold_wire::{resource::Gvr, warning::Warnings};
 
 /// How often it is looked whether a member owes an answer for too long: nothing tells of that.
 const SILENCE_PACE: Duration = Duration::from_millis(250);
@@ -35,6 +37,8 @@ pub(super) struct Readiness {
     pub(super) copies: Vec<Arc<Member>>,
     /// What a member has that is left out all the same: one sentence.
     pub(super) skewed: Vec<(MemberName, String)>,
+    /// What members warn of whoever reads the kind, by member.
+    warned: Vec<(MemberName, Arc<str>)>,
     /// A member's revisions are no decimal numbers, while no member has filled the store.
     pub(super) is_unordered: bool,
 }
@@ -95,6 +99,18 @@ impl Stores {
         newer
     }
 
+    /// What the members that somebody sees warn of whoever reads a kind: that its version is deprecated. In their words, since each knows its
+    /// own release and definitions.
+    pub fn deprecations(&self, gvr: &Gvr, audience: &Audience) -> Warnings {
+        let mut warnings = Warnings::default();
+        if let Some(running) = self.peek(gvr) {
+            let readiness = self.readiness(&running);
+            let seen = readiness.warned.iter().filter(|(member, _)| audience.sees_member(member));
+            seen.for_each(|(_, text)| warnings.add(text));
+        }
+        warnings
+    }
+
     /// Notices members that have owed an answer for too long, until cancelled.
     pub(super) async fn notice_silence(&self) {
         let mut before: Vec<MemberName> = Vec::new();
@@ -135,6 +151,11 @@ impl Readiness {
             .collect();
         let is_unordered = feeds.values().any(|(_, state)| state.is_unordered())
             && !feeds.keys().any(|member| filled.contains(member));
+        let said = |(name, (_, state)): (&MemberName, &(Arc<Member>, Arc<ReflectorState>))| {
+            state.warnings().into_iter().map(|text| (name.clone(), text)).collect::<Vec<_>>()
+        };
+        let mut warned: Vec<(MemberName, Arc<str>)> = feeds.iter().flat_map(said).collect();
+        warned.sort();
         let troubled = feeds.into_values().filter(|(member, state)| stale(member, state).is_some());
         Self {
             unknown: unknown.collect(),
@@ -146,6 +167,7 @@ impl Readiness {
                 .collect(),
             copies: unfilled.filter(|member| member.twin_of().is_some()).cloned().collect(),
             skewed: skewed(catalog, gvr),
+            warned,
             is_unordered,
             basis,
         }
@@ -153,7 +175,7 @@ impl Readiness {
 }
 
 /// Members that serve the kind in another version, or another kind under its name.
-fn skewed(catalog: &Catalog, gvr: &kubefold_wire::resource::Gvr) -> Vec<(MemberName, String)> {
+fn skewed(catalog: &Catalog, gvr: &Gvr) -> Vec<(MemberName, String)> {
     let others = catalog.members_serving_other_version(gvr).into_iter().map(|(member, version)| {
         let kind = gvr.qualified();
         let sentence = format!("member {member} serves {kind} in version {version} only: its objects are left out");

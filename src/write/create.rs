@@ -181,7 +181,9 @@ fn is_free_later<F: Fleet>(writer: &Writer<F>, entry: &Entry, behind: Option<&Be
     if taken.is_empty() {
         return Ok(());
     }
-    let error = WriteError::AlreadyExists { object: key.to_ref(), holders: held_by(entry, &taken) };
+    let holders = Some(held_by(entry, &taken)).filter(|shown| !shown.is_empty());
+    let holders = holders.map(|shown| format!(" ({shown})")).unwrap_or_default();
+    let error = WriteError::AlreadyExists { object: key.to_ref(), holders };
     Err(Stop { reply: error.into(), name_taken: true })
 }
 

@@ -60,7 +60,7 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
         }
         (_, Removed::Gone) => StatusCode::OK,
         (Outcome::Refused { code, body }, _) => {
-            let reply = refusal(&home.member, *code, body, " (nothing was deleted)").warned(warnings);
+            let reply = refusal(&home.member, *code, body, "nothing was deleted").warned(warnings);
             writer.journal.finish(entry.id).await;
             return Err(reply);
         }
@@ -153,7 +153,7 @@ async fn dry_run<F: Fleet>(
             Outcome::Done { .. } => reached.push(Ok(())),
             outcome if matches!(removed(&outcome), Removed::Gone) => reached.push(Ok(())),
             Outcome::Refused { code, body } => {
-                return Err(refusal(&part.member, code, &body, " (nothing was deleted)"));
+                return Err(refusal(&part.member, code, &body, "nothing was deleted"));
             }
             Outcome::NotSent(cause) | Outcome::Unknown(cause) if at == 0 => {
                 return Err(unreachable(&entry.key, &part.member, cause).into());

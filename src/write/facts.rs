@@ -1,6 +1,6 @@
 //! What a create must know of each member before it is planned.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -32,19 +32,10 @@ use kubefold_wire::{
 
 /// What is known of every configured member, and of what the object belongs to.
 pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) -> Facts {
-    let (node_gvr, namespace_gvr) = (Gvr::new("", "v1", "nodes"), Gvr::new("", "v1", "namespaces"));
-    let namespaces = async {
-        match ask.key.namespace.as_str() {
-            "" => None,
-            _ => stores.known(&namespace_gvr).await,
-        }
-    };
-    let nodes = async {
-        match ask.pod {
-            Some(_) => stores.known(&node_gvr).await,
-            None => None,
-        }
-    };
+    let namespaces = known_where(!ask.key.namespace.is_empty(), stores, Gvr::new("", "v1", "namespaces"));
+    let nodes = known_where(ask.pod.is_some(), stores, Gvr::new("", "v1", "nodes"));
+    let names_class = ask.pod.is_some_and(|pod| !pod.runtime_class_name.is_empty());
+    let classes = known_where(names_class, stores, Gvr::new("node.k8s.io", "v1", "runtimeclasses"));
     let owners = join_all(
         ask.owners.iter().map(|owner| async move { (owner, holders(stores, &ask.key.namespace, owner).await) }),
     );
@@ -55,8 +46,8 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
         }
     };
     // Each waits for members that are not known yet; together they wait no longer than one.
-    let (kind, nodes, namespaces, owners, claims, ()) =
-        tokio::join!(stores.known(&ask.key.gvr), nodes, namespaces, owners, claims, stores.placed_are_known());
+    let (kind, nodes, namespaces, classes, owners, claims, ()) =
+        tokio::join!(stores.known(&ask.key.gvr), nodes, namespaces, classes, owners, claims, stores.placed_are_known());
     let sticky = sticky(stores, &ask.key.namespace);
     let rooms = match ask.measure {
         Measure::Always => Some(measured.now(stores).await),
@@ -69,6 +60,7 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
         let name = member.name();
         let serves_kind = stores.catalog().serving_members(&ask.key.gvr).contains(name);
         let missing = owners.iter().filter(|(_, holders)| !holders.contains(name));
+        let pod = ask.pod.map(|pod| in_class(classes.as_deref(), name, pod));
         Candidate {
             name: name.clone(),
             cluster_uid: member.cluster_uid().map(|uid| uid.to_string()),
@@ -84,8 +76,11 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
                 .filter(|(_, holders)| !holders.is_empty() && !holders.contains(name))
                 .map(|(claim, _)| claim.clone())
                 .collect(),
-            fits: ask.pod.map_or(Ok(()), |pod| fits_nodes(stores, nodes.as_deref(), name, pod)),
-            capacity: rooms.as_ref().and_then(|rooms| rooms.get(name)).map(|rooms| capacity(rooms, ask.pod)),
+            fits: pod.as_ref().map_or(Ok(()), |pod| fits_nodes(stores, nodes.as_deref(), name, pod.as_ref())),
+            capacity: rooms
+                .as_ref()
+                .and_then(|rooms| rooms.get(name))
+                .map(|rooms| capacity(rooms, pod.as_ref().and_then(|pod| pod.as_deref().ok()))),
             quota: None,
         }
     });
@@ -220,12 +215,37 @@ async fn has_namespace(member: &Member, namespaces: Option<&Running>, name: &str
     }
 }
 
+/// The store of a kind, where it is asked for.
+async fn known_where(is_asked: bool, stores: &Stores, gvr: Gvr) -> Option<Arc<Running>> {
+    if is_asked { stores.known(&gvr).await } else { None }
+}
+
+/// What pods ask in one member, where their RuntimeClass adds to it. Each member has a RuntimeClass of its own.
+///
+/// Errors: the member does not have it, and refuses pods that name it.
+fn in_class<'a>(
+    classes: Option<&Running>,
+    member: &MemberName,
+    pod: &'a PodRequirements,
+) -> Result<Cow<'a, PodRequirements>, Misfit> {
+    let Some(running) = classes else { return Ok(Cow::Borrowed(pod)) };
+    let key = key("", &pod.runtime_class_name);
+    let parts = running.store.shown_parts(&key);
+    if let Some(part) = parts.iter().find(|part| part.member == *member) {
+        return Ok(Cow::Owned(pod.with_runtime_class(&part.document.text())));
+    }
+    let own = running.store.member_local(&key, member).map(|own| own.entry);
+    let own = own.ok_or_else(|| Misfit::NotHeld(vec![format!("RuntimeClass {}", Quoted(&pod.runtime_class_name))]))?;
+    Ok(Cow::Owned(pod.with_runtime_class(std::str::from_utf8(own.json()).unwrap_or_default())))
+}
+
 fn fits_nodes(
     stores: &Stores,
     nodes: Option<&Running>,
     member: &MemberName,
-    pod: &PodRequirements,
+    pod: Result<&Cow<'_, PodRequirements>, &Misfit>,
 ) -> Result<(), Misfit> {
+    let pod = pod.map_err(Misfit::clone)?;
     let Some(running) = nodes else { return Ok(()) };
     let naming = Arc::clone(&stores.shared().naming);
     let snapshot = running.store.snapshot();

@@ -13,9 +13,17 @@ use crate::{
     respond::{AccessError, NotBuilt, ObjectRef, WriteError},
     store::{Audience, Notices, key},
     stores::{Ready, Target},
-    write::{Selected, Writer, debugger::named_after_its_node, live::LiveFleet, makes, request::Request},
+    write::{
+        Selected, Writer,
+        debugger::named_after_its_node,
+        live::LiveFleet,
+        makes,
+        once::{Decoding, Once, once, warn_first},
+        request::Request,
+        update::APPLY_PATCH,
+    },
 };
-use kubefold_serving::request::{body_name, body_subject, drain, read_json, read_patch};
+use kubefold_serving::request::{body_name, body_subject, drain, read_json, read_object, read_patch};
 use kubefold_wire::{
     body::Body,
     info::RequestInfo,
@@ -65,7 +73,7 @@ impl Writer<LiveFleet> {
                 Err(self.not_built(write).into())
             }
             ("create", "") => self.posted(write, body).await,
-            ("create" | "update" | "patch" | "delete", _) => self.named(write, body).await,
+            ("create" | "update" | "patch" | "delete", _) => Box::pin(self.named(write, body)).await,
             _ => Err(self.not_built(write).into()),
         }
     }
@@ -78,7 +86,8 @@ impl Writer<LiveFleet> {
     async fn posted(self: &Arc<Self>, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
         let Incoming { asked, target, .. } = write;
         let wanted = asked.wanted()?;
-        let mut body = read_json(asked.headers, body).await?;
+        let Once { json: mut body, warnings } =
+            once(read_object(asked.headers, body).await?, asked.query, Decoding::Object)?;
         let naming = Arc::clone(&self.fleet.stores.shared().naming);
         if target.gvr.group.is_empty() && &*target.gvr.resource == "pods" {
             body = named_after_its_node(body, &naming);
@@ -99,21 +108,32 @@ impl Writer<LiveFleet> {
         if response.status().is_success() {
             notice(&ready, target, &name, &mut response);
         }
+        warn_first(&warnings, response.headers_mut());
         asked.written(response, wanted, ready.store().spec(), &self.fleet.stores).await
     }
 
     /// A write to one object by its name, or to a subresource of it.
     async fn named(self: &Arc<Self>, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
         let Incoming { asked, method, target, .. } = write;
-        let body = match *method {
-            Method::PATCH => read_patch(asked.headers, body).await?,
-            _ => read_json(asked.headers, body).await?,
+        let Once { json: body, warnings } = match *method {
+            Method::PATCH => {
+                let read = read_patch(asked.headers, body).await?;
+                let is_applied = asked.headers.get(header::CONTENT_TYPE).and_then(|of| of.to_str().ok());
+                let is_applied = is_applied.is_some_and(|of| of.starts_with(APPLY_PATCH));
+                // Other patches are the members' to judge.
+                if is_applied { once(read, asked.query, Decoding::Applied)? } else { read.json.into() }
+            }
+            // What a body of a DELETE says twice a kube-apiserver does not tell.
+            Method::DELETE => read_json(asked.headers, body).await?.into(),
+            _ => once(read_object(asked.headers, body).await?, asked.query, Decoding::Object)?,
         };
         // Source: kubernetes/apiserver `pkg/endpoints/handlers/namer.go`. Only custom resources have such routes.
         if target.name.is_empty() {
             return Err(WriteError::NameMissing.into());
         }
-        self.aimed(write, body).await
+        let mut response = self.aimed(write, body).await?;
+        warn_first(&warnings, response.headers_mut());
+        Ok(response)
     }
 
     /// A `POST` of a binding that names its pod in its body alone: `bindings` is an older way to say `pods/<name>/binding`.
@@ -130,7 +150,7 @@ impl Writer<LiveFleet> {
     /// A write to one object, with its body as JSON; or a read of a subresource, which has none.
     async fn aimed(self: &Arc<Self>, write: Incoming<'_>, body: Bytes) -> Result<Response<Body>, Status> {
         let Incoming { asked, method, info, target, .. } = write;
-        let wanted = asked.wanted()?;
+        let wanted = asked.wanted_of(&target.gvr, &info.subresource)?;
         let naming = Arc::clone(&self.fleet.stores.shared().naming);
         let only = naming.split_of(&target.gvr, &target.name).map(|(_, member)| member.clone());
         let ready = self.fleet.stores.ready_for(&target.gvr, asked.reading(only.as_ref())).await?;

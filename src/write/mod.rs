@@ -26,6 +26,7 @@ mod extend;
 mod forward;
 mod incoming;
 mod names;
+mod once;
 mod options;
 mod orphans;
 mod pinned;

@@ -89,7 +89,9 @@ fn gadgets() -> Value {
         })
     };
     let names = json!({"kind": "Gadget", "listKind": "GadgetList", "singular": "gadget", "plural": "gadgets", "shortNames": ["gg"]});
-    let versions = [version("v1", true, true), version("v1beta1", true, false), version("v1alpha1", false, false)];
+    let mut versions = [version("v1", true, true), version("v1beta1", true, false), version("v1alpha1", false, false)];
+    versions[1]["deprecated"] = true.into();
+    versions[1]["deprecationWarning"] = "gadgets of v1beta1 are \"old\"; use v1".into();
     let spec = json!({"group": "e2e.kubefold.io", "scope": "Namespaced", "names": names, "versions": versions});
     object(
         "apiextensions.k8s.io/v1",

@@ -78,7 +78,7 @@ async fn a_fleet_changes_under_its_watchers() {
     shows(&api, MAPS, &["reloaded/a@east"]).await;
     assert_eq!(api.request(Method::GET, "/clusters/west/version", "").await.status, StatusCode::NOT_FOUND);
     let ready = String::from_utf8(api.request(Method::GET, "/readyz?verbose", "").await.body.to_vec()).unwrap();
-    assert!(ready.contains("[+]east ok") && !ready.contains("west"), "{ready}");
+    assert!(ready.contains("[+]member/east ok") && !ready.contains("west"), "{ready}");
     // A watch that saw all of this has never been cut.
     create_all(&east.api().await, MAPS, &[config_map("c", json!({}))]).await;
     assert_eq!(name(&watch.next(SOON).await.unwrap()["object"]), "c@east");

@@ -139,11 +139,11 @@ async fn readiness_names_members(fleet: &Kubefold) {
         let text = String::from_utf8(ready.body.to_vec()).unwrap();
         assert_eq!(ready.status, StatusCode::OK);
         for member in ["east", "west", "north"] {
-            assert!(text.lines().any(|line| line.starts_with(&format!("[+]{member} ok"))), "{text}");
+            assert!(text.lines().any(|line| line.starts_with(&format!("[+]member/{member} ok"))), "{text}");
         }
     }
-    assert_eq!(fleet.request(Method::GET, "/readyz/west", "").await.status, StatusCode::OK);
-    assert_eq!(fleet.request(Method::GET, "/readyz/south", "").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(fleet.request(Method::GET, "/readyz/member/west", "").await.status, StatusCode::OK);
+    assert_eq!(fleet.request(Method::GET, "/readyz/member/south", "").await.status, StatusCode::NOT_FOUND);
     assert_eq!(fleet.kubectl(&["get", "--raw", "/readyz"]).await.ok().trim(), "ok");
 }
 

@@ -103,7 +103,8 @@ async fn a_member_that_is_down_at_the_start_is_unknown_and_not_absent() {
     let fleet = Kubefold::start(&both).await;
     let api = fleet.api().await;
     let verbose = api.request(Method::GET, "/readyz?verbose", "").await;
-    assert!(String::from_utf8_lossy(&verbose.body).contains("west is down"), "{verbose}");
+    assert!(String::from_utf8_lossy(&verbose.body).contains("[+]member/west ok: west is down"), "{verbose}");
+    assert!(String::from_utf8_lossy(&verbose.body).ends_with("readyz check passed\n"), "{verbose}");
     let (list, watch, pinned, own, there) = tokio::join!(
         ask(&api, CONFIG_MAPS.to_owned()),
         ask(&api, format!("{CONFIG_MAPS}?watch=true")),

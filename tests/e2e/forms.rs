@@ -616,3 +616,81 @@ async fn a_dashboard_follows_three_clusters_over_a_websocket() {
     let (_, closed) = socket.rest().await;
     assert_eq!(closed, Some(CloseCode::Normal));
 }
+
+/// A list that selects one object has it as a get of it has it: in each form, of a placed object, a shared one and a member's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_one_object_has_it_as_its_get() {
+    let bed = Testbed::shared(&["east", "west"]).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let api = fleet.api().await;
+    let labelled = |kind: &str, name: &str, spec: Value| {
+        let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": {"one": name}}});
+        object.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        object
+    };
+    api.create("/api/v1/namespaces", &labelled("Namespace", "listed", json!({}))).await;
+    let below = "/api/v1/namespaces/listed";
+    let deployments = "/apis/apps/v1/namespaces/listed/deployments";
+    api.create(&format!("{below}/configmaps"), &labelled("ConfigMap", "placed", json!({"data": {"a": "1"}}))).await;
+    let mut web = testbed::samples::deployment("web", 3);
+    web["metadata"]["labels"] = json!({"one": "web"});
+    api.create(deployments, &web).await;
+    let own = labelled("ConfigMap", "own", json!({"data": {"a": "1"}}));
+    bed["west"].api().await.create(&format!("{below}/configmaps"), &own).await;
+    eventually(SOON, async || {
+        let answer = api.request(Method::GET, &format!("{below}/configmaps/own%40west"), "").await;
+        answer.status.is_success().then_some(()).ok_or(answer)
+    })
+    .await;
+    let maps = format!("{below}/configmaps");
+    fields_that_stand_twice(&api, &maps).await;
+    for (collection, name, label) in [
+        (maps.as_str(), "placed", "placed"),
+        (&maps, "own%40west", "own"),
+        (deployments, "web", "web"),
+        ("/api/v1/namespaces", "listed", "listed"),
+    ] {
+        let forms = [
+            ("application/json".to_owned(), "application/json".to_owned()),
+            (partial("PartialObjectMetadata", "v1"), partial("PartialObjectMetadataList", "v1")),
+            (metadata_client("PartialObjectMetadata"), metadata_client("PartialObjectMetadataList")),
+        ];
+        for (object, list) in forms {
+            let read = async |path: String, accept: &str| {
+                let answer = ask(&api, &Method::GET, &path, &[(header::ACCEPT, accept)], "").await;
+                answer.ok()
+            };
+            let mut got = read(format!("{collection}/{name}"), &object).await;
+            if !object.contains("Partial") {
+                // Items of a list do not say their type: the list does.
+                let fields = got.as_object_mut().unwrap();
+                fields.retain(|field, _| field != "kind" && field != "apiVersion");
+            }
+            for query in [format!("fieldSelector=metadata.name%3D{name}"), format!("labelSelector=one%3D{label}")] {
+                let listed = read(format!("{collection}?{query}"), &list).await;
+                assert_eq!(listed["items"], json!([got]), "{collection}?{query} {list}");
+            }
+        }
+    }
+}
+
+/// The fields of a body of an object with several parts are read as those of one with one.
+async fn fields_that_stand_twice(api: &Api, maps: &str) {
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: twice}\ndata:\n  a: x\n  a: z\n";
+    let json = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"twice"},"data":{"a":"x","a":"z"}}"#;
+    for (media, body, sentence) in [
+        ("application/yaml", yaml, "line 6: key \"a\" already set in map"),
+        ("application/json", json, "duplicate field \"data.a\""),
+    ] {
+        let headers = [(header::CONTENT_TYPE, media), (header::ACCEPT, "application/json")];
+        let strict = format!("{maps}?fieldValidation=Strict");
+        let refused = ask(api, &Method::POST, &strict, &headers, body).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{refused}");
+        assert!(refused.json()["message"].as_str().unwrap().contains(sentence), "{refused}");
+        let made = ask(api, &Method::POST, &format!("{maps}?dryRun=All"), &headers, body).await;
+        assert_eq!(made.ok()["data"], json!({"a": "z"}), "the last counts");
+        assert_eq!(made.warnings(), [format!("299 - \"{}\"", sentence.replace('"', "\\\""))]);
+        let quiet = ask(api, &Method::POST, &format!("{maps}?dryRun=All&fieldValidation=Ignore"), &headers, body).await;
+        assert!(quiet.status.is_success() && quiet.warnings().is_empty(), "{quiet}");
+    }
+}

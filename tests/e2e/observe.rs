@@ -29,11 +29,11 @@ fn exposed(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         let (name, kind) = line.split_once(' ').unwrap();
-        names.insert(match kind {
-            "counter" => format!("{name}_total"),
-            "info" => format!("{name}_info"),
-            _ => name.to_owned(),
-        });
+        assert!(
+            ["counter", "gauge", "histogram"].contains(&kind),
+            "{line}: the text format of Prometheus has no such type"
+        );
+        names.insert(name.to_owned());
     }
     names
 }
@@ -102,6 +102,7 @@ async fn every_metric_is_documented_and_every_panel_and_alert_has_one() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         assert!(has(name, &[label]) > now, "{name}");
     }
+    scraped_as_a_kube_apiserver(&api, &wide).await;
     bed["west"].kill();
     eventually(SOON, async || {
         let text = scrape(&fleet).await;
@@ -111,6 +112,37 @@ async fn every_metric_is_documented_and_every_panel_and_alert_has_one() {
         (lag > 0.5 && exposed(&text) == documented).then_some(()).ok_or(text)
     })
     .await;
+}
+
+/// The formats of metrics, and the results of health checks.
+async fn scraped_as_a_kube_apiserver(member: &Api, fleet: &Api) {
+    let scraped = async |api: &Api, path: &str, accept: &str| {
+        let request = Request::get(path).header("accept", accept).body(Bytes::new()).unwrap();
+        let answer = api.send(request).await.unwrap();
+        let kind = answer.headers["content-type"].to_str().unwrap().to_owned();
+        (kind, String::from_utf8(answer.body.to_vec()).unwrap())
+    };
+    for api in [member, fleet] {
+        api.request(Method::GET, "/readyz", "").await;
+    }
+    for accept in ["", "*/*", "text/plain", "application/json"] {
+        for path in ["/metrics", "/metrics/slis"] {
+            let (said, told) = (scraped(member, path, accept).await, scraped(fleet, path, accept).await);
+            assert_eq!(said.0, told.0, "{path}, {accept}");
+        }
+    }
+    let (kind, text) = scraped(fleet, "/metrics", "application/openmetrics-text; version=1.0.0").await;
+    assert!(
+        kind.starts_with("application/openmetrics-text") && text.contains("# TYPE kubefold_build info\n"),
+        "{kind}"
+    );
+    let families = async |api: &Api| {
+        let text = scraped(api, "/metrics/slis", "").await.1;
+        assert!(text.lines().any(|line| line == "kubernetes_healthcheck{name=\"ping\",type=\"readyz\"} 1"), "{text}");
+        let comments = text.lines().filter(|line| line.starts_with("# ")).map(str::to_owned);
+        comments.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(families(member).await, families(fleet).await);
 }
 
 fn with_id(method: Method, path: &str, id: &str, body: &Value) -> Request<Bytes> {

@@ -3,6 +3,8 @@
 //! Source: kubernetes/apiserver `pkg/server/healthz/healthz.go`. It withholds the reason of a failure; this says it
 //! to those who logged in, since it is what they came for.
 
+use std::collections::BTreeSet;
+
 use http::{HeaderValue, Response, StatusCode, header};
 
 use kubefold_wire::{
@@ -47,7 +49,6 @@ impl<'a> HealthPath<'a> {
     pub fn of(path: &'a str) -> Option<Self> {
         let inner = path.strip_prefix('/')?;
         let (group, check) = inner.split_once('/').map_or((inner, None), |(group, check)| (group, Some(check)));
-        let check = check.filter(|check| !check.is_empty());
         matches!(group, "livez" | "readyz" | "healthz").then_some(Self { group, check })
     }
 
@@ -57,6 +58,12 @@ impl<'a> HealthPath<'a> {
     }
 }
 
+/// The checks that a query does not exclude.
+pub fn included<'a>(query: Option<&str>, checks: &'a [Check]) -> impl Iterator<Item = &'a Check> {
+    let excluded = parameters(query.unwrap_or_default()).0;
+    checks.iter().filter(move |check| !excluded.contains(&check.name))
+}
+
 /// Answers a health path.
 ///
 /// `known` is false for an anonymous caller, who is told no names.
@@ -64,9 +71,13 @@ pub fn answer(path: HealthPath<'_>, query: Option<&str>, checks: &[Check], known
     let HealthPath { group, check } = path;
     if let Some(name) = check {
         return match checks.iter().find(|check| check.name == name) {
-            Some(check) if check.ready => text(StatusCode::OK, "ok".to_owned()),
+            Some(check) if check.ready => {
+                let mut response = text(StatusCode::OK, "ok".to_owned());
+                response.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
+                response
+            }
             Some(check) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{name} failed: {}\n", check.note)),
-            None => text(StatusCode::NOT_FOUND, format!("no check named {name}\n")),
+            None => text(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
         };
     }
     let (excluded, verbose) = parameters(query.unwrap_or_default());
@@ -88,22 +99,25 @@ pub fn answer(path: HealthPath<'_>, query: Option<&str>, checks: &[Check], known
             (false, false) => shown.push_str(&format!("[-]{} failed{note}\n", check.name)),
         }
     }
-    for name in excluded.iter().filter(|name| !checks.iter().any(|check| check.name == **name)) {
-        shown.push_str(&format!(
-            "warn: some health checks cannot be excluded: no matches for {name}\n",
-            name = Quoted(name)
-        ));
+    let unknown = excluded.iter().filter(|name| !checks.iter().any(|check| check.name == **name));
+    let unknown: Vec<String> = unknown.map(|name| Quoted(name).to_string()).collect();
+    if !unknown.is_empty() {
+        let unknown = unknown.join(",");
+        shown.push_str(&format!("warn: some health checks cannot be excluded: no matches for {unknown}\n"));
     }
     shown.push_str(&format!("{group} check {}\n", if passed { "passed" } else { "failed" }));
     text(code, shown)
 }
 
-fn parameters(query: &str) -> (Vec<String>, bool) {
+/// What is excluded, in order, and whether all checks are to be shown. Each `exclude` names one check.
+fn parameters(query: &str) -> (BTreeSet<String>, bool) {
     let decode = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let (mut excluded, mut verbose) = (Vec::new(), false);
+    let (mut excluded, mut verbose) = (BTreeSet::new(), false);
     for pair in query.split('&') {
         match pair.split_once('=').unwrap_or((pair, "")) {
-            ("exclude", names) => excluded.extend(decode(names).split(',').map(str::to_owned)),
+            ("exclude", name) => {
+                excluded.insert(decode(name));
+            }
             ("verbose", _) => verbose = true,
             _ => {}
         }
@@ -147,8 +161,11 @@ mod tests {
         assert_eq!(ask("/readyz", true).await, (500, failed.to_owned()));
         assert_eq!(ask("/readyz", false).await, (500, "readyz check failed\n".to_owned()));
         assert_eq!(ask("/readyz?exclude=west", true).await, (200, "ok".to_owned()));
-        let excluded = "[+]ping ok\n[+]east ok: degraded for 3s: slow\n[+]west excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"north\"\nreadyz check passed\n";
-        assert_eq!(ask("/readyz?verbose&exclude=west&exclude=north", true).await, (200, excluded.to_owned()));
+        let excluded = "[+]ping ok\n[+]east ok: degraded for 3s: slow\n[+]west excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"north\",\"south\"\nreadyz check passed\n";
+        assert_eq!(
+            ask("/readyz?verbose&exclude=west&exclude=south&exclude=north", true).await,
+            (200, excluded.to_owned())
+        );
         assert_eq!(ask("/readyz/east", true).await, (200, "ok".to_owned()));
         assert_eq!(ask("/readyz/west", true).await, (500, "west failed: not tried yet\n".to_owned()));
         assert_eq!(ask("/readyz/north", true).await.0, 404);

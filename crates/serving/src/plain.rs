@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, request::Parts};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
@@ -33,10 +33,10 @@ const LIFE_MAX: Duration = Duration::from_mins(5);
 /// Waits after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers a path and its query.
+/// Answers requests by their heads.
 pub trait PlainAnswer: Send + Sync + 'static {
     /// `None` where there is nothing under the path.
-    fn answer(&self, method: &Method, path: &str, query: Option<&str>) -> Option<Response<Body>>;
+    fn answer(&self, asked: &Parts) -> Option<Response<Body>>;
 }
 
 /// A bound listener.
@@ -93,7 +93,7 @@ async fn serve(socket: TcpListener, answer: Arc<impl PlainAnswer>, until: Cancel
 async fn connection(stream: TcpStream, answer: Arc<impl PlainAnswer>) {
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = Arc::clone(&answer);
-        async move { Ok::<_, Infallible>(answered(&*answer, &request)) }
+        async move { Ok::<_, Infallible>(answered(&*answer, &request.into_parts().0)) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(16 << 10);
@@ -102,12 +102,13 @@ async fn connection(stream: TcpStream, answer: Arc<impl PlainAnswer>) {
     }
 }
 
-fn answered(answer: &impl PlainAnswer, request: &Request<Incoming>) -> Response<Body> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+fn answered(answer: &impl PlainAnswer, asked: &Parts) -> Response<Body> {
+    if !matches!(asked.method, Method::GET | Method::HEAD) {
         return Status::method_not_allowed("metrics and health are read with GET").into_response();
     }
-    answer.answer(request.method(), request.uri().path(), request.uri().query()).unwrap_or_else(|| {
-        let mut response = Response::new(full("there are /metrics, /livez, /readyz and /healthz here\n"));
+    answer.answer(asked).unwrap_or_else(|| {
+        let mut response =
+            Response::new(full("there are /metrics, /metrics/slis, /livez, /readyz and /healthz here\n"));
         *response.status_mut() = StatusCode::NOT_FOUND;
         response
     })

@@ -27,6 +27,28 @@ pub const OFFERS: &[Transform<'static>] = &[
     PARTIAL_OBJECT_LIST_V1BETA1,
 ];
 
+/// The conversions of what has no columns.
+const WITHOUT_TABLE: &[Transform<'static>] =
+    &[PARTIAL_OBJECT, PARTIAL_OBJECT_V1BETA1, PARTIAL_OBJECT_LIST, PARTIAL_OBJECT_LIST_V1BETA1];
+
+/// The groups of reviews.
+const REVIEWS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
+/// Subresources for which a kube-apiserver has no columns.
+const WITHOUT_COLUMNS: [&str; 7] =
+    ["approval", "binding", "ephemeralcontainers", "eviction", "finalize", "resize", "token"];
+
+/// The conversions that an endpoint takes. Reviews, bindings and some subresources cannot be had as a Table.
+///
+/// Source: kubernetes/apiserver `pkg/endpoints/handlers/rest.go`, `AllowsMediaTypeTransform`; which of kubernetes/kubernetes `pkg/registry`
+/// have no `ConvertToTable`.
+pub fn offers(group: &str, resource: &str, subresource: &str) -> &'static [Transform<'static>] {
+    let has_no_columns = match subresource {
+        "" => REVIEWS.contains(&group) || (group.is_empty() && resource == "bindings"),
+        subresource => is_built_in(group) && WITHOUT_COLUMNS.contains(&subresource),
+    };
+    if has_no_columns { WITHOUT_TABLE } else { OFFERS }
+}
+
 /// How metadata is written alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partial {
@@ -151,6 +173,23 @@ mod tests {
             "you requested PartialObjectMetadataList, but the requested object is not a list (*rbac.Role)"
         );
         assert_eq!(go_type("example.com", "A", "List"), "*unstructured.UnstructuredList");
+    }
+
+    #[test]
+    fn what_has_no_columns_is_no_table() {
+        for (group, resource, subresource, has) in [
+            ("", "pods", "", true),
+            ("", "pods", "status", true),
+            ("", "pods", "eviction", false),
+            ("", "bindings", "", false),
+            ("authorization.k8s.io", "subjectaccessreviews", "", false),
+            ("example.com", "bindings", "", true),
+            ("example.com", "things", "approval", true),
+        ] {
+            let offered = offers(group, resource, subresource);
+            assert_eq!(offered.contains(&TABLE_V1), has, "{resource}/{subresource}");
+            assert!(offered.contains(&PARTIAL_OBJECT));
+        }
     }
 
     #[test]

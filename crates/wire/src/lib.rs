@@ -5,6 +5,7 @@
 pub mod accept;
 pub mod access;
 pub mod body;
+pub mod deadline;
 pub mod discovery;
 pub mod duration;
 pub mod fields;
@@ -23,6 +24,7 @@ pub mod patch;
 pub mod path;
 pub mod protobuf;
 pub mod quantity;
+pub mod repeated;
 pub mod resource;
 pub mod reword;
 pub mod scan;

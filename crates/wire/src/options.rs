@@ -255,6 +255,16 @@ fn number(query: &str, name: &str) -> Result<Option<i64>, Status> {
     })
 }
 
+/// Refuses `export` in a get. In a list it means nothing.
+///
+/// Errors: 400. Source: kubernetes/apiserver `pkg/endpoints/handlers/get.go`, `GetResource`.
+pub fn no_export(query: &str) -> Result<(), Status> {
+    match boolean(query, "export") {
+        Some(true) => Err(Status::bad_request("the export parameter, deprecated since v1.14, is no longer supported")),
+        Some(false) | None => Ok(()),
+    }
+}
+
 /// As Kubernetes converts booleans of a query: anything but `false` and `0` is true.
 fn boolean(query: &str, name: &str) -> Option<bool> {
     query_value(query, name).map(|text| !matches!(text.to_ascii_lowercase().as_str(), "false" | "0"))

@@ -5,13 +5,19 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
+use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{member::reflector::progress::Progress, upstream::cause::Cause};
+use kubefold_wire::warning::warning_text;
 
 /// What an item of a list is taken to have before the first was seen. Units: bytes.
 const ITEM_BYTES: usize = 4 << 10;
+
+/// Warnings of a member that are kept, and how long each may be. Units: characters.
+const WARNINGS_MAX: usize = 8;
+const WARNING_CHARS_MAX: usize = 256;
 
 /// Why a reflector does not follow its member now.
 #[derive(Clone, Debug)]
@@ -38,6 +44,8 @@ pub(crate) struct ReflectorState {
     news: Arc<AtomicU64>,
     /// Bytes of an item in the last page; 0 before the first.
     item_bytes: AtomicUsize,
+    /// What the member warned of when it was last asked for the kind: that the version is deprecated.
+    warnings: Mutex<Vec<Arc<str>>>,
     /// The generation of the definition by which its objects were listed; 0 where it has none.
     pub(super) definition: AtomicU64,
 }
@@ -56,6 +64,23 @@ impl ReflectorState {
     /// Says whether no store can hold what the member has of this kind: nothing orders it.
     pub(crate) fn is_unordered(&self) -> bool {
         self.unordered.load(Ordering::Relaxed)
+    }
+
+    /// What the member warns of whoever reads the kind.
+    pub(crate) fn warnings(&self) -> Vec<Arc<str>> {
+        self.warnings.lock().clone()
+    }
+
+    /// Notes what the member warned of in an answer.
+    pub(super) fn hear(&self, headers: &HeaderMap) {
+        let texts = headers.get_all(header::WARNING).iter().filter_map(|value| value.to_str().ok()).map(warning_text);
+        let texts = texts.map(|text| text.chars().take(WARNING_CHARS_MAX).collect::<String>().into());
+        let heard: Vec<Arc<str>> = texts.take(WARNINGS_MAX).collect();
+        let mut warnings = self.warnings.lock();
+        if *warnings != heard {
+            *warnings = heard;
+            self.news.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// How far its list is, or was when it failed. Absent before the first, and after one that came to its end.

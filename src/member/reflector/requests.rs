@@ -111,7 +111,11 @@ impl Reflector {
             .map_err(|error| UpstreamError::new(self.member.name(), Failure::Request(error.to_string().into())))?
             .with(header::ACCEPT, HeaderValue::from_static(accept))
             .with(header::USER_AGENT, HeaderValue::from_static(agent));
-        Ok(self.member.send(request, class).await?)
+        let response = self.member.send(request, class).await?;
+        if response.status().is_success() {
+            self.state.hear(response.headers());
+        }
+        Ok(response)
     }
 }
 

@@ -155,7 +155,7 @@ async fn take_back<F: Fleet>(writer: &Writer<F>, entry: &Entry, made: &[(&EntryT
         writer.journal.step(entry.id, member, Step::Undone).await;
     }
     let told = if told.is_empty() { "nothing was made".to_owned() } else { told.join("; ") };
-    (closed, format!(" ({told})"))
+    (closed, told)
 }
 
 fn failure(key: &Key, member: &MemberName, outcome: &Outcome, told: &str) -> Reply {

@@ -22,7 +22,7 @@ use crate::{
 use kubefold_wire::warning::Warnings;
 
 /// What a refusal in the dry run leaves.
-const NOTHING_MADE: &str = " (nothing was made)";
+const NOTHING_MADE: &str = "nothing was made";
 
 /// Members that are counted as behind, and why: they get their parts later.
 pub(super) type Behind = Vec<(MemberName, String)>;
@@ -86,10 +86,10 @@ fn is_taken(outcome: &Outcome) -> bool {
 pub(super) fn held_by(entry: &Entry, taken: &[String]) -> String {
     if entry.shared {
         let others = taken.get(1..).unwrap_or_default();
-        return if others.is_empty() { String::new() } else { format!("; so it does in {}", members(others)) };
+        return if others.is_empty() { String::new() } else { format!("so it does in {}", members(others)) };
     }
     let shown: Vec<String> = taken.iter().map(|member| format!("{}@{member}", entry.key.name)).collect();
-    format!("; the fleet view shows it as {}", shown.join(", "))
+    format!("the fleet view shows it as {}", shown.join(", "))
 }
 
 /// `member east`, `members east, west`.

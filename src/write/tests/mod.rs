@@ -252,7 +252,7 @@ async fn a_name_in_use_is_refused_and_the_member_named() {
     assert_eq!((reply.code.as_u16(), &parsed(&reply)["reason"]), (409, &json!("AlreadyExists")));
     assert_eq!(
         message(&reply),
-        "member east: deployments.apps \"web\" already exists; the fleet view shows it as web@east"
+        "deployments.apps \"web\" already exists (member east; the fleet view shows it as web@east)"
     );
     fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.clear();
     assert_eq!(process.writer.create(request("", &web(3))).await.code, 201);
@@ -415,7 +415,7 @@ async fn a_failure_before_the_commit_says_what_happened_where() {
     fleet.world.lock().faults.insert(3, Fault::Refuse);
     let reply = process.writer.create(request("", &web(3))).await;
     assert_eq!(reply.code, 403);
-    assert_eq!(message(&reply), "member west: no (member east: removed again)");
+    assert_eq!(message(&reply), "no (member west; member east: removed again)");
     assert!(fleet.standing("web").is_empty());
 }
 

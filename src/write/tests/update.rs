@@ -200,7 +200,7 @@ async fn a_refusal_in_one_part_refuses_the_whole() {
         let (fleet, _directory, process) = placed().await;
         fleet.world.lock().faults.insert(at, Fault::Refuse);
         let reply = label(&process, "a").await;
-        assert_eq!((reply.code.as_u16(), message(&reply)), (403, format!("member {name}: no (nothing was changed)")));
+        assert_eq!((reply.code.as_u16(), message(&reply)), (403, format!("no (member {name}; nothing was changed)")));
         assert!(calls(&fleet).iter().all(|(_, _, dry)| *dry));
         assert!(process.writer.journal().open_entries().is_empty());
     }

@@ -42,7 +42,10 @@ use serde_json::{Map, Value};
 use tokio::time::sleep;
 
 use crate::{
-    answer::{reply::Reply, unbuilt::not_built},
+    answer::{
+        reply::{Reply, named},
+        unbuilt::not_built,
+    },
     config::MemberName,
     placement::divided::Division,
     respond::{InvalidField, NotBuilt, WriteError},
@@ -56,7 +59,7 @@ use crate::{
         update::work::{Stop, Work},
     },
 };
-use kubefold_wire::{reword::reworded, warning::Warnings};
+use kubefold_wire::warning::Warnings;
 
 /// How often a write that names no revision begins anew because the object changed meanwhile, as in a kube-apiserver.
 ///
@@ -186,15 +189,14 @@ async fn evict_all<F: Fleet>(
     let dry_run = Request { query: with_dry_run(&request.query), ..request.clone() };
     let ask = async |request: &Request, part: &Part, told: &str| {
         let reply = forward_home(&writer.fleet, request, key, visible.clone(), part.clone()).await;
-        let words = |said: &str| format!("member {}: {said}{told}", part.member);
         let is_refusal = !reply.code.is_success();
-        let body = reworded(&reply.body, words).filter(|_| is_refusal);
+        let body = named(&reply.body, &part.member, told).filter(|_| is_refusal);
         let reply = Reply { body: body.unwrap_or_else(|| reply.body.clone()), ..reply };
         if is_refusal { Err(reply) } else { Ok(reply) }
     };
     let (mut last, mut warnings) = (None, Warnings::default());
     for part in parts.iter().filter(|_| !dry) {
-        ask(&dry_run, part, " (nothing was evicted)").await?;
+        ask(&dry_run, part, "nothing was evicted").await?;
     }
     let mut evicted = Vec::new();
     for part in &parts {
@@ -203,7 +205,7 @@ async fn evict_all<F: Fleet>(
         } else {
             format!("evicted already: {}", evicted.join(", "))
         };
-        let reply = ask(request, part, &format!(" ({done})")).await?;
+        let reply = ask(request, part, &done).await?;
         warnings.merge(&reply.warnings);
         evicted.push(part.member.to_string());
         last = Some(reply);

@@ -27,7 +27,7 @@ use crate::{
 use kubefold_wire::status::Status;
 
 /// What a refusal in the dry run leaves.
-pub(super) const NOTHING_CHANGED: &str = " (nothing was changed)";
+pub(super) const NOTHING_CHANGED: &str = "nothing was changed";
 
 /// Why a try ended without success.
 pub(super) enum Stop {

@@ -24,7 +24,7 @@ pub(super) fn checks() -> Vec<Check> {
     all
 }
 
-const PATHS: [&str; 50] = [
+const PATHS: [&str; 58] = [
     "/",
     "/api",
     "/apis",
@@ -66,8 +66,16 @@ const PATHS: [&str; 50] = [
     "/livez?verbose",
     "/readyz?verbose",
     "/readyz?exclude=ping",
+    "/readyz?exclude=ping&exclude=nope",
+    "/readyz?exclude=informer-sync&verbose",
+    "/livez?exclude=ping&exclude=nope",
+    "/healthz?timeout=abc",
     "/readyz/ping",
+    "/readyz/informer-sync",
+    "/readyz/shutdown",
+    "/healthz/ping",
     "/livez/ping",
+    "/livez/shutdown",
     "/readyz/nope",
     "/healthz/etcd",
     "/metrics",

@@ -45,6 +45,7 @@ pub(super) fn checks() -> Vec<Check> {
             all.push(get(format!("{path}?{query}")).accept(TABLE));
         }
     }
+    all.extend(without_columns());
     for watch in ["", "&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"] {
         all.push(get(format!("{SHOP}?watch=1&timeoutSeconds=1{watch}")).accept(TABLE));
     }
@@ -61,6 +62,35 @@ pub(super) fn checks() -> Vec<Check> {
     all.push(get(SHOP).header("if-none-match", "*"));
     all.push(get(SHOP).header("range", "bytes=0-10"));
     all.push(get(SHOP).header("audit-id", "mine"));
+    all
+}
+
+/// What can only be posted has no columns, and some of what stands below an object has none.
+fn without_columns() -> Vec<Check> {
+    let mut all = Vec::new();
+    for (path, body) in [
+        (
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            r#"{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}"#,
+        ),
+        (
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{"user":"jane","groups":["system:masters"],"resourceAttributes":{"verb":"get","resource":"pods"}}}"#,
+        ),
+    ] {
+        let review = ask("POST", path).header("content-type", "application/json").body(body);
+        all.extend(ACCEPTS.iter().map(|accept| review.clone().accept(accept)));
+        all.push(review.clone().header("user-agent", "curl/8.0"));
+        all.push(review.accept("application/yaml").header("user-agent", "curl/8.0"));
+    }
+    let review = r#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"x"}}"#;
+    for accept in [TABLE, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"] {
+        let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+        all.push(ask("POST", path).header("content-type", "application/json").accept(accept).body(review));
+        for below in ["status", "resize", "ephemeralcontainers"] {
+            all.push(get(format!("/api/v1/namespaces/shop/pods/web-0{{@}}/{below}")).accept(accept));
+        }
+    }
     all
 }
 

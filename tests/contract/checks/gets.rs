@@ -55,8 +55,26 @@ pub(super) fn checks() -> Vec<Check> {
         "pretty",
         "unknown=1",
         "exact=true&export=true",
+        "export",
+        "export=false",
+        "export=0",
+        "export=abc&resourceVersion=abc",
     ] {
         all.push(get(format!("{SHOP}/a{{@}}?{query}")));
+    }
+    for path in ["configmaps/nope", "pods/web-0{@}", "pods/web-0{@}/status", "services/web{@}"] {
+        all.push(get(format!("/api/v1/namespaces/shop/{path}?export=true")));
+    }
+    all.push(get("/apis/apps/v1/namespaces/shop/deployments/web{@}/scale?export=true"));
+    all.push(get("/apis/e2e.kubefold.io/v1/namespaces/shop/gadgets/cog{@}?export=1"));
+    all.push(get(format!("{SHOP}/a{{@}}?export=true")).accept("text/html"));
+    all.push(get(format!("{SHOP}/a{{@}}?export=true")).accept("application/cbor"));
+    // Versions that are deprecated, by their definition and by Kubernetes.
+    for below in ["endpoints", "endpoints/kubernetes", "endpoints/nope", "endpoints?watch=1&timeoutSeconds=1"] {
+        all.push(get(format!("/api/v1/namespaces/default/{below}")));
+    }
+    for below in ["", "/nope", "/cog{@}", "?limit=abc", "?watch=1&timeoutSeconds=1&resourceVersion=0"] {
+        all.push(get(format!("/apis/e2e.kubefold.io/v1beta1/namespaces/shop/gadgets{below}")));
     }
     all.extend(refusals());
     all

@@ -104,7 +104,7 @@ const PLAIN: [&str; 9] = [
 ];
 
 /// Options that mean little or nothing, and some that nobody should send.
-const ODD: [&str; 50] = [
+const ODD: [&str; 61] = [
     "",
     "&",
     "=",
@@ -131,6 +131,17 @@ const ODD: [&str; 50] = [
     "timeoutSeconds=-5",
     "timeout=1s",
     "timeout=abc",
+    "timeout=",
+    "timeout=0",
+    "timeout=5",
+    "timeout=-1s",
+    "timeout=99999h",
+    "timeout=9999999999h",
+    "timeout=1d",
+    "timeout=1s&timeout=abc",
+    "timeout=abc&limit=abc",
+    "timeout=abc&watch=1&timeoutSeconds=1",
+    "export=true",
     "allowWatchBookmarks=true",
     "allowWatchBookmarks=abc",
     "watch=false",

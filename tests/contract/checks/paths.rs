@@ -9,6 +9,18 @@ pub(super) fn checks() -> Vec<Check> {
         all.push(ask(method, path));
     }
     all.push(get(format!("{SHOP}/{}", "x".repeat(3000))));
+    // Whatever is asked for, and whether it is there: the parameter is read first, where a request has an end.
+    for path in
+        ["/version", "/apis/apps", "/openapi/v2", "/nope", "/api/v1/foos", "/api/v1/namespaces/shop/configmaps/a{@}"]
+    {
+        all.push(get(format!("{path}?timeout=abc")));
+    }
+    for path in ["/api/v1/namespaces/shop/pods/nope/log", "/api/v1/watch/namespaces/nope/configmaps"] {
+        all.push(get(format!("{path}?timeout=abc&timeoutSeconds=1")));
+    }
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        all.push(ask(method, format!("{SHOP}/nope?timeout=abc")).body("{}"));
+    }
     all
 }
 

@@ -24,6 +24,17 @@ pub(super) const RULES: &[Rule] = &[
         &["GET /apis/events.k8s.io/v1/namespaces/shop/events"],
         &["body.reporting", "body.items"],
     ),
+    rule(
+        "checks-of-health",
+        &["GET /readyz/informer-sync", "GET /readyz/shutdown"],
+        &["status", "header", "format", "body"],
+    ),
+    rule(
+        "deprecation-warnings",
+        &["/endpoints", "/componentstatuses", "/e2e.kubefold.io/v1beta1/"],
+        &["header warning"],
+    ),
+    rule("managers-of-reviews", &["POST /apis/auth"], &["body.metadata"]),
     rule("heads", &["^HEAD /api$", "^HEAD /version"], &["status", "header", "format", "body"]),
     rule("logs-of-nothing", &["/log$"], &["status", "header content-type", "body"]),
     Rule { said: "(empty)", ..rule("refusals-of-watches", &["?watch=1"], &["body"]) },

@@ -78,7 +78,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         id: "health-checks",
-        requests: &["GET /healthz", "GET /livez", "GET /readyz", "POST /readyz"],
+        requests: &["?verbose", "&verbose", "/healthz/etcd", "POST /readyz"],
         aspects: REFUSAL,
         said: "",
         told: "",
@@ -179,14 +179,6 @@ pub(super) const RULES: &[Rule] = &[
         told: "",
     },
     Rule {
-        id: "deprecation-warnings",
-        requests: &["/api/v1/endpoints"],
-        aspects: &["header warning"],
-        said: "",
-        told: "",
-    },
-    Rule { id: "retired-parameters", requests: &["timeout=abc", "export=true"], aspects: REFUSAL, said: "", told: "" },
-    Rule {
         id: "history",
         requests: &["gadgets?watch=1&timeoutSeconds=1"],
         aspects: &["body", "events"],
@@ -209,7 +201,7 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         id: "deprecation-warnings",
-        requests: &["/api/v1/componentstatuses"],
+        requests: &["/api/v1/componentstatuses?watch"],
         aspects: &["header warning"],
         said: "",
         told: "",

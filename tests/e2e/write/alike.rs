@@ -15,6 +15,9 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
+const YAML: &str = "application/yaml";
+/// Keys stand twice, one of them below another.
+const REPEATED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \"{n}\"\n  labels:\n    x: y\n  labels: {x: z}\ndata:\n  k: \"1\"\n  l: |\n    text\n  k: \"2\"\n  k: >\n    three\n";
 
 /// One request to an object. `{n}` stands for its name, `{rv}` for its revision now, `{old}` for an earlier one, `{uid}`
 /// for its UID, and `{name}` alone for the whole object as it is now.
@@ -263,6 +266,16 @@ async fn puts_patches_and_deletes_are_answered_as_by_the_member() {
     ];
     pair.agree(leases, "lease", None, made).await;
 
+    let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "{n}"}});
+    let deprecated = vec![
+        step("GET", "", JSON, ""),
+        step("PUT", "?dryRun=All", JSON, "{whole}"),
+        step("PATCH", "", MERGE, r#"{"metadata":{"labels":{"a":"b"}}}"#),
+        step("DELETE", "", JSON, ""),
+        step("GET", "", JSON, ""),
+    ];
+    pair.agree("/api/v1/namespaces/alike/endpoints", "ends", Some(endpoints), deprecated).await;
+
     let service =
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "{n}"}, "spec": {"ports": [{"port": 80}]}});
     let immutable = vec![
@@ -300,6 +313,13 @@ fn puts() -> Vec<Step> {
         step("PUT", "?fieldValidation=Strict", JSON, map(r#","colour":"red""#, r#"{"k":"w"}"#)),
         step("PUT", "?fieldValidation=Strict", JSON, map("", r#"{"k":"w","k":"x"}"#)),
         step("PUT", "?fieldValidation=Warn", JSON, map(r#","colour":"red""#, r#"{"k":"warned"}"#)),
+        step("PUT", "", JSON, map(r#","labels":{"a":"b"},"labels":{"a":"c"}"#, r#"{"k":"w","k":"x","l":"m","k":"y"}"#)),
+        step("PUT", "?fieldValidation=Ignore", JSON, map("", r#"{"k":"w","k":"last"}"#)),
+        step("PUT", "?fieldValidation=Nonsense", JSON, map("", r#"{"k":"w","k":"last"}"#)),
+        step("PUT", "?fieldValidation=Strict", YAML, REPEATED),
+        step("PUT", "?fieldValidation=Ignore", YAML, REPEATED),
+        step("PUT", "?fieldValidation=Warn", YAML, REPEATED),
+        step("PUT", "", YAML, REPEATED.replace("labels", "colours")),
         step("PUT", "?fieldManager=me&fieldValidation=Ignore", JSON, map(r#","colour":"red""#, r#"{"k":"mine"}"#)),
         step("PUT", "", JSON, map(r#","labels":{"a":"b c"}"#, r#"{"k":"w"}"#)),
         step("PUT", "", JSON, map(r#","finalizers":["e2e/x"]"#, r#"{"k":"held"}"#)),
@@ -381,6 +401,10 @@ fn applies() -> Vec<Step> {
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \"{n}\"\ndata:\n  b: yaml\n",
         ),
         step("PATCH", "?fieldManager=me", APPLY, r#"{"data":{"b":"5"}}"#),
+        step("PATCH", "?fieldManager=me&fieldValidation=Strict", APPLY, REPEATED),
+        step("PATCH", "?fieldManager=me&fieldValidation=Ignore", APPLY, REPEATED),
+        step("PATCH", "?fieldManager=me", APPLY, REPEATED),
+        with("?fieldManager=me&fieldValidation=Strict", "", r#"{"b":"6","b":"7"}"#),
     ]
 }
 

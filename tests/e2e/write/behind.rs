@@ -185,17 +185,17 @@ async fn what_one_member_refuses_of_a_whole_is_made_nowhere() {
     for (path, make) in [(MAPS, config as fn(&str) -> Value), (NAMESPACES, namespace as fn(&str) -> Value)] {
         stage.north.answer(dry("denied"), Verdict::Deny("no such thing here"));
         let told = stage.create(path, &make("denied")).await;
-        refused(&told, 403, "Forbidden", &["member north: ", "no such thing here"]);
+        refused(&told, 403, "Forbidden", &["no such thing here (member north; "]);
         stage.settles(&format!("{path}/denied"), &[]).await;
         stage.north.answer(real("fickle"), Verdict::Deny("on second thought"));
         let told = stage.create(path, &make("fickle")).await;
-        refused(&told, 403, "Forbidden", &["member north: ", "on second thought"]);
+        refused(&told, 403, "Forbidden", &["on second thought (member north; "]);
         stage.settles(&format!("{path}/fickle"), &[]).await;
     }
     // A member-local object of that name in one member.
     stage.bed["west"].kubectl(&["create", "configmap", "taken"]).await.ok();
     let told = stage.create(MAPS, &config("taken")).await;
-    refused(&told, 409, "AlreadyExists", &["member west: ", "the fleet view shows it as taken@west"]);
+    refused(&told, 409, "AlreadyExists", &["(member west; the fleet view shows it as taken@west)"]);
     stage.settles(&format!("{MAPS}/taken"), &["west"]).await;
     // A namespace that one member has already is one object with that name.
     stage.bed["west"].kubectl(&["create", "namespace", "theirs"]).await.ok();

@@ -197,7 +197,7 @@ async fn unheard(stage: &Stage) {
 async fn taken_back(stage: &Stage) {
     stage.north.1.answer(creates("home-refuses"), Verdict::Deny("not today"));
     let told = stage.create("home-refuses").await;
-    let texts = ["member north: ", "not today", "member east: removed again", "member west: removed again"];
+    let texts = ["not today (member north; ", "member east: removed again", "member west: removed again"];
     refused(&told, 403, "Forbidden", &texts);
     assert_eq!(stage.shares("home-refuses").await, split(&[]));
 

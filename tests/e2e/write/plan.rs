@@ -109,6 +109,7 @@ async fn a_plan_is_what_a_create_does() {
 
     what_gains_no_parts_is_promised_none(&fleet, &api, &members).await;
     single_objects_stay_together(&fleet, &bed).await;
+    a_runtime_class_is_counted(&fleet, &bed).await;
     refusals_name_what_is_wrong(&fleet).await;
     a_bad_policy_keeps_the_running_ones(&fleet, &bed).await;
 }
@@ -182,6 +183,27 @@ async fn single_objects_stay_together(fleet: &Kubefold, bed: &Testbed) {
     assert_eq!(told(fleet, &everywhere).await.len(), 3);
     let pinned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m@north"}});
     assert_eq!(told(fleet, &pinned).await.into_keys().collect::<Vec<_>>(), ["north"]);
+}
+
+/// What a RuntimeClass of a member asks of nodes counts there: its selector, and its tolerations.
+async fn a_runtime_class_is_counted(fleet: &Kubefold, bed: &Testbed) {
+    for (name, scheduling) in
+        [("east", json!({"nodeSelector": {"kata": "yes"}})), ("west", json!({"nodeSelector": {"type": "kwok"}}))]
+    {
+        let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"},
+            "handler": "kata", "scheduling": scheduling});
+        bed[name].api().await.create("/apis/node.k8s.io/v1/runtimeclasses", &class).await;
+    }
+    let mut boxed = deployment("boxed", 4);
+    boxed["spec"]["template"]["spec"]["runtimeClassName"] = json!("kata");
+    let why = eventually(SOON, async || {
+        let (good, out, error) = planned(fleet, &boxed, &[]).await;
+        let known = good && out.contains("none of its nodes matches the node selector and affinity");
+        known.then(|| out.clone()).ok_or_else(|| format!("{out}{error}"))
+    })
+    .await;
+    assert!(why.lines().any(|line| line.starts_with("west     home   4")), "{why}");
+    assert_eq!(told(fleet, &boxed).await, split(&[("west", 4)]));
 }
 
 async fn refusals_name_what_is_wrong(fleet: &Kubefold) {

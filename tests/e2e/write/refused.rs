@@ -69,12 +69,7 @@ async fn owners(api: &Api, all: &[&Member; 3]) {
 async fn names_in_use(api: &Api, all: &[&Member; 3]) {
     all[1].api().await.create(DEPLOYMENTS, &deployment("native", 1)).await;
     let told = post(api, &deployment("native", 7)).await;
-    refused(
-        &told,
-        409,
-        "AlreadyExists",
-        &["member west: ", "deployments.apps \"native\" already exists", "native@west"],
-    );
+    refused(&told, 409, "AlreadyExists", &["deployments.apps \"native\" already exists (member west; ", "native@west"]);
     assert_eq!(shares(all, "native").await, split(&[("west", 1)]));
 
     // Where nothing of it goes to that member, a member-local object does not stand in the way: its visible name is another.
@@ -155,7 +150,7 @@ async fn quotas(api: &Api, all: &[&Member; 3]) {
         let answer = api.request(Method::POST, path, deployment("much", 7).to_string()).await;
         let told = answer.json()["message"].as_str().unwrap_or_default().to_owned();
         match answer.status == StatusCode::FORBIDDEN && told.contains("exceeded quota") {
-            true => Ok(refused(&answer, 403, "Forbidden", &["member west: "])),
+            true => Ok(refused(&answer, 403, "Forbidden", &["(member west; nothing was made)"])),
             false => Err(answer.to_string()),
         }
     })
@@ -173,12 +168,12 @@ async fn policies(api: &Api, all: &[&Member; 3], admission: &Admission) {
     let creates = |name, dry| Which { name, operation: "CREATE", dry };
     admission.answer(creates("denied", true), Verdict::Deny("no such thing here"));
     let told = post(api, &deployment("denied", 7)).await;
-    refused(&told, 403, "Forbidden", &["member west: ", "no such thing here"]);
+    refused(&told, 403, "Forbidden", &["no such thing here (member west; nothing was made)"]);
     assert_eq!(shares(all, "denied").await, split(&[]));
 
     admission.answer(creates("fickle", false), Verdict::Deny("on second thought"));
     let told = post(api, &deployment("fickle", 7)).await;
-    refused(&told, 403, "Forbidden", &["member west: ", "on second thought", "member east: removed again"]);
+    refused(&told, 403, "Forbidden", &["on second thought (member west; ", "member east: removed again"]);
     assert_eq!(shares(all, "fickle").await, split(&[]));
     let shown = api.request(Method::GET, &format!("{DEPLOYMENTS}/fickle"), "").await;
     assert_eq!(shown.status, StatusCode::NOT_FOUND);

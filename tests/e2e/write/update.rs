@@ -230,7 +230,7 @@ async fn told_no(stage: &Stage) {
     let other = json!({"metadata": {"uid": "6f1c2d5e-0b1a-4c3d-8e9f-001122334455"}});
     refused(&patch(&stage.api, &path, MERGE, &other).await, 409, "Conflict", &["UID in precondition"]);
     let selector = json!({"spec": {"selector": {"matchLabels": {"app": "other"}}}});
-    let texts = ["field is immutable", "(nothing was changed)"];
+    let texts = ["field is immutable", "; nothing was changed)"];
     refused(&patch(&stage.api, &path, MERGE, &selector).await, 422, "Invalid", &texts);
     let negative = json!({"spec": {"replicas": -1}});
     refused(&patch(&stage.api, &path, MERGE, &negative).await, 422, "Invalid", &["must be greater than or equal to 0"]);

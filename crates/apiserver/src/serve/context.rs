@@ -6,7 +6,7 @@ use http::{HeaderMap, request::Parts};
 
 use crate::kinds::Kind;
 use kubefold_wire::{
-    form::OFFERS,
+    form::offers,
     media::{self, Negotiated},
     status::Status,
 };
@@ -33,7 +33,8 @@ impl RequestContext<'_> {
     /// In what form the answer is wanted.
     ///
     /// Errors: 406.
-    pub(super) fn wanted(&self) -> Result<Negotiated, Status> {
-        media::negotiate(self.headers, self.parts.uri.query(), OFFERS)
+    pub(super) fn wanted(&self, kind: &Kind, subresource: &str) -> Result<Negotiated, Status> {
+        let offers = offers(&kind.group, &kind.plural, subresource);
+        media::negotiate(self.headers, self.parts.uri.query(), offers)
     }
 }

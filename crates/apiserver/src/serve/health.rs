@@ -15,11 +15,11 @@ const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 /// Answers a question for health; `None`: it is another.
 pub(super) fn answer(parts: &Parts) -> Option<Result<Response<Body>, Status>> {
     let path = parts.uri.path().strip_prefix('/')?;
-    let (endpoint, check) = path.split_once('/').unwrap_or((path, ""));
+    let (endpoint, check) = path.split_once('/').map_or((path, None), |(endpoint, check)| (endpoint, Some(check)));
     if !matches!(endpoint, "healthz" | "livez" | "readyz") {
         return None;
     }
-    if !check.is_empty() && !CHECKS.contains(&check) {
+    if check.is_some_and(|check| !CHECKS.contains(&check)) {
         return Some(Err(Status::no_such_path()));
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
@@ -27,7 +27,7 @@ pub(super) fn answer(parts: &Parts) -> Option<Result<Response<Body>, Status>> {
     }
     let query = parts.uri.query().unwrap_or_default();
     let verbose = query.split('&').any(|pair| pair.split('=').next() == Some("verbose"));
-    let text = if verbose && check.is_empty() {
+    let text = if verbose && check.is_none() {
         let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
         format!("{lines}{endpoint} check passed\n")
     } else {
@@ -36,6 +36,8 @@ pub(super) fn answer(parts: &Parts) -> Option<Result<Response<Body>, Status>> {
     let mut response = Response::new(full(text));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if check.is_none() {
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
     Some(Ok(response))
 }

@@ -43,6 +43,7 @@ use kubefold_serving::{
 use kubefold_table::Printer;
 use kubefold_wire::{
     body::{Body, full},
+    deadline,
     info::{RequestInfo, without_tail},
     media::{self, Media},
     status::{Reason, Status},
@@ -185,6 +186,7 @@ impl ApiServer {
 
     async fn routed(&self, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
         let (path, query) = (parts.uri.path(), parts.uri.query());
+        deadline::check(&parts.method, path, query)?;
         if let Some(response) = health::answer(parts) {
             return response;
         }
@@ -217,8 +219,8 @@ impl ApiServer {
         }
         let whole = watches || info.parts.len() <= 1;
         let asked = RequestContext { headers: &parts.headers, query: parts.uri.query().unwrap_or_default(), parts };
-        let negotiated =
-            media::routable(&kind.group, &parts.method, whole, &parts.headers).and_then(|()| asked.wanted());
+        let negotiated = media::routable(&kind.group, &parts.method, whole, &parts.headers)
+            .and_then(|()| asked.wanted(&kind, &info.subresource));
         let wanted = match negotiated {
             Ok(wanted) => wanted,
             Err(status) => {

@@ -45,6 +45,9 @@ impl ApiServer {
         asked: RequestContext<'_>,
         wanted: Negotiated,
     ) -> Result<Response<Body>, Status> {
+        if info.verb == "get" && info.subresource != "log" {
+            options::no_export(asked.query)?;
+        }
         match (info.verb.as_str(), info.subresource.as_str()) {
             ("get", "scale") => self.get_scale(target, asked, wanted).await,
             ("get", "log") => self.get_log(target, asked).await,

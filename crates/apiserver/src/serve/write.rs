@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::Kind,
     registry::{Deleted, Part, Patch, Written, check_name},
-    schema::{Expected, FieldValidation, read_body},
+    schema::{Expected, FieldValidation, StrictError, read_body},
     serve::{
         ApiServer, NOT_ALLOWED,
         answer::answered,
@@ -18,7 +18,7 @@ use crate::{
         read::{list_options, respond, selectable},
     },
 };
-use kubefold_serving::request::{read_json, read_patch};
+use kubefold_serving::request::{read_json, read_object, read_patch};
 use kubefold_wire::{
     body::Body, golang::Quoted, info::RequestInfo, media::Negotiated, options::Options, resource::Gvr, status::Status,
 };
@@ -75,11 +75,15 @@ impl ApiServer {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
-        let body = read_json(asked.headers, body).await?;
+        let body = read_object(asked.headers, body).await?;
         let said = RequestOptions::read(asked.query, asked.headers, Of::Create, Part::Whole)?;
-        let (object, mut warnings) = decoded(kind, &body, said.validation)?;
+        let (object, mut warnings) = decoded(kind, &body.json, said.validation)?;
+        warnings.splice(..0, repeated(kind, body.repeated, said.validation)?);
         if let Some(answer) = self.review(kind, &target.namespace, object.clone(), asked)? {
-            return Ok(answered(answer.to_string().into_bytes(), StatusCode::CREATED, &warnings));
+            let form = self.form(kind, asked, wanted, false)?;
+            let mut out = Vec::new();
+            form.document(answer.to_string().as_bytes(), 0, &mut out);
+            return Ok(answered(out, StatusCode::CREATED, &warnings));
         }
         if kind.plural == "bindings" && kind.group.is_empty() {
             return self.bind_object(&target.namespace, &object, said.write.dry_run).await;
@@ -98,9 +102,10 @@ impl ApiServer {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
-        let body = read_json(asked.headers, body).await?;
+        let body = read_object(asked.headers, body).await?;
         let said = RequestOptions::read(asked.query, asked.headers, Of::Update, part(target))?;
-        let (object, mut warnings) = decoded(kind, &body, said.validation)?;
+        let (object, mut warnings) = decoded(kind, &body.json, said.validation)?;
+        warnings.splice(..0, repeated(kind, body.repeated, said.validation)?);
         if kind.namespaced {
             let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
             if !namespace.is_empty() && namespace != target.namespace {
@@ -202,6 +207,17 @@ pub(super) fn decoded(kind: &Kind, body: &[u8], validation: FieldValidation) -> 
     Ok((decoded.object, decoded.findings))
 }
 
+/// The warnings of keys that stand twice in YAML.
+///
+/// Errors: 400 where that is forbidden.
+fn repeated(kind: &Kind, keys: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, Status> {
+    validation.judge(keys).map_err(|StrictError(keys)| {
+        let all = StrictError(vec![format!("yaml: unmarshal errors:\n  {}", keys.join("\n  "))]);
+        let (kind, version) = (&kind.kind, Quoted(&kind.version));
+        Status::bad_request(format!("{kind} in version {version} cannot be handled as a {kind}: {all}"))
+    })
+}
+
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/rest.go`, `dedupOwnerReferencesAndAddWarning`.
 fn owner_warnings(object: &Value) -> Option<String> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
@@ -231,7 +247,7 @@ pub(super) async fn read_of_patch(
 ) -> Result<(Patch, RequestOptions), Status> {
     let media = media_type(asked.headers);
     let of = if media == "application/apply-patch+yaml" { Of::Apply } else { Of::Patch };
-    let body = read_patch(asked.headers, body).await?;
+    let body = read_patch(asked.headers, body).await?.json;
     let said = RequestOptions::read(asked.query, asked.headers, of, part)?;
     let patch = match media {
         "application/json-patch+json" => Patch::Json(body),
