@@ -16,14 +16,14 @@ use crate::write::{
 use kubefold_wire::resource::{Gvk, Gvr};
 use std::time::Duration;
 
-fn of(kind: (&str, &str, &str), request: Request) -> Request {
+pub(super) fn of(kind: (&str, &str, &str), request: Request) -> Request {
     let (group, kind, resource) = kind;
     let is_namespace = kind == "Namespace";
     let namespace = if is_namespace { String::new() } else { request.namespace.clone() };
     Request { gvr: Gvr::new(group, "v1", resource), gvk: Gvk::new(group, "v1", kind), namespace, ..request }
 }
 
-const CONFIG_MAP: (&str, &str, &str) = ("", "ConfigMap", "configmaps");
+pub(super) const CONFIG_MAP: (&str, &str, &str) = ("", "ConfigMap", "configmaps");
 const NAMESPACE: (&str, &str, &str) = ("", "Namespace", "namespaces");
 const BUDGET: (&str, &str, &str) = ("policy", "PodDisruptionBudget", "poddisruptionbudgets");
 
@@ -131,7 +131,7 @@ async fn an_apply_that_lands_late_changes_nothing_that_came_after_it() {
     assert_eq!(process.writer.create(of(CONFIG_MAP, request("", &object))).await.code, 201);
     let apply = |value: &str| {
         let patch = patch("application/apply-patch+yaml", &body(&json!({"a": value})));
-        of(CONFIG_MAP, Request { query: "fieldManager=ci".into(), ..patch })
+        of(CONFIG_MAP, Request { query: "fieldManager=ci&force=true".into(), ..patch })
     };
     {
         let mut world = fleet.world.lock();

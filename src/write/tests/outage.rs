@@ -13,24 +13,14 @@ use crate::write::{
     tests::{
         Process, message,
         scripted::{Fault, Scripted, member},
-        update::{MERGE, down, patch, placed, put, send},
+        update::{self, MERGE, down, patch, placed, put, send},
     },
+    update::APPLY_PATCH,
 };
-use kubefold_serving::caller::Caller;
-
-const APPLY: &str = "application/apply-patch+yaml";
 
 /// A part without what each member has of its own.
 fn bare(fleet: &Scripted, at: &str) -> Value {
-    let mut part = fleet.world.lock().members[&member(at)].objects["web"].clone();
-    let metadata = part["metadata"].as_object_mut().unwrap();
-    for own in ["uid", "resourceVersion", "generation", "annotations"] {
-        metadata.shift_remove(own);
-    }
-    part["spec"].as_object_mut().unwrap().shift_remove("replicas");
-    part.as_object_mut().unwrap().shift_remove("status");
-    part.sort_all_objects();
-    part
+    update::bare(&fleet.world.lock().members[&member(at)].objects["web"])
 }
 
 fn replicas(fleet: &Scripted) -> u64 {
@@ -39,8 +29,8 @@ fn replicas(fleet: &Scripted) -> u64 {
 
 /// Somebody writes.
 fn by(writer: usize, request: Request) -> Request {
-    let caller = Caller { user: format!("user-{writer}"), ..request.caller };
-    Request { query: format!("fieldManager=k{writer}"), caller, ..request }
+    let force = if request.content_type == APPLY_PATCH { "&force=true" } else { "" };
+    update::by(&format!("k{writer}"), force, request)
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +165,7 @@ async fn perform(process: Process, fleet: &Scripted, directory: &TempDir, writer
         Act::Apply(number) => {
             let labels = json!({"a": format!("v{number}"), format!("of-k{writer}"): format!("v{number}")});
             patch(
-                APPLY,
+                APPLY_PATCH,
                 &json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": labels}}),
             )
         }
