@@ -4,16 +4,23 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::write::{
-    request::Request,
-    tests::{
-        Process, fresh, message, pair, parsed, request,
-        scripted::{Fault, Scripted, member},
-        update::{MERGE, down, patch, send},
-        workload,
+use crate::{
+    placement::plan::Standing,
+    write::{
+        request::Request,
+        tests::{
+            Process, fresh, message, pair, parsed, request,
+            scripted::{Fault, Scripted, member},
+            update::{MERGE, by, down, patch, send},
+            workload,
+        },
+        update::APPLY_PATCH,
     },
 };
-use kubefold_wire::resource::{Gvk, Gvr};
+use kubefold_wire::{
+    patch::merge_into,
+    resource::{Gvk, Gvr},
+};
 use std::time::Duration;
 
 pub(super) fn of(kind: (&str, &str, &str), request: Request) -> Request {
@@ -287,5 +294,46 @@ async fn a_part_that_a_scale_up_has_still_to_make_is_made_as_the_object_is_then(
         assert_eq!(fleet.standing("web"), pair(&[("east", 2), ("west", 10)]), "{fault:?}");
         assert_eq!(labels(&fleet), both(&json!({"a": "2"})), "{fault:?}");
         assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
+/// Who has which fields of each member's part.
+fn managers(fleet: &Scripted) -> Vec<Value> {
+    let world = fleet.world.lock();
+    let parts = world.members.values().filter_map(|cluster| cluster.objects.get("web"));
+    parts.map(|part| part["metadata"]["managedFields"].clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_made_late_has_the_managers_that_the_others_have() {
+    for (away, restarts) in [("east", false), ("east", true), ("west", false), ("west", true)] {
+        let (fleet, directory, mut process) = fresh();
+        let apply = |manager: &str, value: &str| {
+            let mut object = body(&json!({manager: value}));
+            merge_into(&mut object, json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+            by(manager, "", of(CONFIG_MAP, patch(APPLY_PATCH, &object)))
+        };
+        let stands = |standing| fleet.world.lock().members.get_mut(&member(away)).unwrap().standing = standing;
+        down(&fleet, away, true);
+        stands(Some(Standing::Down("cut off".into())));
+        assert_eq!(send(&process, apply("ci", "1")).await.code, 201);
+        assert_eq!(send(&process, apply("cd", "1")).await.code, 200);
+        assert_eq!(send(&process, by("ann", "", relabel(CONFIG_MAP, &json!({"ann": "1"})))).await.code, 200);
+        if restarts {
+            process.cancel.cancel();
+            process.settled().await;
+            let restarted = fleet.restarted();
+            process = Process::start(restarted.clone(), &directory);
+            // As a store that has not read the object has it.
+            restarted.withheld.lock().insert("web".into());
+        }
+        down(&fleet, away, false);
+        stands(None);
+        process.writer.replay();
+        process.settled().await;
+        let managers = managers(&fleet);
+        assert_eq!(managers.len(), 2);
+        assert_eq!(managers[0], managers[1], "{away} was away, {restarts}");
+        assert_eq!(managers[0].as_array().unwrap().len(), 3, "{away} was away: {}", managers[0]);
     }
 }
