@@ -304,20 +304,54 @@ fn managers(fleet: &Scripted) -> Vec<Value> {
     parts.map(|part| part["metadata"]["managedFields"].clone()).collect()
 }
 
+/// Has a manager apply a label of its own.
+fn apply(manager: &str) -> Request {
+    let mut object = body(&json!({manager: "1"}));
+    merge_into(&mut object, json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+    by(manager, "", of(CONFIG_MAP, patch(APPLY_PATCH, &object)))
+}
+
+/// Has a member be away, or back.
+fn cut_off(fleet: &Scripted, at: &str, is: bool) {
+    down(fleet, at, is);
+    let standing = is.then(|| Standing::Down("cut off".into()));
+    fleet.world.lock().members.get_mut(&member(at)).unwrap().standing = standing;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_was_made_is_not_made_again_while_another_waits() {
+    for is_deleted in [false, true] {
+        let fleet = Scripted::new(&[("east", 1), ("north", 1), ("west", 2)]);
+        let directory = tempfile::tempdir().unwrap();
+        let process = Process::start(fleet.clone(), &directory);
+        cut_off(&fleet, "north", true);
+        assert_eq!(send(&process, apply("ci")).await.code, 201);
+        cut_off(&fleet, "east", true);
+        process.writer.replay();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(send(&process, apply("cd")).await.code, 200);
+        if is_deleted {
+            fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.clear();
+        }
+        for back in ["east", "north"] {
+            cut_off(&fleet, back, false);
+        }
+        process.writer.replay();
+        process.settled().await;
+        let managers = managers(&fleet);
+        assert_eq!(managers.len(), if is_deleted { 2 } else { 3 }, "what somebody deleted stays deleted");
+        assert!(managers.iter().all(|of| *of == managers[0] && of.as_array().unwrap().len() == 2), "{managers:#?}");
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_made_late_has_the_managers_that_the_others_have() {
     for (away, restarts) in [("east", false), ("east", true), ("west", false), ("west", true)] {
         let (fleet, directory, mut process) = fresh();
-        let apply = |manager: &str, value: &str| {
-            let mut object = body(&json!({manager: value}));
-            merge_into(&mut object, json!({"apiVersion": "v1", "kind": "ConfigMap"}));
-            by(manager, "", of(CONFIG_MAP, patch(APPLY_PATCH, &object)))
-        };
-        let stands = |standing| fleet.world.lock().members.get_mut(&member(away)).unwrap().standing = standing;
-        down(&fleet, away, true);
-        stands(Some(Standing::Down("cut off".into())));
-        assert_eq!(send(&process, apply("ci", "1")).await.code, 201);
-        assert_eq!(send(&process, apply("cd", "1")).await.code, 200);
+        cut_off(&fleet, away, true);
+        assert_eq!(send(&process, apply("ci")).await.code, 201);
+        assert_eq!(send(&process, apply("cd")).await.code, 200);
         assert_eq!(send(&process, by("ann", "", relabel(CONFIG_MAP, &json!({"ann": "1"})))).await.code, 200);
         if restarts {
             process.cancel.cancel();
@@ -327,8 +361,7 @@ async fn a_part_that_is_made_late_has_the_managers_that_the_others_have() {
             // As a store that has not read the object has it.
             restarted.withheld.lock().insert("web".into());
         }
-        down(&fleet, away, false);
-        stands(None);
+        cut_off(&fleet, away, false);
         process.writer.replay();
         process.settled().await;
         let managers = managers(&fleet);
