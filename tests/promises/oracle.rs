@@ -99,6 +99,10 @@ pub(crate) async fn play(world: &mut World, oracle: &Member, seed: u64, losses: 
                 let (kind, name) = chance.of_all(&OBJECTS);
                 let ask = ask(kind, name, &mut chance);
                 trial.ask(kind, name, &ask).await;
+                if losses == Losses::Backups && chance.one_in(4) {
+                    let at = chance.below(NAMES.len());
+                    trial.backups[at] = trial.world.members[at].backup();
+                }
             }
         }
     }
@@ -242,9 +246,6 @@ impl Trial<'_> {
         }
         self.note(format!("{} is back", NAMES[at]));
         self.world.members[at].endpoint.revive().await.expect("its own address");
-        if chance.one_in(3) {
-            self.backups[at] = self.world.members[at].backup();
-        }
     }
 
     async fn restart(&mut self) {
