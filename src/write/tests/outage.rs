@@ -101,6 +101,25 @@ async fn what_may_have_landed_is_not_begun_before() {
     }
 }
 
+/// What an apply sets anew was another manager's before somebody took it away.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_away_before_an_apply_is_no_conflict_of_it() {
+    let (fleet, _directory, process) = placed().await;
+    down(&fleet, "east", true);
+    let removal = update::by("ann", "", patch(MERGE, &json!({"metadata": {"labels": {"app": null}}})));
+    let body =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {"app": "new"}}});
+    for request in [removal, update::by("ci", "", patch(APPLY_PATCH, &body))] {
+        let reply = send(&process, request).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+    }
+    down(&fleet, "east", false);
+    process.writer.replay();
+    tokio::time::sleep(Duration::from_secs(900)).await;
+    assert!(process.writer.journal().open_entries().is_empty(), "{:#?}", process.writer.journal().open_entries());
+    assert_eq!(bare(&fleet, "east"), bare(&fleet, "west"));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Label(&'static str, Option<u8>),
